@@ -36,11 +36,11 @@ class AsyncClient(Methods):
         await self._http.aclose()
 
     async def _finish(self, flow: Flow[T]) -> T:
-        flow = self._patiently(flow)
+        flow = self._with_retries(flow)
         return await http_transport.finish(flow, _Wire(self._http), self.server)
 
     def _items(self, flow: Flow[None], kind: type[T]) -> AsyncIterator[T]:
-        flow = self._patiently(flow)
+        flow = self._with_retries(flow)
         return http_transport.items(flow, kind, _Wire(self._http), self.server)
 
 

@@ -15,10 +15,11 @@ T = TypeVar("T")
 
 
 class Client(Methods):
-    """Asks a Fairlead server; one object may be used by many threads.
+    """A client of a Fairlead server; threads can share it.
 
     Without arguments it finds the server as the command line does (see `fairlead.discovery`).
-    Raises `NotConfigured` when there is none, and from every method what `fairlead.errors` lists.
+    Raises `NotConfigured` if no server is configured; every method raises the exceptions of
+    `fairlead.errors`.
     """
 
     def _connect(self) -> None:
@@ -40,24 +41,24 @@ class Client(Methods):
         self._http.close()
 
     def _finish(self, flow: Flow[T]) -> T:
-        flow = self._patiently(flow)
-        return at_once(http_transport.finish(flow, _Wire(self._http), self.server))
+        flow = self._with_retries(flow)
+        return run_blocking(http_transport.finish(flow, _Wire(self._http), self.server))
 
     def _items(self, flow: Flow[None], kind: type[T]) -> Iterator[T]:
-        flow = self._patiently(flow)
+        flow = self._with_retries(flow)
         found = http_transport.items(flow, kind, _Wire(self._http), self.server)
         try:
             while True:
                 try:
-                    item = at_once(found.__anext__())
+                    item = run_blocking(found.__anext__())
                 except StopAsyncIteration:
                     return
                 yield item
         finally:
-            at_once(found.aclose())
+            run_blocking(found.aclose())
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits for an event loop."""
     try:
         coroutine.send(None)

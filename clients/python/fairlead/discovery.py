@@ -1,6 +1,6 @@
-"""Which server to ask, and with which token.
+"""Finds the server to use, and its token.
 
-First that applies: what was said explicitly, `FAIRLEAD_SERVER`, a data folder named by
+The first that applies: the explicit argument, `FAIRLEAD_SERVER`, a data folder named by
 `FAIRLEAD_DATA`, the current context of the configuration file, the default data folder of
 `fairlead up`. A token is only ever sent to the server that it was found for.
 """
@@ -22,22 +22,22 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to ask. `found` says how it was found, for messages to people.
+    """The address of a server. `found`: how it was found, for messages to people.
 
-    `is_kept`: somebody keeps it running, so that it is worth waiting for while it does not answer.
+    `is_supervised`: it is restarted when it ends, so it is worth waiting for its answer.
     """
 
     url: str
     token: str | None
     found: str
-    is_kept: bool = False
+    is_supervised: bool = False
 
     def __post_init__(self) -> None:
         """Raises `NotConfigured` for a token that no header can carry; it is not repeated."""
         if self.token is not None and _UNSENDABLE.search(self.token):
             raise NotConfigured(
-                f"The token for {self.url} holds characters that no token has; was a line break"
-                " or a space copied with it?"
+                f"The token for {self.url} has characters that are not valid in a token. Check that"
+                " no line break or space was copied with it."
             )
 
     @property
@@ -47,7 +47,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it is asked by TLS."""
+        """Whether its connections use TLS."""
         return urlsplit(self.url).scheme == "https"
 
 
@@ -68,13 +68,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
-    """Where the configuration file is, whether it exists or not."""
+    """The path of the configuration file, whether it exists or not."""
     base = environment.get("XDG_CONFIG_HOME") or str(_home(environment) / ".config")
     return Path(base) / "fairlead" / "config.yaml"
 
 
 def data_folder(environment: Mapping[str, str]) -> Path:
-    """Where `fairlead up` keeps its data unless it is told otherwise."""
+    """The default data folder of `fairlead up`."""
     if named := environment.get("FAIRLEAD_DATA"):
         return Path(named)
     base = environment.get("XDG_DATA_HOME") or str(_home(environment) / ".local" / "share")
@@ -88,20 +88,20 @@ def find(
     token: str | None = None,
     context: str | None = None,
 ) -> Server:
-    """The server to ask. Raises `NoServer`, saying where one was looked for.
+    """The server to use. Raises `NoServer` with the places that were searched.
 
-    `context`: one of the configuration file, whatever else is said there or in the environment.
+    `context`: a context of the configuration file, which overrides `current` and the environment.
     """
     token = (token or environment.get("FAIRLEAD_TOKEN") or "").strip() or None
     if context is not None:
         file = config_file(environment)
-        named_there = _of_context(file, read_config(file) or Config(), context)
-        return _with_token(named_there, token, environment)
+        in_context = _of_context(file, read_config(file) or Config(), context)
+        return _with_token(in_context, token, environment)
     named = server or environment.get("FAIRLEAD_SERVER")
     if named:
         url = _checked(named, "FAIRLEAD_SERVER" if not server else "the server given")
-        said = Server(url=url, token=None, found="FAIRLEAD_SERVER" if not server else "given")
-        return _with_token(said, token, environment)
+        explicit = Server(url=url, token=None, found="FAIRLEAD_SERVER" if not server else "given")
+        return _with_token(explicit, token, environment)
     local = _in_data_folder(data_folder(environment))
     if local is not None and environment.get("FAIRLEAD_DATA"):
         return _with_token(local, token, environment)
@@ -116,7 +116,7 @@ def find(
 
 
 def _with_token(server: Server, token: str | None, environment: Mapping[str, str]) -> Server:
-    """With this token, its own, or else the one that is known for its address."""
+    """The server with this token, its own token, or else the known token of its address."""
     token = token or server.token or _token_for(server.url, environment)
     return msgspec.structs.replace(server, token=token)
 
@@ -133,7 +133,8 @@ def of_data_folder(folder: Path) -> Server:
     found = _in_data_folder(folder)
     if found is None:
         raise NoServer(
-            f"Nothing runs on {folder}. Start it with `fairlead up --data {folder}` and ask again."
+            f"No server runs on {folder}. Start one with `fairlead up --data {folder}`, then try"
+            " again."
         )
     return found
 
@@ -163,7 +164,7 @@ def _in_data_folder(folder: Path) -> Server | None:
         url=_checked(url, str(folder / ADDRESS_FILE)),
         token=token,
         found=f"data folder {folder}",
-        is_kept=True,
+        is_supervised=True,
     )
 
 
@@ -214,10 +215,10 @@ def _checked(url: str, where: str) -> str:
         parts = urlsplit(url)
         is_address = bool(parts.scheme in ("http", "https") and parts.hostname)
         is_address &= parts.port != 0 and not re.search(r"[\s\0-\x1f]", url)
-    except ValueError:  # brackets that do not close, or a port that is none
+    except ValueError:  # unbalanced brackets, or an invalid port
         is_address = False
     if not is_address:
-        raise NotConfigured(f"{where}: {url!r} is no http:// or https:// address")
+        raise NotConfigured(f"{where}: {url!r} is not a valid http:// or https:// address")
     return url.rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong when one asks a server, as exceptions that say what to do about it.
+"""The exceptions of the client; their messages say what to do.
 
 Everything derives from `FairleadError`. `Refused` and its subclasses carry the server's problem
 document; `ServerUnreachable` means that no answer came in spite of the retries.
@@ -10,11 +10,11 @@ from typing import Final
 
 from fairlead.models.job_models import Problem, SubmittedJob
 
-FAULTS_SAID_MAX: Final = 20
+FIELD_ERRORS_SHOWN_MAX: Final = 20
 
 
 class FairleadError(Exception):
-    """Anything that this package raises on purpose."""
+    """The base class of all exceptions of this package."""
 
 
 class NotConfigured(FairleadError):
@@ -22,7 +22,7 @@ class NotConfigured(FairleadError):
 
 
 class NoServer(NotConfigured):
-    """It is not known which server to ask."""
+    """No server is configured."""
 
 
 class ServerUnreachable(FairleadError):
@@ -30,29 +30,31 @@ class ServerUnreachable(FairleadError):
 
 
 class UnexpectedAnswer(FairleadError):
-    """What answered does not speak Fairlead's API."""
+    """The answer is not one of Fairlead's API."""
 
 
 class WaitTimeout(FairleadError, TimeoutError):
-    """What was waited for did not happen in the time given."""
+    """The awaited state was not reached within the timeout."""
 
 
 class Refused(FairleadError):
-    """The server refused the request; `problem` says why, with every fault it found.
+    """The server refused the request; `problem` holds the reason and all field errors.
 
     `accepted` holds the jobs that earlier requests of the same `submit` had already created. They
     are not created again when the whole list is submitted again with the same client ids.
     """
 
     def __init__(self, problem: Problem, accepted: Sequence[SubmittedJob] = ()) -> None:
-        said = problem.detail or problem.title or f"status {problem.status}"
-        faults = [f"{fault.pointer}: {fault.detail}" for fault in problem.errors[:FAULTS_SAID_MAX]]
-        super().__init__("\n  ".join([said, *faults]))
+        reason = problem.detail or problem.title or f"status {problem.status}"
+        found = [
+            f"{error.pointer}: {error.detail}" for error in problem.errors[:FIELD_ERRORS_SHOWN_MAX]
+        ]
+        super().__init__("\n  ".join([reason, *found]))
         self.problem = problem
         self.accepted = tuple(accepted)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """So that it can be copied, and sent to another process, whole."""
+        """Let copies, and pickles for other processes, hold all fields."""
         return type(self), (self.problem, self.accepted), self.__dict__
 
 
@@ -65,31 +67,31 @@ class Unauthenticated(Refused):
 
 
 class Forbidden(Refused):
-    """403: the caller may not do this."""
+    """403: the caller is not permitted to do this."""
 
 
 class NotFound(Refused):
-    """404: there is no such thing, or the caller may not see it."""
+    """404: it does not exist, or the caller is not permitted to see it."""
 
 
 class Conflict(Refused):
-    """409 or 412: it conflicts with what is there."""
+    """409 or 412: it conflicts with the current state."""
 
 
 class TooLarge(Refused):
-    """413: more bytes than the server takes."""
+    """413: more bytes than the server accepts."""
 
 
 class Invalid(Refused):
-    """422: understood, but wrong; see `problem.errors`."""
+    """422: readable, but not valid; see `problem.errors`."""
 
 
 class Busy(Refused):
-    """429: too many requests, also after waiting as the server asked."""
+    """429: too many requests, also after the retries."""
 
 
 class Unavailable(Refused):
-    """502, 503 or 504: something the server needs is away, also after retries."""
+    """502, 503 or 504: a dependency of the server is unavailable, also after the retries."""
 
 
 _BY_STATUS: Final[Mapping[int, type[Refused]]] = MappingProxyType(

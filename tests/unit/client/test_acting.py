@@ -11,7 +11,7 @@ from tests.unit.client.world import World, ok
 PROGRESS = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "total": 2, "made": 0}
 
 
-def test_a_filter_goes_to_the_server_as_it_is() -> None:
+def test_a_filter_is_sent_unchanged() -> None:
     world = World(ok({"position": "p", "matched": 3}))
     where = Filter(queue="q", states=("FAILED",), labels={"a": "b"})
     assert world.finish(job_action_calls.preempt(where, reason="why")).matched == 3
@@ -24,7 +24,7 @@ def test_a_filter_goes_to_the_server_as_it_is() -> None:
     assert world.asked[0].query == ()
 
 
-def test_one_text_is_not_taken_for_many_of_one_letter() -> None:
+def test_a_text_instead_of_a_list_is_refused() -> None:
     for flow in (
         job_action_calls.cancel("0a"),
         job_action_calls.resubmit("0a", "t"),
@@ -47,7 +47,7 @@ def test_a_dry_run_names_some_of_the_jobs() -> None:
     assert world.bodies() == [{"ids": ["0a"], "priority": 5, "reason": ""}]
 
 
-def test_a_resubmission_has_a_name_so_that_it_can_be_repeated() -> None:
+def test_a_resubmission_has_a_client_id_so_that_it_can_be_repeated() -> None:
     world = World(ok({"action": "a", "total": 2}))
     assert world.finish(job_action_calls.resubmit(["0a", "0b"], "t")).action == "a"
     assert world.bodies() == [{"ids": ["0a", "0b"], "jobSet": "t", "clientId": "8000000000000000"}]
@@ -62,7 +62,7 @@ def test_an_action_is_watched_until_it_is_done() -> None:
     assert world.pauses == [job_action_calls.POLL_S]
 
 
-def test_a_queue_is_replaced_only_where_it_is_still_what_was_read() -> None:
+def test_a_queue_is_replaced_only_if_its_version_is_unchanged() -> None:
     world = World(ok({"name": "a", "version": 8}))
     world.finish(administration.replace_queue(Queue(name="a", version=7, weight=2.0)))
     (asked,) = world.asked

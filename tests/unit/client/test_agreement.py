@@ -73,7 +73,7 @@ def test_client_and_server_name_the_same_fields(
 
 
 @pytest.mark.parametrize("name", fairlead.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+def test_every_public_name_exists(name: str) -> None:
     assert getattr(fairlead, name).__name__ == name
 
 

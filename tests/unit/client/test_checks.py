@@ -13,8 +13,8 @@ NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 WELL = {"ready": True, "version": "1.2.3", "checks": {"log": "ok", "view": "ok"}}
 
 
-def test_a_fairlead_is_known_by_how_it_says_that_it_lives() -> None:
-    assert doctor_checks.server("u", Reply(200, {}, b"ok\n"), 0.0123).said == "u answers in 12 ms"
+def test_a_fairlead_is_recognized_by_its_liveness_response() -> None:
+    assert doctor_checks.server("u", Reply(200, {}, b"ok\n"), 0.0123).text == "u answers in 12 ms"
     assert (
         doctor_checks.server("u", Reply(200, {}, b"<html>"), 0.1).code
         == command_base.EXIT_UNREACHABLE
@@ -30,58 +30,58 @@ def test_a_fairlead_is_known_by_how_it_says_that_it_lives() -> None:
         ("", "does not say", 0),
     ],
 )
-def test_clocks_that_differ_are_named(date: str, said: str, code: int) -> None:
+def test_different_clocks_are_reported(date: str, said: str, code: int) -> None:
     found = doctor_checks.clock({"date": date}, NOW)
-    assert said in found.said
+    assert said in found.text
     assert found.code == code
     assert bool(found.hint) == bool(code)
 
 
-def test_a_server_that_misses_something_says_what() -> None:
+def test_unavailable_dependencies_of_a_server_are_reported() -> None:
     assert [found.code for found in doctor_checks.health(ok(WELL))] == [0]
     ill = {"ready": False, "checks": {"log": "does not answer", "view": "ok"}}
     well, bad = doctor_checks.health(ok(ill))
-    assert (well.code, bad.name, bad.said) == (0, "log", "does not answer")
+    assert (well.code, bad.name, bad.text) == (0, "log", "does not answer")
     assert bad.code == command_base.EXIT_UNREACHABLE
 
 
-def test_a_problem_is_not_a_services_readiness() -> None:
+def test_a_problem_document_is_not_a_readiness_response() -> None:
     assert doctor_checks.is_readiness(ok(WELL))
     assert doctor_checks.is_readiness(Reply(503, {}, b'{"ready": false, "checks": {}}'))
     assert not doctor_checks.is_readiness(Reply(401, {}, b'{"type": "/problems/unauthenticated"}'))
     assert not doctor_checks.is_readiness(Reply(404, {}, b"not found"))
 
 
-def test_a_server_that_goes_on_without_something_is_not_unreachable() -> None:
+def test_a_server_that_works_without_a_dependency_is_not_unreachable() -> None:
     _, bad = doctor_checks.health(ok({"ready": True, "checks": {"log": "ok", "cache": "away"}}))
     assert bad.code == command_base.EXIT_JOBS_FAILED
 
 
 @pytest.mark.parametrize(("ours", "code"), [("1.2.0", 0), ("1.3.0", 1), ("0.2.3", 1)])
-def test_versions_are_compared_but_for_their_last_part(ours: str, code: int) -> None:
+def test_patch_versions_are_not_compared(ours: str, code: int) -> None:
     assert doctor_checks.versions(ours, ok(WELL)).code == code
 
 
-def test_a_view_that_is_far_behind_is_named() -> None:
+def test_a_view_with_a_large_lag_is_reported() -> None:
     def metrics(behind: str) -> Reply:
         return Reply(200, {}, f"# HELP x\nfairlead_lookout_lag_messages {behind}\n".encode())
 
-    assert doctor_checks.lag(metrics("1.0")).said == "the view is 1 message behind the log"
+    assert doctor_checks.lag(metrics("1.0")).text == "the view is 1 message behind the log"
     assert doctor_checks.lag(metrics("20000.0")).code == 1
     assert doctor_checks.lag(Reply(404, {})).code == 0
 
 
-def test_clusters_that_are_silent_or_missing_are_named() -> None:
+def test_silent_and_missing_clusters_are_reported() -> None:
     fresh = Cluster(executor="a", last_heartbeat="2026-01-01T11:59:58.000Z", nodes=2)
     silent = Cluster(executor="b", last_heartbeat="2026-01-01T11:00:00.000Z")
     marked = Cluster(
         executor="c", last_heartbeat="2026-01-01T12:00:00.000Z", cordoned=True, reason="why"
     )
-    told = doctor_checks.clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
-    assert [found.code for found in told] == [0, 1, 0, 1]
-    assert "2 nodes" in told[0].said
-    assert "1h0m ago" in told[1].said
-    assert told[2].said == "cordoned: why"
+    findings = doctor_checks.clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
+    assert [found.code for found in findings] == [0, 1, 0, 1]
+    assert "2 nodes" in findings[0].text
+    assert "1h0m ago" in findings[1].text
+    assert findings[2].text == "cordoned: why"
     assert doctor_checks.clusters([], NOW)[0].code == 1
 
 
@@ -101,25 +101,25 @@ def undecodable(outcome: str, *, stopped: bool = False, day: int = 1) -> Quarant
     )
 
 
-def test_a_log_that_can_be_decoded_is_well() -> None:
+def test_a_log_without_undecodable_records_is_ok() -> None:
     (found,) = doctor_checks.quarantine([], NOW)
     assert found.code == 0
 
 
-def test_a_record_that_was_skipped_is_named_with_its_place_and_why() -> None:
+def test_a_skipped_record_is_reported_with_its_position_and_reason() -> None:
     (found,) = doctor_checks.quarantine([undecodable("skipped")], NOW)
     for part in ("fairlead.jobs, partition 3, position 17", "scheduler skipped", "it is garbage"):
-        assert part in found.said
+        assert part in found.text
     assert found.code == command_base.EXIT_JOBS_FAILED
 
 
-def test_a_record_that_was_skipped_long_ago_is_only_listed() -> None:
+def test_an_old_skipped_record_is_only_listed() -> None:
     later = NOW + datetime.timedelta(days=3)
     (found,) = doctor_checks.quarantine([undecodable("skipped")], later)
     assert found.code == 0
 
 
-def test_a_partition_that_is_stopped_says_what_to_upgrade() -> None:
+def test_a_stopped_partition_has_an_upgrade_hint() -> None:
     later = NOW + datetime.timedelta(days=3)
     (found,) = doctor_checks.quarantine([undecodable("stopped", stopped=True)], later)
     assert found.code == command_base.EXIT_JOBS_FAILED
@@ -127,8 +127,8 @@ def test_a_partition_that_is_stopped_says_what_to_upgrade() -> None:
     assert 'FAIRLEAD_SKIP_RECORDS=["fairlead.jobs/3/17"]' in found.hint
 
 
-def test_beyond_the_first_records_their_number_is_said() -> None:
+def test_further_records_are_counted() -> None:
     many = [undecodable("skipped")] * (doctor_checks.QUARANTINE_SHOWN_MAX + 7)
     found = doctor_checks.quarantine(many, NOW)
     assert len(found) == doctor_checks.QUARANTINE_SHOWN_MAX + 1
-    assert "7 older records" in found[-1].said
+    assert "7 older records" in found[-1].text

@@ -58,7 +58,7 @@ def job_set(**states: int) -> object:
     }
 
 
-def test_a_queue_is_made(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_is_created(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
     server.routes["POST /api/v1/queues"] = lambda _: {"name": "a", "weight": 2}
     assert cli.invoke(["queue", "create", "a", "--weight", "2", "--label", "x=y"]) == 0
     assert server.asked[0].json() == {"name": "a", "weight": 2.0, "labels": {"x": "y"}}
@@ -95,7 +95,7 @@ def test_waiting_for_jobs_that_succeed_ends_with_0(server: Served, file: str) ->
     assert cli.invoke(["submit", file, "--wait"]) == 0
 
 
-def test_waiting_for_jobs_of_which_one_fails_ends_with_1_and_says_which(
+def test_waiting_ends_with_1_and_names_the_failed_jobs(
     server: Served, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["POST /api/v1/jobs"] = accept
@@ -113,7 +113,7 @@ def test_failures_of_other_jobs_in_the_same_job_set_do_not_count(server: Served,
     assert cli.invoke(["submit", file, "--wait"]) == 0
 
 
-def test_a_dry_run_says_what_would_be_submitted(
+def test_a_dry_run_prints_what_would_be_submitted(
     server: Served, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def check(asked: Asked) -> object:
@@ -128,7 +128,7 @@ def test_a_dry_run_says_what_would_be_submitted(
     assert "two could run nowhere now: it asks for more than any node has" in told.err
 
 
-def test_a_refusal_shows_every_fault_and_ends_with_3(
+def test_a_refusal_prints_every_field_error_and_ends_with_3(
     server: Served, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = [{"pointer": f"/jobs/{n}/cpu", "detail": "no quantity"} for n in range(30)]
@@ -152,7 +152,7 @@ def test_something_else_on_the_port_ends_with_4(
 ) -> None:
     server.routes["GET /api/v1/queues"] = lambda _: served.Answered(b"<html>")
     assert cli.invoke(["get", "queues"]) == 4
-    assert "not understood" in capsys.readouterr().err
+    assert "cannot be decoded" in capsys.readouterr().err
 
 
 def test_no_server_at_all_ends_with_4(
@@ -178,7 +178,7 @@ def test_no_server_at_all_ends_with_4(
         ('{"queue": "q", "queue": "r", "jobSet": "s", "jobs": []}', "'queue' is there twice"),
     ],
 )
-def test_a_file_that_is_no_submission_ends_with_2(
+def test_a_file_that_is_not_a_submission_ends_with_2(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text(text)
@@ -237,7 +237,7 @@ def test_lists_can_be_read_by_programs(server: Served, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "0a00000000000000000000000000\n"
 
 
-def test_an_empty_list_says_so_on_stderr_only(
+def test_an_empty_list_prints_a_note_on_stderr_only(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobsets"] = lambda _: {"jobSets": []}
@@ -247,7 +247,7 @@ def test_an_empty_list_says_so_on_stderr_only(
     assert "No such job sets" in told.err
 
 
-def test_a_longer_list_says_that_there_is_more(
+def test_a_limited_list_prints_that_there_is_more(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB, JOB, JOB]}
@@ -297,7 +297,7 @@ def test_many_jobs_are_not_cancelled_without_a_yes(
     }
 
 
-def test_jobs_that_could_not_be_counted_are_many(
+def test_jobs_that_could_not_be_counted_need_confirmation(
     server: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
@@ -309,7 +309,7 @@ def test_jobs_that_could_not_be_counted_are_many(
     assert "cancellation of an unknown number of jobs requested" in capsys.readouterr().out
 
 
-def test_an_action_on_no_jobs_says_so_and_is_asked_for_all_the_same(
+def test_an_action_on_no_jobs_is_requested_and_reported(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": 0}
@@ -318,7 +318,7 @@ def test_an_action_on_no_jobs_says_so_and_is_asked_for_all_the_same(
     assert "dryRun" not in server.asked[-1].query
 
 
-def test_an_answer_of_something_else_is_not_taken_for_one_of_fairlead(
+def test_a_response_of_another_server_is_refused(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = served.Answered(b"<html>\nnothing here\n</html>", 404, "text/html; charset=utf-8")
@@ -326,23 +326,23 @@ def test_an_answer_of_something_else_is_not_taken_for_one_of_fairlead(
     assert cli.invoke(["get", "jobs"]) == 3
     assert capsys.readouterr().err == (
         "fairlead: HTTP status 404: a page\n"
-        "hint: is that a Fairlead server, or a proxy? `fairlead doctor` looks closer\n"
+        "hint: is that a Fairlead server, or a proxy? `fairlead doctor` checks it\n"
     )
 
 
 @pytest.mark.parametrize("arguments", [["cancel"], ["release"], ["reprioritize", "--priority=1"]])
-def test_jobs_that_are_in_no_state_for_it_are_told_apart_from_none(
+def test_jobs_in_the_wrong_state_and_missing_jobs_have_different_messages(
     server: Served, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     verb = arguments[0]
     server.routes[f"POST /api/v1/jobs/{verb}"] = lambda _: {"position": "p", "matched": 0}
     assert cli.invoke([*arguments, "0a00000000000000000000000000"]) == 0
     told = capsys.readouterr()
-    assert f"nothing to {verb}: none of these jobs is in a state for it" in told.err
+    assert f"nothing to {verb}: no job is in a state that permits it" in told.err
     assert told.out == ""
 
 
-def test_a_letter_that_a_terminal_lacks_is_written_in_others(
+def test_a_character_that_the_terminal_cannot_print_is_escaped(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [{**JOB, "clientId": "sn\u2603w"}]}
@@ -354,7 +354,7 @@ def test_a_letter_that_a_terminal_lacks_is_written_in_others(
     assert msgspec.json.decode(ended.stdout)[0]["clientId"] == "sn\u2603w"
 
 
-def test_output_that_cannot_be_written_is_said_without_a_traceback(server: Served) -> None:
+def test_output_that_cannot_be_written_is_reported_without_a_traceback(server: Served) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     code = "import sys; from fairlead import cli; sys.exit(cli.invoke(['get', 'jobs']))"
     with Path("/dev/full").open("wb") as full:
@@ -385,7 +385,7 @@ def test_a_job_is_run_with_its_output_and_exit_code(
     assert body["jobs"][0]["command"] == ["sh", "-c", "exit 3"]
 
 
-def test_ctrl_c_while_jobs_are_submitted_again_says_that_the_server_goes_on(
+def test_ctrl_c_during_a_resubmission_prints_that_the_server_continues(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     progress = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "state": "RUNNING"}
@@ -411,7 +411,7 @@ def test_ctrl_c_while_jobs_are_submitted_again_says_that_the_server_goes_on(
     assert "the server goes on" in capsys.readouterr().err
 
 
-def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:
+def test_a_job_whose_server_is_unreachable_is_reported_as_continuing(server: Served) -> None:
     async def attend() -> None:
         server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: served.Answered(
             broken=True
@@ -426,7 +426,7 @@ def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:
     assert {asked.method for asked in server.asked} == {"GET"}
 
 
-def test_a_job_that_was_there_already_is_one(
+def test_a_duplicate_job_is_reported(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "one.yaml").write_text("{queue: q, jobSet: s, jobs: [{clientId: a}]}")
@@ -436,7 +436,7 @@ def test_a_job_that_was_there_already_is_one(
     assert capsys.readouterr().out == "submitted 1 job to q/s (it was there already)\n"
 
 
-def test_what_others_wrote_is_told_in_one_line_that_does_not_steer_the_terminal(
+def test_text_of_others_is_printed_in_one_line_without_control_characters(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forged = {**DETAIL, "reason": "\x1b[2Jgone\nSUCCEEDED", "runs": []}
@@ -450,7 +450,7 @@ def test_what_others_wrote_is_told_in_one_line_that_does_not_steer_the_terminal(
     assert "no �[2Jb" in capsys.readouterr().err
 
 
-def test_a_watch_that_is_no_picture_says_each_state_once(
+def test_a_watch_without_a_terminal_prints_each_state_one_time(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states = iter([job_set(QUEUED=1), job_set(QUEUED=1), job_set(SUCCEEDED=1)])
@@ -461,14 +461,12 @@ def test_a_watch_that_is_no_picture_says_each_state_once(
     assert last == "q/s: 1 of 1 ended: 1 SUCCEEDED"
 
 
-def test_the_version_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(["--version"]) == 0
     assert capsys.readouterr().out.startswith("fairlead ")
 
 
-def test_a_port_that_nobody_listens_on_is_unreachable(
-    server: Served, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_closed_port_is_unreachable(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -476,7 +474,7 @@ def test_a_port_that_nobody_listens_on_is_unreachable(
     assert "does not answer" in capsys.readouterr().err
 
 
-def test_a_command_of_a_package_that_is_not_there_names_the_package() -> None:
-    assert cli.missing("simulate", {"get", "up"}) == "fairlead-scheduler[fast]"
-    assert cli.missing("simulate", {"simulate"}) is None
-    assert cli.missing("sumbit", set()) is None
+def test_a_command_of_a_missing_package_names_the_package() -> None:
+    assert cli.find_missing_package("simulate", {"get", "up"}) == "fairlead-scheduler[fast]"
+    assert cli.find_missing_package("simulate", {"simulate"}) is None
+    assert cli.find_missing_package("sumbit", set()) is None

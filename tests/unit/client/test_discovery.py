@@ -32,7 +32,7 @@ def config(tmp_path: Path, text: str) -> Path:
     return folder
 
 
-def test_nothing_at_all_says_what_to_do(environment: dict[str, str]) -> None:
+def test_without_a_server_the_error_says_what_to_do(environment: dict[str, str]) -> None:
     with pytest.raises(NoServer, match="fairlead up"):
         discovery.find(environment)
 
@@ -42,7 +42,7 @@ def test_the_default_data_folder_is_found(environment: dict[str, str], local: Pa
     assert (found.url, found.token, found.is_local) == ("http://127.0.0.1:8080", "fl_local", True)
 
 
-def test_the_configuration_beats_the_default_data_folder(
+def test_the_configuration_overrides_the_default_data_folder(
     environment: dict[str, str], local: Path, tmp_path: Path
 ) -> None:
     config(tmp_path, "{server: 'https://there/', token: t}")
@@ -50,7 +50,7 @@ def test_the_configuration_beats_the_default_data_folder(
     assert (found.url, found.token, found.is_local) == ("https://there", "t", False)
 
 
-def test_a_data_folder_named_by_the_environment_beats_the_configuration(
+def test_a_data_folder_named_by_the_environment_overrides_the_configuration(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     config(tmp_path, "{server: 'https://there', token: t}")
@@ -63,7 +63,7 @@ def test_the_current_context_is_used(environment: dict[str, str], tmp_path: Path
     assert discovery.find(environment).url == "http://b"
 
 
-def test_the_environment_beats_everything(
+def test_the_environment_overrides_everything(
     environment: dict[str, str], local: Path, tmp_path: Path
 ) -> None:
     config(tmp_path, "{server: 'https://there', token: t}")
@@ -76,8 +76,8 @@ def test_the_environment_beats_everything(
     "server",
     ["http://[::1", "http://h:abc", "http://h:99999", "http://a b", "http://a\nb", "ftp://h", "h"],
 )
-def test_what_is_no_address_is_named(environment: dict[str, str], server: str) -> None:
-    with pytest.raises(NotConfigured, match=r"FAIRLEAD_SERVER: .* is no http"):
+def test_an_invalid_address_is_named(environment: dict[str, str], server: str) -> None:
+    with pytest.raises(NotConfigured, match=r"FAIRLEAD_SERVER: .* is not a valid http"):
         discovery.find({**environment, "FAIRLEAD_SERVER": server})
 
 
@@ -100,7 +100,7 @@ def test_a_token_is_not_sent_to_a_server_it_was_not_found_for(
     assert discovery.find(same).token == "fl_local"
 
 
-def test_a_context_without_a_token_has_that_of_the_data_folder_of_the_same_server(
+def test_a_context_without_a_token_uses_the_token_of_the_data_folder_of_its_server(
     environment: dict[str, str], local: Path, tmp_path: Path
 ) -> None:
     config(
@@ -117,11 +117,11 @@ def test_a_context_without_a_token_has_that_of_the_data_folder_of_the_same_serve
     [
         ("{", "is not understood"),
         ("{sever: x}", "sever"),
-        ("{server: 'ftp://x'}", "no http"),
+        ("{server: 'ftp://x'}", "not a valid http"),
         ("{current: a}", "no context is called 'a'"),
     ],
 )
-def test_a_configuration_that_is_wrong_says_how(
+def test_an_invalid_configuration_is_refused_with_the_reason(
     environment: dict[str, str], tmp_path: Path, text: str, says: str
 ) -> None:
     config(tmp_path, text)

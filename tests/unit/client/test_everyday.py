@@ -44,9 +44,7 @@ def test_a_job_without_a_log_does_not_hide_the_others(
 
 
 @pytest.mark.parametrize("words", [["logs"], ["logs", "-f", ONE, TWO]], ids=" ".join)
-def test_logs_of_nothing_or_following_several_is_wrong_usage(
-    server: Served, words: list[str]
-) -> None:
+def test_logs_need_a_job_and_follow_only_one(server: Served, words: list[str]) -> None:
     assert cli.invoke(words) == 2
 
 
@@ -86,7 +84,7 @@ def test_a_node_is_drained_of_the_runs_of_all_queues(
     assert filters == [{"queue": queue, "cluster": "c", "node": "n1"} for queue in ("a", "b")]
 
 
-def test_a_drain_that_is_only_tried_changes_nothing(
+def test_a_dry_run_of_a_drain_changes_nothing(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster(server, 2)

@@ -22,7 +22,7 @@ def answers(server: Served, count: int) -> None:
     }
 
 
-def test_what_failed_in_a_job_set_is_submitted_again(
+def test_failed_jobs_of_a_job_set_are_resubmitted(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers(server, 2)
@@ -34,7 +34,7 @@ def test_what_failed_in_a_job_set_is_submitted_again(
     assert posted["failed"] is True
 
 
-def test_nothing_that_failed_is_no_mistake(
+def test_a_job_set_without_failures_is_not_an_error(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers(server, 0)
@@ -45,13 +45,13 @@ def test_nothing_that_failed_is_no_mistake(
 @pytest.mark.parametrize(
     "more", [["--state", "FAILED"], ["--into", "t"], ["one"]], ids=lambda words: words[0]
 )
-def test_failed_goes_with_a_job_set_and_nothing_else(server: Served, more: list[str]) -> None:
+def test_failed_is_combined_with_a_job_set_only(server: Served, more: list[str]) -> None:
     words = ["resubmit", "--failed", "--queue", "q", "--jobset", "s", *more]
     assert cli.invoke(words) == 2
     assert server.asked == []
 
 
-def test_a_job_set_whose_failures_were_submitted_again_ended_well(
+def test_a_job_set_whose_failures_were_resubmitted_succeeded(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: {**SET, "superseded": 2}

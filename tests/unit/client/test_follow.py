@@ -23,7 +23,7 @@ def finished(value: bool) -> Reply:
     return ok({"queue": "q", "jobSet": "s", "live": int(not value)})
 
 
-def test_events_go_on_after_the_last_one_when_the_connection_breaks() -> None:
+def test_events_resume_after_the_last_one_when_the_connection_breaks() -> None:
     world = World(
         (OPEN, [event(1), event(2)[:9], BROKEN]),
         finished(False),
@@ -41,7 +41,7 @@ def test_events_begin_after_the_one_given() -> None:
     assert ("last-event-id", "7-0") in world.asked[0].headers
 
 
-def test_a_reset_is_told() -> None:
+def test_a_reset_is_reported() -> None:
     world = World((OPEN, [b"event: reset\nid: 9-0\ndata: {}\n\n"]))
     assert types(world.emitted(event_reading.events("q", "s"), most=1)) == [("9-0", "reset")]
 
@@ -54,7 +54,7 @@ STARTED = {"running": "2026-01-01T00:00:01.000Z"}
 ENDED = {"ended": "2026-01-01T00:00:02.000Z"}
 
 
-def test_a_log_is_taken_up_at_the_byte_of_the_run_where_it_broke_off() -> None:
+def test_an_interrupted_log_resumes_at_the_same_byte_of_the_run() -> None:
     began = job("RUNNING", {"run": 1, "state": "RUNNING", **STARTED})
     world = World(began, (OPEN, [b"one\n", b"tw", BROKEN]), (OPEN, [b"o\n"]))
     assert world.emitted(event_reading.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
@@ -62,7 +62,7 @@ def test_a_log_is_taken_up_at_the_byte_of_the_run_where_it_broke_off() -> None:
     assert ("sinceBytes", "6") in world.asked[2].query
 
 
-def test_a_log_that_is_followed_begins_when_a_run_has() -> None:
+def test_a_followed_log_waits_for_a_run() -> None:
     returned = {"run": 1, "state": "RETURNED", **ENDED}
     world = World(
         job("QUEUED"),
@@ -76,7 +76,7 @@ def test_a_log_that_is_followed_begins_when_a_run_has() -> None:
     assert ("run", "2") in world.asked[-1].query
 
 
-def test_the_log_of_a_job_that_ended_without_a_run_is_refused_as_the_server_says() -> None:
+def test_the_log_of_a_job_that_ended_without_a_run_is_refused_by_the_server() -> None:
     world = World(job("QUEUED"), job("CANCELLED"), problem(404, "has not run yet"))
     with pytest.raises(errors.NotFound, match="has not run yet"):
         world.emitted(event_reading.logs("j", follow=True))
@@ -95,14 +95,14 @@ def test_only_the_next_run_is_waited_for_by_its_number(run: int | None, may: boo
     assert detail.may_have_log(run) is may
 
 
-def test_the_tail_of_a_log_is_not_taken_up_again() -> None:
+def test_the_tail_of_a_log_is_not_resumed() -> None:
     world = World((OPEN, [b"one\n", BROKEN]))
     with pytest.raises(errors.ServerUnreachable):
         world.emitted(event_reading.logs("j", tail=3))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
-def test_a_stream_means_the_same_however_it_is_cut(size: int) -> None:
+def test_a_stream_has_the_same_messages_for_every_chunk_size(size: int) -> None:
     text = (
         ": ping\r\n\r\nevent: a\r\nid: 1\r\ndata: x\r\ndata: ÿ\r\n\r\n"
         "data:no space\n\nid: 2\n\nretry: 5\ndata: last\n\nunfinished"

@@ -21,9 +21,9 @@ def job(state: str, **more: Any) -> JobDetail:  # Any: any field of a job
     )
 
 
-def test_a_waiting_job_says_why_and_which_nodes_it_does_not_fit() -> None:
+def test_a_waiting_job_has_the_reason_and_the_nodes_it_does_not_fit() -> None:
     why = Why(code="no-room", sentence="No node has room.", nodes={"too-small": 3, "cordoned": 1})
-    assert job_story.of(job("QUEUED", why=why, position_in_queue="7"), NOW) == [
+    assert job_story.describe_history(job("QUEUED", why=why, position_in_queue="7"), NOW) == [
         "QUEUED: No node has room.",
         "  3 nodes: too-small",
         "  1 node: cordoned",
@@ -32,17 +32,20 @@ def test_a_waiting_job_says_why_and_which_nodes_it_does_not_fit() -> None:
     ]
 
 
-def test_a_held_job_says_how_to_let_it_go() -> None:
+def test_a_held_job_has_the_command_that_releases_it() -> None:
     why = Why(code="hold", sentence="It is held.")
-    assert job_story.of(job("QUEUED", why=why), NOW)[-1] == "`fairlead release q/s/one` lets it go."
+    assert (
+        job_story.describe_history(job("QUEUED", why=why), NOW)[-1]
+        == "`fairlead release q/s/one` releases it."
+    )
 
 
 def test_a_job_that_waits_for_others_names_them() -> None:
     why = Why(code="dependencies", sentence="It waits.", dependencies={"0b": "RUNNING"})
-    assert "  0b: RUNNING" in job_story.of(job("QUEUED", why=why), NOW)
+    assert "  0b: RUNNING" in job_story.describe_history(job("QUEUED", why=why), NOW)
 
 
-def test_an_ended_job_tells_every_run() -> None:
+def test_an_ended_job_lists_every_run() -> None:
     preempted = Run(
         run=1,
         state="STOPPED",
@@ -64,10 +67,10 @@ def test_an_ended_job_tells_every_run() -> None:
         exit_code=3,
         reason="the command ended with exit code 3",
     )
-    told = job_story.of(
+    sentences = job_story.describe_history(
         job("FAILED", runs=(failed, preempted), reason="the command ended with exit code 3"), NOW
     )
-    assert told == [
+    assert sentences == [
         "FAILED: The command ended with exit code 3.",
         "It was submitted 10m0s ago as one of q/s.",
         "Run 1 was placed on n1 of c 9m0s ago, started 1m0s later, ran for 3m0s, and ended as"
@@ -78,26 +81,34 @@ def test_an_ended_job_tells_every_run() -> None:
     ]
 
 
-def test_a_running_job_says_for_how_long() -> None:
+def test_a_running_job_has_its_run_time() -> None:
     run = Run(run=1, state="RUNNING", node="n", cluster="n", leased=at(1), running=at(2))
-    told = job_story.of(job("RUNNING", node="n", runs=(run,), stopping="cancel"), NOW)
-    assert told[0] == "RUNNING: on n"
-    assert told[1] == "It is being stopped: cancel was asked for."
-    assert told[-1].endswith("started 1m0s later, and has run for 8m0s.")
+    sentences = job_story.describe_history(
+        job("RUNNING", node="n", runs=(run,), stopping="cancel"), NOW
+    )
+    assert sentences[0] == "RUNNING: on n"
+    assert sentences[1] == "It is being stopped: cancel was requested."
+    assert sentences[-1].endswith("started 1m0s later, and has run for 8m0s.")
 
 
-def test_a_run_that_gives_way_says_for_whom_once_while_it_stops_and_after() -> None:
+def test_a_preempted_run_names_its_preemptor_one_time() -> None:
     reason = "fair-share: preempted for 0z of queue b; queue a was at 2.00 of its fair share"
     run = Run(run=1, state="RUNNING", node="n", leased=at(1), running=at(2), reason=reason)
-    told = job_story.of(job("RUNNING", node="n", runs=(run,), stopping="preempt"), NOW)
-    assert told[1] == f"It is being stopped: {reason}."
+    sentences = job_story.describe_history(
+        job("RUNNING", node="n", runs=(run,), stopping="preempt"), NOW
+    )
+    assert sentences[1] == f"It is being stopped: {reason}."
     ended = msgspec.structs.replace(run, state="STOPPED", ended=at(5), preempted_for="fair-share")
-    assert job_story.of(job("QUEUED", runs=(ended,)), NOW)[-1].endswith(f"as STOPPED: {reason}.")
+    assert job_story.describe_history(job("QUEUED", runs=(ended,)), NOW)[-1].endswith(
+        f"as STOPPED: {reason}."
+    )
 
 
-def test_a_job_that_never_ran_says_so() -> None:
-    told = job_story.of(job("CANCELLED", reason="no longer needed", ended=at(4)), NOW)
-    assert told == [
+def test_a_job_that_never_ran_is_described() -> None:
+    sentences = job_story.describe_history(
+        job("CANCELLED", reason="no longer needed", ended=at(4)), NOW
+    )
+    assert sentences == [
         "CANCELLED: No longer needed.",
         "It was submitted 10m0s ago as one of q/s.",
         "It never ran, and ended 6m0s ago.",

@@ -21,12 +21,12 @@ def test_a_list_is_read_to_its_last_page() -> None:
     assert ("cursor", "x") in world.asked[1].query
 
 
-def test_a_list_that_is_not_read_to_its_end_asks_for_no_more_pages() -> None:
+def test_a_list_that_is_not_read_to_its_end_requests_no_further_pages() -> None:
     world = World(ok({"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}))
     assert len(world.emitted(administration.queues(), most=1)) == 1
 
 
-def test_a_table_is_handed_on_as_it_comes() -> None:
+def test_the_chunks_of_an_export_are_passed_on() -> None:
     world = World((Reply(200, {}), [b"id,queue\n", b"0a,q\n"]))
     where = Filter(queue="q", states=("FAILED", "RUNNING"))
     found = world.emitted(report_queries.export_jobs(where, q="x", format="ndjson"))
@@ -40,14 +40,14 @@ def test_a_table_is_handed_on_as_it_comes() -> None:
     }
 
 
-def test_a_table_that_breaks_off_is_no_table() -> None:
+def test_an_interrupted_export_raises() -> None:
     world = World((Reply(200, {}), [b"id\n", Unreachable("cut", sent=True)]))
-    with pytest.raises(errors.ServerUnreachable, match="broke off: cut"):
+    with pytest.raises(errors.ServerUnreachable, match="was interrupted: cut"):
         world.emitted(report_queries.export_job_sets(active=True))
     assert dict(world.asked[0].query) == {"active": "true", "format": "csv"}
 
 
-def test_a_report_of_use_over_time_is_asked_for_from_then_until_then() -> None:
+def test_a_fairness_query_has_the_start_and_end_times() -> None:
     told = {"queue": "q", "from": "a", "to": "b", "stepSeconds": 60, "used": {"cpu": 1.5}}
     world = World(ok(told))
     found = world.finish(report_queries.fairness("q", since="a", until="b"))
@@ -64,19 +64,19 @@ def test_waiting_ends_when_all_jobs_ended() -> None:
     assert dict(world.asked[0].query) == {"after": "pos", "until": "finished", "wait": "30s"}
 
 
-def test_waiting_with_a_time_limit_gives_up_after_it() -> None:
+def test_waiting_raises_after_its_timeout() -> None:
     world = World(*[ok(job_set(False, RUNNING=1))] * 20, tick_s=1.0)
     with pytest.raises(errors.WaitTimeout, match="5 s"):
         world.finish(job_queries.wait("q", "s", timeout_s=5.0))
 
 
-def test_a_server_that_answers_at_once_is_not_asked_in_a_tight_loop() -> None:
+def test_a_server_that_does_not_wait_is_polled_with_a_pause() -> None:
     world = World(ok(job_set(False)), ok(job_set(False)), ok(job_set(True)))
     world.finish(job_queries.wait("q", "s"))
     assert world.pauses == [job_queries.POLL_S] * 2
 
 
-def test_watching_tells_each_change_once_and_ends_with_the_last() -> None:
+def test_watching_returns_each_change_and_ends_with_the_last() -> None:
     world = World(
         ok(job_set(False, RUNNING=2), etag='"1"'),
         Reply(304, {}),
@@ -102,7 +102,7 @@ def test_counts_of_a_job_set_add_up() -> None:
     assert (found.ended, found.bad, found.is_finished) == (4, 1, False)
 
 
-def test_the_time_for_several_jobs_is_told_as_it_was_given() -> None:
+def test_the_timeout_error_of_several_jobs_has_the_given_timeout() -> None:
     def job(state: str) -> Reply:
         return ok({"id": "j", "queue": "q", "jobSet": "s", "state": state})
 

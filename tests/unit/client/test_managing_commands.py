@@ -51,7 +51,7 @@ def queues(server: Served, *there: dict[str, object]) -> None:
         server.routes[f"PUT {path}"] = Asked.json
 
 
-def test_applying_says_what_changed(
+def test_applying_prints_the_changes(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queues(server, {"name": "a", "version": 3, "weight": 1.0}, {"name": "b", "version": 4})
@@ -75,9 +75,7 @@ def test_applying_says_what_changed(
     assert put.headers["if-match"] == '"3"'
 
 
-def test_applying_leaves_a_cordon_in_peace_unless_the_file_speaks_of_it(
-    server: Served, tmp_path: Path
-) -> None:
+def test_applying_keeps_a_cordon_unless_the_file_sets_it(server: Served, tmp_path: Path) -> None:
     queues(server, {"name": "a", "version": 3, "cordoned": True, "reason": "a fire"})
     file = tmp_path / "queues.yaml"
     for text, want in (
@@ -92,7 +90,7 @@ def test_applying_leaves_a_cordon_in_peace_unless_the_file_speaks_of_it(
         assert kept == want
 
 
-def test_a_queue_that_is_refused_is_named_and_the_others_are_made(
+def test_a_refused_queue_is_named_and_the_others_are_created(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     problem = {
@@ -117,7 +115,7 @@ def test_a_queue_that_is_refused_is_named_and_the_others_are_made(
     assert told.out == "queue b created\n"
 
 
-def test_every_fault_of_a_file_is_named_before_anything_changes(
+def test_every_error_of_a_file_is_reported_before_any_change(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "queues.yaml"
@@ -129,7 +127,7 @@ def test_every_fault_of_a_file_is_named_before_anything_changes(
     assert server.asked == []
 
 
-def test_an_update_changes_what_is_named_alone(
+def test_an_update_changes_only_the_given_fields(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = {"name": "a", "version": 3, "weight": 2.0, "labels": {"x": "1", "y": "2"}}
@@ -146,15 +144,13 @@ def test_an_update_changes_what_is_named_alone(
 
 
 @pytest.mark.parametrize("weight", ["nan", "inf"])
-def test_a_weight_that_json_cannot_say_is_told_to_the_server_as_it_is(
-    server: Served, weight: str
-) -> None:
+def test_a_weight_without_a_json_form_is_sent_as_text(server: Served, weight: str) -> None:
     queues(server)
     cli.invoke(["queue", "create", "a", f"--weight={weight}"])
     assert server.asked[-1].json() == {"name": "a", "weight": weight}
 
 
-def test_a_queue_that_is_there_already_comes_with_a_hint(
+def test_creating_an_existing_queue_prints_a_hint(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["POST /api/v1/queues"] = lambda _: served.problem(409, "there is one")
@@ -178,7 +174,7 @@ def test_a_token_is_printed_alone_on_stdout(
     }
 
 
-def test_the_token_of_a_folder_is_shown_without_a_server(
+def test_the_token_of_a_folder_is_printed_without_a_server(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "token").write_text("fl_kept\n")
@@ -193,7 +189,7 @@ def test_a_link_has_the_servers_address(server: Served, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == f"{server.url}/sign-in?code=x\n"
 
 
-def test_a_context_is_chosen_and_the_rest_of_the_file_stays(
+def test_choosing_a_context_keeps_the_rest_of_the_file(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.invoke(["context", "use", "work"]) == 0
@@ -205,9 +201,7 @@ def test_a_context_is_chosen_and_the_rest_of_the_file_stays(
     assert "fl_secret" not in told
 
 
-def test_a_context_that_is_not_there_is_refused(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_context_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(["context", "use", "play"]) == 2
     assert "known: here, work" in capsys.readouterr().err
     assert config.read_text() == CONFIG
@@ -222,9 +216,7 @@ def test_a_context_can_be_named_for_one_command(
     assert server.asked[0].headers["authorization"] == "Bearer fl_third"
 
 
-def test_the_doctor_says_what_is_not_as_it_should_be(
-    server: Served, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_doctor_reports_problems(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
     server.routes["GET /healthz"] = lambda _: served.Answered(b"ok\n")
     ready = {"ready": True, "version": "0.1.0", "checks": {"log": "ok"}}
     server.routes["GET /readyz"] = lambda _: ready
@@ -317,7 +309,7 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("what", REPORTS)
-def test_a_report_says_who_holds_how_much_and_why_jobs_wait(
+def test_a_report_has_allocations_and_the_reasons_why_jobs_wait(
     server: Served, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     kind, name = what.split()
@@ -336,7 +328,7 @@ def test_a_report_says_who_holds_how_much_and_why_jobs_wait(
     assert '"actualShare": 0.5' in capsys.readouterr().out
 
 
-def test_a_list_is_exported_as_the_server_writes_it(
+def test_an_export_is_written_unchanged(
     server: Served, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     def table(asked: Asked) -> Answered:

@@ -45,9 +45,7 @@ def test_a_job_is_named_by_its_id_or_its_client_id(
     assert cancelled(server, *words) == asked
 
 
-def test_a_client_id_alone_is_one_of_the_job_set_submitted_to_last(
-    server: Served, tmp_path: Path
-) -> None:
+def test_a_client_id_alone_refers_to_the_last_job_set(server: Served, tmp_path: Path) -> None:
     submit(server, tmp_path)
     submit(server, tmp_path, FILE.replace("jobSet: s", "jobSet: later"))
     assert cancelled(server, "one") == ["q/later/one"]
@@ -62,16 +60,14 @@ def test_a_client_id_of_no_known_job_set_is_not_guessed(
     assert server.asked == []
 
 
-def test_what_was_just_submitted_is_waited_for_by_the_next_command(
-    server: Served, tmp_path: Path
-) -> None:
+def test_the_next_command_waits_for_a_recent_submission(server: Served, tmp_path: Path) -> None:
     submit(server, tmp_path)
     server.routes["GET /api/v1/jobs/q%2Fs%2Fone"] = lambda _: DETAIL
     assert cli.invoke(["why", "one"]) == 0
     assert server.asked[-1].query["after"] == "p"
 
 
-def test_a_damaged_memory_is_no_memory(server: Served, tmp_path: Path) -> None:
+def test_a_damaged_file_is_ignored(server: Served, tmp_path: Path) -> None:
     submit(server, tmp_path)
     recent_job_set.file(os.environ).write_text("{")
     assert recent_job_set.load(server.url) is None
@@ -79,7 +75,7 @@ def test_a_damaged_memory_is_no_memory(server: Served, tmp_path: Path) -> None:
     assert recent_job_set.load(server.url) is not None
 
 
-def test_logs_name_the_job_as_it_was_named(server: Served) -> None:
+def test_logs_show_the_given_name_of_the_job(server: Served) -> None:
     def log(asked: Asked) -> object:
         return {"asked": asked.path}
 

@@ -35,7 +35,7 @@ def printed(
     return capsys.readouterr().out.splitlines()
 
 
-def test_columns_are_aligned_and_nothing_is_cut_for_programs(
+def test_columns_are_aligned_and_not_cut_for_programs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     long = "x" * 100
@@ -61,13 +61,13 @@ def test_the_widest_columns_are_cut_first(capsys: pytest.CaptureFixture[str]) ->
     assert [len(cell) for cell in line.split("   ")] == [28, 14, 14]
 
 
-def test_what_others_wrote_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     columns: output_formats.Columns[str] = {"REASON": lambda text: text}
     output_formats.items(["\x1b[2Jgone \u202e"], output_formats.Format.TABLE, columns, str, "none")
     assert capsys.readouterr().out == "REASON\n�[2Jgone �\n"
 
 
-def test_columns_that_matter_less_go_first_where_there_is_no_room(
+def test_spare_columns_are_left_out_on_a_narrow_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     row = ["0" * 28, "a-queue", "RUNNING", "because of something"]
@@ -77,7 +77,7 @@ def test_columns_that_matter_less_go_first_where_there_is_no_room(
     assert lines[1].split() == ["0" * 28, "RUNNING"]
 
 
-def test_letters_of_double_width_keep_columns_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_characters_of_double_width_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.cells import cell_len
 
     heading, first, second = printed(capsys, ["A", "B"], ["漢字", "1"], ["abcdef", "2"])
@@ -91,7 +91,7 @@ def test_a_text_of_several_lines_stays_in_its_row(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "REASON\none two\n"
 
 
-def test_counts_are_told_in_the_order_of_a_jobs_life() -> None:
+def test_counts_are_printed_in_the_order_of_the_life_cycle() -> None:
     states = {"SUCCEEDED": 2, "QUEUED": 1, "FAILED": 0}
     found = JobSet(queue="q", job_set="s", jobs=3, live=1, states=states)
     assert watch_command.sentence(found) == "q/s: 2 of 3 ended: 1 QUEUED, 2 SUCCEEDED"

@@ -13,20 +13,20 @@ QUEUE = ok({"name": "a"})
 
 
 @pytest.mark.parametrize("first", [AWAY, BROKEN, problem(429), problem(503), problem(502)])
-def test_a_read_is_asked_again_after_a_failure_that_may_pass(first: Reply | Unreachable) -> None:
+def test_a_read_is_repeated_after_a_temporary_failure(first: Reply | Unreachable) -> None:
     world = World(first, QUEUE)
     assert world.finish(retrying(administration.queue("a"), POLICY)).name == "a"
     assert len(world.pauses) == 1
 
 
 @pytest.mark.parametrize("first", [AWAY, problem(429)])
-def test_a_change_that_did_not_arrive_is_asked_again(first: Reply | Unreachable) -> None:
+def test_a_change_that_was_not_sent_is_repeated(first: Reply | Unreachable) -> None:
     world = World(first, QUEUE)
     assert world.finish(retrying(administration.create_queue("a"), POLICY)).name == "a"
 
 
 @pytest.mark.parametrize("first", [BROKEN, problem(503)])
-def test_a_change_that_may_have_arrived_and_must_not_be_repeated_is_not(
+def test_an_unrepeatable_change_that_was_sent_is_not_repeated(
     first: Reply | Unreachable,
 ) -> None:
     world = World(first)
@@ -34,14 +34,14 @@ def test_a_change_that_may_have_arrived_and_must_not_be_repeated_is_not(
         world.finish(retrying(administration.create_queue("a"), POLICY))
 
 
-def test_tries_are_bounded() -> None:
+def test_attempts_are_limited() -> None:
     world = World(AWAY, AWAY, AWAY)
     with pytest.raises(errors.ServerUnreachable, match="refused"):
         world.finish(retrying(administration.queue("a"), POLICY))
     assert len(world.asked) == 3
 
 
-def test_a_refusal_is_not_asked_again() -> None:
+def test_a_refused_request_is_not_repeated() -> None:
     world = World(problem(404, "no queue a"))
     with pytest.raises(errors.NotFound, match="no queue a"):
         world.finish(retrying(administration.queue("a"), POLICY))
@@ -50,28 +50,28 @@ def test_a_refusal_is_not_asked_again() -> None:
 UNMET = Retries(attempts_max=5, unmet_attempts_max=2)
 
 
-def test_a_server_that_never_answered_is_given_up_sooner() -> None:
+def test_a_server_that_never_answered_gets_fewer_attempts() -> None:
     world = World(*[AWAY] * 5)
     with pytest.raises(errors.ServerUnreachable):
         world.finish(retrying(administration.queue("a"), UNMET, met=False))
     assert len(world.asked) == 2
 
 
-def test_a_server_that_answered_once_in_a_flow_is_waited_for() -> None:
+def test_a_server_that_has_answered_in_a_flow_gets_all_attempts() -> None:
     first = ok({"queue": "q", "jobSet": "s", "jobs": 1, "live": 1})
     last = ok({"queue": "q", "jobSet": "s", "jobs": 1, "live": 0})
     world = World(first, AWAY, AWAY, AWAY, last)
     assert len(world.emitted(retrying(job_queries.watch("q", "s"), UNMET, met=False))) == 2
 
 
-def test_delays_double_up_to_their_cap_and_vary_by_chance() -> None:
+def test_delays_double_up_to_their_cap_with_jitter() -> None:
     shortest = [delay_s(POLICY, attempt, AWAY, 0) for attempt in (1, 2, 3, 4)]
     longest = [delay_s(POLICY, attempt, AWAY, 2**64 - 1) for attempt in (1, 2, 3, 4)]
     assert shortest == [0.5, 1.0, 2.0, 2.0]
     assert longest == pytest.approx([1.0, 2.0, 4.0, 4.0])
 
 
-def test_a_delay_is_never_shorter_than_the_server_asks_nor_longer_than_a_minute() -> None:
+def test_a_delay_respects_retry_after_up_to_one_minute() -> None:
     patient = Reply(503, {"retry-after": "7"})
     absurd = Reply(503, {"retry-after": "86400"})
     assert delay_s(POLICY, 1, patient, 0) == 7.0

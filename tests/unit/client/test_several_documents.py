@@ -9,7 +9,7 @@ from tests.unit.client import served
 from tests.unit.client.served import FILE, Asked, Served, accept
 
 
-def test_nothing_of_several_documents_is_taken_unless_all_are_right(
+def test_no_document_is_submitted_unless_all_are_valid(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def judge(asked: Asked) -> object:
@@ -22,7 +22,7 @@ def test_nothing_of_several_documents_is_taken_unless_all_are_right(
     assert capsys.readouterr().out == ""
 
 
-def test_documents_that_were_taken_are_told_when_a_later_one_is_refused(
+def test_submitted_documents_are_reported_when_a_later_one_is_refused(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def judge(asked: Asked) -> object:

@@ -34,7 +34,7 @@ def imported(*arguments: str) -> set[str]:
     return set(modules)
 
 
-def test_a_command_imports_its_own_module_and_nothing_heavy() -> None:
+def test_a_command_imports_only_its_own_module() -> None:
     modules = imported("get", "queues")
     assert not modules & {*HEAVY}
     own = {name for name in cli.COMMANDS if f"fairlead.cli.commands.{name}" in modules}
@@ -46,7 +46,7 @@ def test_a_command_imports_its_own_module_and_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("module", cli.COMMANDS)
-def test_modules_add_the_commands_that_they_are_known_for(module: str) -> None:
+def test_modules_add_their_listed_commands(module: str) -> None:
     app = cli.build(module)
     names = [command.name for command in app.registered_commands]
     names += [str(group.name) for group in app.registered_groups]
@@ -63,7 +63,7 @@ def test_modules_add_the_commands_that_they_are_known_for(module: str) -> None:
         (["--server"], None),
     ],
 )
-def test_the_command_is_the_first_word_that_no_option_takes(
+def test_the_command_is_the_first_word_that_is_not_an_option_value(
     typed: list[str], command: str | None
 ) -> None:
     assert cli.command_of(typed) == command

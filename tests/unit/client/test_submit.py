@@ -34,19 +34,19 @@ def test_a_job_without_a_client_id_gets_one() -> None:
     assert (body["queue"], body["jobSet"]) == ("q", "s")
 
 
-def test_a_client_id_of_the_caller_stays() -> None:
+def test_a_client_id_of_the_caller_is_retained() -> None:
     world = World(accepted(0, 2))
     world.finish(submission_calls.submit("q", "s", [Job(client_id="mine"), {"clientId": "yours"}]))
     assert [job["clientId"] for job in sent(world)[0]["jobs"]] == ["mine", "yours"]
 
 
-def test_what_is_absent_is_not_sent() -> None:
+def test_absent_fields_are_not_sent() -> None:
     world = World(accepted(0, 1))
     world.finish(submission_calls.submit("q", "s", [Job(client_id="a", command=("x",), cpu="1")]))
     assert sent(world)[0]["jobs"] == [{"clientId": "a", "command": ["x"], "cpu": "1"}]
 
 
-def test_a_long_list_goes_in_several_requests_and_comes_back_in_order() -> None:
+def test_a_long_list_is_sent_in_several_requests_and_returned_in_order() -> None:
     world = World(accepted(0, JOBS_MAX), accepted(JOBS_MAX, 1))
     taken: list[int] = []
     done = world.finish(
@@ -63,7 +63,7 @@ def test_large_jobs_are_cut_by_their_bytes() -> None:
     assert [len(batch.jobs) for batch in cut([heavy] * 5, "n")] == [2, 2, 1]
 
 
-def test_members_of_a_gang_that_stand_together_are_sent_together() -> None:
+def test_adjacent_members_of_a_gang_are_sent_in_one_request() -> None:
     gang = Gang(name="g", size=10)
     jobs = (
         [Job()] * (JOBS_MAX - 3) + [Job(gang=gang)] * 5 + [{"gang": {"name": "g", "size": 10}}] * 5
@@ -75,9 +75,7 @@ def test_no_jobs_make_no_request() -> None:
     assert World().finish(submission_calls.submit("q", "s", [])).jobs == ()
 
 
-def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_was_accepted() -> (
-    None
-):
+def test_a_refusal_of_a_later_request_points_into_the_list_and_has_the_accepted_jobs() -> None:
     fault = {"pointer": "/jobs/3/cpu", "detail": "no quantity"}
     world = World(accepted(0, JOBS_MAX), problem(422, "bad", [fault, {"pointer": "/queue"}]))
     with pytest.raises(errors.Invalid) as caught:
@@ -87,17 +85,17 @@ def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_w
     assert len(caught.value.accepted) == JOBS_MAX
 
 
-def test_what_is_no_job_is_the_callers_mistake() -> None:
+def test_an_item_that_is_not_a_job_raises_type_error() -> None:
     with pytest.raises(TypeError, match=r"jobs\[1\]"):
         World().finish(submission_calls.submit("q", "s", [Job(), "echo"]))  # type: ignore[list-item]
 
 
-def test_an_answer_that_is_no_answer_is_named_so() -> None:
+def test_an_undecodable_response_raises_unexpected_answer() -> None:
     with pytest.raises(errors.UnexpectedAnswer):
         World(ok(["what"])).finish(submission_calls.submit("q", "s", [Job()]))
 
 
-def test_a_refusal_without_a_problem_document_still_tells_its_status() -> None:
+def test_a_refusal_without_a_problem_document_has_its_status() -> None:
     with pytest.raises(errors.Unavailable, match="upstream"):
         World(Reply(502, {}, b"upstream away")).finish(administration.queue("a"))
 

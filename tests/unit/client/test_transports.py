@@ -100,14 +100,14 @@ def test_a_submission_arrives_with_the_token(connect: Connect, server: Served) -
     }
 
 
-def test_a_busy_server_is_asked_again(connect: Connect, server: Served) -> None:
+def test_a_request_to_a_busy_server_is_repeated(connect: Connect, server: Served) -> None:
     answers = iter([served.problem(503, "away"), served.problem(429, "slowly"), {"name": "a"}])
     server.routes["GET /api/v1/queues/a"] = lambda _: next(answers)
     assert connect(server.url).call("queue", "a").name == "a"
     assert len(server.asked) == 3
 
 
-def test_refusals_become_their_exceptions(connect: Connect, server: Served) -> None:
+def test_refusals_raise_their_exceptions(connect: Connect, server: Served) -> None:
     server.routes["GET /api/v1/queues/a"] = lambda _: served.problem(401, "who?")
     with pytest.raises(Unauthenticated, match="who"):
         connect(server.url).call("queue", "a")
@@ -115,7 +115,7 @@ def test_refusals_become_their_exceptions(connect: Connect, server: Served) -> N
         connect(server.url).call("queue", "b")
 
 
-def test_a_server_that_is_not_there_is_named(connect: Connect) -> None:
+def test_an_unreachable_server_is_named(connect: Connect) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -123,7 +123,9 @@ def test_a_server_that_is_not_there_is_named(connect: Connect) -> None:
             connect(url).call("queue", "a")
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again(connect: Connect, server: Served) -> None:
+def test_a_request_with_an_interrupted_response_is_repeated(
+    connect: Connect, server: Served
+) -> None:
     answers = iter([Answered(b'{"na', broken=True), {"name": "a"}])
     server.routes["GET /api/v1/queues/a"] = lambda _: next(answers)
     assert connect(server.url).call("queue", "a").name == "a"
@@ -154,7 +156,7 @@ def test_logs_are_streamed_as_bytes(connect: Connect, server: Served) -> None:
     assert b"".join(connect(server.url).items("logs", 9, "j")) == b"\xff\n"
 
 
-def test_one_client_follows_very_many_streams_at_once(server: Served) -> None:
+def test_one_client_follows_many_streams_concurrently(server: Served) -> None:
     server.routes["GET /api/v1/jobs/export.csv"] = lambda _: Answered(b"a" * 300_000)
     server.routes["GET /api/v1/queues/q"] = lambda _: {"name": "q"}
     with Client(server.url, token="fl_t", retries=QUICK) as client:

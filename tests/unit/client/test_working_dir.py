@@ -46,7 +46,7 @@ def submit(server: Served, folder: Path, text: str, *options: str) -> dict[str, 
     return sent(server)
 
 
-def test_client_and_executor_name_machine_and_user_alike() -> None:
+def test_client_and_executor_compute_the_same_host_user() -> None:
     node = machine.this_machine("local", "default", {}, {})
     assert job_location.are_here([node.labels])
     assert machine.HOST_USER == job_location.HOST_USER
@@ -57,7 +57,9 @@ def test_jobs_start_in_the_current_folder_where_they_run_here(server: Served, fo
     assert submit(server, folder, FILE)["defaults"] == {"cpu": 1, "workingDir": str(folder)}
 
 
-def test_a_relative_working_dir_is_one_of_the_current_folder(server: Served, folder: Path) -> None:
+def test_a_relative_working_dir_is_resolved_in_the_current_folder(
+    server: Served, folder: Path
+) -> None:
     clusters(server, "process", HERE)
     text = FILE + "  - {clientId: three, command: [ls], workingDir: data}\n"
     jobs = submit(server, folder, text)["jobs"]
@@ -100,7 +102,7 @@ def test_a_relative_folder_is_refused_where_jobs_run_elsewhere(
 
 
 @pytest.mark.parametrize(("backend", "warned"), [("process", True), ("kubernetes", False)])
-def test_an_image_that_no_backend_uses_is_said(
+def test_an_image_that_no_backend_uses_is_reported(
     server: Served, capsys: pytest.CaptureFixture[str], backend: str, warned: bool
 ) -> None:
     clusters(server, backend, {})

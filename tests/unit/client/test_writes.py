@@ -30,7 +30,7 @@ def submit(job_set: str = "s") -> Flow[object]:
     )
 
 
-def test_waiting_for_a_job_set_waits_for_what_was_submitted_to_it() -> None:
+def test_waiting_for_a_job_set_includes_its_submissions() -> None:
     world = World(submitted("p1"), submitted("p2"), finished())
     world.finish(submit())
     world.finish(submit("other"))
@@ -38,7 +38,7 @@ def test_waiting_for_a_job_set_waits_for_what_was_submitted_to_it() -> None:
     assert afters(world) == [None, None, "p1"]
 
 
-def test_jobs_that_were_there_already_do_not_hide_what_was_submitted_with_them() -> None:
+def test_duplicates_do_not_hide_the_position_of_new_jobs() -> None:
     world = World(submitted("p1"), submitted("none", duplicate=True), finished())
     jobs = [{"command": ["true"]}] * (JOBS_MAX + 1)
     done = world.finish(submission_calls.submit("q", "s", jobs))
@@ -47,7 +47,7 @@ def test_jobs_that_were_there_already_do_not_hide_what_was_submitted_with_them()
     assert afters(world) == [None, None, "p1"]
 
 
-def test_a_repeat_does_not_hide_what_was_submitted_before() -> None:
+def test_a_duplicate_submission_does_not_replace_the_position() -> None:
     world = World(submitted("p1"), submitted("none", duplicate=True), finished())
     world.finish(submit())
     world.finish(submit())
@@ -55,21 +55,21 @@ def test_a_repeat_does_not_hide_what_was_submitted_before() -> None:
     assert afters(world) == [None, None, "p1"]
 
 
-def test_a_position_that_is_given_goes_before_the_one_remembered() -> None:
+def test_a_given_position_overrides_the_recorded_one() -> None:
     world = World(submitted("p1"), finished())
     world.finish(submit())
     world.finish(job_queries.job_set("q", "s", after="mine"))
     assert afters(world) == [None, "mine"]
 
 
-def test_a_job_set_of_somebody_else_is_read_as_it_is() -> None:
+def test_a_job_set_without_submissions_is_read_without_a_position() -> None:
     world = World(submitted("p1"), finished("theirs"))
     world.finish(submit())
     world.finish(job_queries.job_set("q", "theirs"))
     assert afters(world) == [None, None]
 
 
-def test_events_of_a_job_set_begin_when_what_was_submitted_is_seen() -> None:
+def test_events_of_a_job_set_wait_for_its_submission() -> None:
     world = World(submitted("p1"), (Reply(200, {}), [b'id: 1\ndata: {"type": "queued"}\n\n']))
     world.finish(submit())
     (event,) = world.emitted(event_reading.events("q", "s"), most=1)
@@ -77,19 +77,19 @@ def test_events_of_a_job_set_begin_when_what_was_submitted_is_seen() -> None:
     assert afters(world) == [None, "p1"]
 
 
-def test_a_client_that_submits_for_ever_remembers_the_last_job_sets() -> None:
+def test_the_number_of_recorded_job_sets_is_limited() -> None:
     writes = Writes()
     for number in range(JOB_SETS_MAX + 1):
-        writes.note(call_effects.Wrote("q", f"s{number}", f"p{number}"))
-    writes.note(call_effects.Wrote("q", "s1", "again"))
-    writes.note(call_effects.Wrote("q", "new", "newest"))
+        writes.record(call_effects.Wrote("q", f"s{number}", f"p{number}"))
+    writes.record(call_effects.Wrote("q", "s1", "again"))
+    writes.record(call_effects.Wrote("q", "new", "newest"))
     assert writes.position(call_effects.Written(("q", "s0"))) is None
     assert writes.position(call_effects.Written(("q", "s2"))) is None
     assert writes.position(call_effects.Written(("q", "s1"))) == "again"
     assert writes.position(call_effects.Written()) == "newest"
 
 
-def test_lists_and_counts_wait_for_what_was_submitted_too() -> None:
+def test_lists_and_counts_wait_for_submissions() -> None:
     empty = ok({"jobs": [], "jobSets": [], "groups": [], "total": "0"})
     world = World(submitted("p1"), submitted("p2"), *[empty] * 5)
     world.finish(submit())

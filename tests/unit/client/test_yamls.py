@@ -19,7 +19,7 @@ def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
     ]
 
 
-def test_truth_nothing_and_numbers_are_what_json_has() -> None:
+def test_booleans_null_and_numbers_follow_json() -> None:
     text = b"a: true\nb: False\nc: ~\nd:\ne: null\nf: 0x1f\ng: 1.5e3\nh: -.5\ni: +5\n"
     (found,) = yaml_reader.documents(text)
     assert found == {
@@ -28,7 +28,7 @@ def test_truth_nothing_and_numbers_are_what_json_has() -> None:
     }  # fmt: skip
 
 
-def test_empty_documents_are_none() -> None:
+def test_empty_documents_are_skipped() -> None:
     assert yaml_reader.documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
 
 
@@ -44,7 +44,7 @@ def test_empty_documents_are_none() -> None:
         (b"a: !!python/object:os.system x", "could not determine a constructor"),
     ],
 )
-def test_what_json_could_not_say_is_refused_with_its_place(text: bytes, says: str) -> None:
+def test_values_without_a_json_form_are_refused_with_their_place(text: bytes, says: str) -> None:
     with pytest.raises(yaml_reader.Unreadable) as refused:
         yaml_reader.documents(text)
     assert says in str(refused.value)

@@ -1,4 +1,4 @@
-"""What operators manage: queues, clusters and their nodes, tokens."""
+"""Calls for operators: queues, clusters and their nodes, tokens."""
 
 import math
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from fairlead.models.token_models import NewToken, SignInLink, Token
 
 
 def create_queue(queue: Queue | str, *, dry_run: bool = False) -> Flow[Queue]:
-    """Make a queue, with the defaults if only its name is given. Raises `Conflict`.
+    """Create a queue, with the defaults if only its name is given. Raises `Conflict`.
 
-    With `dry_run` the server says whether it could be made, and makes none.
+    With `dry_run` the server validates the request and creates nothing.
     """
     made = Queue(name=queue) if isinstance(queue, str) else queue
     request = request_building.post(
@@ -42,9 +42,9 @@ def queues() -> Flow[None]:
 
 
 def replace_queue(queue: Queue, *, dry_run: bool = False) -> Flow[Queue]:
-    """Make a queue as it is given here. Raises `Conflict` if it is not the `version` given.
+    """Create or replace a queue. Raises `Conflict` if its `version` is not the given one.
 
-    With `dry_run` the server says whether it could be so, and changes nothing.
+    With `dry_run` the server validates the request and changes nothing.
     """
     path, query = _queue_path(queue.name), request_building.tried(dry_run)
     request = request_building.post(path, _queue_body(queue), query=query, method="PUT")
@@ -65,13 +65,13 @@ def delete_queue(name: str) -> Flow[None]:
 
 
 def cordon_queue(name: str, *, reason: str = "") -> Flow[Queue]:
-    """Start nothing new of this queue; what runs goes on."""
+    """Start no new runs of this queue; its current runs continue."""
     request = request_building.post(f"{_queue_path(name)}/cordon", {"reason": reason})
     return (yield from request_building.ask(request, Queue))
 
 
 def uncordon_queue(name: str) -> Flow[Queue]:
-    """Let the queue go on."""
+    """Let the queue start new runs again."""
     return (
         yield from request_building.ask(
             request_building.post(f"{_queue_path(name)}/uncordon", {}), Queue
@@ -80,7 +80,7 @@ def uncordon_queue(name: str) -> Flow[Queue]:
 
 
 def clusters() -> Flow[None]:
-    """Iterates over the clusters that are known."""
+    """Iterates over all clusters."""
     yield from _listed("/clusters", "clusters", Cluster)
 
 
@@ -95,7 +95,7 @@ def quarantine() -> Flow[None]:
 
 
 def cordon(cluster: str, node: str | None = None, *, reason: str = "") -> Flow[None]:
-    """Place nothing new on a cluster, or on one of its nodes; what runs there goes on."""
+    """Place no new runs on a cluster, or on one of its nodes; current runs continue."""
     yield from _mark(cluster, node, Cordon(cordoned=True, reason=reason or None))
 
 
@@ -120,9 +120,9 @@ def create_token(
     expires_in_s: int | None = None,
     label: str = "",
 ) -> Flow[Token]:
-    """Make an API token of that name; its secret is in this answer alone.
+    """Create an API token of that name; only this response contains its secret.
 
-    `roles`: admin, operator, submitter, viewer. `queues`: only for these.
+    `roles`: admin, operator, submitter, viewer. `queues`: valid for these queues only.
     """
     several("roles", roles)
     several("queues", queues or ())
@@ -141,27 +141,27 @@ def create_token(
 
 
 def tokens(*, everybody: bool = False) -> Flow[None]:
-    """Iterates over one's own tokens, or (for admins) everybody's; secrets are never shown."""
+    """Iterates over the caller's tokens, or (for admins) all tokens, without their secrets."""
     yield from request_building.pages(
         "/tokens", (("all", "true"),) if everybody else (), "tokens", Token
     )
 
 
 def revoke_token(token_id: str) -> Flow[None]:
-    """Withdraw a token. Raises `NotFound`."""
+    """Revoke a token. Raises `NotFound`."""
     path = f"{request_building.API}/tokens/{request_building.part(token_id)}"
     yield from request_building.done(call_effects.Request(method="DELETE", path=path))
 
 
 def sign_in_link() -> Flow[SignInLink]:
-    """A link that signs a browser in as whoever asks, once."""
+    """A link that signs a browser in as the caller; it works one time."""
     return (
         yield from request_building.ask(request_building.post("/sign-in-links", {}), SignInLink)
     )
 
 
 def fetch(path: str) -> Flow[Reply]:
-    """Any path of the server as it is answered: what `fairlead doctor` looks at."""
+    """The response of any path of the server, for `fairlead doctor`."""
     return (yield from request_building.answered(call_effects.Request(path=path)))
 
 
@@ -173,7 +173,7 @@ def _mark(cluster: str, node: str | None, cordon: Cordon) -> Flow[None]:
 
 
 def _listed(path: str, key: str, kind: type[request_building.A]) -> Flow[None]:
-    """As `asking.pages`, of what is answered in one piece."""
+    """Emit the items under `key` of a response that has no pages."""
     reply = request_building.accepted(
         (yield from request_building.answered(request_building.get(path)))
     )
@@ -183,7 +183,7 @@ def _listed(path: str, key: str, kind: type[request_building.A]) -> Flow[None]:
 
 
 def _queue_body(queue: Queue) -> dict[str, object]:
-    """The fields of a queue that a request may set."""
+    """The fields of a queue that a request can set."""
     body: dict[str, object] = msgspec.to_builtins(queue)
     if not math.isfinite(queue.weight):  # JSON would say null, which counts as not given
         body["weight"] = str(queue.weight)

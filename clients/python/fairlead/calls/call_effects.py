@@ -1,8 +1,8 @@
-"""The core's only way to the world: a flow yields a step, whoever drives it answers.
+"""The effects of calls: a flow yields a step, and its driver performs it and sends the answer.
 
-A flow is a generator that decides what to ask and what the answers mean, and does no I/O. The
-synchronous and the asynchronous client drive the same flows, each with its own transport; tests
-drive them with none. The small generators below give every step its typed answer.
+A flow is a generator that decides which requests to send and what the responses mean, and does no
+I/O. The blocking and the asynchronous client drive the same flows, each with its own transport;
+tests drive them without one. The small generators below give every step its typed answer.
 """
 
 from collections.abc import Callable, Generator
@@ -14,9 +14,9 @@ REQUEST_READ_S: float = 60.0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request. `repeatable`: asking twice does no more than asking once.
+    """One HTTP request. `repeatable`: sending it twice has the same effect as once.
 
-    `read_s`: how long the server may stay silent; None for as long as it likes.
+    `read_s`: the read timeout; None for no timeout.
     """
 
     method: str = "GET"
@@ -44,11 +44,11 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class More(msgspec.Struct, frozen=True):
-    """Read on in the open body -> `Chunk`, empty at its end, or `Unreachable`."""
+    """Read the next bytes of the open body -> `Chunk`, empty at its end, or `Unreachable`."""
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Let this many seconds pass -> None."""
+    """Wait for this number of seconds -> None."""
 
     s: float
 
@@ -58,17 +58,17 @@ class Draw(msgspec.Struct, frozen=True):
 
 
 class Now(msgspec.Struct, frozen=True):
-    """Seconds on a clock that never goes back -> float."""
+    """Seconds of a monotonic clock -> float."""
 
 
 class Emit(msgspec.Struct, frozen=True):
-    """Hand this to the caller of an iterator -> None."""
+    """Yield this item to the caller of an iterator -> None."""
 
     item: object
 
 
 class Wrote(msgspec.Struct, frozen=True):
-    """Remember that the server wrote this down at this position -> None."""
+    """Remember the position of a submission -> None."""
 
     queue: str
     job_set: str
@@ -82,7 +82,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the server answered; header names are lower case."""
+    """A response of the server; header names are lower case."""
 
     status: int
     headers: dict[str, str]
@@ -96,7 +96,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """No (further) answer. `sent`: the server may have got the request."""
+    """No (further) answer. `sent`: the server can have received the request."""
 
     reason: str
     sent: bool
@@ -110,11 +110,11 @@ Flow: TypeAlias = Generator[Step, Answer, T]
 
 
 class Misdriven(AssertionError):
-    """A driver answered a step with what is no answer to it."""
+    """A driver sent an answer of the wrong type to a step."""
 
 
 def through(flow: Flow[T], answered: Callable[[Step], Flow[Answer]]) -> Flow[T]:
-    """The same flow, whose steps `answered` answers: by itself, or by asking on."""
+    """The same flow, whose steps `answered` answers: by itself, or by yielding steps."""
     answer: Answer = None
     try:
         while True:
@@ -128,8 +128,8 @@ def through(flow: Flow[T], answered: Callable[[Step], Flow[Answer]]) -> Flow[T]:
         flow.close()
 
 
-def first(flow: Flow[None], is_it: Callable[[object], bool]) -> Flow[object]:
-    """The first item of the flow for which `is_it` is true; None: there is no such item."""
+def first(flow: Flow[None], matches: Callable[[object], bool]) -> Flow[object]:
+    """The first item of the flow for which `matches` is true; None: there is no such item."""
     answer: Answer = None
     try:
         while True:
@@ -140,14 +140,14 @@ def first(flow: Flow[None], is_it: Callable[[object], bool]) -> Flow[object]:
             answer = None
             if not isinstance(step, Emit):
                 answer = yield step
-            elif is_it(step.item):
+            elif matches(step.item):
                 return step.item
     finally:
         flow.close()
 
 
 def send(request: Request) -> Flow[Reply | Unreachable]:
-    """Ask once."""
+    """Send one request."""
     answer = yield Send(request)
     if isinstance(answer, Reply | Unreachable):
         return answer
@@ -155,7 +155,7 @@ def send(request: Request) -> Flow[Reply | Unreachable]:
 
 
 def open_body(request: Request) -> Flow[Reply | Unreachable]:
-    """Ask, and leave the body of a good answer open for `more`."""
+    """Send a request and leave the body of a successful response open for `more`."""
     answer = yield Open(request)
     if isinstance(answer, Reply | Unreachable):
         return answer
@@ -171,7 +171,7 @@ def more() -> Flow[Chunk | Unreachable]:
 
 
 def pause(s: float) -> Flow[None]:
-    """Let time pass."""
+    """Wait."""
     yield Pause(s)
 
 
@@ -184,7 +184,7 @@ def draw() -> Flow[int]:
 
 
 def now_s() -> Flow[float]:
-    """Seconds of a clock that never goes back."""
+    """Seconds of a monotonic clock."""
     answer = yield Now()
     if isinstance(answer, float):
         return answer
@@ -192,12 +192,12 @@ def now_s() -> Flow[float]:
 
 
 def wrote(queue: str, job_set: str, position: str) -> Flow[None]:
-    """Later reads of this client shall have seen this position."""
+    """Let later reads of this client include this position."""
     yield Wrote(queue, job_set, position)
 
 
 def written(job_set: tuple[str, str] | None = None) -> Flow[str | None]:
-    """What a read of this job set, or of any, shall have seen."""
+    """The position that a read of this job set, or of any, has to include."""
     answer = yield Written(job_set)
     if answer is None or isinstance(answer, str):
         return answer
@@ -205,5 +205,5 @@ def written(job_set: tuple[str, str] | None = None) -> Flow[str | None]:
 
 
 def emit(item: object) -> Flow[None]:
-    """Hand an item to whoever iterates."""
+    """Yield an item to the caller of an iterator."""
     yield Emit(item)

@@ -1,4 +1,4 @@
-"""Flows that read on and on: a job set's events, and a run's log, resuming where they broke off."""
+"""Continuous reads: the events of a job set, and the log of a run. They resume after a failure."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ def events(
     since: str | None = None,
     until_finished: bool = False,
 ) -> Flow[None]:
-    """Iterates over what happens in a job set, or in all of a queue.
+    """Iterates over the events of a job set, or of a whole queue.
 
     It begins with the oldest event that the server retains, or after the event `since`. A broken
     connection is opened again, and no event is missed or repeated. With `until_finished` the
@@ -57,7 +57,7 @@ def events(
 
 
 def _messages(last: str | None) -> Flow[str | None]:
-    """Hand out the events of the open stream; at its end, the id of the last one."""
+    """Emit the events of the open stream; returns the id of the last one."""
     parser = server_sent_events.Parser()
     while True:
         answer = yield from call_effects.more()
@@ -68,7 +68,7 @@ def _messages(last: str | None) -> Flow[str | None]:
                 last = message.id or last
                 yield from call_effects.emit(_event(message))
         except server_sent_events.TooLong as error:
-            raise errors.UnexpectedAnswer("The event stream has a line without end.") from error
+            raise errors.UnexpectedAnswer("A line of the event stream is too long.") from error
 
 
 def _event(message: server_sent_events.Message) -> Event:
@@ -90,15 +90,15 @@ def logs(
 ) -> Flow[None]:
     """Iterates over the bytes of a run's log (of the newest run, unless `run` says which).
 
-    `stream` is `stdout` or `stderr`; `tail` asks for the last lines only. With `follow` it waits
-    until there is a run and goes on until that has ended; a connection that breaks is taken up
-    again at the same byte.
+    `stream` is `stdout` or `stderr`; `tail` requests the last lines only. With `follow` it waits
+    until a run exists and continues until it has ended; after a broken connection it resumes at
+    the same byte.
     """
     after = after or (yield from call_effects.written())
     if follow:
-        run = yield from _begun(job_id, run, after)
+        run = yield from _wait_for_run(job_id, run, after)
     path = f"{request_building.API}/jobs/{request_building.part(job_id)}/logs"
-    got = 0
+    received = 0
     while True:
         query = [("stream", stream), ("follow", "true" if follow else "false")]
         query += request_building.seen(after, None)
@@ -106,10 +106,10 @@ def logs(
             query.append(("run", str(run)))
         if container is not None:
             query.append(("container", container))
-        if tail is not None and not got:
+        if tail is not None and not received:
             query.append(("tail", str(tail)))
-        if got:
-            query.append(("sinceBytes", str(got)))
+        if received:
+            query.append(("sinceBytes", str(received)))
         yield from request_building.opened(Request(path=path, query=tuple(query), read_s=None))
         while True:
             answer = yield from call_effects.more()
@@ -117,21 +117,22 @@ def logs(
                 break
             if not answer.data:
                 return
-            got += len(answer.data)
+            received += len(answer.data)
             yield from call_effects.emit(answer.data)
         if tail is not None:
-            raise errors.ServerUnreachable(f"The log broke off: {answer.reason}")
+            raise errors.ServerUnreachable(f"The log was interrupted: {answer.reason}")
         yield from call_effects.pause(REOPEN_S)
 
 
-def _begun(job_id: str, run: int | None, after: str | None) -> Flow[int | None]:
-    """Wait until a run may have written something; its number, so that what follows, and what is
-    asked for again, is of that run alone. None if there will be none: the server says why.
+def _wait_for_run(job_id: str, run: int | None, after: str | None) -> Flow[int | None]:
+    """Wait until a run can have a log; its number, so that later requests read the same run.
+
+    None if the job ended without a run: the server then answers with the reason.
     """
 
-    def is_there(found: object) -> bool:
+    def has_log(found: object) -> bool:
         return isinstance(found, JobDetail) and found.may_have_log(run)
 
-    found = yield from call_effects.first(job_queries.watch_job(job_id, after=after), is_there)
+    found = yield from call_effects.first(job_queries.watch_job(job_id, after=after), has_log)
     assert isinstance(found, JobDetail), "a watch ends with a job that has ended"
     return run if run is not None or found.newest is None else found.newest.run

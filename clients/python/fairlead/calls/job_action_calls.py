@@ -1,4 +1,4 @@
-"""Asking something of jobs that exist: by ids, or of all that meet a filter."""
+"""Actions on existing jobs: by ids, or on all jobs that match a filter."""
 
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -18,8 +18,8 @@ Jobs: TypeAlias = Sequence[str] | Filter
 def cancel(jobs: Jobs, *, reason: str = "", dry_run: bool = False) -> Flow[Acted]:
     """Cancel jobs: queued ones end at once, running ones are stopped first.
 
-    Raises `NotFound` for ids that no job has. With `dry_run` nothing is done: the answer says how
-    many jobs it would concern and names some of them.
+    Raises `NotFound` for ids that do not exist. With `dry_run` nothing changes: the result has the
+    number of jobs that would be cancelled and names some of them.
     """
     return (yield from _act("cancel", jobs, {"reason": reason}, dry_run=dry_run))
 
@@ -27,7 +27,7 @@ def cancel(jobs: Jobs, *, reason: str = "", dry_run: bool = False) -> Flow[Acted
 def preempt(jobs: Jobs, *, reason: str = "", dry_run: bool = False) -> Flow[Acted]:
     """Stop the runs of jobs, which then wait again or end, as their `on_preemption` says.
 
-    Raises `NotFound` for ids that no job has.
+    Raises `NotFound` for ids that do not exist.
     """
     return (yield from _act("preempt", jobs, {"reason": reason}, dry_run=dry_run))
 
@@ -35,9 +35,9 @@ def preempt(jobs: Jobs, *, reason: str = "", dry_run: bool = False) -> Flow[Acte
 def reprioritize(
     jobs: Jobs, priority: int, *, reason: str = "", dry_run: bool = False
 ) -> Flow[Acted]:
-    """Give jobs another place within their queue: those of a higher priority go first.
+    """Change the priority of jobs: jobs of a higher priority are scheduled first in their queue.
 
-    Raises `NotFound` for ids that no job has.
+    Raises `NotFound` for ids that do not exist.
     """
     body = {"priority": priority, "reason": reason}
     return (yield from _act("reprioritize", jobs, body, dry_run=dry_run))
@@ -51,7 +51,7 @@ def release(ids: Sequence[str]) -> Flow[Acted]:
 def resubmit(jobs: Jobs, job_set: str, *, queue: str | None = None) -> Flow[Started]:
     """Submit new jobs like these into a job set, of another `queue` if one is given.
 
-    The answer comes at once; `action(started.action)` says how far the server is.
+    Returns before the jobs are submitted; `action(started.action)` returns the progress.
     """
     body = {
         **_target(jobs),
@@ -64,10 +64,10 @@ def resubmit(jobs: Jobs, job_set: str, *, queue: str | None = None) -> Flow[Star
 
 
 def resubmit_failed(queue: str, job_set: str) -> Flow[Started]:
-    """Submit again what failed in a job set, or was cancelled because another job of it failed.
+    """Resubmit the jobs of a job set that failed, or were cancelled because another job failed.
 
-    The new jobs are `trial~2` for `trial`, and take the place of the old ones, which are not
-    submitted again a second time: only what failed since is.
+    The new jobs are `trial~2` for `trial`, and supersede the old ones: a second call resubmits
+    only jobs that failed since.
     """
     body = {
         "filter": Filter(queue=queue, job_set=job_set),
@@ -78,7 +78,7 @@ def resubmit_failed(queue: str, job_set: str) -> Flow[Started]:
 
 
 def action(action_id: str) -> Flow[Action]:
-    """How far an action is that goes on after its answer."""
+    """The progress of an action that continues after its response."""
     return (
         yield from request_building.ask(
             request_building.get(f"/actions/{request_building.part(action_id)}"), Action
@@ -87,7 +87,7 @@ def action(action_id: str) -> Flow[Action]:
 
 
 def watch_action(action_id: str) -> Flow[None]:
-    """Iterates over how far an action is, until it is done."""
+    """Iterates over the progress of an action until it is done."""
     while True:
         found = yield from action(action_id)
         yield from call_effects.emit(found)
@@ -97,7 +97,7 @@ def watch_action(action_id: str) -> Flow[None]:
 
 
 def _act(name: str, jobs: Jobs, body: dict[str, object], *, dry_run: bool = False) -> Flow[Acted]:
-    """One request for a filter, as many as need be for ids; their answers added up."""
+    """One request for a filter, one per `IDS_MAX` ids; their results are added up."""
     targets: list[Jobs] = [jobs]
     if not isinstance(jobs, Filter | str):
         targets = [jobs[start : start + IDS_MAX] for start in range(0, len(jobs), IDS_MAX)]

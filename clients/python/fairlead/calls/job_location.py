@@ -1,4 +1,4 @@
-"""Where jobs run, seen from this machine: whether they find the caller's files, and use images."""
+"""Where jobs run: whether they can read the caller's files, and whether they use images."""
 
 import hashlib
 import os
@@ -24,8 +24,8 @@ WITHOUT_IMAGES: Final = frozenset({PROCESS, "simulated"})
 
 
 class Location(msgspec.Struct, frozen=True):
-    """Where jobs run. `is_here`: on this machine, as the user who asks. `has_images`: some backend
-    uses the images of jobs, or none has reported yet.
+    """Where jobs run. `is_here`: on this machine, as the caller's user. `has_images`: a backend
+    uses the images of jobs, or no backend has reported yet.
     """
 
     is_here: bool
@@ -36,7 +36,7 @@ UNKNOWN: Final = Location(is_here=False, has_images=True)
 
 
 def host_user() -> str:
-    """A digest of this start of this machine, its name and the user: the same as the executor's."""
+    """A digest of the boot id, the machine's name and the user: the same as the executor's."""
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:
@@ -46,7 +46,7 @@ def host_user() -> str:
 
 
 def location() -> Flow[Location]:
-    """Where jobs run: on this machine only if all nodes of all clusters are of this user here."""
+    """Where jobs run: on this machine only if all nodes of all clusters are this one and user."""
     try:
         clusters = yield from _collected(administration.clusters(), Cluster)
         backends = {cluster.backend for cluster in clusters if cluster.backend}
@@ -62,13 +62,13 @@ def location() -> Flow[Location]:
 
 
 def are_here(labels: Iterable[Mapping[str, str]]) -> bool:
-    """Whether nodes with these labels (one at least) run commands as this user on this machine."""
+    """Whether nodes with these labels (at least one) run commands as this user on this machine."""
     found = {each.get(HOST_USER) for each in labels}
     return found == {host_user()}
 
 
 def _collected(flow: Flow[None], kind: type[request_building.A]) -> Flow[list[request_building.A]]:
-    """What a flow emits, as a list."""
+    """The items that a flow emits, as a list."""
     items: list[request_building.A] = []
 
     def answered(step: call_effects.Step) -> Flow[call_effects.Answer]:

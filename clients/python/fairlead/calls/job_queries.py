@@ -1,4 +1,4 @@
-"""Looking at jobs and job sets, and waiting for them."""
+"""Queries for jobs and job sets, and waiting for them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ from fairlead.models.job_models import Filter, Group, Groups, JobDetail, JobSet,
 
 LONG_POLL_S: Final = 30.0
 LONG_POLL_SLACK_S: Final = 45.0
-"""The server may first wait as long again for the position given."""
+"""The server can first wait the same time for the given position."""
 
 SEEN_S: Final = 10.0
 POLL_S: Final = 0.5
@@ -20,9 +20,9 @@ GROUPS_MAX: Final = 1_000
 def job_set(
     queue: str, name: str, *, after: str | None = None, wait_s: float = SEEN_S
 ) -> Flow[JobSet]:
-    """One job set; `after` is a position to be seen, for which at most `wait_s` are waited.
+    """One job set that includes the position `after`, for which the server waits up to `wait_s`.
 
-    Without it what this client submitted to the job set last is seen.
+    The default is the position of this client's last submission to the job set.
     """
     after = after or (yield from call_effects.written((queue, name)))
     query = request_building.seen(after, wait_s)
@@ -49,7 +49,7 @@ def job_sets(
 def job_set_query(
     *, queue: str | None, active: bool | None, q: str | None, after: str | None
 ) -> list[tuple[str, str]]:
-    """The parameters that say which job sets."""
+    """The parameters that select job sets."""
     query = request_building.given({"queue": queue, "active": active, "q": q})
     return [*query, *request_building.seen(after, SEEN_S)]
 
@@ -57,7 +57,7 @@ def job_set_query(
 def job(
     job_id: str, *, spec: bool = False, after: str | None = None, wait_s: float = SEEN_S
 ) -> Flow[JobDetail]:
-    """One job with its runs, and with `spec` what was submitted."""
+    """One job with its runs and, with `spec`, its submission."""
     after = after or (yield from call_effects.written())
     query = (*request_building.seen(after, wait_s), *((("spec", "true"),) if spec else ()))
     return (
@@ -77,7 +77,7 @@ def iter_jobs(
     sort: str | None = None,
     after: str | None = None,
 ) -> Flow[None]:
-    """Iterates over jobs that meet every filter given, newest first.
+    """Iterates over the jobs that match all filters, newest first.
 
     `category` is that of a failure, `q` a part of a client id, job set or id; `sort` is one of
     submitted, changed, started, ended, priority, with a minus for the greatest first.
@@ -95,7 +95,7 @@ def iter_jobs(
 
 
 def written(where: Filter | None) -> Flow[str | None]:
-    """What this client submitted last to what the filter is about."""
+    """The position of this client's last submission to the filter's job set, or to any."""
     if where is None or where.queue is None or where.job_set is None:
         return (yield from call_effects.written())
     return (yield from call_effects.written((where.queue, where.job_set)))
@@ -111,7 +111,7 @@ def job_query(
     sort: str | None,
     after: str | None,
 ) -> list[tuple[str, str]]:
-    """The parameters that say which jobs, and in which order."""
+    """The parameters that select and order jobs."""
     return [
         *_filters(where or Filter()),
         *request_building.given(
@@ -125,7 +125,7 @@ def job_query(
 def count_jobs(
     by: Sequence[str], where: Filter | None = None, *, after: str | None = None
 ) -> Flow[tuple[Group, ...]]:
-    """How many jobs there are by queue, jobSet, state, class, cluster, node or `label.NAME`."""
+    """The number of jobs by queue, jobSet, state, class, cluster, node or `label.NAME`."""
     query = [
         *_filters(where or Filter()),
         ("groupBy", ",".join(by)),
@@ -140,7 +140,7 @@ def wait(
 ) -> Flow[JobSet]:
     """Wait until every job of the job set has ended. Raises `WaitTimeout`.
 
-    `after`: a position to be seen; without it, that of what this client submitted to it last.
+    `after`: a position to include; the default is that of this client's last submission to it.
     """
     after = after or (yield from call_effects.written((queue, job_set)))
     started_s = yield from call_effects.now_s()
@@ -169,14 +169,14 @@ def wait(
 
 
 def watch(queue: str, job_set: str, *, after: str | None = None) -> Flow[None]:
-    """Iterates over the states of a job set, a new one when it changed, until all jobs ended."""
+    """Iterates over the states of a job set, one for each change, until all jobs have ended."""
     after = after or (yield from call_effects.written((queue, job_set)))
     path = request_building.job_set_path(queue, job_set)
     yield from _states(path, after, JobSet, lambda found: found.is_finished)
 
 
 def watch_job(job_id: str, *, after: str | None = None) -> Flow[None]:
-    """Iterates over the states of one job, a new one when it changed, until it has ended."""
+    """Iterates over the states of one job, one for each change, until it has ended."""
     after = after or (yield from call_effects.written())
     path = f"/jobs/{request_building.part(job_id)}"
     yield from _states(path, after, JobDetail, lambda found: found.has_ended)
@@ -228,7 +228,7 @@ def wait_job(
 def wait_jobs(
     ids: Sequence[str], *, timeout_s: float | None = None, after: str | None = None
 ) -> Flow[tuple[JobDetail, ...]]:
-    """Wait until all of these jobs have ended: they come in this order. Raises `WaitTimeout`."""
+    """Wait until all of these jobs have ended; returns them in order. Raises `WaitTimeout`."""
     several("ids", ids)
     started_s = yield from call_effects.now_s()
     ended = []
@@ -248,7 +248,7 @@ def _late(job_id: str, timeout_s: float | None) -> errors.WaitTimeout:
 
 
 def _changed(path: str, etag: str | None, wait_s: float, after: str | None) -> Request:
-    """A read that is answered when what it is about is no longer as that tag says."""
+    """A read that is answered when its resource no longer has that ETag."""
     return Request(
         path=request_building.API + path,
         query=(*request_building.seen(after, None), ("wait", request_building.duration(wait_s))),

@@ -1,7 +1,7 @@
-"""The methods of both clients: one table, from which each makes its own kind of call.
+"""The methods of both clients.
 
-A flow becomes a method that returns its value, or on `AsyncClient` one to await; a flow that emits
-items becomes one to iterate over with `for`, or with `async for`.
+A flow becomes a method that returns its value, or on `AsyncClient` a coroutine; a flow that emits
+items becomes an iterator, or on `AsyncClient` an asynchronous iterator.
 """
 
 import functools
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Call(Generic[P, T]):
-    """A method that drives a flow to its end and gives its value."""
+    """A method that drives a flow to its end and returns its value."""
 
     def __init__(self, flow: Callable[P, Flow[T]]) -> None:
         self._flow = flow
@@ -86,11 +86,11 @@ def _like(flow: Callable[..., object], method: Callable[..., object]) -> Callabl
 
 
 class Methods(ABC):
-    """What a Fairlead server can be asked.
+    """The methods of a client of a Fairlead server.
 
     Without arguments the server is found as the command line finds it (see `fairlead.discovery`).
-    Raises `NotConfigured` if no server is configured, and from every method what `fairlead.errors`
-    lists.
+    Raises `NotConfigured` if no server is configured; every method raises the exceptions of
+    `fairlead.errors`.
     """
 
     submit = Call(submission_calls.submit)
@@ -164,11 +164,11 @@ class Methods(ABC):
         self._connect()
 
     def expect(self, queue: str, job_set: str, position: str) -> None:
-        """Let reads see this position, at which another client submitted to the job set."""
-        self._writes.note(Wrote(queue, job_set, position))
+        """Let reads include this position, at which another client submitted to the job set."""
+        self._writes.record(Wrote(queue, job_set, position))
 
-    def _patiently(self, flow: Flow[T]) -> Flow[T]:
-        """The flow, repeating what may be repeated; notes when the server has answered."""
+    def _with_retries(self, flow: Flow[T]) -> Flow[T]:
+        """The flow with retries; records that the server has answered."""
         remembers = remembering(flow, self._writes)
         result = yield from retrying(remembers, self._retries, met=self._met)
         self._met = True
@@ -176,7 +176,7 @@ class Methods(ABC):
 
     @abstractmethod
     def _connect(self) -> None:
-        """Make the HTTP client; nothing is asked yet."""
+        """Create the HTTP client, without sending a request."""
 
     @abstractmethod
     def _finish(self, flow: Flow[Any]) -> Any:  # the flow's value, or something to await for it

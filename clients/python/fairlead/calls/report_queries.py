@@ -1,4 +1,4 @@
-"""Asking for reports, and for whole lists as text."""
+"""Queries for reports, and exports of whole lists."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -19,7 +19,7 @@ def queue_report(queue: str) -> Flow[QueueReport]:
 
 
 def pool_report(pool: str) -> Flow[PoolReport]:
-    """A pool's last round, what its queues hold, and why jobs wait."""
+    """A pool's last round, the allocations of its queues, and why jobs wait."""
     return (
         yield from request_building.ask(
             request_building.get(f"/pools/{request_building.part(pool)}/report"), PoolReport
@@ -52,9 +52,9 @@ def export_jobs(
     format: Format = "csv",
     submission: bool = False,
 ) -> Flow[None]:
-    """Iterates over the bytes of a table of all jobs that `iter_jobs` would find.
+    """Iterates over the bytes of a table of all jobs that `iter_jobs` would return.
 
-    With `submission` a line also has what decides where and when the job runs.
+    With `submission` a line also has the fields that decide where and when the job runs.
     """
     query = job_queries.job_query(
         where,
@@ -78,20 +78,20 @@ def export_job_sets(
     after: str | None = None,
     format: Format = "csv",
 ) -> Flow[None]:
-    """Iterates over the bytes of a table of all job sets that `job_sets` would find."""
+    """Iterates over the bytes of a table of all job sets that `job_sets` would return."""
     after = after or (yield from call_effects.written())
     query = job_queries.job_set_query(queue=queue, active=active, q=q, after=after)
     yield from _exported("/jobsets/export.csv", query, format)
 
 
 def _exported(path: str, query: request_building.Query, format: Format) -> Flow[None]:
-    """Raises `ServerUnreachable` where it breaks off: a table has no place to go on from."""
+    """Emit the bytes of a table. Raises `ServerUnreachable`: an export cannot be resumed."""
     request = Request(path=request_building.API + path, query=(*query, ("format", format)))
     yield from request_building.opened(request)
     while True:
         answer = yield from call_effects.more()
         if isinstance(answer, Unreachable):
-            raise errors.ServerUnreachable(f"The table broke off: {answer.reason}")
+            raise errors.ServerUnreachable(f"The export was interrupted: {answer.reason}")
         if not answer.data:
             return
         yield from call_effects.emit(answer.data)

@@ -1,7 +1,7 @@
-"""Asking, in general: from a path and a body to a request, from an answer to a struct.
+"""Building requests from paths and bodies, and decoding responses into structs. No I/O.
 
-Nothing here does I/O: see `steps`. What the client can do is built from these in `submitting`,
-`acting`, `looking`, `managing` and `follow`.
+The modules `submission_calls`, `job_action_calls`, `job_queries`, `administration` and
+`event_reading` are built from these functions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ def get(
 def post(
     path: str, body: object, *, query: Query = (), repeatable: bool = True, method: str = "POST"
 ) -> Request:
-    """A change with a JSON body. `repeatable`: asking twice does no more than asking once."""
+    """A change with a JSON body. `repeatable`: sending it twice has the same effect as once."""
     return Request(
         method=method,
         path=API + path,
@@ -50,17 +50,17 @@ def post(
 
 
 def ask(request: Request, kind: type[A]) -> Flow[A]:
-    """The answer as this struct. Raises what `errors` describes."""
+    """Send a request and decode its response as this struct. Raises `FairleadError`."""
     return decoded((yield from answered(request)), kind)
 
 
 def done(request: Request) -> Flow[None]:
-    """Ask for something whose answer says nothing. Raises what `errors` describes."""
+    """Send a request whose response has no content. Raises `FairleadError`."""
     accepted((yield from answered(request)))
 
 
 def answered(request: Request) -> Flow[Reply]:
-    """The answer, whatever it is. Raises `ServerUnreachable`."""
+    """Send a request; the response with any status. Raises `ServerUnreachable`."""
     answer = yield from call_effects.send(request)
     if isinstance(answer, Unreachable):
         raise errors.ServerUnreachable(answer.reason)
@@ -68,7 +68,7 @@ def answered(request: Request) -> Flow[Reply]:
 
 
 def opened(request: Request) -> Flow[None]:
-    """Leave the body of the answer open for `steps.more`. Raises what `errors` describes."""
+    """Send a request and leave the body open for `call_effects.more`. Raises `FairleadError`."""
     reply = yield from call_effects.open_body(request)
     if isinstance(reply, Unreachable):
         raise errors.ServerUnreachable(reply.reason)
@@ -76,29 +76,29 @@ def opened(request: Request) -> Flow[None]:
 
 
 def accepted(reply: Reply) -> Reply:
-    """The answer if it is a success. Raises `Refused`."""
+    """The response if it is a success. Raises `Refused`."""
     if reply.status >= 300:
         raise errors.refusal(problem_of(reply))
     return reply
 
 
 def decoded(reply: Reply, kind: type[A]) -> A:
-    """A successful answer as this struct."""
+    """A successful response as this struct. Raises `Refused`."""
     return decode(accepted(reply).body, kind)
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """Raises `UnexpectedAnswer` for what is not such an answer."""
+    """A body as this type. Raises `UnexpectedAnswer` if it cannot be decoded."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise errors.UnexpectedAnswer(
-            f"The server's answer is not understood ({error}); is its version another?"
+            f"The server's answer cannot be decoded ({error}). Is it another version?"
         ) from error
 
 
 def problem_of(reply: Reply) -> Problem:
-    """The problem document of an answer that is no success, made up if it has none."""
+    """The problem document of an error response; one with its text if it has none."""
     if reply.headers.get("content-type", "").startswith("application/problem+json"):
         problem = decode(reply.body, Problem)
         return msgspec.structs.replace(problem, status=reply.status)
@@ -108,7 +108,7 @@ def problem_of(reply: Reply) -> Problem:
 
 
 def pages(path: str, query: Query, key: str, kind: type[A]) -> Flow[None]:
-    """Emit what stands under `key` of each page, to the last page."""
+    """Emit the items under `key` of all pages."""
     cursor: str | None = None
     fixed = (*query, ("limit", str(PAGE)))
     while True:
@@ -123,7 +123,7 @@ def pages(path: str, query: Query, key: str, kind: type[A]) -> Flow[None]:
 
 
 def given(values: Mapping[str, str | bool | None]) -> list[tuple[str, str]]:
-    """The parameters of a query that are there."""
+    """The parameters of a query that have a value."""
     return [
         (name, str(value).lower() if isinstance(value, bool) else value)
         for name, value in values.items()
@@ -132,28 +132,28 @@ def given(values: Mapping[str, str | bool | None]) -> list[tuple[str, str]]:
 
 
 def seen(after: str | None, wait_s: float | None) -> tuple[tuple[str, str], ...]:
-    """The parameters of a read that shall see a position, and wait for it at most so long."""
+    """The parameters of a read that includes a position and waits at most `wait_s` for it."""
     if after is None:
         return ()
     return (("after", after), *((("wait", duration(wait_s)),) if wait_s is not None else ()))
 
 
 def tried(dry_run: bool) -> tuple[tuple[str, str], ...]:
-    """The parameter of a change that shall only be tried."""
+    """The parameter of a dry run."""
     return (("dryRun", "true"),) if dry_run else ()
 
 
 def duration(s: float) -> str:
-    """As the API writes seconds: `30s`, `1500ms`."""
+    """A duration in the API's format: `30s`, `1500ms`."""
     ms = round(s * 1000)
     return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
 
 
 def part(text: str) -> str:
-    """One part of a path."""
+    """One segment of a path, escaped."""
     return quote(text, safe="")
 
 
 def job_set_path(queue: str, job_set: str) -> str:
-    """Where a job set is."""
+    """The path of a job set."""
     return f"/jobsets/{part(queue)}/{part(job_set)}"

@@ -1,7 +1,6 @@
-"""Cutting a long list of jobs into requests that the server takes.
+"""Splits a long list of jobs into batches, one per request.
 
-Every job gets a client id before it is sent, so that a request can be repeated whatever became of
-the first try.
+Every job gets a client id before it is sent, so that repeating a request creates no job twice.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,27 +11,27 @@ import msgspec
 from fairlead.models.job_models import Job
 
 JOBS_MAX: Final = 1_000
-"""Jobs in one request: the server takes 10,000, but small ones keep its latency even."""
+"""Jobs in one request: the server accepts 10,000, but small requests keep its latency low."""
 
 GANG_MAX: Final = 10_000
-"""As many are sent together when they are members of one gang, so that each has its number."""
+"""Members of one gang in one request: the server numbers them if it receives all together."""
 
 BODY_BYTES_MAX: Final = 16 * 2**20
-"""Bytes in one request, of the 32 MiB that the server takes. A larger job is sent alone."""
+"""Bytes in one request; the server accepts 32 MiB. A larger job is sent alone."""
 
 _encoder: Final = msgspec.json.Encoder()
 AnyJob = Job | Mapping[str, object]
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Encoded jobs that go into one request; `first` is the index of its first in the list."""
+    """The encoded jobs of one request; `first` is the index of its first job in the list."""
 
     first: int
     jobs: list[msgspec.Raw]
 
 
 def named(job: AnyJob, client_id: str) -> AnyJob:
-    """The job with a client id: its own, or else this one."""
+    """The job with its own client id or, if it has none, this one."""
     if isinstance(job, Job):
         if job.client_id is not None:
             return job
@@ -49,10 +48,10 @@ def _gang(job: AnyJob) -> object:
 
 
 def cut(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
-    """The batches, in order. Jobs without a client id are called `<name>-<index in the list>`.
-    Members of a gang that stand together stay together.
+    """The batches, in order. Jobs without a client id get `<name>-<index in the list>`.
+    Adjacent members of a gang are in the same batch.
 
-    Raises TypeError for what is neither a `Job` nor a mapping that JSON can express.
+    Raises TypeError for an item that is neither a `Job` nor a mapping.
     """
     first, size = 0, 0
     pending: list[msgspec.Raw] = []

@@ -26,12 +26,11 @@ def submit(
     defaults: AnyJob | None = None,
     on_progress: Callable[[int], object] = lambda _: None,
 ) -> Flow[Submitted]:
-    """Submit jobs, however many; `defaults` holds what all of them share.
+    """Submit any number of jobs; `defaults` holds the fields that all of them share.
 
-    Long lists go in several requests; `on_progress` is called after each with the number of jobs
-    accepted so far. Jobs without a client id get one, so that nothing is created twice when a
-    request has to be repeated. `Refused.accepted` names the jobs that earlier requests created when
-    a later one is refused.
+    Long lists are sent in several requests; `on_progress` is called after each with the number of
+    jobs accepted so far. Jobs without a client id get one, so that repeating a request creates no
+    job twice. If a request is refused, `Refused.accepted` has the jobs of the earlier requests.
     """
     name = f"c{(yield from call_effects.draw()):016x}"
     accepted: list[SubmittedJob] = []
@@ -43,7 +42,7 @@ def submit(
         if not all(job.duplicate for job in answer.jobs):
             position = answer.position
             yield from call_effects.wrote(queue, job_set, position)
-        elif not position:  # jobs that were there already were written nowhere
+        elif not position:  # duplicates are not written to the log
             position = answer.position
         on_progress(len(accepted))
     return Submitted(position=position, jobs=tuple(accepted))
@@ -52,9 +51,9 @@ def submit(
 def check(
     queue: str, job_set: str, jobs: Iterable[AnyJob], *, defaults: AnyJob | None = None
 ) -> Flow[Checked]:
-    """Have the server validate jobs without creating them, and say whether each could ever run.
+    """Let the server validate jobs, and check whether each could ever run, without creating them.
 
-    Raises `Invalid` with every fault of the first request that has one.
+    Raises `Invalid` with all field errors of the first request that has one.
     """
     checked: list[CheckedJob] = []
     for batch in submission_batches.cut(jobs, "dry-run"):
@@ -69,7 +68,7 @@ def _placed(
     kind: type[request_building.A],
     accepted: Sequence[SubmittedJob] = (),
 ) -> Flow[request_building.A]:
-    """Ask about a batch. Raises `Refused` with pointers into the whole list."""
+    """Send the request of a batch. Raises `Refused` with pointers into the whole list."""
     try:
         return (yield from request_building.ask(request, kind))
     except errors.Refused as error:
@@ -92,17 +91,17 @@ def _submission(
 
 
 def _shifted(problem: Problem, first: int) -> Problem:
-    """The problem with pointers into the caller's list instead of one request's."""
+    """The problem with pointers into the caller's list instead of the batch."""
     if not first:
         return problem
     return msgspec.structs.replace(
-        problem, errors=tuple(_shift_field_error(fault, first) for fault in problem.errors)
+        problem, errors=tuple(_shift_field_error(error, first) for error in problem.errors)
     )
 
 
-def _shift_field_error(fault: FieldError, first: int) -> FieldError:
-    head, _, rest = fault.pointer.removeprefix("/jobs/").partition("/")
-    if not fault.pointer.startswith("/jobs/") or not head.isdecimal():
-        return fault
+def _shift_field_error(error: FieldError, first: int) -> FieldError:
+    head, _, rest = error.pointer.removeprefix("/jobs/").partition("/")
+    if not error.pointer.startswith("/jobs/") or not head.isdecimal():
+        return error
     pointer = f"/jobs/{int(head) + first}" + (f"/{rest}" if rest else "")
-    return msgspec.structs.replace(fault, pointer=pointer)
+    return msgspec.structs.replace(error, pointer=pointer)

@@ -1,4 +1,4 @@
-"""Positions that a client wrote, so that its later reads include them."""
+"""The positions of a client's submissions, so that its later reads include them."""
 
 from typing import Final, TypeVar
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class Writes:
-    """The position of the last submission to each of the job sets last submitted to."""
+    """The positions of the last submissions, by job set; of the `JOB_SETS_MAX` latest job sets."""
 
     def __init__(self) -> None:
         self._positions: dict[tuple[str, str], str] = {}
 
-    def note(self, wrote: call_effects.Wrote) -> None:
-        """It is the last one now."""
+    def record(self, wrote: call_effects.Wrote) -> None:
+        """Record the position of a submission."""
         key = wrote.queue, wrote.job_set
         self._positions.pop(key, None)
         self._positions[key] = wrote.position
@@ -25,19 +25,19 @@ class Writes:
             del self._positions[next(iter(self._positions))]
 
     def position(self, of: call_effects.Written) -> str | None:
-        """The position that a read of this job set shall have seen, or of any, if none is named."""
+        """The position that a read of this job set, or of any, has to include."""
         if of.job_set is None:
             return next(reversed(self._positions.values()), None)
         return self._positions.get(of.job_set)
 
 
 def remembering(flow: Flow[T], writes: Writes) -> Flow[T]:
-    """The same flow, whose steps about what was written are answered here."""
+    """The same flow, whose `Wrote` and `Written` steps `writes` answers."""
 
     def remembered(step: Step) -> Flow[Answer]:
         match step:
             case call_effects.Wrote():
-                writes.note(step)
+                writes.record(step)
                 return None
             case call_effects.Written():
                 return writes.position(step)

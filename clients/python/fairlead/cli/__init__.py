@@ -2,9 +2,9 @@
 
 `COMMANDS` names the modules of this package and the commands that each adds to the app; other
 packages add theirs through the entry point group `fairlead.commands`, whose callables take the app.
-Only the module of the command that is typed is imported, and other packages are looked up when it
-is none of ours, so that the command line starts quickly. Modules import what is heavy when a
-command runs.
+Only the module of the given command is imported, and other packages are searched only for other
+commands, so that the command line starts quickly. Modules import large packages when a command
+runs.
 """
 
 import importlib
@@ -69,14 +69,14 @@ def invoke(arguments: Sequence[str]) -> int:
     app = build(module)
     if module is None:
         add_plugins(app)
-        if word is not None and (package := missing(word, _own_names(app))):
+        if word is not None and (package := find_missing_package(word, _own_names(app))):
             command_base.say(f"fairlead: `{word}` is not installed here; pip install '{package}'")
             return command_base.EXIT_USAGE
     return command_base.guard(lambda: app(args=list(arguments), prog_name="fairlead"))
 
 
 def command_of(arguments: Sequence[str]) -> str | None:
-    """The command that is typed: the first word that is no option, nor the value of one."""
+    """The given command: the first word that is not an option or the value of one."""
     words = iter(arguments)
     for word in words:
         if word in VALUED:
@@ -95,7 +95,7 @@ def build(module: str | None = None) -> typer.Typer:
     """The app with the commands of one module of this package, or of all."""
     app = typer.Typer(
         name="fairlead",
-        help="Submit batch jobs to Fairlead and see what becomes of them.",
+        help="Submit batch jobs to Fairlead and follow them.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -108,7 +108,7 @@ def build(module: str | None = None) -> typer.Typer:
 
 
 def add_plugins(app: typer.Typer) -> None:
-    """Let other installed packages add commands; one that cannot is named and left out."""
+    """Let other installed packages add commands; report and skip one that fails."""
     from importlib import metadata
 
     for point in metadata.entry_points(group=GROUP):
@@ -120,8 +120,8 @@ def add_plugins(app: typer.Typer) -> None:
         register(app)
 
 
-def missing(word: str, names: set[str]) -> str | None:
-    """The package that would bring this command, if it is one that is not there."""
+def find_missing_package(word: str, names: set[str]) -> str | None:
+    """The package of this command, if it is not installed."""
     return None if word in names else ELSEWHERE.get(word)
 
 

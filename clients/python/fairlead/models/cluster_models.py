@@ -30,7 +30,7 @@ class Cluster(Answer, frozen=True, kw_only=True):
 
 
 class Taint(Answer, frozen=True, kw_only=True):
-    """A node's mark that keeps jobs away which do not tolerate it."""
+    """A taint of a node: only jobs that tolerate it run there."""
 
     key: str
     value: str = ""
@@ -38,7 +38,7 @@ class Taint(Answer, frozen=True, kw_only=True):
 
 
 class Node(Answer, frozen=True, kw_only=True):
-    """One node. `jobs`: some of those that hold room there.
+    """One node. `jobs`: some of the jobs that have allocations there.
 
     `unschedulable`: its cluster says so; `cordoned`: an operator does, for this `reason`.
     """
@@ -86,7 +86,7 @@ class QuarantineRecord(Answer, frozen=True, kw_only=True):
 
 
 class Cordon(Sent, frozen=True, kw_only=True):
-    """Whether a cluster or a node may be used, and why not."""
+    """Whether a cluster or a node is cordoned, and why."""
 
     cordoned: bool
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""What the API speaks of, as frozen structs: what is sent, and what comes back.
+"""The objects of the API as frozen structs: of requests and of responses.
 
 Sent structs refuse unknown fields when they are read from text; answers ignore fields that this
 version does not know, so that a newer server can be asked by an older client. Amounts are
@@ -36,11 +36,11 @@ class Sent(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """What a client says."""
+    """The base of structs that clients send."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the server says."""
+    """The base of structs that the server sends."""
 
 
 class Gang(Sent, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class Permission(Sent, frozen=True, kw_only=True):
 
 
 QUEUE_BY_SERVER: Final = ("version", "position")
-"""Fields of a queue that are not for its users to say."""
+"""Fields of a queue that only the server sets."""
 
 
 class Queue(Answer, frozen=True, kw_only=True, omit_defaults=True):
@@ -183,7 +183,7 @@ class CheckedJob(SubmittedJob, frozen=True, kw_only=True):
 
 
 class Checked(Answer, frozen=True, kw_only=True):
-    """What a dry run says of jobs, in the order given."""
+    """The results of a dry run, in the order of the jobs."""
 
     jobs: tuple[CheckedJob, ...] = ()
 
@@ -243,7 +243,7 @@ class Action(Answer, frozen=True, kw_only=True):
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the action has ended."""
         return self.state == "DONE"
 
 
@@ -298,7 +298,7 @@ class JobSet(Answer, frozen=True, kw_only=True):
 
     @property
     def bad(self) -> int:
-        """How many ended otherwise than well, without those that were submitted again."""
+        """The number of jobs that ended without success and were not resubmitted."""
         return self.ended - self.states.get(SUCCEEDED, 0) - self.superseded
 
 
@@ -340,7 +340,7 @@ class AboutJob(Answer, frozen=True, kw_only=True):
 
 
 class JobView(AboutJob, frozen=True, kw_only=True):
-    """A job as lists show it."""
+    """A job in a list."""
 
 
 class Group(Answer, frozen=True, kw_only=True):
@@ -376,7 +376,7 @@ class Run(Answer, frozen=True, kw_only=True):
 
 
 class Why(Answer, frozen=True, kw_only=True):
-    """Why a job waits: in its queue, or (`making-room`) until runs on its node have made room.
+    """Why a job waits: in its queue, or (`making-room`) until preempted runs on its node end.
 
     `nodes`: nodes of its pool by the first thing that rules them out. `dependencies`: states by job
     id of those it waits for; `client_ids` of them, where they have one.

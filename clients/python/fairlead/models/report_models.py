@@ -1,4 +1,4 @@
-"""What the scheduler says of queues and pools: shares, rounds, why jobs wait, use over time.
+"""Reports of the scheduler about queues and pools: shares, rounds, why jobs wait, use over time.
 
 Shares are fractions: 1.0 is all of a pool. Amounts are cores, bytes and units (times hours).
 """
@@ -26,7 +26,7 @@ class Waiting(Answer, frozen=True, kw_only=True):
 
 
 class QueueShare(Answer, frozen=True, kw_only=True):
-    """A queue's standing in a pool. `skipped`: waiting jobs by reason code.
+    """The state of a queue in a pool. `skipped`: waiting jobs by reason code.
 
     `first_waiting` is the first of them, at `first_position` (0 is the head) of the queue.
     """
@@ -70,7 +70,7 @@ class Rounds(Answer, frozen=True, kw_only=True):
 
 
 class QueueReport(Answer, frozen=True, kw_only=True):
-    """A queue's standing in each pool, its limits, and why its jobs wait (jobs by reason code)."""
+    """A queue's state in each pool, its limits, and why its jobs wait (jobs by reason code)."""
 
     queue: str
     weight: float | None = None

@@ -1,4 +1,4 @@
-"""Secrets of queues, as the API tells of them: names, never values."""
+"""Secrets of queues: names, never values."""
 
 from collections.abc import Mapping
 
@@ -21,13 +21,13 @@ class _Secrets(Answer, frozen=True, kw_only=True):
 
 
 class SecretValues(Sent, frozen=True, kw_only=True):
-    """What a secret is made of."""
+    """The values of a secret."""
 
     values: Mapping[str, str]
 
 
 def set_secret(queue: str, name: str, values: Mapping[str, str]) -> Flow[None]:
-    """Make a secret of a queue, or replace all its values."""
+    """Create a secret of a queue, or replace all its values."""
     body = SecretValues(values=dict(values))
     yield from request_building.done(request_building.post(_path(queue, name), body, method="PUT"))
 

@@ -1,10 +1,10 @@
-"""API tokens and links that sign a browser in, as the API tells of them."""
+"""API tokens, and links that sign a browser in."""
 
 from fairlead.models.job_models import Answer, Sent
 
 
 class NewToken(Sent, frozen=True, kw_only=True):
-    """What a token is asked for with."""
+    """The request for a token."""
 
     name: str | None = None
     roles: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Performs the effects of calls over HTTP. There is a blocking wire and one for asyncio.
 
-The driver is written once, with `await`. A wire that blocks never suspends, so that its coroutines
-run to their end at the first push: that is all the blocking client does (`client.at_once`).
+The driver is written for asyncio. A blocking wire never suspends, so its coroutines run to their
+end in one step, and the blocking client needs no event loop (`client.run_blocking`).
 """
 
 import functools
@@ -22,9 +22,9 @@ T = TypeVar("T")
 CONNECT_S: Final = 5.0
 WRITE_S: Final = 60.0
 CONNECTIONS_MAX: Final = 200
-"""At once: whatever iterates over a stream holds one."""
-CONNECTIONS_KEPT_MAX: Final = 20
-"""While nobody uses them."""
+"""Open connections; each iteration over a stream uses one."""
+CONNECTIONS_IDLE_MAX: Final = 20
+"""Idle connections that remain open."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures after which the server cannot have seen the request."""
@@ -78,7 +78,7 @@ def settings(server: discovery.Server) -> Settings:
         trust_env=not server.is_local,
         verify=server.is_encrypted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         limits=httpx2.Limits(
-            max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_KEPT_MAX
+            max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_IDLE_MAX
         ),
     )
 
@@ -193,8 +193,8 @@ class Exchange:
     def _unreachable(self, error: httpx2.HTTPError) -> Unreachable:
         if isinstance(error, httpx2.PoolTimeout):
             text = (
-                f"All {CONNECTIONS_MAX} connections of this client are in use; read what it"
-                " iterates over to the end, or close it"
+                f"All {CONNECTIONS_MAX} connections of this client are in use; read its iterators"
+                " to the end, or close them"
             )
             return Unreachable(text, sent=False)
         reason = str(error) or type(error).__name__

@@ -1,8 +1,7 @@
-"""Asking again: which answers deserve another try, and after how long.
+"""The retry policy: which requests are repeated, and after which delay.
 
-Full jitter between zero and a growing bound, never sooner than `Retry-After` says, and a limit on
-the number of tries. A request that may have reached the server is only repeated when repeating it
-is harmless.
+Jitter below a growing bound, never less than `Retry-After`, and a limited number of attempts. A
+request that can have reached the server is only repeated if that is harmless.
 """
 
 from typing import Final, TypeVar
@@ -14,14 +13,14 @@ from fairlead.calls.call_effects import Answer, Flow, Open, Reply, Request, Send
 
 T = TypeVar("T")
 
-AWAY: Final = frozenset({429, 502, 503, 504})
+TEMPORARY: Final = frozenset({429, 502, 503, 504})
 RETRY_AFTER_S_MAX: Final = 60.0
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient to be: up to `attempts_max` tries, `base_s` doubling up to `cap_s` apart.
+    """Up to `attempts_max` attempts, with delays from `base_s` that double up to `cap_s`.
 
-    `unmet_attempts_max`: tries while this client has never had an answer, if they are fewer.
+    `unmet_attempts_max`: the number of attempts of a client that has never had an answer.
     """
 
     attempts_max: int = 8
@@ -37,23 +36,23 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retrying(flow: Flow[T], retries: Retries, *, met: bool = True) -> Flow[T]:
-    """The same flow, whose requests are repeated as the policy allows.
+    """The same flow, whose requests are repeated according to the policy.
 
     `met`: whether this client has had an answer before.
     """
 
-    def patiently(step: Step) -> Flow[Answer]:
+    def repeat(step: Step) -> Flow[Answer]:
         nonlocal met
         if not isinstance(step, Send | Open):
             return (yield step)
-        answer = yield from _ask(step, retries.for_client(met=met))
+        answer = yield from _send(step, retries.for_client(met=met))
         met = met or isinstance(answer, Reply)
         return answer
 
-    return call_effects.through(flow, patiently)
+    return call_effects.through(flow, repeat)
 
 
-def _ask(step: Send | Open, retries: Retries) -> Flow[Reply | Unreachable]:
+def _send(step: Send | Open, retries: Retries) -> Flow[Reply | Unreachable]:
     attempt = 1
     while True:
         if isinstance(step, Send):
@@ -68,14 +67,14 @@ def _ask(step: Send | Open, retries: Retries) -> Flow[Reply | Unreachable]:
 
 
 def worth_repeating(request: Request, answer: Reply | Unreachable) -> bool:
-    """Whether another try may help and can do no harm."""
+    """Whether another attempt can succeed and is harmless."""
     if isinstance(answer, Unreachable):
         return request.repeatable or not answer.sent
-    return answer.status == 429 or (answer.status in AWAY and request.repeatable)
+    return answer.status == 429 or (answer.status in TEMPORARY and request.repeatable)
 
 
 def delay_s(retries: Retries, attempt: int, answer: Reply | Unreachable, bits: int) -> float:
-    """How long to wait after the `attempt`-th try; `bits` are 64 random ones."""
+    """How long to wait after the `attempt`-th attempt; `bits` are 64 random bits."""
     bound = min(retries.cap_s, retries.base_s * 2.0 ** min(attempt - 1, 30))
     jittered = bound * (0.5 + bits / 2**65)
     if isinstance(answer, Unreachable):
@@ -84,6 +83,6 @@ def delay_s(retries: Retries, attempt: int, answer: Reply | Unreachable, bits: i
 
 
 def _retry_after_s(reply: Reply) -> float:
-    """Seconds only; the date form is not used by our servers, and counts as nothing."""
+    """The seconds of `Retry-After`; 0 for a date, which Fairlead does not send."""
     text = reply.headers.get("retry-after", "")
     return min(float(text), RETRY_AFTER_S_MAX) if text.isdecimal() else 0.0

@@ -9,7 +9,7 @@ LINE_BYTES_MAX: Final = 4 * 2**20
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One event of a stream; `id` is what `Last-Event-ID` should say after it."""
+    """One event of a stream; `id` is the `Last-Event-ID` to resume after it."""
 
     event: str
     data: str
@@ -21,7 +21,7 @@ class TooLong(Exception):
 
 
 class Parser:
-    """Keeps what is incomplete between two chunks."""
+    """Parses chunks into messages; holds an incomplete line until the next chunk."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -54,7 +54,7 @@ class Parser:
             case "id" if "\0" not in value:
                 self._id = value
             case _:
-                pass  # a comment (the server's heartbeat), or a field that is none of ours
+                pass  # a comment (the server's heartbeat), or an unknown field
         return None
 
     def _end(self) -> Message | None:

@@ -54,9 +54,11 @@ def cordon(
     context: typer.Context,
     cluster: Name,
     nodes: Nodes = None,
-    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")] = "",
+    reason: Annotated[
+        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
+    ] = "",
 ) -> None:
-    """Place nothing new there; what runs goes on."""
+    """Place no new runs there; current runs continue."""
     _mark(context, cluster, nodes or [], reason, cordoned=True)
 
 
@@ -64,15 +66,18 @@ def drain(
     context: typer.Context,
     cluster: Name,
     nodes: Nodes = None,
-    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")] = "",
+    reason: Annotated[
+        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
+    ] = "",
     keep_running: Annotated[
-        bool, typer.Option("--keep-running", help="Wait for what runs instead of preempting it.")
+        bool,
+        typer.Option("--keep-running", help="Wait for runs to end instead of preempting them."),
     ] = False,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Return when it has been asked for.")
+        bool, typer.Option("--no-wait", help="Return when it has been requested.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be stopped, do nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be stopped, and change nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
@@ -96,8 +101,8 @@ def drain(
             client.cordon(cluster, node, reason=reason or "drained")
         typer.echo(f"{_where(cluster, nodes)} cordoned")
         if not keep_running:
-            asked = _preempt_all(client, cluster, nodes, reason or "its node is drained")
-            typer.echo(f"preemption of {output_formats.many(asked, 'run')} requested")
+            requested = _preempt_all(client, cluster, nodes, reason or "its node is drained")
+            typer.echo(f"preemption of {output_formats.many(requested, 'run')} requested")
         if not no_wait:
             _wait_until_empty(client, cluster, nodes)
             typer.echo(f"{_where(cluster, nodes)} is empty")
@@ -124,12 +129,12 @@ def _preempt_all(client: "Client", cluster: str, nodes: list[str] | None, reason
     """Preempt what runs there, of every queue; how many runs the server knew of."""
     from fairlead import Filter
 
-    asked = 0
+    requested = 0
     for queue in client.queues():
         for node in nodes or (None,):
             chosen = Filter(queue=queue.name, cluster=cluster, node=node)
-            asked += client.preempt(chosen, reason=reason).matched or 0
-    return asked
+            requested += client.preempt(chosen, reason=reason).matched or 0
+    return requested
 
 
 def _wait_until_empty(client: "Client", cluster: str, nodes: list[str] | None) -> None:

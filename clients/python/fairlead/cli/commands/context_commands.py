@@ -69,9 +69,9 @@ def with_current(text: str, name: str) -> str:
     """The configuration with another `current`; comments and the rest stay as they are."""
     import msgspec
 
-    said = f"current: {msgspec.json.encode(name).decode()}"
-    found, count = re.subn(r"(?m)^current:.*$", lambda _: said, text, count=1)
-    return found if count else f"{said}\n{text}"
+    line = f"current: {msgspec.json.encode(name).decode()}"
+    found, count = re.subn(r"(?m)^current:.*$", lambda _: line, text, count=1)
+    return found if count else f"{line}\n{text}"
 
 
 def _write(file: Path, text: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    one = typer.Typer(help="Show everything about one thing.", no_args_is_help=True)
+    one = typer.Typer(help="Show all details of an object.", no_args_is_help=True)
     one.command(
         "job",
         epilog=command_base.examples(
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(one, name="describe")
     app.command(
         "why",
-        short_help="Say why a job waits, or what happened to it.",
+        short_help="Explain why a job waits, or what happened to it.",
         epilog=command_base.examples("fairlead why trial-7", "fairlead why default/sweep/trial-7"),
     )(why)
 
@@ -38,12 +38,12 @@ def register(app: typer.Typer) -> None:
 def describe(
     context: typer.Context,
     job: job_selection.OneJob,
-    spec: Annotated[bool, typer.Option("--spec", help="With what was submitted.")] = False,
+    spec: Annotated[bool, typer.Option("--spec", help="Include the submitted spec.")] = False,
     queue: job_selection.OfQueue = "",
     jobset: job_selection.OfJobSet = "",
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Show all about a job: its state, why, and every run."""
+    """Show all details of a job: its state, the reason, and every run."""
     from datetime import UTC, datetime
 
     with command_base.connect(context) as client:
@@ -65,7 +65,7 @@ def why(
     jobset: job_selection.OfJobSet = "",
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Say why a job waits or, when it has started or ended, what happened to it, in sentences."""
+    """Explain in sentences why a job waits or, if it has started or ended, what happened to it."""
     from datetime import UTC, datetime
 
     with command_base.connect(context) as client:
@@ -73,12 +73,13 @@ def why(
         detail = client.job(name)
     match output_format:
         case output_formats.Format.JSON | output_formats.Format.YAML:
-            told = {"id": detail.id, "state": detail.state, "why": detail.why}
+            summary = {"id": detail.id, "state": detail.state, "why": detail.why}
             output_formats.thing(
-                {**told, "story": job_story.of(detail, datetime.now(UTC))}, output_format
+                {**summary, "story": job_story.describe_history(detail, datetime.now(UTC))},
+                output_format,
             )
         case _:
-            for sentence in job_story.of(detail, datetime.now(UTC)):
+            for sentence in job_story.describe_history(detail, datetime.now(UTC)):
                 output_formats.print_line(sentence)
 
 

@@ -1,4 +1,4 @@
-"""`fairlead doctor`: is all well between this terminal and the server, and what to do if not."""
+"""`fairlead doctor`: checks the way from this terminal to the server, with hints."""
 
 import contextlib
 import time
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(
         "doctor",
-        short_help="Look for what keeps Fairlead from working.",
+        short_help="Find out what keeps Fairlead from working.",
         epilog=command_base.examples("fairlead doctor", "fairlead doctor -o json"),
     )(doctor)
 
@@ -38,8 +38,8 @@ def doctor(
 
     Which server is asked, whether it answers, versions, clocks, credentials, how far its view is
     behind, whether clusters report, and which records of the log could not be decoded. Ends
-    with 0 if all is well, 4 if the server cannot be used, 3 if it refuses the token, and 1 if
-    something else is not as it should be.
+    with 0 if there is no problem, 4 if the server cannot be used, 3 if it refuses the token, and 1
+    for any other problem.
     """
     found = _examine(context)
     if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
@@ -52,7 +52,7 @@ def doctor(
 
 def _show(finding: "Finding") -> None:
     output_formats.print_line(
-        f"{'ok ' if not finding.code else 'BAD'}  {finding.name}: {finding.said}"
+        f"{'ok ' if not finding.code else 'BAD'}  {finding.name}: {finding.text}"
     )
     if finding.hint:
         typer.echo(f"     hint: {finding.hint}")
@@ -126,5 +126,7 @@ def _with_token(client: "Client") -> "list[Finding]":
         return found
     except FairleadError as error:
         _, code = command_base.explain(error) or ("", command_base.EXIT_REFUSED)
-        way_out = _TOKEN if isinstance(error, Unauthenticated) else error_hints.of(error) or ""
+        way_out = (
+            _TOKEN if isinstance(error, Unauthenticated) else error_hints.find_hint(error) or ""
+        )
         return [doctor_checks.Finding("credentials", str(error), way_out, code)]

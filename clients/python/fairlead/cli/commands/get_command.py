@@ -105,10 +105,10 @@ def jobs(
             q=text or None,
             sort=sort or None,
         )
-        shown = output_formats.limited(found, limit)
+        limited = output_formats.limited(found, limit)
     spare = ("QUEUE", "JOB SET", "REASON", "AGE")
     output_formats.items(
-        shown,
+        limited,
         output_format.plain,
         columns,
         lambda job: job.id,
@@ -162,10 +162,10 @@ def job_sets(
     }
     with command_base.connect(context) as client:
         sets = client.job_sets(queue=queue or None, active=True if active else None, q=text or None)
-        shown = output_formats.limited(sets, limit)
+        limited = output_formats.limited(sets, limit)
     none = "No such job sets. `fairlead run -- echo hello` runs a first job."
     output_formats.items(
-        shown,
+        limited,
         output_format,
         columns,
         lambda found: f"{found.queue}/{found.job_set}",
@@ -177,7 +177,7 @@ def job_sets(
 def clusters(
     context: typer.Context, output_format: output_formats.FormatOption = output_formats.Format.TABLE
 ) -> None:
-    """List clusters: what they have, what of it is asked for, whether they report."""
+    """List clusters: their capacity, the requested part of it, whether they report."""
     from datetime import UTC, datetime
 
     now = datetime.now(UTC)
@@ -203,7 +203,7 @@ def nodes(
     cluster: Annotated[str, typer.Option(help="Only of this cluster.", metavar="NAME")] = "",
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """List nodes: their pool, what of them is asked for, whether they take anything new."""
+    """List nodes: their pool, the requested part of their capacity, whether they accept jobs."""
     columns: output_formats.Columns[tuple[str, Node]] = {
         "NAME": lambda found: found[1].node,
         "CLUSTER": lambda found: found[0],

@@ -1,4 +1,4 @@
-"""`fairlead cancel`, `preempt`, `reprioritize`, `release`, `resubmit`: asking something of jobs."""
+"""`fairlead cancel`, `preempt`, `reprioritize`, `release`, `resubmit`: actions on jobs."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 ASK_ABOVE: Final = 100
 """Up to this number of jobs are changed without a question."""
 
-Reason = Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")]
+Reason = Annotated[str, typer.Option(help="The reason, for later reference.", metavar="TEXT")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say how many jobs it concerns, and do nothing.")
+    bool, typer.Option("--dry-run", help="Print how many jobs it concerns, and change nothing.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Ask = Callable[["Client", "list[str] | Filter", bool], "Acted"]
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
     )(preempt)
     app.command(
         "reprioritize",
-        short_help="Change the place of jobs within their queue.",
+        short_help="Change the priority of jobs within their queue.",
         epilog=command_base.examples(
             "fairlead reprioritize --priority 10 trial-7 --jobset sweep",
             "fairlead reprioritize --priority -5 --queue default --jobset nightly",
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
     )(reprioritize)
     app.command(
         "release",
-        short_help="Let jobs go that are held.",
+        short_help="Release jobs that are held.",
         epilog=command_base.examples("fairlead release trial-7 --jobset sweep"),
     )(release)
 
@@ -112,7 +112,7 @@ def reprioritize(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Change the place of jobs within their queue."""
+    """Change the priority of jobs within their queue."""
 
     def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
         return client.reprioritize(jobs, priority, reason=reason, dry_run=dry)
@@ -127,7 +127,7 @@ def release(
     queue: job_selection.OfQueue = "",
     jobset: job_selection.OfJobSet = "",
 ) -> None:
-    """Let jobs go that were submitted with `hold: true`."""
+    """Release jobs that were submitted with `hold: true`."""
     with command_base.connect(context) as client:
         done = client.release(job_selection.named(client, ids, queue, jobset))
     matched = len(ids) if done.matched is None else done.matched
@@ -182,7 +182,7 @@ def resubmit(
         command_base.fail("no such jobs; nothing was done")
     if last.position is not None:
         recent_job_set.save(client.server.url, last.queue, last.job_set, last.position)
-    for refused in last.refused[: command_base.FAULTS_SHOWN_MAX]:
+    for refused in last.refused[: command_base.FIELD_ERRORS_SHOWN_MAX]:
         command_base.say(f"{refused.id}: {refused.reason}")
     typer.echo(f"submitted {output_formats.many(last.made, 'job')} to {last.queue}/{last.job_set}")
     if last.made < last.total:
@@ -238,12 +238,12 @@ def _act(
 
 
 def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, str]) -> None:
-    """Say what was asked for, of how many jobs."""
+    """Print what was requested, and for how many jobs."""
     verb, noun = words
     if matched != 0:
         typer.echo(f"{noun} of {_many(matched)} requested")
     elif isinstance(jobs, list):
-        command_base.say(f"fairlead: nothing to {verb}: none of these jobs is in a state for it")
+        command_base.say(f"fairlead: nothing to {verb}: no job is in a state that permits it")
     else:
         command_base.say("fairlead: no such jobs are known")
 

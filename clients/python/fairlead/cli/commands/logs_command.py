@@ -61,15 +61,15 @@ def logs(
     """
     from fairlead import NotFound
 
-    way_out = "`fairlead why JOB` says how a job stands; `fairlead get jobs` lists jobs"
+    way_out = "`fairlead why JOB` explains the state of a job; `fairlead get jobs` lists jobs"
     with command_base.connect(context) as client, command_base.hint(way_out, NotFound):
         wanted = _wanted(client, jobs, chosen, limit)
         if follow and len(wanted) > 1:
             command_base.fail("-f follows one job; name it")
-        for name, shown in wanted.items():
+        for name, label in wanted.items():
             if follow:
-                _say_what_it_waits_for(client, name, run)
-            begin = f"{output_formats.harmless(shown)} | ".encode() if len(wanted) > 1 else b""
+                _wait_for_log(client, name, run)
+            begin = f"{output_formats.harmless(label)} | ".encode() if len(wanted) > 1 else b""
             chunks = client.logs(
                 name,
                 follow=follow,
@@ -83,7 +83,7 @@ def logs(
             except NotFound as error:
                 if len(wanted) == 1:
                     raise
-                command_base.say(f"{shown}: {error}")
+                command_base.say(f"{label}: {error}")
 
 
 def _wanted(
@@ -124,13 +124,13 @@ def _copy(chunks: Iterable[bytes], begin: bytes) -> None:
         out.flush()
 
 
-def _say_what_it_waits_for(client: "Client", job_id: str, run: int | None) -> None:
-    """Return when the run may have written something; a terminal is shown every change."""
-    said = ""
+def _wait_for_log(client: "Client", job_id: str, run: int | None) -> None:
+    """Return when the run can have a log; prints every change on a terminal."""
+    printed = ""
     for detail in client.watch_job(job_id):
         if detail.may_have_log(run):
             return
         note = job_story.line(detail)
-        if not said or (note != said and command_base.is_terminal()):
+        if not printed or (note != printed and command_base.is_terminal()):
             command_base.say(f"fairlead: no output yet: {note}")
-        said = note
+        printed = note

@@ -27,7 +27,7 @@ Limits = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(help="Make queues, change them, look at them.", no_args_is_help=True)
+    group = typer.Typer(help="Create, change and show queues.", no_args_is_help=True)
     group.command(
         "create",
         epilog=command_base.examples(
@@ -65,7 +65,7 @@ def create(
     label: Labels = None,
     limit: Limits = None,
 ) -> None:
-    """Make a queue."""
+    """Create a queue."""
     from fairlead import Conflict, Queue
 
     wanted = Queue(
@@ -109,14 +109,14 @@ def update(
     label: Labels = None,
     remove_label: Annotated[
         list[str] | None,
-        typer.Option(help="A label to take away; may be repeated.", metavar="KEY"),
+        typer.Option(help="A label to remove; may be repeated.", metavar="KEY"),
     ] = None,
     limit: Limits = None,
     remove_limits: Annotated[
-        bool, typer.Option("--remove-limits", help="Take all its limits away first.")
+        bool, typer.Option("--remove-limits", help="Remove all its limits first.")
     ] = False,
 ) -> None:
-    """Change what is named, and leave the rest of the queue as it is."""
+    """Change the given fields of a queue and keep all others."""
     import msgspec
 
     from fairlead.cli.support import differences
@@ -150,16 +150,18 @@ def delete(context: typer.Context, name: Name) -> None:
 def cordon(
     context: typer.Context,
     name: Name,
-    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")] = "",
+    reason: Annotated[
+        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
+    ] = "",
 ) -> None:
-    """Start nothing new of a queue; what runs goes on."""
+    """Start no new runs of a queue; current runs continue."""
     with command_base.connect(context) as client:
         client.cordon_queue(name, reason=reason)
     typer.echo(f"queue {name} cordoned: none of its jobs will be started")
 
 
 def uncordon(context: typer.Context, name: Name) -> None:
-    """Let a queue go on."""
+    """Let a queue start new runs again."""
     with command_base.connect(context) as client:
         client.uncordon_queue(name)
     typer.echo(f"queue {name} uncordoned")

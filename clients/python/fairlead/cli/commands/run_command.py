@@ -1,4 +1,4 @@
-"""`fairlead run -- COMMAND`: one job, its log on your terminal, its exit code yours."""
+"""`fairlead run -- COMMAND`: run a job, print its log, and exit with its exit code."""
 
 import secrets
 import sys
@@ -156,7 +156,7 @@ async def _follow(client: "AsyncClient", job_id: str, position: str | None) -> "
     """Copy the output of every run of the job until it has ended."""
     import asyncio
 
-    copied, poll_s, said = 0, POLL_S, ""
+    copied, poll_s, printed = 0, POLL_S, ""
     while True:
         detail = await client.job(job_id, after=position)
         newest = detail.newest
@@ -166,15 +166,15 @@ async def _follow(client: "AsyncClient", job_id: str, position: str | None) -> "
         elif detail.has_ended:
             return detail
         else:
-            said = _wait_note(detail, said)
+            printed = _wait_note(detail, printed)
             await asyncio.sleep(poll_s)
             poll_s = min(poll_s * 1.3, POLL_S_MAX)
 
 
-def _wait_note(detail: "JobDetail", said: str) -> str:
+def _wait_note(detail: "JobDetail", printed: str) -> str:
     """Tell somebody at a terminal what the job waits for, when that changes."""
     note = job_story.line(detail)
-    if note != said and command_base.is_terminal():
+    if note != printed and command_base.is_terminal():
         command_base.say(f"fairlead: job {detail.id}: {note}")
     return note
 

@@ -1,4 +1,4 @@
-"""`fairlead secrets set`, `list`, `delete`: values that jobs get and nobody is shown."""
+"""`fairlead secrets set`, `list`, `delete`: values for jobs, which are never displayed."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from fairlead.cli.support import command_base, output_formats
 if TYPE_CHECKING:
     from fairlead.models.secret_models import Secret
 
-Queue = Annotated[str, typer.Option("--queue", "-q", help="Whose it is.", metavar="QUEUE")]
+Queue = Annotated[str, typer.Option("--queue", "-q", help="The queue.", metavar="QUEUE")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secret.")]
 
 
@@ -40,12 +40,12 @@ def set_values(
         list[str],
         typer.Argument(
             metavar="KEY[=@FILE]...",
-            help="A key whose value is asked for, or read from a file (- is standard input).",
+            help="A key whose value is read from the terminal, or a file (- is standard input).",
         ),
     ],
     queue: Queue,
 ) -> None:
-    """Make a secret, or replace all its values. Values are never taken from the command line."""
+    """Create a secret, or replace all its values. Values are never taken from the command line."""
     given = dict(_value(text) for text in values)
     with command_base.connect(context) as client:
         client.set_secret(queue, name, given)
@@ -89,7 +89,7 @@ def _value(text: str) -> tuple[str, str]:
         return key, str(typer.prompt(key, hide_input=True))
     if not source.startswith("@"):
         command_base.fail(
-            f"write {key}=@FILE, or {key} alone to be asked for it: every user of this machine can"
+            f"write {key}=@FILE, or {key} alone to enter it: every user of this machine can"
             " read a command line"
         )
     try:

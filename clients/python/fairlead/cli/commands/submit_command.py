@@ -42,7 +42,7 @@ def submit(
         bool, typer.Option("--watch", help="As --wait, with live counts meanwhile.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Have the server check the jobs, create nothing.")
+        bool, typer.Option("--dry-run", help="Validate the jobs on the server, and create nothing.")
     ] = False,
     working_dir: working_folder.FolderOption = "",
     scratch: working_folder.ScratchOption = False,
@@ -134,11 +134,11 @@ def _report_check(item: "Submission", done: "Checked") -> None:
     jobs = output_formats.many(len(done.jobs), "job")
     typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
     stuck = [(at, job) for at, job in enumerate(done.jobs) if job.feasible is False]
-    for at, job in stuck[: command_base.FAULTS_SHOWN_MAX]:
+    for at, job in stuck[: command_base.FIELD_ERRORS_SHOWN_MAX]:
         name = item.jobs[at].get("clientId") or f"/jobs/{at}"
         command_base.say(f"{name} could run nowhere now: {job.why or 'no node is large enough'}")
-    if len(stuck) > command_base.FAULTS_SHOWN_MAX:
-        command_base.say(f"... and {len(stuck) - command_base.FAULTS_SHOWN_MAX} more")
+    if len(stuck) > command_base.FIELD_ERRORS_SHOWN_MAX:
+        command_base.say(f"... and {len(stuck) - command_base.FIELD_ERRORS_SHOWN_MAX} more")
 
 
 def _wait(client: "Client", sent: "list[tuple[Submission, Submitted]]", show: bool) -> list[bool]:
@@ -151,7 +151,7 @@ def _wait(client: "Client", sent: "list[tuple[Submission, Submitted]]", show: bo
             place = shlex.join((item.queue, item.job_set))
             ends = shlex.join(("--queue", item.queue, "--jobset", item.job_set))
             command_base.say(
-                f"\nfairlead: the jobs go on: `fairlead watch {place}` looks at them again,"
+                f"\nfairlead: the jobs go on: `fairlead watch {place}` shows them again,"
                 f" `fairlead cancel {ends}` ends them"
             )
             raise
@@ -172,9 +172,9 @@ def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bo
     states = tuple(state for state in ended.states if state in watch_command.BAD)
     found = client.iter_jobs(Filter(queue=item.queue, job_set=item.job_set, states=states))
     bad = [job for job in found if job.id in ids]
-    for job in bad[: command_base.FAULTS_SHOWN_MAX]:
+    for job in bad[: command_base.FIELD_ERRORS_SHOWN_MAX]:
         name = job.client_id or job.id
         command_base.say(f"{name}: {job.state}{': ' + job.reason if job.reason else ''}")
-    if len(bad) > command_base.FAULTS_SHOWN_MAX:
-        command_base.say(f"... and {len(bad) - command_base.FAULTS_SHOWN_MAX} more")
+    if len(bad) > command_base.FIELD_ERRORS_SHOWN_MAX:
+        command_base.say(f"... and {len(bad) - command_base.FIELD_ERRORS_SHOWN_MAX} more")
     return not bad

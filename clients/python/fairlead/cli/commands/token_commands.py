@@ -1,4 +1,4 @@
-"""`fairlead token create`, `list`, `revoke`, `show`, `link`: what lets people and programs in."""
+"""`fairlead token create`, `list`, `revoke`, `show`, `link`: API tokens of people and programs."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(help="Make and withdraw API tokens.", no_args_is_help=True)
+    group = typer.Typer(help="Create and revoke API tokens.", no_args_is_help=True)
     group.command(
         "create",
         epilog=command_base.examples(
@@ -43,9 +43,7 @@ def register(app: typer.Typer) -> None:
 
 def create(
     context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Whose it is: the name of a program.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The owner: the name of a program.")],
     role: Annotated[
         list[str],
         typer.Option(help="admin, operator, submitter or viewer; may be repeated.", metavar="ROLE"),
@@ -55,12 +53,12 @@ def create(
         typer.Option(help="Only for this queue; may be repeated.", metavar="NAME"),
     ] = None,
     expires: Annotated[
-        str, typer.Option(help="How long it is good for, as 12h, 90d.", metavar="TIME")
+        str, typer.Option(help="How long it is valid, as 12h, 90d.", metavar="TIME")
     ] = "",
     label: Annotated[str, typer.Option(help="What it is for.", metavar="TEXT")] = "",
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Make an API token. It is printed once, and cannot be shown again."""
+    """Create an API token. It is printed now and cannot be printed again."""
     expires_in_s = _seconds(expires) if expires else None
     with command_base.connect(context) as client:
         made = client.create_token(
@@ -99,9 +97,9 @@ def list_all(
 
 def revoke(
     context: typer.Context,
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="As `token list` says it.")],
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `token list` prints.")],
 ) -> None:
-    """Withdraw a token: from now on nobody is let in with it."""
+    """Revoke a token: it is no longer accepted."""
     from fairlead import NotFound
 
     way_out = "`fairlead token list` lists them (admins: `--all`)"
@@ -128,7 +126,7 @@ def show(context: typer.Context, data: Data = None) -> None:
 
 
 def link(context: typer.Context, data: Data = None) -> None:
-    """Print an address that signs a browser in as you, once."""
+    """Print an address that signs a browser in as you; it works one time."""
     with command_base.connect(context, data) as client:
         made = client.sign_in_link()
         typer.echo(f"{client.server.url}{made.path}")
@@ -138,5 +136,5 @@ def _seconds(text: str) -> int:
     """`90d` in seconds."""
     found = re.fullmatch(r"(\d{1,6})([smhdw])", text)
     if found is None:
-        command_base.fail(f"{text!r} is no time; write it like 12h, 90d or 8w")
+        command_base.fail(f"{text!r} is not a valid duration; write it like 12h, 90d or 8w")
     return int(found[1]) * _SECONDS[found[2]]

@@ -56,7 +56,7 @@ def _printed(changes: "Iterable[JobSet]") -> "JobSet":
     last = None
     for last in changes:
         output_formats.line(last)
-    assert last is not None, "a watch says at least one state"
+    assert last is not None, "a watch returns at least one state"
     return last
 
 
@@ -66,18 +66,18 @@ def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
 
     console = Console()
     if not console.is_terminal:
-        last, said = None, ""
+        last, printed = None, ""
         for last in changes:
-            if (text := sentence(last)) != said:
-                said = text
-                typer.echo(said)
-        assert last is not None, "a watch says at least one state"
+            if (text := sentence(last)) != printed:
+                printed = text
+                typer.echo(printed)
+        assert last is not None, "a watch returns at least one state"
         return last
     last = None
     with Live(console=console, refresh_per_second=4) as live:
         for last in changes:
             live.update(_picture(last, min(BAR_MAX, console.width)))
-    assert last is not None, "a watch says at least one state"
+    assert last is not None, "a watch returns at least one state"
     return last
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: the server to ask, exit codes, and errors as sentences with a hint."""
+"""What all commands share: the server, exit codes, and error messages with a hint."""
 
 import os
 import sys
@@ -22,20 +22,20 @@ EXIT_REFUSED: Final = 3
 EXIT_UNREACHABLE: Final = 4
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
-"""Whoever read our output stopped reading, as shells say it of programs that a signal ended."""
+"""The reader of stdout closed it; the exit code of shells for a program ended by SIGPIPE."""
 
-FAULTS_SHOWN_MAX: Final = 20
+FIELD_ERRORS_SHOWN_MAX: Final = 20
 
 
-class Said:
-    """What was said before the command: which server to ask."""
+class GlobalOptions:
+    """The options before the command, which select the server."""
 
     def __init__(self, server: str | None, context: str | None) -> None:
         self.server = server
         self.context = context
 
     def read_cluster(self) -> dict[str, object]:
-        """What the server has now, as JSON values, for commands of other packages."""
+        """The current state of the server, as JSON values, for commands of other packages."""
         from fairlead import Client
         from fairlead.cli.support import cluster_export
 
@@ -44,7 +44,7 @@ class Said:
             return cluster_export.read_cluster(client)
 
     def find(self) -> "Server":
-        """The server that the options, the environment or the files name."""
+        """The server that the options, the environment or the files select."""
         from fairlead import discovery
 
         return discovery.find(os.environ, server=self.server, context=self.context)
@@ -80,18 +80,18 @@ def options(
     """Options before the command."""
     if server and context_name:
         fail("say either --server or --context, not both")
-    context.obj = Said(server or None, context_name or None)
+    context.obj = GlobalOptions(server or None, context_name or None)
 
 
 def find(context: typer.Context, data: "Path | None" = None) -> "Server":
-    """The server that the options, the environment or the files name; `data`: that of a folder."""
+    """The server that the options, the environment or the files select, or of the folder `data`."""
     from fairlead import discovery
 
     if data is not None:
         return discovery.of_data_folder(data)
-    said = context.find_root().obj
-    assert isinstance(said, Said)
-    return said.find()
+    selected = context.find_root().obj
+    assert isinstance(selected, GlobalOptions)
+    return selected.find()
 
 
 def connect(context: typer.Context, data: "Path | None" = None) -> AbstractContextManager["Client"]:
@@ -115,7 +115,7 @@ def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncC
 
 
 def _expect_recent(client: "Client | AsyncClient") -> None:
-    """Let reads see what another `fairlead` of this user has just submitted."""
+    """Let reads include a recent submission of another `fairlead` of this user."""
     from fairlead.cli.support import recent_job_set
 
     known = recent_job_set.load(client.server.url)
@@ -124,10 +124,10 @@ def _expect_recent(client: "Client | AsyncClient") -> None:
 
 
 def retries(server: "Server") -> "Retries":
-    """Many for a server that restarts, few for an address without a server."""
+    """Many retries for a server that is supervised, few for an address without a server."""
     from fairlead import Retries
 
-    return Retries(unmet_attempts_max=7 if server.is_kept else 3)
+    return Retries(unmet_attempts_max=7 if server.is_supervised else 3)
 
 
 def examples(*lines: str) -> str:
@@ -141,7 +141,7 @@ def say(text: str) -> None:
 
 
 def progress(done: int, total: int) -> None:
-    """How far something is, for people at a terminal: one line that is written over."""
+    """Print the progress on a terminal, on one line that is overwritten."""
     if is_terminal():
         typer.echo(f"\r{done:,} of {total:,}", err=True, nl=done >= total)
 
@@ -153,7 +153,7 @@ def fail(text: str, code: int = EXIT_USAGE) -> NoReturn:
 
 
 def confirm(question: str, refusal: str, yes: bool) -> None:
-    """Ask whoever sits at the terminal; without one, only a `--yes` will do."""
+    """Ask the user at the terminal; without a terminal, `--yes` is required."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -164,7 +164,7 @@ def confirm(question: str, refusal: str, yes: bool) -> None:
 
 @contextmanager
 def hint(text: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Where an error of one of these kinds comes out of the block, this is the way out."""
+    """Add this hint to an error of one of these kinds."""
     try:
         yield
     except kinds as error:
@@ -180,7 +180,7 @@ def guard(command: Callable[[], object]) -> int:
         return _code(end)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except OSError as error:  # what it reads says so itself: this is stdout
+    except OSError as error:  # errors of reading are `FairleadError`: this is stdout
         say(f"fairlead: the output cannot be written: {error.strerror or error}")
         hang_up()
         return EXIT_USAGE
@@ -204,13 +204,13 @@ def _code(end: SystemExit) -> int:
 
 
 def hang_up() -> int:
-    """Nobody reads our output any more: what is still to be written goes nowhere. The exit code."""
+    """Discard further output after its reader has closed it; returns the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
     return EXIT_PIPE
 
 
 def explain(error: Exception) -> tuple[str, int] | None:
-    """What to tell the user of this error, and the exit code; None for what is our mistake."""
+    """The message and exit code of this error; None for a defect of this program."""
     from fairlead import errors
     from fairlead.cli.support import error_hints
 
@@ -227,7 +227,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
             code = EXIT_JOBS_FAILED
         case _:
             code = EXIT_USAGE
-    way_out = error_hints.of(error)
+    way_out = error_hints.find_hint(error)
     return (f"{text}\nhint: {way_out}" if way_out else text), code
 
 
@@ -236,17 +236,19 @@ def _refusal(error: Exception) -> str:
 
     assert isinstance(error, errors.Refused)
     problem = error.problem
-    said = [text for text in (problem.title, problem.detail) if text]
-    lines = [f"fairlead: {': '.join(said) or f'HTTP status {problem.status}'}"]
-    faults = problem.errors
-    lines += [f"  {fault.pointer}: {fault.detail}" for fault in faults[:FAULTS_SHOWN_MAX]]
-    if len(faults) > FAULTS_SHOWN_MAX:
-        lines.append(f"  ... and {len(faults) - FAULTS_SHOWN_MAX} more")
+    texts = [text for text in (problem.title, problem.detail) if text]
+    lines = [f"fairlead: {': '.join(texts) or f'HTTP status {problem.status}'}"]
+    errors_found = problem.errors
+    lines += [
+        f"  {error.pointer}: {error.detail}" for error in errors_found[:FIELD_ERRORS_SHOWN_MAX]
+    ]
+    if len(errors_found) > FIELD_ERRORS_SHOWN_MAX:
+        lines.append(f"  ... and {len(errors_found) - FIELD_ERRORS_SHOWN_MAX} more")
     if error.accepted:
         lines.append(f"  ({len(error.accepted)} jobs of earlier requests were accepted)")
     return "\n".join(lines)
 
 
 def is_terminal() -> bool:
-    """Whether progress may be drawn on stderr."""
+    """Whether stderr is a terminal."""
     return sys.stderr.isatty()

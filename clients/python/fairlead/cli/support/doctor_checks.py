@@ -1,4 +1,4 @@
-"""What `fairlead doctor` makes of a server's answers. Pure: answers and times in, findings out."""
+"""The checks of `fairlead doctor`: from responses and times to findings. Pure."""
 
 import datetime
 import email.utils
@@ -13,28 +13,28 @@ from fairlead.cli.support import command_base, output_formats
 from fairlead.models.cluster_models import Cluster, QuarantineRecord
 
 SKEW_S_MAX: Final = 30.0
-"""Clocks may differ so far before times and the expiry of tokens become misleading."""
+"""The difference of clocks above which times and the expiry of tokens mislead."""
 
 SILENT_S_MAX: Final = 30.0
-"""After so long without a heartbeat nothing new goes to a cluster."""
+"""A cluster without a heartbeat for this time gets no new runs."""
 
 RECENT_S: Final = 86_400.0
-"""A record that was skipped longer ago than this is listed, but no longer reported as a fault."""
+"""A record that was skipped longer ago is listed, but not reported as a problem."""
 QUARANTINE_SHOWN_MAX: Final = 20
 HEAD_SHOWN: Final = 60
 
-BEHIND_MESSAGES_MAX: Final = 1_000
+LAG_MESSAGES_MAX: Final = 1_000
 _LAG: Final = re.compile(r"^fairlead_lookout_lag_messages (\S+)$", re.MULTILINE)
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at. `hint` says what to do where it is not as it should be.
+    """The result of one check. `hint`: what to do about a problem.
 
-    `code`: the exit code that it is worth, 0 if all is well.
+    `code`: the exit code of the problem, 0 for no problem.
     """
 
     name: str
-    said: str
+    text: str = msgspec.field(name="said")
     hint: str = ""
     code: int = 0
 
@@ -48,7 +48,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def server(url: str, reply: Reply, took_s: float) -> Finding:
-    """Whether what answers is a Fairlead."""
+    """Whether the server that answers is Fairlead."""
     if reply.status == 200 and reply.body.strip() == b"ok":
         return Finding("server", f"{url} answers in {took_s * 1000:.0f} ms")
     return Finding(
@@ -60,7 +60,7 @@ def server(url: str, reply: Reply, took_s: float) -> Finding:
 
 
 def clock(headers: Mapping[str, str], now: datetime.datetime) -> Finding:
-    """How far the server's clock and ours are apart."""
+    """The difference between the server's clock and this machine's."""
     try:
         theirs = email.utils.parsedate_to_datetime(headers.get("date", ""))
     except ValueError:
@@ -87,25 +87,25 @@ def is_readiness(reply: Reply) -> bool:
 
 
 def health(reply: Reply) -> list[Finding]:
-    """What the server says of what it needs."""
+    """The state of the server's dependencies."""
     try:
-        said = msgspec.json.decode(reply.body, type=Health)
+        state = msgspec.json.decode(reply.body, type=Health)
     except msgspec.DecodeError:
         return [Finding("ready", f"/readyz answers {reply.status} and nothing to read")]
-    well = ", ".join(name for name, text in said.checks.items() if text == "ok")
+    well = ", ".join(name for name, text in state.checks.items() if text == "ok")
     found = [Finding("ready", f"what the server needs is there: {well}")] if well else []
     way_out = "the server goes on without it for now; see its logs"
-    if not said.ready:
+    if not state.ready:
         way_out = "see the server's logs; what needs it is answered 503 until it is back"
-    code = command_base.EXIT_JOBS_FAILED if said.ready else command_base.EXIT_UNREACHABLE
+    code = command_base.EXIT_JOBS_FAILED if state.ready else command_base.EXIT_UNREACHABLE
     found += [
-        Finding(name, text, way_out, code) for name, text in said.checks.items() if text != "ok"
+        Finding(name, text, way_out, code) for name, text in state.checks.items() if text != "ok"
     ]
     return found
 
 
 def versions(ours: str, reply: Reply) -> Finding:
-    """Whether client and server are of one version."""
+    """Whether client and server have the same version."""
     try:
         theirs = msgspec.json.decode(reply.body, type=Health).version
     except msgspec.DecodeError:
@@ -123,12 +123,12 @@ def versions(ours: str, reply: Reply) -> Finding:
 
 
 def lag(reply: Reply) -> Finding:
-    """How far the view is behind the log."""
+    """The lag of the view."""
     found = _LAG.search(reply.body.decode("utf-8", "replace"))
     if found is None:
         return Finding("lag", "this address does not say how far its view is behind")
     behind = int(float(found[1]))
-    if behind <= BEHIND_MESSAGES_MAX:
+    if behind <= LAG_MESSAGES_MAX:
         return Finding(
             "lag", f"the view is {output_formats.many(behind, 'message')} behind the log"
         )
@@ -159,7 +159,7 @@ def _quarantined(found: QuarantineRecord, now: datetime.datetime) -> Finding:
     reasons = "; ".join(dict.fromkeys(each.reason for each in found.readers))
     size = "no value" if found.size is None else output_formats.many(found.size, "byte")
     place = f"{found.topic}, partition {found.partition}, position {found.position}"
-    said = (
+    text = (
         f"{place}, of {found.time}: {readers}: {reasons} (key {found.key!r}, {size}:"
         f" {found.head[:HEAD_SHOWN]!r})"
     )
@@ -169,18 +169,18 @@ def _quarantined(found: QuarantineRecord, now: datetime.datetime) -> Finding:
             f"upgrade {', '.join(stopped)} to a version that knows this event; without such a"
             f' version, restart all services with FAIRLEAD_SKIP_RECORDS=["{name}"]'
         )
-        return Finding("undecodable record", said, hint, command_base.EXIT_JOBS_FAILED)
+        return Finding("undecodable record", text, hint, command_base.EXIT_JOBS_FAILED)
     age_s = (now - datetime.datetime.fromisoformat(found.time)).total_seconds()
     if age_s > RECENT_S:
-        return Finding("undecodable record", said)
+        return Finding("undecodable record", text)
     hint = "find out who wrote it: no service of this version does"
-    return Finding("undecodable record", said, hint, command_base.EXIT_JOBS_FAILED)
+    return Finding("undecodable record", text, hint, command_base.EXIT_JOBS_FAILED)
 
 
 def clusters(found: Iterable[Cluster], now: datetime.datetime) -> list[Finding]:
-    """Whether there is anywhere for jobs to run."""
-    told = [_cluster(each, now) for each in found]
-    return told or [
+    """Whether there are clusters that report."""
+    found_clusters = [_cluster(each, now) for each in found]
+    return found_clusters or [
         Finding(
             "clusters",
             "no cluster has ever reported",

@@ -1,4 +1,4 @@
-"""The way out of each kind of error, in one line: what to type or whom to ask."""
+"""A hint for each kind of error, in one line: what to do or whom to ask."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,20 +18,20 @@ BY_TYPE: Final[Mapping[str, str]] = MappingProxyType(
             " (`fairlead queue get NAME` shows them)"
         ),
         "not-found": (
-            "`fairlead get queues`, `get jobsets` and `get jobs` list what there is; what you may"
-            " not view is not there for you"
+            "`fairlead get queues`, `get jobsets` and `get jobs` list what exists; objects that you"
+            " are not permitted to view are not found"
         ),
         "method-not-allowed": "the server is older than this command; `fairlead doctor` compares",
         "too-slow": "the line to the server is slow; try again, or with fewer jobs in a file",
-        "conflict": "look at what is there (`fairlead queue get`, `fairlead describe job`)",
-        "precondition-failed": "somebody else changed it meanwhile; look again and repeat",
-        "too-large": "cut the file into several; one job's pod spec may have 64 KiB",
+        "conflict": "check the current state (`fairlead queue get`, `fairlead describe job`)",
+        "precondition-failed": "it was changed meanwhile; read it again and repeat the change",
+        "too-large": "cut the file into several; the limit of a pod spec is 64 KiB",
         "unsupported-media-type": "is there a proxy before the server that changes requests?",
-        "invalid": "nothing was done; mend what is listed and try again",
+        "invalid": "nothing was changed; correct the listed fields and try again",
         "too-many-requests": "wait a moment; one file of many jobs is one request",
         "head-too-large": "the address is too long: use fewer or shorter filters",
-        "internal": "this is our mistake; the operator finds it by the request's id: {instance}",
-        "unavailable": "something the server needs is away; try again, or ask `fairlead doctor`",
+        "internal": "a defect of the server; the operator finds it by the request's id: {instance}",
+        "unavailable": "a dependency of the server is down; try again, or run `fairlead doctor`",
     }
 )
 """By the last part of a problem's type."""
@@ -40,14 +40,14 @@ BY_STATUS: Final[Mapping[int, str]] = MappingProxyType(
     {401: "unauthenticated", 403: "forbidden", 429: "too-many-requests"}
     | dict.fromkeys((502, 503, 504), "unavailable")
 )
-"""The type of a refusal that is no problem document: from a proxy, say."""
+"""The type of a refusal without a problem document, for example of a proxy."""
 
 
-_NOT_OURS: Final = "is that a Fairlead server, or a proxy? `fairlead doctor` looks closer"
+_NOT_OURS: Final = "is that a Fairlead server, or a proxy? `fairlead doctor` checks it"
 
 
-def of(error: Exception) -> str | None:
-    """The hint for this error; a note that the command has left goes first."""
+def find_hint(error: Exception) -> str | None:
+    """The hint for this error; a note of the command has priority."""
     notes: list[str] = getattr(error, "__notes__", [])
     if notes:
         return notes[0]
@@ -59,7 +59,7 @@ def of(error: Exception) -> str | None:
             text = BY_TYPE.get(slug, _NOT_OURS)
             return text.format(instance=error.problem.instance or "unknown")
         case errors.ServerUnreachable():
-            return "is it running? `fairlead up` starts one here; `fairlead doctor` looks closer"
+            return "is it running? `fairlead up` starts one here; `fairlead doctor` checks it"
         case errors.UnexpectedAnswer():
             return _NOT_OURS
         case _:

@@ -1,4 +1,4 @@
-"""What happened to a job, in sentences made from the server's record of it. Pure."""
+"""The history of a job in sentences, from the server's record of it. Pure."""
 
 import datetime
 import shlex
@@ -12,52 +12,52 @@ if TYPE_CHECKING:
 
 def line(detail: "JobDetail") -> str:
     """The state and why, in one line."""
-    said = reason(detail)
-    if not said and detail.state == "RUNNING" and detail.node:
-        said = f"on {detail.node}"
-    return f"{detail.state}: {said}" if said else detail.state
+    why = reason(detail)
+    if not why and detail.state == "RUNNING" and detail.node:
+        why = f"on {detail.node}"
+    return f"{detail.state}: {why}" if why else detail.state
 
 
 def reason(detail: "JobDetail") -> str:
-    """Why it is in its state, if there is anything to say."""
+    """The reason for its state, if there is one."""
     if detail.why is not None:
         return detail.why.sentence
     return _sentence(detail.reason or detail.message or "")
 
 
-def of(detail: "JobDetail", now: datetime.datetime) -> list[str]:
-    """The whole story: the state first, then how it came to be so, then what would help."""
-    told = [line(detail)]
+def describe_history(detail: "JobDetail", now: datetime.datetime) -> list[str]:
+    """The state first, then its history, then commands that help."""
+    sentences = [line(detail)]
     if detail.stopping:
-        told.append(f"It is being stopped: {_why_it_stops(detail)}.")
+        sentences.append(f"It is being stopped: {_why_it_stops(detail)}.")
     if detail.why is not None:
-        told += _waiting(detail, detail.why)
-    told.append(f"It was submitted {_ago(detail.submitted, now)} as {_name(detail)}.")
+        sentences += _waiting(detail, detail.why)
+    sentences.append(f"It was submitted {_ago(detail.submitted, now)} as {_name(detail)}.")
     for run in sorted(detail.runs, key=lambda run: run.run):
-        told.append(_run(run, now))
+        sentences.append(_run(run, now))
     if detail.has_ended and not detail.runs:
-        told.append(f"It never ran, and ended {_ago(detail.ended, now)}.")
+        sentences.append(f"It never ran, and ended {_ago(detail.ended, now)}.")
     if detail.superseded_by:
-        told.append(f"It was submitted again as job {detail.superseded_by}.")
-    return told + _help(detail)
+        sentences.append(f"It was submitted again as job {detail.superseded_by}.")
+    return sentences + _help(detail)
 
 
 def _why_it_stops(detail: "JobDetail") -> str:
     newest = max(detail.runs, key=lambda run: run.run, default=None)
     if detail.stopping == "preempt" and newest is not None and newest.reason:
         return newest.reason.rstrip(".")
-    return f"{detail.stopping} was asked for"
+    return f"{detail.stopping} was requested"
 
 
 def _waiting(detail: "JobDetail", why: "Why") -> list[str]:
-    told = []
+    sentences = []
     for reason, nodes in (why.nodes or {}).items():
-        told.append(f"  {output_formats.many(nodes, 'node')}: {reason}")
+        sentences.append(f"  {output_formats.many(nodes, 'node')}: {reason}")
     for job_id, state in (why.dependencies or {}).items():
-        told.append(f"  {(why.client_ids or {}).get(job_id, job_id)}: {state}")
+        sentences.append(f"  {(why.client_ids or {}).get(job_id, job_id)}: {state}")
     if detail.position_in_queue and why.code not in ("hold", "dependencies", "startAfter"):
-        told.append(f"This job is {_place(detail.position_in_queue)} in queue {detail.queue}.")
-    return told
+        sentences.append(f"This job is {_place(detail.position_in_queue)} in queue {detail.queue}.")
+    return sentences
 
 
 def _place(position: str) -> str:
@@ -100,10 +100,10 @@ def _run(run: "Run", now: datetime.datetime) -> str:
 
 
 def _help(detail: "JobDetail") -> list[str]:
-    """What one may want to type next."""
+    """The commands that can follow."""
     match detail.state:
         case "QUEUED" if detail.why is not None and detail.why.code == "hold":
-            return [f"`fairlead release {_typed(detail)}` lets it go."]
+            return [f"`fairlead release {_typed(detail)}` releases it."]
         case "FAILED" if detail.runs:
             return [f"`fairlead logs {_typed(detail)}` shows what it wrote."]
         case _:
@@ -111,7 +111,7 @@ def _help(detail: "JobDetail") -> list[str]:
 
 
 def _typed(detail: "JobDetail") -> str:
-    """How to name it on a command line: by its client id if a shell takes that as it is."""
+    """Its name on a command line: its client id if that needs no quoting, else its id."""
     name = f"{detail.queue}/{detail.job_set}/{detail.client_id}"
     is_plain = detail.client_id and "/" not in detail.client_id and shlex.quote(name) == name
     return name if is_plain else detail.id

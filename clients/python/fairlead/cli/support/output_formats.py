@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 GAP: Final = "   "
 CELL_MIN: Final = 9
-"""So much of a cell is always shown."""
+"""The least width of a cell that is cut."""
 
 COLOURS: Final = {
     "QUEUED": "yellow",
@@ -32,7 +32,7 @@ COLOURS: Final = {
     "PREEMPTED": "magenta",
     "REJECTED": "red",
 }
-"""Of a job's states, and of the runs' that have the same names."""
+"""The colours of the states of jobs and runs."""
 
 
 class Format(StrEnum):
@@ -67,7 +67,7 @@ FormatOption = Annotated[
     Format, typer.Option("-o", "--output", help="How to print: table, json, yaml or name.")
 ]
 Columns = Mapping[str, Callable[[T], object]]
-"""Heading -> what stands below it."""
+"""Heading -> the value of its cells."""
 
 
 def items(
@@ -80,7 +80,7 @@ def items(
     *,
     is_wide: bool = False,
 ) -> None:
-    """Print a list. `none` is said on stderr when a table would be empty.
+    """Print a list. `none` is printed on stderr if a table is empty.
 
     `spare`: headings of columns that are left out of a table that is too wide, these first.
     `is_wide`: a table may be wider than the terminal.
@@ -159,7 +159,7 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def limited(found: Iterable[T], limit: int) -> list[T]:
-    """The first ones; says so when there are more."""
+    """The first `limit` items; prints a note if there are more."""
     iterator = iter(found)
     shown = list(islice(iterator, limit))
     if len(shown) == limit and next(iterator, None) is not None:
@@ -205,7 +205,7 @@ def _drop_spare_columns(
 
 
 def _least(column: Sequence[str]) -> int:
-    """Names that one has to type again are never cut, nor are numbers that say nothing in part."""
+    """The least width of a column: names and numbers are never cut."""
     if column[0] in ("ID", "NAME", "STATE", "USED"):
         return max(map(_width, column))
     return max(CELL_MIN, _width(column[0]))
@@ -226,14 +226,14 @@ def _is_coloured() -> bool:
 
 
 def _painted(cell: str) -> str:
-    """A state in its colour; anything else as it is."""
+    """A state in its colour; other text unchanged."""
     word = cell.split(" ", 1)[0]
     colour = COLOURS.get(word)
     return cell if colour is None else typer.style(cell, fg=colour)
 
 
 def _width(cell: str) -> int:
-    """In places of a terminal: some characters take two."""
+    """The width on a terminal: some characters take two columns."""
     if cell.isascii():
         return len(cell)
     from rich.cells import cell_len
@@ -267,7 +267,7 @@ def _cell(value: object) -> str:
 
 
 def harmless(text: str) -> str:
-    """What somebody else wrote must not steer this terminal; lines stay lines."""
+    """The text without control characters, which could control the terminal; keeps line breaks."""
     if text.isprintable():
         return text
     return "".join(
@@ -277,7 +277,7 @@ def harmless(text: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """As the API would write it, without what is absent."""
+    """The value as JSON values, without absent fields."""
     import msgspec
 
     builtin = msgspec.to_builtins(value)

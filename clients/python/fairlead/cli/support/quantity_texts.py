@@ -10,11 +10,11 @@ _SHOWN: Final = ("cpu", "memory")
 _GPU: Final = "nvidia.com/gpu"
 
 
-def used(asked: Mapping[str, float], there: Mapping[str, float]) -> str:
-    """`12/16 cpu, 30/64Gi memory`: of what there is most of the time, and GPUs."""
-    names = [name for name in (*_SHOWN, _GPU) if there.get(name)]
+def used(requested: Mapping[str, float], capacity: Mapping[str, float]) -> str:
+    """`12/16 cpu, 30/64Gi memory`: of what capacity is most of the time, and GPUs."""
+    names = [name for name in (*_SHOWN, _GPU) if capacity.get(name)]
     return ", ".join(
-        f"{amount(name, asked.get(name, 0))}/{amount(name, there[name])} {_short(name)}"
+        f"{amount(name, requested.get(name, 0))}/{amount(name, capacity[name])} {_short(name)}"
         for name in names
     )
 
@@ -41,8 +41,8 @@ def of_cluster(cluster: str, node: "Node") -> dict[str, object]:
     """A node with the name of its cluster, for programs."""
     import msgspec
 
-    told: dict[str, object] = msgspec.to_builtins(node)
-    return {"cluster": cluster, **told}
+    fields: dict[str, object] = msgspec.to_builtins(node)
+    return {"cluster": cluster, **fields}
 
 
 def _short(name: str) -> str:

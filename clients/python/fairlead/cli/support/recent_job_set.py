@@ -1,5 +1,5 @@
-"""The job set that was used last on each server: commands take client ids of it, and what was
-submitted a moment ago is waited for, also when it was another `fairlead` that submitted it.
+"""The job set that was used last on each server: commands accept its client ids, and reads include
+a recent submission, also one of another `fairlead` process.
 """
 
 import os
@@ -14,11 +14,11 @@ from fairlead.cli.support import command_base
 
 SERVERS_MAX: Final = 50
 FRESH_S: Final = 60.0
-"""A server's view has what was submitted longer ago."""
+"""A server's view includes older submissions."""
 
 
 class JobSet(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A job set, and (`position`, at the Unix time `at_s`) what was submitted to it last."""
+    """A job set, and the `position` of its last submission at the Unix time `at_s`."""
 
     queue: str
     job_set: str
@@ -27,7 +27,7 @@ class JobSet(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the server's view may not have it yet."""
+        """Whether the server's view possibly does not include it yet."""
         return bool(self.position) and abs(_now_s() - self.at_s) < FRESH_S
 
 
@@ -35,7 +35,7 @@ _decoder: Final = msgspec.json.Decoder(dict[str, JobSet])
 
 
 def file(environment: Mapping[str, str]) -> Path:
-    """Where it is remembered."""
+    """The path of the file."""
     home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
     base = environment.get("XDG_STATE_HOME") or str(home / ".local" / "state")
     return Path(base) / "fairlead" / "recent.json"
@@ -47,7 +47,7 @@ def load(url: str) -> JobSet | None:
 
 
 def save(url: str, queue: str, job_set: str, position: str = "") -> None:
-    """Remember a job set. Where nothing can be written, nothing is remembered."""
+    """Store the job set that was used last, if the file can be written."""
     path = file(os.environ)
     known = _read(path)
     before = known.pop(url, None)
@@ -55,11 +55,11 @@ def save(url: str, queue: str, job_set: str, position: str = "") -> None:
     if not position and before is not None and (before.queue, before.job_set) == (queue, job_set):
         used = before
     known[url] = used
-    kept = dict(list(known.items())[-SERVERS_MAX:])
+    latest = dict(list(known.items())[-SERVERS_MAX:])
     new = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_bytes(msgspec.json.encode(kept))
+        new.write_bytes(msgspec.json.encode(latest))
         new.replace(path)
     except OSError as error:
         if command_base.is_terminal():
@@ -69,7 +69,7 @@ def save(url: str, queue: str, job_set: str, position: str = "") -> None:
 
 
 def _read(path: Path) -> dict[str, JobSet]:
-    """What is remembered. A file that is not there or damaged is one that remembers nothing."""
+    """The content of the file; empty if the file does not exist or is damaged."""
     try:
         return _decoder.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError):

@@ -27,7 +27,7 @@ _CORE: Final = (
 
 
 class Unreadable(ValueError):
-    """The text is no YAML that says what JSON can say."""
+    """The text is not valid YAML with JSON values."""
 
 
 class _Loader(Base):
@@ -43,8 +43,8 @@ class _Loader(Base):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
-                    said = f"the key {key.value!r} is there twice"
-                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                    reason = f"the key {key.value!r} is there twice"
+                    raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
                 seen.add((key.tag, key.value))
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
@@ -83,8 +83,8 @@ def _said(error: Exception) -> str:
     """What is wrong, and at which line of the file."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return str(error)
-    mark, said = error.problem_mark, (error.context, error.problem)
-    return f"line {mark.line + 1}, column {mark.column + 1}: {', '.join(filter(None, said))}"
+    mark, reason = error.problem_mark, (error.context, error.problem)
+    return f"line {mark.line + 1}, column {mark.column + 1}: {', '.join(filter(None, reason))}"
 
 
 def _odd_keys(place: str, value: object) -> Iterator[str]:
