@@ -3,7 +3,7 @@
     python tools/diagrams.py            # rewrites the diagrams where they differ
     python tools/diagrams.py --check    # exit code 1 if they differ
 
-A diagram stands between `<!-- drawn: NAME -->` and `<!-- /drawn -->`.
+A diagram is between `<!-- drawn: NAME -->` and `<!-- /drawn -->`.
 """
 
 import re
@@ -44,7 +44,7 @@ def draw(
     group_name: str,
     ended: Set[S],
 ) -> str:
-    """A state diagram; a step that every state of the group has is drawn once, from the group."""
+    """A state diagram; a step that all states of the group have is drawn from the group."""
     shared = {
         (tag, to)
         for (_, tag), to in steps.items()

@@ -3,7 +3,7 @@
     python -m tools.reference
 
 Types, bounds and defaults are those of the structs that requests and settings are decoded into;
-what settings mean is in those structs' docstrings. What a job's fields mean stands here.
+the meanings of settings are in those structs' docstrings, those of a job's fields in this module.
 """
 
 import inspect
@@ -31,26 +31,26 @@ JOB: Final[Mapping[str, str]] = MappingProxyType(
     {
         "clientId": "Your name for the job, unique in its queue and job set. Submitting it again"
         " names the same job and creates nothing.",
-        "priority": "Its place among jobs of its queue and class: the greater goes first. Default"
-        " 0.",
-        "priorityClass": "How urgent it is, and by which rules its run may be stopped. Default:"
+        "priority": "Jobs of a higher priority are scheduled first within a queue and class."
+        " Default 0.",
+        "priorityClass": "How urgent it is, and by which rules its run is preempted. Default:"
         " the setting `jobDefaults.priorityClass`.",
-        "pool": "The pool of nodes that it may run in. Default `default`.",
+        "pool": "The pool of nodes in which it runs. Default `default`.",
         "namespace": "The namespace of its pods. Default `default`.",
         "after": "Client ids or ids of jobs of the same job set. It waits until all of them"
         " succeeded, and is cancelled when one ends otherwise.",
         "hold": "It waits until it is released (`fairlead release`).",
         "startAfter": "It waits until this time, as `2026-12-01T08:00:00Z`.",
-        "maxQueueSeconds": "It is cancelled when it has waited for so long.",
-        "maxRuntimeSeconds": "A run is stopped after so long, and ends with the category"
+        "maxQueueSeconds": "It is cancelled when it has waited this long.",
+        "maxRuntimeSeconds": "A run is stopped after this time, and ends with the category"
         " `deadline`. Default: the setting `jobDefaults.maxRuntimeSeconds`.",
         "labels": "Names and values to find it by; its pod has them too.",
         "annotations": "As labels, for longer texts.",
-        "whenInfeasible": "What becomes of it when no node that is known could ever run it."
+        "whenInfeasible": "What happens to it if no known node could ever run it."
         " Default `reject`.",
-        "onPreemption": "What becomes of it when its run has to give way. Default `requeue`.",
-        "checkpointIntervalSeconds": "How often it saves its work: what may be lost when its run"
-        " is stopped is considered when the scheduler chooses whom to stop.",
+        "onPreemption": "What happens to it when its run is preempted. Default `requeue`.",
+        "checkpointIntervalSeconds": "How often it saves its work: the scheduler considers the work"
+        " that a preemption would lose when it chooses runs to preempt.",
         "gang": "The gang that it is a member of, below.",
         "retry": "Whether failed runs are tried again, below.",
         "podSpec": "The pod, as Kubernetes describes it. What the scheduler does not read passes"
@@ -70,28 +70,29 @@ JOB: Final[Mapping[str, str]] = MappingProxyType(
 GANG: Final[Mapping[str, str]] = MappingProxyType(
     {
         "name": "Its name, unique in queue and job set.",
-        "size": "How many members it has. All say the same; one that says otherwise later fails.",
-        "minSize": "So many are enough to start. Default: all.",
-        "uniformityLabel": "A label of nodes: all members run where it has one value.",
-        "member": "Its number among the members, from 0. Default: its place, where a request"
-        " holds all members; else none.",
-        "rest": "What becomes of members above `minSize` that found no place. Default `wait`.",
+        "size": "How many members it has, the same for all members; a member with another size"
+        " fails.",
+        "minSize": "The number of members that is enough to start. Default: all.",
+        "uniformityLabel": "A label of nodes: all members run on nodes with the same value.",
+        "member": "Its number among the members, from 0. Default: its position, if a request"
+        " holds all members; otherwise none.",
+        "rest": "What happens to members above `minSize` that could not be placed. Default `wait`.",
     }
 )
 RETRY: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "limit": "So many failed runs are followed by another one.",
+        "limit": "The number of failed runs after which another one follows.",
         "on": "After failures of these categories. Default: all but `start`, `deadline` and"
         " `admission`. An empty list: after none.",
-        "memoryFactor": "After `oom`, the next run asks for so many times the memory.",
-        "avoidNode": "The next run goes to another node where there is one.",
+        "memoryFactor": "After `oom`, the memory request of the next run is multiplied by this.",
+        "avoidNode": "The next run is placed on another node if there is one.",
     }
 )
 SUBMISSION: Final[Mapping[str, str]] = MappingProxyType(
     {
         "queue": "The queue of all of them.",
         "jobSet": "The job set of all of them.",
-        "defaults": "A job whose fields hold for every job that does not have them.",
+        "defaults": "A job whose fields apply to every job that does not have them.",
         "jobs": "The jobs.",
     }
 )
@@ -114,12 +115,12 @@ def documents() -> dict[str, str]:
 
 
 def jobs() -> str:
-    """All that a submission may hold."""
+    """The fields of a submission."""
     return "\n".join(
         [
             "# The fields of a job",
             "",
-            "Made from the code by `python -m tools.reference`. An absent field and `null` say the"
+            "Made from the code by `python -m tools.reference`. An absent field and `null` mean the"
             " same. Unknown fields are errors.",
             "",
             "A file for `fairlead submit`, and the body of `POST /api/v1/jobs`:",
@@ -129,7 +130,7 @@ def jobs() -> str:
             "## A job",
             "",
             "Either a `podSpec` or the short form (`image`, `command`, `env`, `cpu`, `memory`,"
-            " `gpu`), which stands for a pod of one container.",
+            " `gpu`), which describes a pod of one container.",
             "",
             *_described(request_types.Job, JOB),
             "",
@@ -154,8 +155,8 @@ def settings() -> str:
         "Made from the code by `python -m tools.reference`. A service reads its settings from the"
         " YAML file that `FAIRLEAD_SETTINGS` names, where a setting is called `databaseUrl`, and"
         " from the environment, where it is `FAIRLEAD_DATABASE_URL` (lists and mappings as JSON)."
-        " The environment wins. One file may serve several services: what only one of them knows"
-        " stands in a section of its name, as `scheduler:`. An unknown setting is an error.",
+        " The environment has priority. Several services can share one file: settings of one of"
+        " them are in a section of its name, as `scheduler:`. An unknown setting is an error.",
         "",
         "## Every service",
         "",
@@ -164,15 +165,15 @@ def settings() -> str:
     for name, kind in SERVICES.items():
         lines += ["", f"## {name}", "", *_of(kind, leave_out=common)]
         own = kind(**{}).http_port
-        lines += ["", f"Its `httpPort` is {own} unless it is said."]
+        lines += ["", f"The default of its `httpPort` is {own}."]
     lines += ["", "## Parts of settings"]
-    for part in parts():
+    for part in list_nested_structs():
         lines += ["", f"### {part.__name__}", "", *_of(part)]
     return "\n".join([*lines, ""])
 
 
-def parts() -> list[type[msgspec.Struct]]:
-    """Structs that stand inside of settings, each once, in the order of their mention."""
+def list_nested_structs() -> list[type[msgspec.Struct]]:
+    """The structs of fields of settings, without repetition, in the order of their use."""
     found: dict[type[msgspec.Struct], None] = {}
     waiting: list[type[msgspec.Struct]] = [Settings, *SERVICES.values()]
     for kind in waiting:
@@ -205,7 +206,7 @@ def _described(kind: type[msgspec.Struct], meaning: Mapping[str, str]) -> Iterat
     """A table of fields of a request. Raises `ValueError` if one of them has no meaning."""
     fields = _fields(kind)
     if fields.keys() != meaning.keys():
-        raise ValueError(f"{kind.__name__} and what is said of it differ: tools/reference.py")
+        raise ValueError(f"{kind.__name__} and its descriptions in tools/reference.py differ")
     required = request_types.REQUIRED.get(kind, ())
     yield "| field | type | meaning |"
     yield "| --- | --- | --- |"
@@ -215,9 +216,9 @@ def _described(kind: type[msgspec.Struct], meaning: Mapping[str, str]) -> Iterat
 
 
 def _of(kind: type[msgspec.Struct], leave_out: set[str] | None = None) -> Iterator[str]:
-    """What a struct of settings says of itself, and a table of its fields."""
-    said = " ".join((inspect.getdoc(kind) or "").split())
-    yield _SNAKE.sub(lambda found: f"`{_camel(found[1])}`", said)
+    """The docstring of a struct of settings, and a table of its fields."""
+    text = " ".join((inspect.getdoc(kind) or "").split())
+    yield _SNAKE.sub(lambda found: f"`{_camel(found[1])}`", text)
     yield ""
     yield "| setting | type | default |"
     yield "| --- | --- | --- |"
@@ -227,9 +228,9 @@ def _of(kind: type[msgspec.Struct], leave_out: set[str] | None = None) -> Iterat
 
 
 def _fields(kind: type[msgspec.Struct]) -> dict[str, types.Field]:
-    told = types.type_info(kind)
-    assert isinstance(told, types.StructType)
-    return {field.encode_name: field for field in told.fields}
+    info = types.type_info(kind)
+    assert isinstance(info, types.StructType)
+    return {field.encode_name: field for field in info.fields}
 
 
 def _type(kind: types.Type) -> str:
@@ -264,7 +265,7 @@ def _type(kind: types.Type) -> str:
         case types.RawType() | types.AnyType():
             return "anything"
         case _:
-            raise TypeError(f"no words for {kind}")
+            raise TypeError(f"no description for {kind}")
 
 
 def _camel(name: str) -> str:
@@ -290,13 +291,13 @@ def _bounds(least: float | None, most: float | None, unit: str = "") -> str:
 
 def _default(field: types.Field) -> str:
     if field.default_factory is not NODEFAULT:
-        return _shown(field.default_factory())
+        return _format_default(field.default_factory())
     if field.default is NODEFAULT:
         return "**required**" if field.required else "as for all pools"
-    return _shown(field.default)
+    return _format_default(field.default)
 
 
-def _shown(value: object) -> str:
+def _format_default(value: object) -> str:
     match value:
         case None | "":
             return "none"

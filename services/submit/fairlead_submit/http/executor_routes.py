@@ -96,7 +96,7 @@ def _cordon_endpoint(
                 by=caller.name,
             )
         )
-        shown = CordonView(
+        view = CordonView(
             executor=made.executor,
             node=made.node,
             cordoned=made.cordoned,
@@ -104,7 +104,7 @@ def _cordon_endpoint(
             version=made.version,
             position=configuration.position(made),
         )
-        return Response(msgspec.json.encode(shown), media_type="application/json")
+        return Response(msgspec.json.encode(view), media_type="application/json")
 
     return mark
 

@@ -20,7 +20,7 @@ COOKIE: Final = "fairlead_sign_in"
 PATH: Final = "/sign-in"
 CALLBACK: Final = "/sign-in/callback"
 ATTEMPT_S: Final = 600
-"""How long somebody is given to sign in with the provider."""
+"""How long a sign-in with the provider can take."""
 SIGN_OUT: Final = "/sign-out"
 PROVIDER_COOKIE: Final = "fairlead_provider"
 ID_TOKEN_LENGTH_MAX: Final = 2_800
@@ -54,7 +54,7 @@ def begin_attempt(issuer: Issuer, secrets: Sequence[str], target: str) -> Attemp
 
 
 def make_authorization_url(endpoint: str, issuer: Issuer, begun: Attempt, redirect_uri: str) -> str:
-    """Where the provider asks the person to sign in."""
+    """The address at which the user signs in with the provider."""
     query = {
         "response_type": "code",
         "client_id": issuer.client_id,
@@ -95,12 +95,12 @@ def provider_cookie(host: str) -> str:
 
 def provider_session(issuer: str, id_token: str) -> str:
     """The value of that cookie: the issuer, and its ID token unless it is too long for a cookie."""
-    kept = ProviderSession(issuer, id_token if len(id_token) <= ID_TOKEN_LENGTH_MAX else "")
-    return base64.urlsafe_b64encode(msgspec.json.encode(kept)).decode()
+    session = ProviderSession(issuer, id_token if len(id_token) <= ID_TOKEN_LENGTH_MAX else "")
+    return base64.urlsafe_b64encode(msgspec.json.encode(session)).decode()
 
 
 def read_provider_session(cookie: str) -> ProviderSession | None:
-    """What the cookie says, if it can be read."""
+    """The content of the cookie, if it can be read."""
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(cookie), type=ProviderSession)
     except (ValueError, msgspec.DecodeError):

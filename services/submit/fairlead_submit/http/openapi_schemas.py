@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of bodies: schemas made from the structs that decode them.
+"""Schemas of bodies for the OpenAPI document, from the structs that decode them.
 
 FastAPI does not see those structs, so each route carries its schema in `openapi_extra`.
 """
@@ -63,7 +63,7 @@ EXAMPLES: Final[Mapping[type, object]] = MappingProxyType(
         request_types.ExecutorCordon: {"cordoned": True, "reason": "a fan is broken"},
     }
 )
-"""What somebody might send."""
+"""Examples of bodies."""
 
 
 def describe_body(
@@ -80,9 +80,9 @@ def describe_body(
 
 
 def _describe_content(kind: type, example: object) -> dict[str, Any]:
-    shown = EXAMPLES.get(kind) if example is None else example
+    sample = EXAMPLES.get(kind) if example is None else example
     schema = openapi.schema(kind, request_types.REQUIRED)
-    return {"schema": schema} if shown is None else {"schema": schema, "example": shown}
+    return {"schema": schema} if sample is None else {"schema": schema, "example": sample}
 
 
 def describe_response(kind: type, description: str) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def stream_content(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
 
 def check_content_type(request: Request, kinds: tuple[str, ...]) -> str:
     """The content type, the first of `kinds` by default. Raises a 415 for any other."""
-    said, _, parameters = request.headers.get("content-type", kinds[0]).partition(";")
-    name = said.strip().lower()
+    declared, _, parameters = request.headers.get("content-type", kinds[0]).partition(";")
+    name = declared.strip().lower()
     if name not in kinds:
         raise Problem(
             "unsupported-media-type",
@@ -75,8 +75,8 @@ class _BoundedBody:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._is_whole = False
-        said = request.headers.get("content-length", "")
-        if said.isdecimal() and len(said) < 20 and int(said) > bytes_max:
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and len(declared) < 20 and int(declared) > bytes_max:
             raise _too_large(bytes_max)
 
     async def whole(self) -> bytes:

@@ -169,8 +169,8 @@ def _add_callback_route(
                 f"This sign-in was not begun by this browser, or is too old. {_AGAIN}"
             )
         if error:
-            said = error if error.isprintable() else "unreadable"
-            raise _unauthenticated(f"The OpenID provider refused: {said}. {_AGAIN}")
+            reason = error if error.isprintable() else "unreadable"
+            raise _unauthenticated(f"The OpenID provider refused: {reason}. {_AGAIN}")
         if iss not in ("", begun.issuer):
             raise _unauthenticated(f"The answer is of another OpenID provider. {_AGAIN}")
         provider = _find_provider(authenticator, begun.issuer)

@@ -115,7 +115,7 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
 
 
 def _add_action(router: APIRouter, kind: job_actions.ActionKind, service: Service) -> None:
-    """A route that asks something of jobs that exist."""
+    """A route for an action on existing jobs."""
 
     async def endpoint(request: Request) -> Response:
         context = deps.request_context(request)

@@ -183,7 +183,7 @@ async def write_to_outbox(connection: db.Connection, item: Queue | Cordon) -> No
 
 
 async def ensure_queue(pool: db.Pool, name: str) -> bool:
-    """Make the queue if there is none of that name; whether it was made now."""
+    """Create the queue if it does not exist; returns whether it was created."""
     return await QueueStore(pool).create(Queue(name=name)) is not None
 
 

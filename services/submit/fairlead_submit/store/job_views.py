@@ -49,7 +49,7 @@ Rows = Iterable[asyncpg.Record]
 
 
 class _Batch:
-    """Ids that are looked up together, and what was found or why nothing was."""
+    """Ids of one query, and its rows or its failure."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -67,7 +67,7 @@ class _CoalescedLookup:
         self._running = asyncio.Lock()
 
     async def rows(self, ids: Sequence[str]) -> dict[str, asyncpg.Record]:
-        """The rows of these jobs, of those that have one. Raises `DatabaseUnavailable`."""
+        """The rows of these jobs that exist. Raises `DatabaseUnavailable`."""
         if not ids:
             return {}
         batch = self._batch
@@ -130,7 +130,7 @@ class JobViews:
         return None if rows is None else {row["queue"]: row["jobs"] for row in rows}
 
     async def measure_live_by_queue(self) -> dict[str, int] | None:
-        """How many bytes the events take that submitted them; None if nobody knows in time."""
+        """How many bytes the events take that submitted them; None if the query takes too long."""
         try:
             async with asyncio.timeout(BYTES_S_MAX):
                 rows = await self._fetch("live_bytes_by_queue")
@@ -144,7 +144,7 @@ class JobViews:
         return {row["partition"]: row["position"] for row in rows or ()}
 
     async def count(self, chosen: JobFilter, states: Iterable[JobState]) -> int | None:
-        """How many jobs in these states the filter finds: None if nobody knows in time.
+        """How many jobs in these states the filter finds: None if the query takes too long.
 
         At most `COUNTED_MAX` are counted where no counter of the view says it.
         """
@@ -159,7 +159,7 @@ class JobViews:
     async def sample(
         self, chosen: JobFilter, states: Iterable[JobState], limit: int
     ) -> list[FoundJob]:
-        """Some of those jobs, the newest first; none if nobody knows in time."""
+        """Some of those jobs, the newest first; none if the query takes too long."""
         rows = await self._fetch_within_bound(
             "sample_found", *make_arguments(chosen, states), limit
         )
@@ -218,7 +218,7 @@ class JobViews:
         return all(seen.get(partition, 0) >= place for partition, place in positions.items())
 
     async def _fetch_within_bound(self, statement: str, *arguments: object) -> Rows | None:
-        """As `_fetch`, for what may take long: None when it does."""
+        """As `_fetch`, with a time limit: None if the query takes too long."""
         try:
             async with asyncio.timeout(COUNT_S_MAX):
                 return await self._fetch(statement, *arguments)

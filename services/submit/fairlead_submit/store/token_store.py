@@ -108,7 +108,7 @@ async def adopt_token(pool: db.Pool, token: str, name: str, roles: Sequence[str]
 
 
 async def find_number(pool: db.Pool, token: str) -> int | None:
-    """The number of the token with this secret; None if there is none."""
+    """The number of the token with this secret; None if it does not exist."""
     number: int | None = await pool.fetchval(SQL["find_token_number"], auth.digest(token))
     return number
 
@@ -130,7 +130,7 @@ async def make_person_link(pool: db.Pool, wanted: TokenGrant, ttl_s: float = LIN
 
 
 async def make_token_link(pool: db.Pool, token: int, ttl_s: float = LINK_S) -> str | None:
-    """A code for a session that may do what this API token may and ends with it.
+    """A code for a session that has the permissions of this API token and ends with it.
 
     None if the token is unknown or has expired.
     """
