@@ -14,6 +14,7 @@ DOCUMENTS = sorted(
     for file in ROOT.glob(pattern)
 )
 LINK = re.compile(r"\]\(([^)#\s]+)")
+LINE_LINK = re.compile(r"\[`(\w+)`\]\(([^)#\s]+)#L(\d+)\)")
 MAKE = re.compile(r"\bmake ([a-z]+)\b")
 COMMAND = re.compile(r"^(?:\S+/)?fairlead ([a-z]+)", re.MULTILINE)
 CODE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
@@ -49,6 +50,15 @@ def test_links_lead_somewhere(name: str) -> None:
     targets = LINK.findall((ROOT / name).read_text())
     local = [target for target in targets if "://" not in target]
     assert not [target for target in local if not (folder / target).exists()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_to_a_line_lead_to_the_definition_that_they_name(name: str) -> None:
+    folder = (ROOT / name).parent
+    for symbol, target, line in LINE_LINK.findall((ROOT / name).read_text()):
+        shown = (folder / target).read_text().splitlines()[int(line) - 1]
+        defined = rf"(async def|def|class) {symbol}\b|{symbol}(:| =)"
+        assert re.match(defined, shown), f"{target}#L{line} does not define {symbol}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,10 @@ each kind of preemptor has a *slot* of the victim index: the rating of the victi
 a tournament over the ratings. A rating can have become too good, so the winner is rated again and
 must win again; nodes on which a run was preempted or restored can have become better, and every
 slot rates them again. Decision 0012 says where this can differ from examining every node.
+
+Reads the shapes, nodes, jobs, runs, gangs and the free capacity of the `RoundModel`. Writes the
+best victims found (`victims.chosen`), their count (`counters[N_CHOSEN]`), the victim index and
+scratch values of `victims`. It preempts nothing: `placement.preempt_chosen` does.
 """
 
 # mypy: disable-error-code="no-any-return"
