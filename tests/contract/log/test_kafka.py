@@ -1,6 +1,7 @@
 """What only the log in Kafka has: topics as brokers keep them, and transactions left open."""
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
 from typing import NoReturn
@@ -185,6 +186,31 @@ async def test_settings_of_a_topic_made_by_an_older_version_are_brought_up_to_da
     await log.create(topic)
     there = await settings_there(log, topic.name)
     assert there["delete.retention.ms"] == str(kafka_clients.TOMBSTONES_KEPT_MS)
+
+
+async def test_a_cancelled_reader_leaves_no_consumer_open(
+    log: KafkaLog, kafka_broker: Server
+) -> None:
+    """Cancelled ever later while it opens, then while it closes. An open consumer is a warning."""
+    topic = await made(log, compacted=True)
+    was_opened = False
+    patience = 0
+    while not was_opened:
+        mine = await KafkaLog.open(kafka_broker.url(), away_s=30)
+        opening = asyncio.create_task(mine.reader(topic.name, {0: 0}))
+        for _ in range(patience):
+            await asyncio.sleep(0)
+        was_opened = opening.done()
+        opening.cancel()
+        await asyncio.wait([opening])
+        if was_opened:
+            closing = asyncio.create_task(opening.result().close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+        await mine.close()
+        patience += 20
+    gc.collect()
 
 
 async def _resume_on(log: KafkaLog, topic: str, positions: dict[int, int]) -> NoReturn:

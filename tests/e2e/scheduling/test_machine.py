@@ -82,7 +82,7 @@ def test_a_job_that_runs_longer_than_it_may_is_ended(machine: World) -> None:
     machine.submit("default", "deadline", shell("long", "sleep 600", maxRuntimeSeconds=1))
     failed = machine.first("long", ev.JobFailed)
     assert failed.category is FailureCategory.DEADLINE
-    assert "longer than the 1 s" in failed.reason
+    assert "maximum run time of 1 s" in failed.reason
 
 
 def test_members_of_a_gang_are_leased_together_and_know_their_gang(

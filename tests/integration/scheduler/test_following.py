@@ -118,5 +118,5 @@ async def test_a_standby_that_the_checkpoint_has_overtaken_says_that_it_must_sta
         state.view.specs.drop(job_id("a"))
         chosen = JobFilter(queue=QUEUE, labels={"team": "x"})
         await world.tell(ev.JobsCancelRequested(filter=chosen))
-        with pytest.raises(ViewConflict, match="must start anew"):
+        with pytest.raises(ViewConflict, match="must restart from that checkpoint"):
             await following

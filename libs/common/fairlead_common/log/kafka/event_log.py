@@ -111,9 +111,9 @@ class KafkaLog:
         if unknown:
             raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
         reader = KafkaReader(self, topic, positions, await new_consumer(self))
+        self._opened.append(reader)
         if topic in self.controls.compacted:
             await reader.guard()
-        self._opened.append(reader)
         return reader
 
     async def start_positions(self, topic: str) -> dict[int, int]:
@@ -187,7 +187,7 @@ class KafkaProducer:
     async def close(self) -> None:
         """See `Producer`."""
         self._usable = False
-        await self._stop()
+        await asyncio.shield(self._stop())
 
     def _stop(self) -> "asyncio.Task[None]":
         """Begin to give the client up; that may take a while when the brokers are away."""
@@ -304,7 +304,7 @@ class KafkaReader:
         self._places = [TopicPartition(topic, number) for number in positions]
         self._fetched: deque[deque[Entry]] = deque()
         """Each of one partition, none empty, and no two of the same partition."""
-        self._stopped = False
+        self._stopping: asyncio.Task[None] | None = None
         self._guarded_s: float | None = None
         """When it was last certain to miss no tombstone; None: of no interest."""
         self._seek(positions)
@@ -344,10 +344,10 @@ class KafkaReader:
 
     async def close(self) -> None:
         """See `Reader`."""
-        self._log.forget(self)
-        if not self._stopped:
-            self._stopped = True
-            await kafka_client.stop(self._client)
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(kafka_client.stop(self._client))
+            self._stopping.add_done_callback(lambda _: self._log.forget(self))
+        await asyncio.shield(self._stopping)  # `KafkaLog.close` waits for it if this is cancelled
 
     def _seek(self, positions: Positions) -> None:
         self._client.assign(self._places)
@@ -356,13 +356,12 @@ class KafkaReader:
 
     async def _start_again(self, positions: Positions) -> None:
         """Take a new consumer in place of one that gives nothing."""
-        client = await new_consumer(self._log)
-        await kafka_client.stop(self._client)
-        self._client = client
+        replaced, self._client = self._client, await new_consumer(self._log)
         self._seek(positions)
+        await kafka_client.stop(replaced)
 
     async def _fetch(self, wait_s: float) -> None:
-        if self._stopped:
+        if self._stopping is not None:
             raise LogUnavailable("this reader was closed")
         try:
             found = await self._client.getmany(timeout_ms=round(wait_s * 1000))

@@ -137,7 +137,7 @@ async def admin(address: KafkaAddress, away_s: float) -> AsyncIterator[Any]:
         retry_backoff_ms=RETRY_MS,
     )
     try:
-        await client.start()
+        await _start(client)
         yield client
     finally:
         await client.close()
@@ -243,11 +243,23 @@ class Controls:
 async def started(client: Any) -> Any:
     """Start a client of `aiokafka`; one that does not start is stopped."""
     try:
-        await client.start()
+        await _start(client)
     except BaseException:
         await stop(client)
         raise
     return client
+
+
+async def _start(client: Any) -> None:
+    """Start it. When this is cancelled the start may finish first, within a bound: a client that is
+    cancelled while it connects leaves its connection open."""
+    starting = asyncio.ensure_future(client.start())
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait([starting], timeout=CLOSE_S_MAX)
+        starting.cancel()
+        raise
 
 
 def settings_of(topic: Topic) -> dict[str, str]:
