@@ -31,7 +31,7 @@ S = TypeVar("S", JobState, RunState)
 def diagrams() -> dict[str, str]:
     """Mermaid texts by name."""
     return {
-        "jobs": draw(JOB_STEPS, JobState.QUEUED, "jobSubmitted", JOB_HELD, "holds room", JOB_ENDED),
+        "jobs": draw(JOB_STEPS, JobState.QUEUED, "jobSubmitted", JOB_HELD, "has a run", JOB_ENDED),
         "runs": draw(RUN_STEPS, RunState.LEASED, "jobRunLeased", RUN_LIVE, "live", RUN_ENDED),
     }
 

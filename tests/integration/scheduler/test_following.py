@@ -102,7 +102,7 @@ async def test_a_job_learns_that_the_one_it_comes_after_ended_although_that_is_j
         assert second.after == (job_id("first"),)
 
 
-async def test_a_standby_that_the_checkpoint_has_overtaken_says_that_it_must_start_anew(
+async def test_a_standby_overtaken_by_the_checkpoint_must_restart_from_it(
     fresh_database: str,
 ) -> None:
     """The leader has folded more, has seen the job end, and keeps its labels no longer."""
