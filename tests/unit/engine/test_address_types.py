@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
     internal,
+    kernel,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int64
 
@@ -58,6 +60,13 @@ def raised(held: Held, by: int) -> float:
     return float(total)
 
 
+@kernel
+def total_of(outer: Outer) -> Int64:
+    """A new array, made by a kernel that counts uses of arrays."""
+    made: Int64 = outer.first.amount[0] + outer.total
+    return made
+
+
 @internal
 def raise_row(held: Held, i: int, by: int) -> None:
     """Raise what stands in one row."""
@@ -93,3 +102,11 @@ def test_tuples_within_a_tuple_are_read_and_changed_in_place() -> None:
     assert outer.total.tolist() == [-2]
     assert outer.second.amount[0].tolist() == [[0, 1], [2, 4]]
     assert outer.first.amount[0].tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_kernel_that_makes_arrays_keeps_none_that_it_was_given() -> None:
+    outer = Outer(held(), held(), np.zeros(1, np.int64))
+    uses = sys.getrefcount(outer.first.amount), sys.getrefcount(outer.total)
+    for _ in range(3):
+        assert total_of(outer).tolist() == [[0, 1], [2, 3]]
+    assert uses == (sys.getrefcount(outer.first.amount), sys.getrefcount(outer.total))

@@ -118,6 +118,9 @@ def _write_fields(kind: Shared, value: Any, place: Any, failed: Any, c: Any) -> 
             array = c.context.make_array(part)(c.context, builder, native.value)
             builder.store(array.data, cgutils.gep_inbounds(builder, place, 0, i, 0))
             builder.store(array.shape, cgutils.gep_inbounds(builder, place, 0, i, 1))
+            if c.context.enable_nrt:  # unboxing counts a use, which nobody else would end
+                with builder.if_then(builder.not_(native.is_error)):
+                    c.context.nrt.decref(builder, part, native.value)
         else:
             builder.store(native.value, cgutils.gep_inbounds(builder, place, 0, i))
 
