@@ -10,7 +10,7 @@ from fairlead.models.job_models import Answer, Sent
 
 
 class Cluster(Answer, frozen=True, kw_only=True):
-    """One executor's cluster. `used` is what its runs asked for.
+    """One executor's cluster. `used`: the requests of its runs.
 
     `cordoned_nodes`: nodes that take nothing new, by an operator's mark or their cluster's.
     """

@@ -173,7 +173,7 @@ class Submitted(Answer, frozen=True, kw_only=True):
 
 
 class CheckedJob(SubmittedJob, frozen=True, kw_only=True):
-    """One job that was not created. `feasible`: whether it could ever run, None if nobody knows.
+    """One job that was not created. `feasible`: whether it could ever run, None if unknown.
 
     `why` says what keeps it from running.
     """
@@ -208,7 +208,7 @@ class Acted(Answer, frozen=True, kw_only=True):
 
 
 class Started(Answer, frozen=True, kw_only=True):
-    """An action that goes on after its answer, and how many jobs it concerns."""
+    """An action that continues after its response, and the number of its jobs."""
 
     action: str
     total: int
@@ -303,7 +303,7 @@ class JobSet(Answer, frozen=True, kw_only=True):
 
 
 class AboutJob(Answer, frozen=True, kw_only=True):
-    """What is said of a job wherever it is shown. `message` is a sentence about `category`.
+    """The fields that every view of a job has. `message` is a sentence about `category`.
 
     `waiting_for` of a queued one: hold, dependencies, startAfter or scheduling. `stopping`:
     cancel or preempt. `run` is the number of its newest run, 0 if there was none; `cluster` and
@@ -391,7 +391,7 @@ class Why(Answer, frozen=True, kw_only=True):
 
 
 class JobDetail(AboutJob, frozen=True, kw_only=True):
-    """Everything about a job. `spec`, the pod spec, is there only when asked for.
+    """Everything about a job. `spec`, the pod spec, is included only on request.
 
     `position_in_queue`: how many jobs of its queue are before it, itself counted ("10000+" beyond).
     """

@@ -169,7 +169,7 @@ class Exchange:
             await self._wire.close(response)
 
     async def _ask(self, request: Request, *, keep: bool) -> Reply | Unreachable:
-        """The answer; the body of a good one stays open if it is to be kept."""
+        """The response; the body of a successful one stays open on request."""
         await self.close()
         try:
             response = self._open = await self._wire.open(_built(self._wire, request))

@@ -1,4 +1,4 @@
-"""Confine a process before it executes the command of a job. Linux only; needs nothing but Python.
+"""Confine a process before it executes the command of a job. Linux only; standard library only.
 
     python -I -S child.py METHOD FOLDER       try it: ends with 0 if FOLDER is then closed
 
@@ -42,7 +42,7 @@ CONTROL_SOCKETS: Final = (
     "/run/user/{uid}/docker.sock",
     "/run/user/{uid}/podman/podman.sock",
 )
-"""Through these one can have programs started outside of any confinement."""
+"""Sockets of services that start programs outside of the confinement."""
 CONTROL_SOCKETS_OF_ROOT: Final = ("/run/dbus/system_bus_socket",)
 
 
@@ -104,15 +104,15 @@ _prepared = False
 
 
 def prepare(method: str) -> None:
-    """Do once, in the process that starts runs, what is the same for all of them.
+    """Prepare the process that starts runs with the steps that all runs share.
 
-    Only root can: then runs find disks and the like closed already.
+    Only root can do this; devices are then closed already for every run.
     """
     global _prepared
     if method == NAMESPACES and os.geteuid() == 0:
         _check(_libc.unshare(_CLONE_NEWNS), "unshare")
         _mount("none", "/", _MS_REC | _MS_SLAVE)  # or mounts would show outside as well
-        _close_the_machine()
+        _close_devices()
         _prepared = True
 
 
@@ -140,21 +140,21 @@ def _enter_namespaces(plan: Plan) -> None:
 
 
 def _cover(path: str, own: Sequence[str]) -> None:
-    """Put an empty folder there in which only `own` can be found; over a file, nothing."""
+    """Cover a folder with an empty one that contains only `own`; cover a file with /dev/null."""
     if not os.path.isdir(path):
         _mount("/dev/null", path, _MS_BIND)
         return
-    kept = [(name, os.open(name, os.O_PATH | os.O_DIRECTORY)) for name in own]
+    opened = [(name, os.open(name, os.O_PATH | os.O_DIRECTORY)) for name in own]
     _mount("tmpfs", path, _MS_NOSUID | _MS_NODEV, "tmpfs", "mode=0755,size=64k,nr_inodes=64")
-    for name, descriptor in kept:
+    for name, descriptor in opened:
         os.makedirs(name, 0o755)
         _mount(f"/proc/self/fd/{descriptor}", name, _MS_BIND)
         os.close(descriptor)
     _mount("none", path, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
 
 
-def _close_the_machine() -> None:
-    """What root could use to get out although it has few capabilities."""
+def _close_devices() -> None:
+    """Close the devices and files by which root could leave the confinement."""
     for path in raw_devices():
         _mount("/dev/null", path, _MS_BIND)
     if os.path.exists("/proc/sysrq-trigger"):
@@ -167,7 +167,7 @@ _devices: list[str] = []
 
 
 def raw_devices() -> Sequence[str]:
-    """Block devices, and those through which one reaches them; looked up once."""
+    """Block devices, and devices that give access to them; the result is cached."""
     if not _devices:
         for folder, _, names in os.walk("/dev"):
             for name in names:
@@ -184,7 +184,7 @@ def _is_raw(folder: str, name: str) -> bool:
 
 
 def _control_sockets(uid: int) -> list[str]:
-    """Those that are there for this user, by the name that is no link."""
+    """The control sockets that exist for this user, by their real paths."""
     names = [name.format(uid=uid) for name in CONTROL_SOCKETS]
     if uid == 0:
         names += CONTROL_SOCKETS_OF_ROOT
@@ -192,7 +192,7 @@ def _control_sockets(uid: int) -> list[str]:
 
 
 def usable_control_sockets(uid: int) -> list[str]:
-    """Those through which this process could have something started."""
+    """The control sockets that this process can write to."""
     return [path for path in _control_sockets(uid) if os.access(path, os.W_OK)]
 
 
@@ -258,14 +258,14 @@ def _known(abi: int) -> int:
 
 
 def _open_ruleset() -> int:
-    """Every file that there is in the namespace; nobody needs to make block devices."""
+    """A ruleset for all files of the namespace that denies creating block devices."""
     ruleset = _create_ruleset(_REFER | _MAKE_BLOCK)
     _allow(ruleset, "/", _REFER)
     return ruleset
 
 
 def _file_ruleset(plan: Plan) -> int:
-    """Everything that is neither closed nor a folder above what is closed, and what is its own."""
+    """A ruleset for all paths that are neither closed nor above a closed path, and for `own`."""
     known = _known(landlock_abi())
     ruleset = _create_ruleset(_ALL | _MAKE_BLOCK)
     root = os.geteuid() == 0 and plan.user is None
@@ -291,7 +291,7 @@ def _parents(path: str) -> Iterable[str]:
 
 
 def _entries(folder: str) -> list[str]:
-    """What is directly in a folder, without links; nothing where it cannot be listed."""
+    """The paths directly in a folder, without links; empty if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if not entry.is_symlink()]
@@ -319,7 +319,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 # Capabilities.
 
-KEPT_CAPABILITIES: Final = (
+RETAINED_CAPABILITIES: Final = (
     *(0, 1, 3, 4, 5),  # chown, dac_override, fowner, fsetid, kill
     *(6, 7, 8),  # setgid, setuid, setpcap
     *(10, 13, 18, 29, 31),  # net_bind_service, net_raw, sys_chroot, audit_write, setfcap
@@ -328,9 +328,9 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def _drop_capabilities() -> None:
-    """Keep those that a container has by default; what is executed cannot gain others either."""
+    """Keep the default capabilities of a container; executed programs cannot gain others."""
     for number in range(64):
-        if number in KEPT_CAPABILITIES:
+        if number in RETAINED_CAPABILITIES:
             continue
         if _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
             if ctypes.get_errno() == errno.EINVAL:
@@ -340,7 +340,7 @@ def _drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     data = (ctypes.c_uint32 * 6)()
     _check(_libc.capget(ctypes.byref(header), ctypes.byref(data)), "capget")
-    mask = sum(1 << number for number in KEPT_CAPABILITIES)
+    mask = sum(1 << number for number in RETAINED_CAPABILITIES)
     for index in range(6):
         data[index] &= mask if index < 3 else 0
     for inheritable in (2, 5):
@@ -387,29 +387,29 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-# Trying it.
+# Testing a method.
 
 
 def attempt(method: str, folder: str) -> str:
-    """Confine this process and look at the folder; why that does not work, "" if it does."""
+    """Test whether a confined process is denied the folder; the reason if not, else ""."""
     folder = os.path.realpath(folder)
     parent, uid = os.getppid(), os.geteuid()
     name = os.path.join(folder, f".confinement-{os.getpid()}")
     os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600))
-    inside, tell = os.pipe()
+    result_in, result_out = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             confine(Plan(method, [folder]))
-            os.write(tell, _seen(method, name, parent, uid).encode())
+            os.write(result_out, _seen(method, name, parent, uid).encode())
         except OSError as error:
-            os.write(tell, str(error).encode())
+            os.write(result_out, str(error).encode())
         finally:
             os._exit(0)
-    os.close(tell)
+    os.close(result_out)
     os.waitpid(child, 0)
     os.unlink(name)
-    text = os.read(inside, 4096).decode()
+    text = os.read(result_in, 4096).decode()
     return "" if text == "closed" else text or "the attempt ended without an answer"
 
 
@@ -433,4 +433,4 @@ def _seen(method: str, name: str, parent: int, uid: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"fault": attempt(sys.argv[1], sys.argv[2])}))
+    sys.stdout.write(json.dumps({"error": attempt(sys.argv[1], sys.argv[2])}))

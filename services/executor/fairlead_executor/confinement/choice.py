@@ -1,4 +1,4 @@
-"""Which way of confining jobs works on this machine."""
+"""Finds the method of confinement that works on this machine."""
 
 import os
 import subprocess
@@ -22,18 +22,18 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def confines(self) -> bool:
-        """Whether jobs are kept from the installation."""
+        """Whether jobs are confined."""
         return self.method != child.OFF
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    fault: str
+    error: str
 
 
 def choose(wanted: str, folder: Path) -> Choice:
-    """The best method that closes this folder, or the one that is wanted; OFF where none does.
+    """The best method that closes this folder, or the wanted one; OFF if no method works.
 
-    Each is tried in a process of its own. Blocks for some 0.1 s.
+    Tests each method in its own process. Blocks for about 0.1 s.
     """
     if wanted == child.OFF:
         return Choice(child.OFF, "it is switched off (FAIRLEAD_CONFINEMENT)")
@@ -44,21 +44,21 @@ def choose(wanted: str, folder: Path) -> Choice:
         return Choice(
             child.OFF, "this kernel has no Landlock (Linux 5.19 has, unless switched off)"
         )
-    faults = []
+    errors = []
     for method in (child.NAMESPACES, child.LANDLOCK):
         if wanted in ("auto", method):
-            fault = _attempt(method, folder)
-            if not fault:
+            error = _attempt(method, folder)
+            if not error:
                 return Choice(method, abi=abi)
-            faults.append(f"{method}: {fault}")
-    return Choice(child.OFF, "; ".join(faults), abi)
+            errors.append(f"{method}: {error}")
+    return Choice(child.OFF, "; ".join(errors), abi)
 
 
 def _attempt(method: str, folder: Path) -> str:
-    words = [sys.executable, "-I", "-S", child.__file__, method, str(folder)]
+    command = [sys.executable, "-I", "-S", child.__file__, method, str(folder)]
     try:
         done = subprocess.run(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd="/",
@@ -66,6 +66,6 @@ def _attempt(method: str, folder: Path) -> str:
             timeout=ATTEMPT_S_MAX,
             check=False,
         )
-        return msgspec.json.decode(done.stdout, type=_Attempt).fault
+        return msgspec.json.decode(done.stdout, type=_Attempt).error
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         return f"the attempt failed: {error}"
