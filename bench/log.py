@@ -26,8 +26,7 @@ import uvloop
 
 from fairlead_common.domain.ids import new_job_id
 from fairlead_common.domain.records import events
-from fairlead_common.log import EventLog, Reader, Record, Topic, caught_up
-from fairlead_common.log import topics as known
+from fairlead_common.log import EventLog, Reader, Record, Topic, caught_up, topics
 from fairlead_common.log.opening import open_log
 from fairlead_standalone.processes.child_process import Running
 from fairlead_standalone.servers.addresses import free_port
@@ -230,7 +229,7 @@ async def _watch(reader: Reader, count: int, seen: dict[str, float]) -> None:
 async def run(url: str, count: int, seconds: float) -> dict[str, object]:
     """All figures of one log."""
     log, other = await open_log(url), await open_log(url)
-    jobs, singles, steady = known.jobs(), Topic("bench.singles"), Topic("bench.paced")
+    jobs, singles, steady = topics.jobs(), Topic("bench.singles"), Topic("bench.paced")
     for topic in (jobs, singles, steady):
         await log.create(topic)
     await append_messages(log, 20_000)  # warms everything up

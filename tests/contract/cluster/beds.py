@@ -12,8 +12,7 @@ from fairlead_common.domain.ids import JobId, RunId, run_id
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.service import clock
 from fairlead_executor.backends.process import ProcessCluster
-from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
-from fairlead_executor.backends.simulated import behaviour as simulated
+from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation, behaviour
 from fairlead_executor.backends.simulated.settings import build_nodes
 from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.pods import Pod
@@ -83,9 +82,9 @@ class SimulatedBed:
         """See `Bed`."""
         said = {
             SUCCEEDS: {},
-            FAILS: {simulated.EXIT_CODE: "3"},
-            LASTS: {simulated.SECONDS: "3600"},
-            STUBBORN: {simulated.SECONDS: "3600", simulated.STOP_SECONDS: "3600"},
+            FAILS: {behaviour.EXIT_CODE: "3"},
+            LASTS: {behaviour.SECONDS: "3600"},
+            STUBBORN: {behaviour.SECONDS: "3600", behaviour.STOP_SECONDS: "3600"},
         }[does]
         return _lease(name, "n0", ["x"], said)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from fairlead_standalone.data import data_folder as folders
+from fairlead_standalone.data import data_folder
 from fairlead_standalone.service.testing import Whole
 
 BOUND_S = 240
@@ -73,7 +73,7 @@ def test_jobs_survive_a_lost_checkpoint_on_a_log_that_has_forgotten_them(whole: 
     whole.wait_for(lambda: states(whole).get(first) == "SUCCEEDED")
     runs = submit(whole, "--cpu", "1m", "--", "sleep", "600")
     whole.wait_for(lambda: states(whole).get(runs) == "RUNNING")
-    holder = folders.read_holder(whole.data)
+    holder = data_folder.read_holder(whole.data)
     assert holder is not None
     whole.child("scheduler").kill()
     asyncio.run(lose_checkpoint_and_history(holder.database_url))

@@ -14,7 +14,7 @@ from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.model import JobSet, Known
 from fairlead_lookout.domain.model import Message as LookoutMessage
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.folds import job_fold as apply
+from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
 
 PARTITION = job_set_partition("q", "s")
@@ -60,7 +60,7 @@ class Folds:
             sequence = ev.EventSequence(queue="q", job_set="s", by="t", events=[event])
             place = (PARTITION, self._position, 1_800_000_000_000 + self._position)
             self._position += 1
-            apply.fold_messages(self.view, [apply.Message(*place, sequence)], {})
+            job_fold.fold_messages(self.view, [job_fold.Message(*place, sequence)], {})
             changes = view_fold.fold_messages(self.lookout, [LookoutMessage(*place, sequence)])
             self.lookout = Known(
                 jobs={**self.lookout.jobs, **changes.jobs},

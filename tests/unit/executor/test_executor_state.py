@@ -11,7 +11,7 @@ from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.backends.simulated.behaviour import SECONDS, STOP_SECONDS
-from fairlead_executor.domain import executor_state as core_module
+from fairlead_executor.domain import executor_state
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
 from fairlead_executor.domain.pods import Phase
 from tests.unit.executor.build import lease, run
@@ -211,11 +211,11 @@ def test_leases_missing_after_a_new_read_are_dropped() -> None:
 
 
 def test_a_turn_takes_a_bounded_number_of_runs() -> None:
-    count = core_module.RUNS_PER_PASS_MAX + 5
+    count = executor_state.RUNS_PER_PASS_MAX + 5
     state = begun(simulated(), *(lease(f"a{number:06}b") for number in range(count)))
     assert state.has_more_due
     first = turn(state, 0)
-    assert len(told(first)) == core_module.RUNS_PER_PASS_MAX
+    assert len(told(first)) == executor_state.RUNS_PER_PASS_MAX
     assert len(beat(first).leases_waiting) == 5
     assert not state.has_more_due
 

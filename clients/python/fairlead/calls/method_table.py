@@ -22,7 +22,7 @@ from fairlead.calls import (
 )
 from fairlead.calls.call_effects import Flow, Wrote
 from fairlead.calls.written_positions import Writes, remembering
-from fairlead.models import secret_models as queue_secrets
+from fairlead.models import secret_models
 from fairlead.models.cluster_models import Cluster, Node, QuarantineRecord
 from fairlead.models.job_models import Action, Event, JobDetail, JobSet, JobView, Queue
 from fairlead.models.token_models import Token
@@ -143,9 +143,9 @@ class Methods(ABC):
     create_token = Call(administration.create_token)
     revoke_token = Call(administration.revoke_token)
     sign_in_link = Call(administration.sign_in_link)
-    set_secret = Call(queue_secrets.set_secret)
-    secrets = Each(queue_secrets.secrets, queue_secrets.Secret)
-    delete_secret = Call(queue_secrets.delete_secret)
+    set_secret = Call(secret_models.set_secret)
+    secrets = Each(secret_models.secrets, secret_models.Secret)
+    delete_secret = Call(secret_models.delete_secret)
     fetch = Call(administration.fetch)
 
     def __init__(

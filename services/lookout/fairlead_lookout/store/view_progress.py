@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, translate_errors
-from fairlead_common.domain import position_tokens as tokens
+from fairlead_common.domain import position_tokens
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
 from fairlead_lookout.store.view_schema import FOLD
@@ -40,7 +40,7 @@ class ViewProgress:
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """The view has reached these positions; wake waiters. Older positions change nothing."""
-        after = tokens.merge(self.positions, positions)
+        after = position_tokens.merge(self.positions, positions)
         if after != self.positions:
             self.positions = after
             self._moved.set()

@@ -16,7 +16,7 @@ from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.snapshots import node_table as node_columns
+from fairlead_scheduler.snapshots import node_table
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes, UnacknowledgedLeases
 from fairlead_scheduler.snapshots.pool_jobs import HOLE, WAITS, PoolJobs, PoolSlots, Rows
@@ -72,7 +72,7 @@ class Builder:
         self.examined_before_ms = 0
         """Jobs submitted before were examined by an earlier leader: they are never rejected."""
         self._nodes = AllNodes()
-        self._amounts: dict[str, node_columns.Amounts] = {}
+        self._amounts: dict[str, node_table.Amounts] = {}
         self._node_labels: dict[str, tuple[_Key, npt.NDArray[np.int32] | None]] = {}
         self._view: View | None = None
         self._numbering = 0
@@ -341,9 +341,7 @@ class Builder:
             shape_rank=shapes.rank,
             shape_fitted=shapes.fitted,
             node_number=nodes.number,
-            node_allocatable=self._amounts.setdefault(pool, node_columns.Amounts()).of(
-                nodes, names
-            ),
+            node_allocatable=self._amounts.setdefault(pool, node_table.Amounts()).of(nodes, names),
             node_type=shapes.node_type,
             node_flags=self._flags(nodes, stale),
             label_names=gangs.label_names if gangs.present else (),
@@ -368,7 +366,7 @@ class Builder:
         key = (nodes.version, names)
         kept = self._node_labels.get(pool)
         if kept is None or kept[0] != key:
-            kept = self._node_labels[pool] = (key, node_columns.labels(nodes.nodes, names))
+            kept = self._node_labels[pool] = (key, node_table.labels(nodes.nodes, names))
         return kept[1]
 
     def _flags(self, nodes: Nodes, stale: frozenset[str]) -> npt.NDArray[np.uint8]:

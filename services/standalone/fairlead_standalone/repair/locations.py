@@ -14,7 +14,7 @@ import msgspec
 from fairlead_common.service import settings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_standalone.data import data_folder as folders
+from fairlead_standalone.data import data_folder
 from fairlead_standalone.data.data_folder import FolderRefused
 from fairlead_standalone.processes.supervisor import Supervisor
 from fairlead_standalone.service.up import Options, choose_servers
@@ -46,12 +46,12 @@ async def open_folder(
             f"{options.data} is not a data folder of `fairlead up`. Name one with --data, or set"
             f" {DATABASE} and FAIRLEAD_LOG_URL as the services have them."
         )
-    holder = folders.read_holder(options.data)
+    holder = data_folder.read_holder(options.data)
     if holder is not None:
         say(f"using the servers of the `fairlead up` that runs (process {holder.pid})")
         yield _places(environment, holder.database_url, holder.log_url, holder.redis_url)
         return
-    with closing(folders.claim(options.data)) as folder:
+    with closing(data_folder.claim(options.data)) as folder:
         servers = choose_servers(options, folder, say)
         async with Supervisor(folder.logs, say) as children:
             await children.start(*servers.programs)

@@ -11,7 +11,7 @@ from fairlead import discovery
 from fairlead.cli.support import command_base
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import process
-from fairlead_standalone.data import data_folder as folders
+from fairlead_standalone.data import data_folder
 from fairlead_standalone.service.up import Options, up
 
 
@@ -37,7 +37,7 @@ def run_up(
     )
     process.hide_memory()
     try:
-        with contextlib.closing(folders.claim(options.data)) as folder:
+        with contextlib.closing(data_folder.claim(options.data)) as folder:
             asyncio.run(up(options, folder, _say))
     except WorldError as error:
         command_base.fail(str(error))

@@ -16,8 +16,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.events import RetryPolicy
 from fairlead_common.service import clock
-from fairlead_common.web import etags
-from fairlead_common.web import query_validation as parameters
+from fairlead_common.web import etags, query_validation
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
@@ -93,7 +92,7 @@ def queue_routes(
 
 
 def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePermissions) -> None:
-    strict = [Depends(parameters.check_query)]
+    strict = [Depends(query_validation.check_query)]
 
     @router.get(
         "/queues",

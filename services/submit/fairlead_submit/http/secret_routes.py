@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.web import query_validation as parameters
+from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import require_verb
@@ -43,7 +43,7 @@ def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
 
     @router.get(
         "",
-        dependencies=[Depends(parameters.check_query)],
+        dependencies=[Depends(query_validation.check_query)],
         summary="The secrets of a queue, without their values",
         responses={
             200: openapi_schemas.describe_response(SecretList, "All of them."),

@@ -21,8 +21,7 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import ROLES, Role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web import auth
-from fairlead_common.web import query_validation as parameters
+from fairlead_common.web import auth, query_validation
 from fairlead_common.web.auth import Authenticator, Caller
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, request_types, validation
@@ -159,7 +158,7 @@ def _add_creation_routes(router: APIRouter, settings: SubmitSettings, pool: db.P
 def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
     @router.get(
         "/api/v1/tokens",
-        dependencies=[Depends(parameters.check_query)],
+        dependencies=[Depends(query_validation.check_query)],
         summary="One's own tokens and sessions, or (for admins) everybody's",
         responses={
             200: openapi_schemas.describe_response(TokenPage, "Some of them."),

@@ -31,7 +31,7 @@ from fairlead_common.domain.errors import (
 )
 from fairlead_common.log.append_limits import check_append, check_topic
 from fairlead_common.log.kafka import address as kafka_address
-from fairlead_common.log.kafka import kafka_clients as kafka_client
+from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.address import KafkaAddress
 from fairlead_common.log.kafka.kafka_clients import BROKEN, Consumer, Controls
 from fairlead_common.log.protocol import (
@@ -67,7 +67,7 @@ class KafkaLog:
         self.address = address
         self.away_s = away_s
         self.controls = Controls(address, away_s)
-        self.tombstones_kept_ms = kafka_client.TOMBSTONES_KEPT_MS
+        self.tombstones_kept_ms = kafka_clients.TOMBSTONES_KEPT_MS
         self._identity = ""
         self._opened: list[KafkaProducer | KafkaReader] = []
 
@@ -93,11 +93,11 @@ class KafkaLog:
 
     async def producer(self, name: str) -> "KafkaProducer":
         """See `EventLog`."""
-        client = await kafka_client.bounded(
+        client = await kafka_clients.bounded(
             self.address,
             self.away_s,
-            lambda: kafka_client.started(
-                kafka_client.new_producer(self.address, name, self.away_s)
+            lambda: kafka_clients.started(
+                kafka_clients.new_producer(self.address, name, self.away_s)
             ),
         )
         producer = KafkaProducer(self, name, client)
@@ -141,10 +141,10 @@ class KafkaLog:
 
 async def new_consumer(log: KafkaLog) -> Consumer:
     """A started consumer. Raises `LogUnavailable`."""
-    return await kafka_client.bounded(
+    return await kafka_clients.bounded(
         log.address,
         log.away_s,
-        lambda: kafka_client.started(kafka_client.new_consumer(log.address, log.away_s)),
+        lambda: kafka_clients.started(kafka_clients.new_consumer(log.address, log.away_s)),
     )
 
 
@@ -155,7 +155,7 @@ def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
 class KafkaProducer:
     """A `Producer`: one epoch of a transactional id."""
 
-    def __init__(self, log: KafkaLog, name: str, client: kafka_client.Producer) -> None:
+    def __init__(self, log: KafkaLog, name: str, client: kafka_clients.Producer) -> None:
         self.name = name
         self._log = log
         self._client = client
@@ -192,7 +192,7 @@ class KafkaProducer:
     def _stop(self) -> "asyncio.Task[None]":
         """Begin to give the client up; that may take a while when the brokers are away."""
         if self._stopping is None:
-            self._stopping = asyncio.create_task(kafka_client.stop(self._client))
+            self._stopping = asyncio.create_task(kafka_clients.stop(self._client))
             self._stopping.add_done_callback(lambda _: self._log.forget(self))
         return self._stopping
 
@@ -345,7 +345,7 @@ class KafkaReader:
     async def close(self) -> None:
         """See `Reader`."""
         if self._stopping is None:
-            self._stopping = asyncio.create_task(kafka_client.stop(self._client))
+            self._stopping = asyncio.create_task(kafka_clients.stop(self._client))
             self._stopping.add_done_callback(lambda _: self._log.forget(self))
         await asyncio.shield(self._stopping)  # `KafkaLog.close` waits for it if this is cancelled
 
@@ -358,7 +358,7 @@ class KafkaReader:
         """Take a new consumer in place of one that gives nothing."""
         replaced, self._client = self._client, await new_consumer(self._log)
         self._seek(positions)
-        await kafka_client.stop(replaced)
+        await kafka_clients.stop(replaced)
 
     async def _fetch(self, wait_s: float) -> None:
         if self._stopping is not None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import jinja2
 import msgspec
 
-from fairlead_common.domain import quantities as resources_
+from fairlead_common.domain import quantities
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_lookout.http.responses import JobResponse, RunResponse
 
@@ -128,7 +128,7 @@ def format_percent(share: float) -> str:
 
 def format_resource_hours(resource: str, amount: float) -> str:
     """Resource-hours; bytes in GiB."""
-    if resource in (resources_.MEMORY, "ephemeral-storage"):
+    if resource in (quantities.MEMORY, "ephemeral-storage"):
         return f"{amount / 2**30:,.2f} GiB h"
     return f"{amount:,.2f} h"
 
