@@ -1,13 +1,10 @@
 """Executors: the real core over a simulated cluster that outlives it."""
 
 from fairlead_common.domain.errors import AppendRefused, AppendUnknown, ProducerFenced
-from fairlead_common.domain.records import clusters
-from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
-from fairlead_common.log import Entry
 from fairlead_common.log.topics import CLUSTERS, leases
-from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
+from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan, find_own_records
 from tests.simulation.clusters import VirtualCluster
-from tests.simulation.world import Tail, World, Writer
+from tests.simulation.world import Tail, World, Writer, values_of
 
 
 class Executor:
@@ -27,32 +24,11 @@ class Executor:
         self._starts += 1
         self._writer = Writer(world, f"executor-{self.name}")
         self._leases = Tail(world, leases(self.name).name)
-        newest: dict[str, Entry] = {}
-        for batch in self._leases.read_all():
-            for entry in batch.entries:
-                newest.pop(entry.key, None)
-                if entry.value is not None:
-                    newest[entry.key] = entry
-        before: Heartbeat | None = None
-        nodes: dict[str, Node] = {}
-        for batch in Tail(world, CLUSTERS).read_all():
-            for entry in batch.entries:
-                executor, _, node = entry.key.partition("/")
-                if executor != self.name:
-                    continue
-                if entry.value is None:
-                    nodes.pop(node, None)
-                    continue
-                match clusters.decode(entry.value):
-                    case Heartbeat() as beat:
-                        before = beat
-                    case Node() as reported:
-                        nodes[node] = reported
-                    case LeaderHeartbeat():
-                        raise AssertionError(f"{entry.key} cannot be the key of a leader")
+        newest = self._leases.read_newest()
+        before, nodes = find_own_records(self.name, values_of(Tail(world, CLUSTERS).read_newest()))
         self.core = ExecutorState(self.name, self.cluster, instance=str(self._starts))
         position = self._leases.positions[0]
-        self.core.take_over(newest.values(), position, before, nodes.values())
+        self.core.take_over(newest.values(), position, before, nodes)
         self._planned: ReconcilePlan | None = None
 
     def turn(self) -> None:

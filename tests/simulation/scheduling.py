@@ -24,7 +24,7 @@ from fairlead_scheduler.state.job_table import Ended
 from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
-from tests.simulation.world import EXECUTORS, Tail, World, Writer
+from tests.simulation.world import EXECUTORS, Tail, World, Writer, values_of
 from tests.unit.scheduler.saved import Table
 
 T = TypeVar("T")
@@ -157,13 +157,13 @@ class Scheduler:
             self.follow()
         held = Leases()
         for executor in EXECUTORS:
-            held.read_back(executor, newest_values(world, leases(executor).name))
+            held.read_back(executor, values_of(Tail(world, leases(executor).name).read_newest()))
         self.view.orphaned_runs.update(lease_changes.find_unwanted_leases(self.view, held))
         decider = Decider(
             SETTINGS, self.view, self.clusters, self.queues, held, began_ms=world.now_ms
         )
         reporter = Reporter()
-        reporter.restore(newest_values(world, REPORTS))
+        reporter.restore(values_of(Tail(world, REPORTS).read_newest()))
         log_clock = LogClock(
             self.clusters,
             STEP_S_MAX,
@@ -237,18 +237,6 @@ class Scheduler:
             self.meanwhile()
             for _ in range(world.chance.randint(1, 4)):
                 self.follow()
-
-
-def newest_values(world: World, topic: str) -> dict[str, bytes]:
-    """The newest value per key of a compacted topic."""
-    newest: dict[str, bytes] = {}
-    for batch in Tail(world, topic).read_all():
-        for entry in batch.entries:
-            if entry.value is None:
-                newest.pop(entry.key, None)
-            else:
-                newest[entry.key] = entry.value
-    return newest
 
 
 def configure_queues(world: World, names: tuple[str, ...]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from fairlead_common.domain.errors import AppendRefused, AppendUnknown
 from fairlead_common.log import topics
+from fairlead_common.log.compacted_view import CompactedView
 from fairlead_common.log.memory_log import AppendFailure, MemoryCore
-from fairlead_common.log.protocol import Appended, Batch, Record
+from fairlead_common.log.protocol import Appended, Batch, Entry, Record
 
 START_MS = 1_800_000_000_000
 EXECUTORS = ("e0", "e1")
@@ -108,3 +109,15 @@ class Tail:
             self.positions = dict(batch.positions)
             batches.append(batch)
         return batches
+
+    def read_newest(self) -> dict[str, Entry]:
+        """The newest entry of every key of a compacted topic, read until the end."""
+        newest = CompactedView(lambda entry: entry)
+        for batch in self.read_all():
+            newest.fold(batch.entries)
+        return newest.values
+
+
+def values_of(newest: dict[str, Entry]) -> dict[str, bytes]:
+    """The values of these entries."""
+    return {key: entry.value for key, entry in newest.items() if entry.value is not None}

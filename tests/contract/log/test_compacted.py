@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_common.domain.errors import PositionExpired
-from fairlead_common.log.compacted_reader import CompactedReader, read_newest
+from fairlead_common.log.compacted_view import CompactedReader, CompactedView, read_newest
 from fairlead_common.log.protocol import EventLog
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import made, read_on, read_to, reader_of, record, texts
@@ -154,3 +154,27 @@ async def test_following_a_compacted_topic_misses_no_deletion(log: EventLog, bed
     for each in (reader, resumed):
         assert texts((await each.read(wait_s=10)).entries) == ["null"]
         await each.close()
+
+
+async def test_a_view_that_is_read_again_from_the_beginning_loses_what_was_deleted(
+    log: EventLog, bed: Bed
+) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, key, "1") for key in "abc"])
+    view = CompactedView(lambda entry: entry.value)
+    first = await CompactedReader.open(log, topic.name)
+    view.fold((await first.read(wait_s=10)).entries)
+    assert view.values == dict.fromkeys("abc", b"1")
+    await first.close()
+    await producer.append([record(topic, "a", None), record(topic, "b", "2")])
+    await bed.bury(topic.name)
+    again = await CompactedReader.open(log, topic.name, live=view.values)
+    batch = await again.read(wait_s=10)
+    assert batch.positions == await log.end_positions(topic.name)
+    assert sorted(view.fold(batch.entries)) == ["a", "b"]
+    assert view.values == {"b": b"2", "c": b"1"}
+    await producer.append([record(topic, "c", None)])
+    view.fold((await again.read(wait_s=10)).entries)
+    assert view.values == {"b": b"2"}
+    await again.close()

@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from fairlead_common.domain.errors import LogUnavailable, PositionExpired
-from fairlead_common.log.compacted_reader import read_newest
+from fairlead_common.log.compacted_view import read_newest
 from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.event_log import KafkaLog, KafkaReader
 from fairlead_common.log.opening import open_log

@@ -14,7 +14,7 @@ from fairlead_common.domain.errors import (
     LogUnavailable,
     ProducerFenced,
 )
-from fairlead_common.log.compacted_reader import read_newest
+from fairlead_common.log.compacted_view import read_newest
 from fairlead_common.log.opening import maintain_log, open_log
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.postgres.notifications import Notifier

@@ -10,7 +10,7 @@ import pytest
 from fairlead_common.db import Pool
 from fairlead_common.domain.ids import parse_run_id
 from fairlead_common.domain.records.clusters import Node
-from fairlead_common.log import compacted_reader, topics
+from fairlead_common.log import compacted_view, topics
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
@@ -92,12 +92,12 @@ async def scheduler_config(log: ValidatingLog) -> set[str]:
 
 async def leader_leases(log: ValidatingLog) -> set[str]:
     held = Leases()
-    held.read_back(poison.EXECUTOR, (await compacted_reader.read_newest(log, LEASES))[0])
+    held.read_back(poison.EXECUTOR, (await compacted_view.read_newest(log, LEASES))[0])
     return {name for name in NAMES if poison.a_run(name) in held.by_run}
 
 
 async def leader_reports(log: ValidatingLog) -> set[str]:
-    newest, _ = await compacted_reader.read_newest(log, REPORTS)
+    newest, _ = await compacted_view.read_newest(log, REPORTS)
     Reporter(()).restore(newest)
     return {key.partition("/")[2] for key in newest}
 

@@ -195,7 +195,7 @@ async def test_a_record_that_several_readers_met_is_listed_once(
     async with lookout(fresh_database, valkey_url, core) as world:
         core.write_foreign(JOBS, 0, "k", b"garbage", 1_000)
         found = await until(lambda: world.read("/quarantine"), lambda found: found["total"] == 1)
-        (value,) = world.service.deps.quarantine.values.values()
+        (value,) = world.service.deps.quarantine.iterate_values()
         other = value.replace(b'"reader":"lookout"', b'"reader":"scheduler"')
         key = f"{JOBS}/0/0/scheduler"
         await world.append([Record(topics.QUARANTINE, key, other)])

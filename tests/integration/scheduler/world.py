@@ -14,7 +14,8 @@ from fairlead_common.domain.records import clusters, configuration, leases, sche
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
-from fairlead_common.log import EventLog, Producer, Record, topics
+from fairlead_common.log import Entry, EventLog, Producer, Record, topics
+from fairlead_common.log.compacted_view import CompactedView
 from fairlead_common.log.opening import open_log
 from fairlead_scheduler.service.leader import APPLICATION
 
@@ -145,15 +146,16 @@ class World:
         """Live leases by run, as soon as they are enough."""
         name = topics.leases(EXECUTOR).name
         reader = await self.log.reader(name, await self.log.start_positions(name))
-        live: dict[str, leases.Lease] = {}
+        live = CompactedView(_decode_lease)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not enough(live):
-                    for entry in (await reader.read()).entries:
-                        if entry.value is None:
-                            live.pop(entry.key, None)
-                        else:
-                            live[entry.key] = leases.decode(entry.value)
+                while not enough(live.values):
+                    live.fold((await reader.read()).entries)
         finally:
             await reader.close()
-        return live
+        return live.values
+
+
+def _decode_lease(entry: Entry) -> leases.Lease:
+    assert entry.value is not None
+    return leases.decode(entry.value)

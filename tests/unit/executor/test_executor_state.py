@@ -201,10 +201,10 @@ def test_runs_that_ended_before_their_maximum_run_time_leave_no_timer() -> None:
     assert state._deadlines.held <= timers.SPARE
 
 
-def test_leases_missing_after_a_new_read_are_dropped() -> None:
+def test_folding_the_lease_topic_again_changes_nothing_but_what_has_ended() -> None:
     state = begun(simulated(), lease("a"), lease("b"))
     turn(state, 0)
-    assert state.replace_leases(entries(lease("b")), 9) == [run("a")]
+    state.fold_leases([*entries(lease("b")), Entry(0, 8, run("a"), None, 0)], 9)
     assert state.desired.keys() == {run("b")}
     turn(state, 1)
     assert state.cluster.pods[run("a")].stopping

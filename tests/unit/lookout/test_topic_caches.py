@@ -24,14 +24,35 @@ async def test_pools_and_queues_without_reports_are_removed() -> None:
     try:
         async with asyncio.timeout(60):
             await producer.append([scheduling_reports.record(each) for each in said])
-            while len(mirror.values) < len(said):  # noqa: ASYNC110
+            while len(mirror.entries) < len(said):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await producer.append(
                 [scheduling_reports.deletion_record(scheduling_reports.key(each)) for each in said]
             )
-            while mirror.values:  # noqa: ASYNC110
+            while mirror.entries:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     finally:
         following.cancel()
-    assert not mirror.times_ms
     assert mirror._keys_of_pool == mirror._keys_of_queue == {}
+
+
+async def test_keys_deleted_while_the_log_was_away_are_removed() -> None:
+    log = MemoryLog(lambda: 0)
+    await log.create(topics.reports())
+    producer = await log.producer("test")
+    mirror = ReportCache(log, away_s=10.0)
+    reports = [waiting(number) for number in range(3)]
+    await producer.append([scheduling_reports.record(each) for each in reports])
+    for left in (reports, reports[:1]):
+        following = asyncio.create_task(mirror.run())
+        async with asyncio.timeout(60):
+            while not mirror.ready:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert mirror.entries.keys() == {scheduling_reports.key(each) for each in left}
+        following.cancel()
+        await asyncio.wait([following])
+        await producer.append(
+            [scheduling_reports.deletion_record(scheduling_reports.key(each)) for each in left[1:]]
+        )
+    assert not mirror.has_pool("p1")
+    assert mirror.has_pool("p0")

@@ -19,14 +19,14 @@ def _break_off(reader: MemoryReader, *, waits: bool) -> None:
     """Let it read one entry, and then fail or wait for ever."""
     read, reads = reader.read, itertools.count()
 
-    async def breaks_off() -> Batch:
+    async def breaks_off(**_: object) -> Batch:
         if next(reads) == 0:
             return await read(records_max=1)
         if waits:
             await asyncio.Event().wait()
         raise LogUnavailable("away")
 
-    reader.read = breaks_off  # type: ignore[method-assign, assignment]
+    reader.read = breaks_off  # type: ignore[method-assign]
 
 
 class _Log(MemoryLog):

@@ -171,7 +171,7 @@ class MemoryCore:
         bytes_max: int = READ_BYTES_MAX,
         since: Mapping[int, int] | None = None,
     ) -> Batch:
-        """What comes next, partitions in the order of `positions`. Raises `PositionGone`.
+        """What comes next, partitions in the order of `positions`. Raises `PositionExpired`.
 
         `since`: in which round of upkeep each partition was begun to be read.
         """

@@ -8,8 +8,8 @@ The clauses below are tested on all implementations by `tests/contract/log/`:
 - a record that another program has written is read whatever its key and value are (`Entry`);
 - positions grow and may have holes; a reader stores the *position to read next*;
 - a reader of a compacted topic that may have missed a deletion, because it was away or read for
-  longer than tombstones are kept, gets `PositionGone`: it starts from the beginning and drops every
-  key that it does not see again (`fold.CompactedReader` does).
+  longer than tombstones are kept, gets `PositionExpired`: it starts from the beginning and drops
+  every key that it does not see again (`compacted_view.CompactedReader` does).
 """
 
 import zlib
@@ -133,8 +133,9 @@ class Reader(Protocol):
         """What comes next, in order within each partition; empty after `wait_s` of nothing.
 
         Returns at once when there is something, else wakes when something is committed. At least
-        one record is returned when there is one, whatever `bytes_max` says. Raises `PositionGone`,
-        or `LogUnavailable` after bounded retries (the reader can be used again afterwards).
+        one record is returned when there is one, whatever `bytes_max` says. Raises
+        `PositionExpired`, or `LogUnavailable` after bounded retries (the reader can be used again
+        afterwards).
         """
         ...
 

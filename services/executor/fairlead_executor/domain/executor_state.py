@@ -10,7 +10,7 @@ covers only runs that changed or are due; every `FULL_PASS_MS` it covers all of 
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
@@ -121,17 +121,6 @@ class ExecutorState:
         self._known_nodes = {node.name: node for node in nodes}
         self._nodes_seen = None
         self._heartbeat_at_ms = self._full_ms = None
-
-    def replace_leases(self, newest: Iterable[Entry], position: int) -> list[RunId]:
-        """Fold a topic that was read from its start; leases that are missing there are dropped.
-
-        Returns the runs of the dropped leases.
-        """
-        entries = list(newest)
-        there = {entry.key for entry in entries}
-        missing = [run for run in self.desired if run not in there]
-        self.fold_leases([*entries, *(Entry(0, 0, run, None, 0) for run in missing)], position)
-        return missing
 
     def fold_leases(self, entries: Iterable[Entry], position: int) -> None:
         """Fold entries of the lease topic. Repeated entries change nothing."""
@@ -349,3 +338,22 @@ class ExecutorState:
     def live_pods(self) -> int:
         """Number of live pods."""
         return sum(pod.live for pod in self.cluster.pods.values())
+
+
+def find_own_records(
+    executor: str, newest: Mapping[str, bytes]
+) -> tuple[Heartbeat | None, list[Node]]:
+    """The last heartbeat and the nodes of an executor among the newest of `fairlead.clusters`."""
+    heartbeat: Heartbeat | None = None
+    nodes: list[Node] = []
+    for key, value in newest.items():
+        if key != executor and not key.startswith(f"{executor}/"):
+            continue
+        match clusters.decode(value):
+            case Heartbeat() as heartbeat:
+                pass
+            case Node() as node:
+                nodes.append(node)
+            case LeaderHeartbeat():
+                raise AssertionError(f"{key} cannot be the key of a leader")
+    return heartbeat, nodes

@@ -15,18 +15,16 @@ from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
-    PositionExpired,
     ProducerFenced,
     RecordTooLarge,
     WorldError,
 )
 from fairlead_common.domain.records import clusters
-from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
+from fairlead_common.domain.records.clusters import Heartbeat
 from fairlead_common.log import EventLog, topics
-from fairlead_common.log.compacted_reader import read_newest, read_newest_entries
+from fairlead_common.log.compacted_view import CompactedReader, read_newest, read_newest_entries
 from fairlead_common.log.protocol import Entry, Positions, Producer, Record, caught_up
-from fairlead_common.service.json_logging import runs_fields
-from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
+from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan, find_own_records
 from fairlead_executor.domain.reconciliation import Report
 from fairlead_executor.service import metrics
 
@@ -124,18 +122,7 @@ class Executor:
     async def _take_over(self) -> None:
         """Read leases, nodes and the last heartbeat of this name, whose old producer is fenced."""
         there, self._clusters_at = await read_newest(self._log, topics.CLUSTERS)
-        before: Heartbeat | None = None
-        nodes: list[Node] = []
-        for key, value in there.items():
-            if key != self._name and not key.startswith(f"{self._name}/"):
-                continue
-            match clusters.decode(value):
-                case Heartbeat() as before:
-                    pass
-                case Node() as node:
-                    nodes.append(node)
-                case LeaderHeartbeat():
-                    raise AssertionError(f"{key} cannot be the key of a leader")
+        before, nodes = find_own_records(self._name, there)
         entries, position = await self._newest_leases()
         self.state.take_over(entries, position, before, nodes)
         _logger.info(
@@ -156,7 +143,8 @@ class Executor:
     async def _follow(self) -> None:
         """Fold the lease topic as it grows, at most a little ahead of the plans."""
         topic = topics.leases(self._name).name
-        reader = await self._log.reader(topic, {0: self.state.position})
+        at = {0: self.state.position}
+        reader = await CompactedReader.open(self._log, topic, at, self.state.desired)
         pause_s = RETRY_S_MIN
         while True:
             while self.state.has_more_due:
@@ -168,18 +156,6 @@ class Executor:
                 self.problem = f"it cannot read its leases: {error}"
                 await asyncio.sleep(pause_s)
                 pause_s = min(RETRY_S_MAX, 2 * pause_s)
-                continue
-            except PositionExpired:
-                await reader.close()
-                dropped = self.state.replace_leases(*await self._newest_leases())
-                if dropped:
-                    _logger.warning(
-                        "%d leases ended unseen or left the log: their pods are stopped",
-                        len(dropped),
-                        extra=runs_fields(dropped),
-                    )
-                reader = await self._log.reader(topic, {0: self.state.position})
-                self._changed.set()
                 continue
             pause_s = RETRY_S_MIN
             self.state.fold_leases(batch.entries, batch.positions[0])

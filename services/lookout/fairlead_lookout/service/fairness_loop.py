@@ -15,7 +15,7 @@ from fairlead_common.db import lock_session
 from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.db.locks import LOOKOUT_REPORTS
 from fairlead_common.log import EventLog, Reader
-from fairlead_common.log.compacted_reader import CompactedReader
+from fairlead_common.log.compacted_view import CompactedReader
 from fairlead_common.log.topics import REPORTS
 from fairlead_common.service.disk import Disk
 from fairlead_lookout.domain.fairness_fold import (

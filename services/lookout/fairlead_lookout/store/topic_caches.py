@@ -7,7 +7,7 @@ until they are used. A cache that is full takes no new keys, which is logged.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -16,6 +16,8 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.records import clusters as facts
 from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.log import EventLog, caught_up, quarantine
+from fairlead_common.log.compacted_view import CompactedReader, CompactedView
+from fairlead_common.log.protocol import Entry
 from fairlead_common.log.quarantine import RENEW_S, QuarantinedRecord
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, QUARANTINE, REPORTS
 from fairlead_common.service import clock
@@ -29,18 +31,30 @@ _logger: Final = logging.getLogger("fairlead.lookout.caches")
 
 
 class TopicCache:
-    """The newest value of every key of one compacted topic, and when it was appended."""
+    """The newest entry of every key of one compacted topic."""
 
     def __init__(self, log: EventLog, topic: str, *, away_s: float, keys_max: int = KEYS_MAX):
-        self.values: dict[str, bytes] = {}
-        self.times_ms: dict[str, int] = {}
+        self._view = CompactedView(lambda entry: entry, keys_max)
         self.ready = False
         self._log = log
         self._topic = topic
-        self._keys_max = keys_max
-        self._full = False
+        self._was_full = False
         self._changed = asyncio.Event()
         self._outages = Outages(f"the cache of {topic}", away_s)
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """The newest entry of every key that was not deleted."""
+        return self._view.values
+
+    def find_value(self, key: str) -> bytes | None:
+        """The newest value of a key."""
+        entry = self._view.values.get(key)
+        return None if entry is None else entry.value
+
+    def iterate_values(self) -> Iterator[bytes]:
+        """The newest values of all keys."""
+        return (entry.value for entry in self._view.values.values() if entry.value is not None)
 
     async def run(self) -> None:
         """Follow the topic for ever. Raises `LogUnavailable` when it is away for too long."""
@@ -48,51 +62,32 @@ class TopicCache:
 
     async def _follow(self) -> None:
         end = await self._log.end_positions(self._topic)
-        positions = await self._log.start_positions(self._topic)
-        unseen = set(self.values)
-        reader = await self._log.reader(self._topic, positions)
+        reader = await CompactedReader.open(self._log, self._topic, live=self._view.values)
         try:
+            start = await self._log.start_positions(self._topic)
+            self.ready = not self.entries and caught_up(start, end)
             while True:
-                if not self.ready and caught_up(positions, end):
-                    for key in unseen:
-                        self._remove(key)
-                    self.ready = True
                 batch = await reader.read()
-                positions = batch.positions
                 self._outages.report_progress()
-                for entry in batch.entries:
-                    unseen.discard(entry.key)
-                    self._put(entry.key, entry.value, entry.time_ms)
-                self._changed.set()
-                self._changed = asyncio.Event()
+                self._fold(batch.entries)
+                self.ready = self.ready or caught_up(batch.positions, end)
         finally:
             self.ready = False
             await reader.close()
 
-    def _put(self, key: str, value: bytes | None, time_ms: int) -> None:
-        if value is None:
-            self._remove(key)
-        elif key in self.values or len(self.values) < self._keys_max:
-            if key not in self.values:
-                self._index_key(key)
-            self.values[key] = value
-            self.times_ms[key] = time_ms
-        elif not self._full:
-            self._full = True
+    def _fold(self, entries: list[Entry]) -> None:
+        for key in self._view.fold(entries):
+            self._update_index(key)
+        if self._view.is_full and not self._was_full:
+            self._was_full = True
             _logger.error(
-                "%s has more than %d keys; some are not shown", self._topic, self._keys_max
+                "%s has more than %d keys; some are not shown", self._topic, len(self.entries)
             )
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def _remove(self, key: str) -> None:
-        if self.values.pop(key, None) is not None:
-            self._unindex_key(key)
-        self.times_ms.pop(key, None)
-
-    def _index_key(self, key: str) -> None:
-        """Called when a key gets its first value."""
-
-    def _unindex_key(self, key: str) -> None:
-        """Called when a key has lost its value."""
+    def _update_index(self, key: str) -> None:
+        """Called when the value of a key has changed."""
 
 
 class Reports(msgspec.Struct, frozen=True):
@@ -124,7 +119,7 @@ class ReportCache(TopicCache):
             job_set=job_set if gang else "",
             gang=gang,
         )
-        value = self.values.get(scheduling_reports.key(wanted))
+        value = self.find_value(scheduling_reports.key(wanted))
         if value is None and gang:  # its gang has ended: it waits like any other job of its shape
             return self.find_waiting_reason(pool, queue, shape, "", "")
         found = None if value is None else scheduling_reports.decode(value)
@@ -141,12 +136,12 @@ class ReportCache(TopicCache):
 
     def has_pool(self, pool: str) -> bool:
         """Whether there is any report about this pool."""
-        return pool in self.values or bool(self._keys_of_pool.get(pool))
+        return pool in self.entries or bool(self._keys_of_pool.get(pool))
 
     def _decode(self, keys: Iterable[str]) -> Reports:
         found = Reports([], [], None)
         for key in keys:
-            value = self.values.get(key)
+            value = self.find_value(key)
             match None if value is None else scheduling_reports.decode(value):
                 case scheduling_reports.QueueShare() as share:
                     found.shares.append(share)
@@ -159,15 +154,16 @@ class ReportCache(TopicCache):
         found.waiting.sort(key=lambda reason: -reason.jobs)
         return found
 
-    def _index_key(self, key: str) -> None:
+    def _update_index(self, key: str) -> None:
         pool, _, rest = key.partition("/")
-        if rest:
+        if not rest:
+            return
+        if key in self.entries:
             self._keys_of_pool.setdefault(pool, set()).add(key)
             self._keys_of_queue.setdefault(_queue_of(key), set()).add(key)
-
-    def _unindex_key(self, key: str) -> None:
-        _discard(self._keys_of_pool, key.partition("/")[0], key)
-        _discard(self._keys_of_queue, _queue_of(key), key)
+        else:
+            _discard(self._keys_of_pool, pool, key)
+            _discard(self._keys_of_queue, _queue_of(key), key)
 
 
 def _discard(index: dict[str, set[str]], name: str, key: str) -> None:
@@ -191,15 +187,20 @@ class ClusterCache(TopicCache):
 
     def find_heartbeat(self, executor: str) -> facts.Heartbeat | None:
         """The newest heartbeat of an executor."""
-        value = self.values.get(executor)
+        value = self.find_value(executor)
         found = None if value is None else facts.decode(value)
         return found if isinstance(found, facts.Heartbeat) else None
+
+    def find_heartbeat_ms(self, executor: str) -> int | None:
+        """When the log took the newest heartbeat of an executor."""
+        entry = self.entries.get(executor)
+        return None if entry is None else entry.time_ms
 
     def read_all(self) -> list[tuple[str, facts.Heartbeat | None, list[facts.Node]]]:
         """All executors by name: the last heartbeat and the nodes of each."""
         nodes: dict[str, list[facts.Node]] = {}
         heartbeats: dict[str, facts.Heartbeat] = {}
-        for value in self.values.values():
+        for value in self.iterate_values():
             match facts.decode(value):
                 case facts.Node() as node:
                     nodes.setdefault(node.executor, []).append(node)
@@ -219,7 +220,7 @@ class ConfigurationCache(TopicCache):
 
     def find_queue(self, name: str) -> configuration.Queue | None:
         """A queue that was not deleted."""
-        value = self.values.get(f"queue/{name}")
+        value = self.find_value(f"queue/{name}")
         found = None if value is None else configuration.decode(value)
         return found if isinstance(found, configuration.Queue) and not found.deleted else None
 
@@ -237,13 +238,13 @@ class ConfigurationCache(TopicCache):
 
     def _version(self, key: str) -> int:
         """0 for a record that does not exist."""
-        value = self.values.get(key)
+        value = self.find_value(key)
         return 0 if value is None else configuration.decode(value).version
 
     def find_cordon(self, executor: str, node: str | None = None) -> configuration.Cordon | None:
         """The cordon that an operator set on an executor, or on one of its nodes."""
         key = configuration.key(configuration.Cordon(executor=executor, node=node))
-        value = self.values.get(key)
+        value = self.find_value(key)
         found = None if value is None else configuration.decode(value)
         is_set = isinstance(found, configuration.Cordon) and found.cordoned and not found.deleted
         return found if isinstance(found, configuration.Cordon) and is_set else None
@@ -258,7 +259,7 @@ class QuarantineCache(TopicCache):
     def read_all(self) -> list[list[QuarantinedRecord]]:
         """All records, the newest first; each as its readers reported it, sorted by reader."""
         found: dict[str, list[QuarantinedRecord]] = {}
-        for value in self.values.values():
+        for value in self.iterate_values():
             record = quarantine.decode(value)
             found.setdefault(record.place, []).append(record)
         for reported in found.values():

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from fairlead_common.domain.records.clusters import LEADER_KEY
 from fairlead_common.log import EventLog
-from fairlead_common.log.compacted_reader import CompactedReader
+from fairlead_common.log.compacted_view import CompactedReader
 from fairlead_common.log.protocol import Batch
 from fairlead_common.log.topics import CLUSTERS
 

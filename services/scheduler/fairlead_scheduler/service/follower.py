@@ -8,7 +8,7 @@ from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records.decoders import Undecodable
 from fairlead_common.log import EventLog, Reader, caught_up
-from fairlead_common.log.compacted_reader import CompactedReader
+from fairlead_common.log.compacted_view import CompactedReader
 from fairlead_common.log.protocol import Batch, Positions
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
 from fairlead_common.log.validating_log import ValidatingReader, stopped_partitions

@@ -14,7 +14,7 @@ from fairlead_common.db import Pool
 from fairlead_common.db.lock_session import LockSession, holding
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.domain.errors import TopicMismatch
-from fairlead_common.log import EventLog, Producer, compacted_reader
+from fairlead_common.log import EventLog, Producer, compacted_view
 from fairlead_common.log.guarded_producer import GuardedProducer
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
 from fairlead_common.log.validating_log import ValidatingLog
@@ -149,7 +149,7 @@ async def _read_leases(log: EventLog, state: State) -> Leases:
         state.clusters.heard.keys() | lease_changes.find_executors_in_use(state.view)
     ):
         try:
-            newest, _ = await compacted_reader.read_newest(log, leases(executor).name)
+            newest, _ = await compacted_view.read_newest(log, leases(executor).name)
         except TopicMismatch:  # no executor of ours wrote its heartbeat: they make it before
             await log.create(leases(executor))
             continue
@@ -185,7 +185,7 @@ async def _lease_keys(log: EventLog, state: State) -> set[str]:
     keys: set[str] = set()
     for executor in state.clusters.heard.keys() | lease_changes.find_executors_in_use(state.view):
         await log.create(leases(executor))
-        keys |= (await compacted_reader.read_newest(log, leases(executor).name))[0].keys()
+        keys |= (await compacted_view.read_newest(log, leases(executor).name))[0].keys()
     return keys
 
 
@@ -210,7 +210,7 @@ async def _cycle(
         await cycle.run_once()
         state.settled.set()
         if not reporter.is_ready:  # the first leases do not wait for that
-            reporter.restore((await compacted_reader.read_newest(log, REPORTS))[0])
+            reporter.restore((await compacted_view.read_newest(log, REPORTS))[0])
         await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
         remaining_s = began_s + settings.cycle_s - clock.monotonic_s()
         if remaining_s > 0 and not state.changed.is_set():

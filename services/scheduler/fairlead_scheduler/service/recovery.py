@@ -16,7 +16,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records.events import JobSubmitted
 from fairlead_common.domain.repair_events import Knowledge
-from fairlead_common.log import compacted_reader, topics
+from fairlead_common.log import compacted_view, topics
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import CLUSTERS, JOB_PARTITIONS, JOBS
 from fairlead_common.log.validating_log import ValidatingLog
@@ -120,13 +120,13 @@ class Recovery:
     async def read_leases(self) -> None:
         """Read the lease topics of all executors that the log or the checkpoint names."""
         log = self._log.inner  # a lease that cannot be decoded is one all the same
-        heard, _ = await compacted_reader.read_newest(log, CLUSTERS)
+        heard, _ = await compacted_view.read_newest(log, CLUSTERS)
         executors = {key for key in heard if "/" not in key}
         executors |= lease_changes.find_executors_in_use(self.state.view)
         self.leased = set()
         for executor in sorted(executors):
             await log.create(topics.leases(executor))
-            leases, _ = await compacted_reader.read_newest(log, topics.leases(executor).name)
+            leases, _ = await compacted_view.read_newest(log, topics.leases(executor).name)
             self.leased |= {JobId(run.rpartition("-")[0]) for run in leases}
 
     def live_jobs(self) -> list[JobId]:

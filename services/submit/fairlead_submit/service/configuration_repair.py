@@ -11,7 +11,7 @@ import msgspec
 from fairlead_common import db
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon, Queue
-from fairlead_common.log import EventLog, compacted_reader
+from fairlead_common.log import EventLog, compacted_view
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit.store.configuration_store import write_to_outbox
 from fairlead_submit.store.schema import SQL
@@ -61,7 +61,7 @@ def _names(items: list[Queue | Cordon]) -> str:
 
 async def find_disagreement(pool: db.Pool, log: EventLog) -> Disagreement:
     """Compare the tables, with what is still in the outbox, and the log."""
-    newest, _ = await compacted_reader.read_newest(log, CONFIG)
+    newest, _ = await compacted_view.read_newest(log, CONFIG)
     logged = {key: item for key, value in newest.items() if (item := _decode(value)) is not None}
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
         rows = await connection.fetch(SQL["configured"])

@@ -310,7 +310,7 @@ class KafkaReader:
         self._seek(positions)
 
     async def guard(self) -> None:
-        """From now on a tombstone that may have been missed is a `PositionGone`."""
+        """From now on a tombstone that may have been missed is a `PositionExpired`."""
         starts = await self._log.controls.starts(self._places)
         positions = await self._positions()
         is_whole = all(positions[place.partition] <= starts[place] for place in self._places)
@@ -407,7 +407,7 @@ class KafkaReader:
         return entries
 
     async def _check_tombstones(self, positions: Positions) -> None:
-        """Raises `PositionGone` if there is more to read that is so old that tombstones among it
+        """Raises `PositionExpired` if there is more to read that is so old that tombstones among it
         may have been removed; asked when this reader is resumed, and then now and then."""
         loop = asyncio.get_running_loop()
         kept_ms = self._log.tombstones_kept_ms // 2

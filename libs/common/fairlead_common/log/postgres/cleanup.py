@@ -3,8 +3,8 @@
 Folding stays right at every moment. A record of a compacted topic is removed only when a newer one
 of its key is there to be read. A tombstone is removed only when the older records of its key have
 been gone for `TOMBSTONES_KEPT_MS`: a reader that saw one of them had that long to come by the
-tombstone, and gets `PositionGone` if it did not. Of other topics the oldest records go, and readers
-below get `PositionGone`.
+tombstone, and gets `PositionExpired` if it did not. Of other topics the oldest records go, and
+readers below get `PositionExpired`.
 """
 
 from typing import Final
@@ -53,7 +53,7 @@ class _Turn:
             await self._connection.execute(SQL["leave_upkeep"], *_LOCK)
 
     async def _expire(self, part: int, first: int, retention_s: int) -> int:
-        """Marked before anything is removed, so that readers get `PositionGone`."""
+        """Marked before anything is removed, so that readers get `PositionExpired`."""
         before_ms = self._now_ms - 1000 * retention_s
         while True:
             oldest = await self._connection.fetchrow(
@@ -82,7 +82,7 @@ class _Turn:
     async def _bury(self, part: int, tombstones: int) -> int:
         """Remove the tombstones of the last round, and note those of this one.
 
-        Marked before anything is removed, so that readers get `PositionGone`.
+        Marked before anything is removed, so that readers get `PositionExpired`.
         """
         await self._connection.execute(SQL["set_buried"], part)
         removed = await self._repeat(

@@ -65,7 +65,7 @@ async def describe_clusters(deps: Deps) -> responses.ClustersResponse:
                 executor=executor,
                 backend=heartbeat.backend if heartbeat else "",
                 version=heartbeat.version if heartbeat else "",
-                last_heartbeat=responses.format_time(deps.clusters.times_ms.get(executor)),
+                last_heartbeat=responses.format_time(deps.clusters.find_heartbeat_ms(executor)),
                 nodes=len(nodes),
                 pools=_count_pools(nodes),
                 allocatable=_to_units(_add(node.allocatable for node in nodes)),
