@@ -26,7 +26,7 @@ REFUSED_S = 1.0
 
 
 class Guarded(msgspec.Struct, frozen=True):
-    """A broker with three doors: TLS with a password, TLS with a certificate, a password alone."""
+    """A broker with three listeners: TLS and a password, TLS and a certificate, a password."""
 
     by_password: str
     by_certificate: str
@@ -42,12 +42,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     authority = Authority(folder)
     broker, client = authority.sign("broker"), authority.sign("client")
     open_, controller, *ports = (free_port() for _ in range(5))
-    doors = [f"127.0.0.1:{port}" for port in ports]
+    addresses = [f"127.0.0.1:{port}" for port in ports]
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{open_},CONTROLLER://127.0.0.1:{controller},"
-        f"PASSWORD://{doors[0]},CERTIFICATE://{doors[1]},CLEAR://{doors[2]}",
+        f"PASSWORD://{addresses[0]},CERTIFICATE://{addresses[1]},CLEAR://{addresses[2]}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{open_},"
-        f"PASSWORD://{doors[0]},CERTIFICATE://{doors[1]},CLEAR://{doors[2]}",
+        f"PASSWORD://{addresses[0]},CERTIFICATE://{addresses[1]},CLEAR://{addresses[2]}",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
         "PASSWORD:SASL_SSL,CERTIFICATE:SSL,CLEAR:SASL_PLAINTEXT",
@@ -58,12 +58,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "ssl.truststore.location": str(authority.ca),
         "listener.name.certificate.ssl.client.auth": "required",
     }
-    for door in ("password", "clear"):
-        asks = f"listener.name.{door}"
-        settings[f"{asks}.scram-sha-512.sasl.jaas.config"] = (
+    for listener in ("password", "clear"):
+        prefix = f"listener.name.{listener}"
+        settings[f"{prefix}.scram-sha-512.sasl.jaas.config"] = (
             f"{JAAS}.scram.ScramLoginModule required;"
         )
-        settings[f"{asks}.plain.sasl.jaas.config"] = (
+        settings[f"{prefix}.plain.sasl.jaas.config"] = (
             f'{JAAS}.plain.PlainLoginModule required user_fairlead="{PASSWORD}";'
         )
     scram = f"SCRAM-SHA-512=[name=fairlead,password={PASSWORD}]"
@@ -76,7 +76,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     program.port = open_
     with Running(program, folder / "kafka.log") as running:
         running.start()
-        yield Guarded(doors[0], doors[1], doors[2], authority.ca, client)
+        yield Guarded(addresses[0], addresses[1], addresses[2], authority.ca, client)
 
 
 def signed_in(password: str = PASSWORD) -> str:

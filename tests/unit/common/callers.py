@@ -1,4 +1,4 @@
-"""Somebody to be let in by the doors of an app under test."""
+"""Callers of an app under test."""
 
 from fairlead_common.domain.permissions import Caller
 from fairlead_common.web.auth.authenticator import Headers

@@ -20,7 +20,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.access_settings import RequestLimits, RoleBinding
 from fairlead_common.web import auth
 from fairlead_common.web.auth import oidc
-from tests.integration.doors.whole import Whole, anonymous, bearer, whole
+from tests.integration.middleware.whole import Whole, anonymous, bearer, whole
 from tests.unit.common.issuer import Provider, provider
 
 JOB = {"command": ["true"]}

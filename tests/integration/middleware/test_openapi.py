@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead_common.web import openapi
-from tests.integration.doors.whole import Whole
+from tests.integration.middleware.whole import Whole
 from tools.openapi import DOCUMENT
 
 JSON = "application/json"
@@ -119,7 +119,7 @@ async def test_nothing_that_fits_the_document_or_nearly_does_meets_an_answer_tha
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(part for part in sys.path if part),
-            "SCHEMATHESIS_HOOKS": "tests.integration.doors.schemathesis_hooks",
+            "SCHEMATHESIS_HOOKS": "tests.integration.middleware.schemathesis_hooks",
         },
     )
     told, _ = await task.communicate()

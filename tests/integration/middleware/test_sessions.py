@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_common.service.access_settings import RequestLimits
 from fairlead_common.web import auth
-from tests.integration.doors.whole import Whole, anonymous, bearer, whole
+from tests.integration.middleware.whole import Whole, anonymous, bearer, whole
 
 END_S_MAX = 60
 """A bound for what takes 10 s at most, on a machine that is busy."""

@@ -1,12 +1,12 @@
-"""`python -m tests.integration.doors.serve_whole`: the whole app on servers of its own, until told.
+"""`python -m tests.integration.middleware.serve_whole`: the whole app on servers of its own.
 
-Prints `URL TOKEN` when it answers: for tools that ask from outside, as schemathesis does.
+Prints `URL TOKEN` when it answers, for tools like schemathesis. It ends on a signal.
 """
 
 import asyncio
 
 from fairlead_common.service import process
-from tests.integration.doors.whole import whole
+from tests.integration.middleware.whole import whole
 from tools import openapi
 
 

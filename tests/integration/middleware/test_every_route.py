@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from tests.integration.doors.whole import NO_TLS, Whole, bearer
+from tests.integration.middleware.whole import NO_TLS, Whole, bearer
 
 OPEN = {
     "/healthz": "whether the process lives: asked by whatever starts it",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fairlead_common.service.access_settings import ConnectionLimits, RequestLimits
-from tests.integration.doors.sockets import SHORT, Served, ended, head, served
+from tests.integration.middleware.sockets import SHORT, Served, ended, head, served
 
 
 async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:

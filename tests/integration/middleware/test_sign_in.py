@@ -18,8 +18,8 @@ from fairlead_common.web import auth
 from fairlead_common.web.auth.oidc import Issuers, IssuerUnavailable
 from fairlead_submit.http import oidc_sign_in
 from tests.e2e.pages.test_pages import browser_page
-from tests.integration.doors.test_sessions import make_token
-from tests.integration.doors.whole import Whole, anonymous, whole
+from tests.integration.middleware.test_sessions import make_token
+from tests.integration.middleware.whole import Whole, anonymous, whole
 from tests.unit.common.issuer import CLIENT, Provider, provider
 
 HTML = {"Accept": "text/html,*/*"}

@@ -1,11 +1,11 @@
-"""The whole web app for the tests of the doors."""
+"""The whole web app for the tests of the middleware."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.conftest import Server, made_database
-from tests.integration.doors.whole import Whole, whole
+from tests.integration.middleware.whole import Whole, whole
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The doors of a whole Fairlead, as `fairlead up` starts it."""
+"""Sign-in, secrets in logs and streams of a Fairlead that `fairlead up` started."""
 
 import re
 from collections.abc import Iterator
