@@ -6,6 +6,7 @@ One thread, virtual time. A failing seed fails the same way every time:
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import scheduling_reports
+from fairlead_common.domain.story import build_story
 from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import IS_HELD, GangName
@@ -144,7 +146,7 @@ class History:
             self.lookout.turn()
             if self._is_settled():
                 return
-        raise AssertionError(f"not settled: {self._live()}")
+        raise AssertionError(f"not settled: {self._live()}\n{stories(self.world, self._live())}")
 
     def _live(self) -> dict[JobId, JobState]:
         view = self.schedulers[self.leader].view
@@ -168,7 +170,10 @@ def check(history: History) -> None:
     """What must be true of every history in the end."""
     final = {job_id: str(history.state_of(job_id)) for job_id in history.users.submitted}
     _check_runs(history, final)
-    assert {j: job.state for j, job in history.lookout.jobs.items()} == final
+    shown = {job_id: job.state for job_id, job in history.lookout.jobs.items()}
+    others = [job_id for job_id in final if shown.get(job_id) != final[job_id]]
+    assert shown == final, stories(history.world, others)
+    _check_stories(history, final)
     _check_replays(history, final)
     for executor in EXECUTORS:
         assert live_leases(history.world, executor) == [], f"leases were left on {executor}"
@@ -233,9 +238,35 @@ def _check_runs(history: History, final: dict[JobId, str]) -> None:
         newest = history.lookout.jobs[job_id].latest
         states = [run.state for run in runs] + ([newest.state] if newest else [])
         if state == "SUCCEEDED":
-            assert succeeded[job_id] >= 1, f"{job_id} succeeded without a run that did"
+            assert succeeded[job_id] >= 1, stories(history.world, [job_id])
             assert "SUCCEEDED" in states
-        assert not set(states) & {"LEASED", "PENDING", "RUNNING"}, f"{job_id} has a live run"
+        is_live = set(states) & {"LEASED", "PENDING", "RUNNING"}
+        assert not is_live, f"{job_id} has a live run\n{stories(history.world, [job_id])}"
+
+
+def _check_stories(history: History, final: dict[JobId, str]) -> None:
+    """The plain definition of a job's history ends where the folds do."""
+    sequences = _sequences(history.world)
+    for job_id, state in final.items():
+        story = build_story(job_id, sequences)
+        assert story[-1].state == state, stories(history.world, [job_id])
+
+
+def stories(world: World, job_ids: Iterable[JobId]) -> str:
+    """What the log has about these jobs, to explain a failure."""
+    sequences = _sequences(world)
+    lines = []
+    for job_id in job_ids:
+        lines += [job_id, *(f"  {entry.line()}" for entry in build_story(job_id, sequences))]
+    return "\n".join(lines)
+
+
+def _sequences(world: World) -> list[tuple[int, ev.EventSequence]]:
+    return [
+        (message.time_ms, message.sequence)
+        for batch in Tail(world, topics.JOBS).read_all()
+        for message in job_fold.read_messages(batch.entries)
+    ]
 
 
 def _check_starts(history: History) -> None:

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 import asyncpg
 import numpy as np
 
+from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.story import Story
 from fairlead_common.log import Entry, caught_up
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.topics import JOBS
@@ -68,20 +70,21 @@ async def saved_by_scheduler(database_url: str) -> dict[str, str]:
 
 
 async def unexplained(log_url: str, repeated: Mapping[str, int]) -> dict[str, list[str]]:
-    """The events of the repeated jobs (job -> runs that ended) whose log does not explain them.
+    """The stories of the repeated jobs (job -> runs that ended) whose log does not explain them.
 
     Each run but the last has to have ended otherwise than by success.
     """
-    events_of: dict[str, list[ev.JobEvent]] = {}
+    stories = {JobId(job_id): Story(JobId(job_id)) for job_id in repeated}
     async for entries in logged(log_url):
         for entry in entries:
-            for event in ev.decode(entry.value or b"").events:
-                if isinstance(event, ev.JobEvent) and event.job_id in repeated:
-                    events_of.setdefault(event.job_id, []).append(event)
-    found = {}
-    for job_id, count in repeated.items():
-        events = events_of.get(job_id, [])
-        ends = sum(isinstance(e, (ev.JobRunLost, ev.JobRunFailed)) for e in events)
+            sequence = ev.decode(entry.value or b"")
+            for job_id in {e.job_id for e in sequence.events if isinstance(e, ev.JobEvent)}:
+                if job_id in stories:
+                    stories[job_id].fold(entry.time_ms, sequence)
+    found: dict[str, list[str]] = {}
+    for repeated_id, count in repeated.items():
+        story = stories[JobId(repeated_id)].entries
+        ends = sum(entry.event in ("jobRunLost", "jobRunFailed") for entry in story)
         if ends < count - 1:
-            found[job_id] = [type(event).__name__ for event in events]
+            found[repeated_id] = [entry.line() for entry in story]
     return found

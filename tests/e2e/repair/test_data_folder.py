@@ -91,7 +91,16 @@ def test_jobs_survive_a_lost_checkpoint_on_a_log_that_has_forgotten_them(whole: 
     assert states(whole)[runs] == "RUNNING"
     assert fairlead(whole, "cancel", runs).returncode == 0
     whole.wait_for(lambda: states(whole)[runs] == "CANCELLED")
+    story = fairlead(whole, "story", again, "--data", str(whole.data))
+    assert story.returncode == 0, story.stderr
+    first_line, *_, last_line = story.stdout.splitlines()[1:]
+    assert "submitted to queue default, job set s" in first_line
+    assert "SUCCEEDED  succeeded" in last_line
     whole.interrupt()
     stopped = fairlead(whole, "repair", "--data", str(whole.data), "--dry-run")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert "Nothing to repair" in stopped.stdout
+    unknown = fairlead(whole, "story", again[:-1] + "0", "--data", str(whole.data))
+    assert unknown.returncode == 2
+    assert "The log has no events of job" in unknown.stderr
+    assert "is not a job id" in fairlead(whole, "story", "trial").stderr

@@ -3,9 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
+from fairlead_common.domain.story import build_story
 from fairlead_lookout.domain.model import Message
 from tests.unit.lookout.builders import (
     QUEUE,
@@ -136,3 +138,15 @@ def test_a_superseded_job_did_not_succeed_and_its_job_set_counts_it_once(
             assert job.superseded_by in view.cache.jobs
         for job_set in view.cache.job_sets.values():
             assert job_set.superseded == len(superseded)
+
+
+@given(_messages())
+def test_the_story_of_a_job_ends_in_the_state_that_lookout_shows(messages: list[Message]) -> None:
+    view = PlainView()
+    view.fold(*messages)
+    sequences = [(message.time_ms, message.sequence) for message in messages]
+    for job in view.cache.jobs.values():
+        story = build_story(ids.JobId(job.id), sequences)
+        assert story[-1].state == job.state
+        changes = [entry.state for entry in story if not entry.ignored]
+        assert changes[0] == "QUEUED"

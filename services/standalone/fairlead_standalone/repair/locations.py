@@ -1,15 +1,17 @@
-"""Finds the log and the database to repair: from a data folder, or from the services' settings.
+"""Finds the log and the database: from a data folder, or from the services' settings.
 
 The settings are those of the services (`FAIRLEAD_DATABASE_URL`, `FAIRLEAD_LOG_URL`, ...). For
 `fairlead up` a data folder is enough: its servers are used if they run, else they are started for
-the duration of the repair.
+the duration of the command.
 """
 
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from typing import Final
 
 import msgspec
+import typer
 
 from fairlead_common.service import settings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
@@ -23,7 +25,7 @@ DATABASE: Final = "FAIRLEAD_DATABASE_URL"
 
 
 class Locations(msgspec.Struct, frozen=True):
-    """The settings with which a repair works."""
+    """The settings with which a command works."""
 
     scheduler: SchedulerSettings
     lookout: LookoutSettings
@@ -37,10 +39,22 @@ def read_environment(environment: Mapping[str, str]) -> Locations:
 
 
 @asynccontextmanager
-async def open_folder(
+async def open_locations(options: Options, *, use_folder: bool) -> AsyncIterator[Locations]:
+    """The settings in the environment or, with `use_folder` or without such, of a data folder.
+
+    Raises `SettingsError`, or `FolderRefused` if the folder does not exist.
+    """
+    if not use_folder and DATABASE in os.environ:
+        yield read_environment(os.environ)
+        return
+    async with _open_folder(options, os.environ, typer.echo) as found:
+        yield found
+
+
+@asynccontextmanager
+async def _open_folder(
     options: Options, environment: Mapping[str, str], say: Callable[[str], None]
 ) -> AsyncIterator[Locations]:
-    """The settings of a data folder. Raises `FolderRefused` if it does not exist."""
     if not (options.data / "format").exists():
         raise FolderRefused(
             f"{options.data} is not a data folder of `fairlead up`. Name one with --data, or set"

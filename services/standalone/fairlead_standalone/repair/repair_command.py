@@ -1,9 +1,6 @@
 """The command `fairlead repair`."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import typer
 
@@ -11,7 +8,6 @@ from fairlead.cli.support import command_base
 from fairlead_common.domain.errors import LogUrlInvalid, WorldError
 from fairlead_common.service import json_logging, settings
 from fairlead_standalone.repair import locations
-from fairlead_standalone.repair.locations import DATABASE, Locations
 from fairlead_standalone.repair.repair_steps import Findings, Repair, list_closed_jobs
 from fairlead_standalone.service.up import Options
 
@@ -36,7 +32,7 @@ async def _run(
     options: Options, use_folder: bool, dry_run: bool, yes: bool, accept_new_log: bool
 ) -> None:
     async with (
-        _places(options, use_folder) as found,
+        locations.open_locations(options, use_folder=use_folder) as found,
         Repair.open(found.scheduler, found.lookout) as repair,
     ):
         findings = await repair.examine()
@@ -64,14 +60,3 @@ def _show_done(done: Findings) -> None:
             f"closed as failed: {each.job_id} ({each.queue}/{each.job_set}): what became of it is"
             " not known; submit it again if it is still needed"
         )
-
-
-def _places(options: Options, use_folder: bool) -> AbstractAsyncContextManager[Locations]:
-    if use_folder or DATABASE not in os.environ:
-        return locations.open_folder(options, os.environ, typer.echo)
-    return _given()
-
-
-@asynccontextmanager
-async def _given() -> AsyncIterator[Locations]:
-    yield locations.read_environment(os.environ)

@@ -9,7 +9,6 @@
 6. Both views have folded those and agree. Only then the checkpoint continues where the log can.
 """
 
-import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +20,6 @@ from fairlead_common import db
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
-from fairlead_common.domain.records.decoders import Undecodable, decode_jobs
 from fairlead_common.domain.repair_events import Choice
 from fairlead_common.log import Producer, Record, end_advance, topics
 from fairlead_common.log.coverage import Gap, Mismatch
@@ -35,6 +33,7 @@ from fairlead_scheduler.service import leader, recovery
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone.repair.comparison import Comparison, Difference, messages
+from fairlead_standalone.repair.job_records import read_sequences
 from fairlead_submit.service import configuration_repair as configuration
 from fairlead_submit.service.configuration_repair import Disagreement
 from fairlead_submit.store import schema as submit_store
@@ -210,7 +209,7 @@ class Repair:
     ) -> "_Unknown":
         """Jobs submitted below positions that the views have read, and unknown to both views."""
         submitted: dict[JobId, None] = {}
-        async for _, sequence in self._sequences(partitions, end):
+        async for _, sequence in read_sequences(self._log, partitions, end):
             submitted |= {
                 event.job_id: None
                 for event in sequence.events
@@ -225,7 +224,7 @@ class Repair:
         records: list[Record] = []
         if not unknown:
             return _Unknown([], [])
-        async for partition, sequence in self._sequences(partitions, end):
+        async for entry, sequence in read_sequences(self._log, partitions, end):
             about = [
                 event
                 for event in sequence.events
@@ -233,26 +232,9 @@ class Repair:
             ]
             if about:
                 records += events.records(
-                    sequence.queue, sequence.job_set, sequence.by, about, partition=partition
+                    sequence.queue, sequence.job_set, sequence.by, about, partition=entry.partition
                 )
         return _Unknown([job_id for job_id in ids if job_id in unknown], records)
-
-    async def _sequences(
-        self, partitions: set[int], end: Mapping[int, int]
-    ) -> AsyncIterator[tuple[int, events.EventSequence]]:
-        start = await self._log.start_positions(JOBS)
-        positions = {number: start[number] for number in partitions}
-        reader = await self._log.reader(JOBS, positions)
-        try:
-            while any(positions[number] < end[number] for number in partitions):
-                batch = await reader.read()
-                positions = batch.positions
-                for entry in batch.entries:
-                    if entry.value is not None:
-                        with contextlib.suppress(Undecodable):  # readers pass it over too
-                            yield entry.partition, decode_jobs(entry)
-        finally:
-            await reader.close()
 
 
 class _Unknown(msgspec.Struct, frozen=True):

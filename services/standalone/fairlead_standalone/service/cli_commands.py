@@ -1,4 +1,4 @@
-"""What this package adds to the `fairlead` command: `up` and `repair`."""
+"""What this package adds to the `fairlead` command: `up`, `repair` and `story`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -41,6 +41,14 @@ def register(app: typer.Typer) -> None:
             "fairlead repair --data ./data --yes",
         ),
     )(repair)
+    app.command(
+        name="story",
+        short_help="Show what the log has about a job.",
+        epilog=command_base.examples(
+            "fairlead story 0h01ja5y7d1s8xk2v4m6n8p0qr",
+            "fairlead story 0h01ja5y7d1s8xk2v4m6n8p0qr --data ./data",
+        ),
+    )(story)
 
 
 def up(
@@ -119,3 +127,27 @@ def repair(
         yes=yes,
         accept_new_log=accept_new_log,
     )
+
+
+def story(
+    job: Annotated[str, typer.Argument(help="The id of the job.", metavar="JOB")],
+    data: Data = None,
+    kafka: Annotated[
+        str | None, typer.Option(help="The Kafka of a stopped `fairlead up`.", metavar="HOST:PORT")
+    ] = None,
+    postgres: Annotated[
+        str | None, typer.Option(help="The Postgres of a stopped `fairlead up`.", metavar="URL")
+    ] = None,
+) -> None:
+    """Show every event that the log has about a job, in order, with the job's state after it.
+
+    For operators: it reads the log itself and no view of it, so it also explains a job that the
+    scheduler and lookout show differently. An event that changed nothing is shown with the reason.
+    Everybody else asks `fairlead why JOB`.
+
+    Reads the log of the data folder of `fairlead up`, or, where FAIRLEAD_DATABASE_URL is set, of
+    the services' settings. It changes nothing and can be used at any time.
+    """
+    from fairlead_standalone.service import main  # late: `fairlead --help` needs none of it
+
+    main.run_story(job, data=data, kafka=kafka, postgres=postgres)

@@ -68,6 +68,16 @@ def run_repair(
     )
 
 
+def run_story(job: str, *, data: Path | None, kafka: str | None, postgres: str | None) -> None:
+    """Print the story of a job from the log of a data folder, or of the services' settings."""
+    from fairlead_standalone.repair import (
+        story_command,  # late: it needs all services, `up` does not
+    )
+
+    options = Options(data=_data(data), kafka=kafka, postgres=postgres)
+    story_command.run(options, job, use_folder=data is not None)
+
+
 def _data(given: Path | None) -> Path:
     return (given or discovery.data_folder(os.environ)).absolute()
 
