@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 EXAMPLES ?= 200
 
-.PHONY: up setup wheels check test nightly fuzz kernels needs lint types layers bench clean help
+.PHONY: up setup wheels check test nightly fuzz kernels needs lint types layers client bench clean help
 .DELETE_ON_ERROR:
 
 up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
@@ -49,6 +49,9 @@ kernels: .venv/.ready-dev
 needs: .venv/.ready-dev
 	@$(BIN)/python tools/chromium.py || true
 	@test -n "$$FAIRLEAD_TEST_KAFKA" || $(BIN)/python -m tests.kafka_broker fetch || true
+
+client: .venv/.ready-dev  ## generate the blocking Python client from the asynchronous one
+	$(BIN)/python -m tools.generate_client
 
 lint: .venv/.ready-dev
 	$(BIN)/ruff format --check $(CODE)

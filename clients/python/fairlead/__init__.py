@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from fairlead.aio import AsyncClient
-    from fairlead.client import Client
+    from fairlead.asynchronous.client_class import AsyncClient
+    from fairlead.blocking.client_class import Client
     from fairlead.errors import (
         Busy,
         Conflict,
@@ -137,7 +137,11 @@ _MODULES: Final = (
     "models.token_models",
     "models.report_models",
 )
-_ELSEWHERE: Final = {"Client": "client", "AsyncClient": "aio", "Retries": "transport.retry_policy"}
+_ELSEWHERE: Final = {
+    "Client": "blocking.client_class",
+    "AsyncClient": "asynchronous.client_class",
+    "Retries": "transport.retry_policy",
+}
 
 
 def __getattr__(name: str) -> object:

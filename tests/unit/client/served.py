@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import socket
 from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -35,12 +36,16 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What to say. `broken`: promise more bytes than are sent, and hang up."""
+    """What to say. `broken`: promise more bytes than are sent, and hang up.
+
+    `hangs_up`: close the connection afterwards, without having said so.
+    """
 
     body: bytes = b""
     status: int = 200
     content_type: str = "application/json"
     broken: bool = False
+    hangs_up: bool = False
 
 
 Route: TypeAlias = Callable[[Asked], object]
@@ -48,12 +53,17 @@ Route: TypeAlias = Callable[[Asked], object]
 
 
 class Served:
-    """A running server: `routes` maps "METHOD /path" to who answers; `asked` has every request."""
+    """A running server: `routes` maps "METHOD /path" to who answers; `asked` has every request.
+
+    `connections` counts those that were opened; `closed` is released for each that was closed.
+    """
 
     def __init__(self, url: str, routes: dict[str, Route]) -> None:
         self.url = url
         self.routes = routes
         self.asked: list[Asked] = []
+        self.connections = 0
+        self.closed = threading.Semaphore(0)
 
 
 @contextmanager
@@ -61,7 +71,18 @@ def serve(routes: dict[str, Route]) -> Iterator[Served]:
     """Serve until the block ends."""
     served = Served("", routes)
 
+    class Server(ThreadingHTTPServer):
+        def shutdown_request(self, request: socket | tuple[bytes, socket]) -> None:
+            super().shutdown_request(request)
+            served.closed.release()
+
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            served.connections += 1
+
         def handle_one(self) -> None:
             parts = urlsplit(self.path)
             length = int(self.headers.get("content-length", "0"))
@@ -78,17 +99,17 @@ def serve(routes: dict[str, Route]) -> Iterator[Served]:
             answer = found if isinstance(found, Answered) else Answered(msgspec.json.encode(found))
             self.send_response(answer.status)
             self.send_header("content-type", answer.content_type)
-            if answer.broken:
-                self.send_header("content-length", str(len(answer.body) + 1))
+            self.send_header("content-length", str(len(answer.body) + answer.broken))
             self.end_headers()
             self.wfile.write(answer.body)
+            self.close_connection |= answer.broken or answer.hangs_up
 
         do_GET = do_POST = do_PUT = do_DELETE = handle_one
 
         def log_message(self, format: str, *args: object) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         served.url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()

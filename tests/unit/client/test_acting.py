@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fairlead import Action, Filter
-from fairlead.calls import administration, job_action_calls, job_queries
+from fairlead.blocking import job_action_methods
 from fairlead.models.job_models import Queue
 from tests.unit.client.world import World, ok
 
@@ -14,7 +14,7 @@ PROGRESS = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "tot
 def test_a_filter_is_sent_unchanged() -> None:
     world = World(ok({"position": "p", "matched": 3}))
     where = Filter(queue="q", states=("FAILED",), labels={"a": "b"})
-    assert world.finish(job_action_calls.preempt(where, reason="why")).matched == 3
+    assert world.client.preempt(where, reason="why").matched == 3
     assert world.bodies() == [
         {
             "filter": {"queue": "q", "states": ["FAILED"], "labels": {"a": "b"}},
@@ -25,15 +25,16 @@ def test_a_filter_is_sent_unchanged() -> None:
 
 
 def test_a_text_instead_of_a_list_is_refused() -> None:
-    for flow in (
-        job_action_calls.cancel("0a"),
-        job_action_calls.resubmit("0a", "t"),
-        job_action_calls.release("0a"),
-        job_queries.wait_jobs("0a"),
-        administration.create_token("t", "admin"),
+    client = World().client
+    for call in (
+        lambda: client.cancel("0a"),
+        lambda: client.resubmit("0a", "t"),
+        lambda: client.release("0a"),
+        lambda: client.wait_jobs("0a"),
+        lambda: client.create_token("t", "admin"),
     ):
         with pytest.raises(TypeError, match="a list of texts is meant"):
-            World().finish(flow)
+            call()
     with pytest.raises(TypeError, match="states: a list"):
         Filter(queue="q", states="FAILED")  # type: ignore[arg-type]  # as a script would
 
@@ -41,7 +42,7 @@ def test_a_text_instead_of_a_list_is_refused() -> None:
 def test_a_dry_run_names_some_of_the_jobs() -> None:
     sample = [{"id": "0a", "jobSet": "s", "state": "QUEUED"}]
     world = World(ok({"position": None, "matched": 1, "sample": sample}))
-    found = world.finish(job_action_calls.reprioritize(["0a"], 5, dry_run=True))
+    found = world.client.reprioritize(["0a"], 5, dry_run=True)
     assert (found.position, found.sample[0].job_set) == (None, "s")
     assert world.asked[0].query == (("dryRun", "true"),)
     assert world.bodies() == [{"ids": ["0a"], "priority": 5, "reason": ""}]
@@ -49,7 +50,7 @@ def test_a_dry_run_names_some_of_the_jobs() -> None:
 
 def test_a_resubmission_has_a_client_id_so_that_it_can_be_repeated() -> None:
     world = World(ok({"action": "a", "total": 2}))
-    assert world.finish(job_action_calls.resubmit(["0a", "0b"], "t")).action == "a"
+    assert world.client.resubmit(["0a", "0b"], "t").action == "a"
     assert world.bodies() == [{"ids": ["0a", "0b"], "jobSet": "t", "clientId": "8000000000000000"}]
     assert world.asked[0].repeatable
 
@@ -57,14 +58,14 @@ def test_a_resubmission_has_a_client_id_so_that_it_can_be_repeated() -> None:
 def test_an_action_is_watched_until_it_is_done() -> None:
     states = [{**PROGRESS, "state": "RUNNING", "done": 1}, {**PROGRESS, "state": "DONE", "done": 2}]
     world = World(*map(ok, states))
-    found = world.emitted(job_action_calls.watch_action("a"))
+    found = list(world.client.watch_action("a"))
     assert [item.done for item in found if isinstance(item, Action)] == [1, 2]
-    assert world.pauses == [job_action_calls.POLL_S]
+    assert world.pauses == [job_action_methods.POLL_S]
 
 
 def test_a_queue_is_replaced_only_if_its_version_is_unchanged() -> None:
     world = World(ok({"name": "a", "version": 8}))
-    world.finish(administration.replace_queue(Queue(name="a", version=7, weight=2.0)))
+    world.client.replace_queue(Queue(name="a", version=7, weight=2.0))
     (asked,) = world.asked
     assert (asked.method, dict(asked.headers)["if-match"]) == ("PUT", '"7"')
     assert msgspec.json.decode(asked.body) == {"name": "a", "weight": 2.0}
@@ -73,8 +74,8 @@ def test_a_queue_is_replaced_only_if_its_version_is_unchanged() -> None:
 
 def test_a_node_is_cordoned_in_its_cluster() -> None:
     world = World(ok({}), ok({}))
-    world.finish(administration.cordon("c", "n/1", reason="why"))
-    world.finish(administration.uncordon("c"))
+    world.client.cordon("c", "n/1", reason="why")
+    world.client.uncordon("c")
     first, second = world.asked
     assert first.path == "/api/v1/executors/c/nodes/n%2F1"
     assert msgspec.json.decode(first.body) == {"cordoned": True, "reason": "why"}

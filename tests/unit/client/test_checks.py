@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from fairlead.calls.call_effects import Reply
+from fairlead.calls.exchange_types import Reply
 from fairlead.cli.support import command_base, doctor_checks
 from fairlead.models.cluster_models import Cluster, QuarantineReader, QuarantineRecord
 from tests.unit.client.world import ok

@@ -1,11 +1,12 @@
 """Event streams and logs that break off and go on."""
 
+from itertools import islice
+
 import pytest
 
 from fairlead import Event, JobDetail, Run, errors
-from fairlead.calls import event_reading
-from fairlead.calls.call_effects import Reply
-from fairlead.transport.server_sent_events import Message, Parser
+from fairlead.calls.event_messages import Message, Parser
+from fairlead.calls.exchange_types import Reply
 from tests.unit.client.world import BROKEN, World, ok, problem
 
 OPEN = Reply(200, {})
@@ -15,8 +16,8 @@ def event(number: int, kind: str = "queued") -> bytes:
     return b'id: %d-0\ndata: {"type": "%s", "jobId": "j"}\n\n' % (number, kind.encode())
 
 
-def types(items: list[object]) -> list[tuple[str, str]]:
-    return [(item.id, item.type) for item in items if isinstance(item, Event)]
+def types(items: list[Event]) -> list[tuple[str, str]]:
+    return [(item.id, item.type) for item in items]
 
 
 def finished(value: bool) -> Reply:
@@ -30,20 +31,20 @@ def test_events_resume_after_the_last_one_when_the_connection_breaks() -> None:
         (OPEN, [event(2), event(3, "finished")]),
         finished(True),
     )
-    found = world.emitted(event_reading.events("q", "s", until_finished=True))
+    found = list(world.client.events("q", "s", until_finished=True))
     assert types(found) == [("1-0", "queued"), ("2-0", "queued"), ("3-0", "finished")]
     assert ("last-event-id", "1-0") in world.asked[2].headers
 
 
 def test_events_begin_after_the_one_given() -> None:
     world = World((OPEN, [event(8)]))
-    world.emitted(event_reading.events("q", "s", since="7-0"), most=1)
+    list(islice(world.client.events("q", "s", since="7-0"), 1))
     assert ("last-event-id", "7-0") in world.asked[0].headers
 
 
 def test_a_reset_is_reported() -> None:
     world = World((OPEN, [b"event: reset\nid: 9-0\ndata: {}\n\n"]))
-    assert types(world.emitted(event_reading.events("q", "s"), most=1)) == [("9-0", "reset")]
+    assert types(list(islice(world.client.events("q", "s"), 1))) == [("9-0", "reset")]
 
 
 def job(state: str, *runs: dict[str, object]) -> Reply:
@@ -57,7 +58,7 @@ ENDED = {"ended": "2026-01-01T00:00:02.000Z"}
 def test_an_interrupted_log_resumes_at_the_same_byte_of_the_run() -> None:
     began = job("RUNNING", {"run": 1, "state": "RUNNING", **STARTED})
     world = World(began, (OPEN, [b"one\n", b"tw", BROKEN]), (OPEN, [b"o\n"]))
-    assert world.emitted(event_reading.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
+    assert list(world.client.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
     assert [("run", "1") in each.query for each in world.asked] == [False, True, True]
     assert ("sinceBytes", "6") in world.asked[2].query
 
@@ -72,14 +73,14 @@ def test_a_followed_log_waits_for_a_run() -> None:
         job("RUNNING", returned, {"run": 2, "state": "RUNNING", **STARTED}),
         (OPEN, [b"here\n"]),
     )
-    assert world.emitted(event_reading.logs("j", follow=True)) == [b"here\n"]
+    assert list(world.client.logs("j", follow=True)) == [b"here\n"]
     assert ("run", "2") in world.asked[-1].query
 
 
 def test_the_log_of_a_job_that_ended_without_a_run_is_refused_by_the_server() -> None:
     world = World(job("QUEUED"), job("CANCELLED"), problem(404, "has not run yet"))
     with pytest.raises(errors.NotFound, match="has not run yet"):
-        world.emitted(event_reading.logs("j", follow=True))
+        list(world.client.logs("j", follow=True))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_only_the_next_run_is_waited_for_by_its_number(run: int | None, may: boo
 def test_the_tail_of_a_log_is_not_resumed() -> None:
     world = World((OPEN, [b"one\n", BROKEN]))
     with pytest.raises(errors.ServerUnreachable):
-        world.emitted(event_reading.logs("j", tail=3))
+        list(world.client.logs("j", tail=3))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])

@@ -1,10 +1,12 @@
 """Reading lists page by page, waiting, and following changes."""
 
+from itertools import islice
+
 import pytest
 
 from fairlead import Filter, JobSet, errors
-from fairlead.calls import administration, job_queries, report_queries
-from fairlead.calls.call_effects import Reply, Unreachable
+from fairlead.blocking import job_query_methods
+from fairlead.calls.exchange_types import Reply, Unreachable
 from tests.unit.client.world import World, ok
 
 
@@ -16,20 +18,20 @@ def job_set(finished: bool, **states: int) -> object:
 def test_a_list_is_read_to_its_last_page() -> None:
     pages = [{"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}, {"queues": [{"name": "c"}]}]
     world = World(*map(ok, pages))
-    found = world.emitted(administration.queues())
+    found = list(world.client.queues())
     assert [getattr(item, "name", "") for item in found] == ["a", "b", "c"]
     assert ("cursor", "x") in world.asked[1].query
 
 
 def test_a_list_that_is_not_read_to_its_end_requests_no_further_pages() -> None:
     world = World(ok({"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}))
-    assert len(world.emitted(administration.queues(), most=1)) == 1
+    assert len(list(islice(world.client.queues(), 1))) == 1
 
 
 def test_the_chunks_of_an_export_are_passed_on() -> None:
     world = World((Reply(200, {}), [b"id,queue\n", b"0a,q\n"]))
     where = Filter(queue="q", states=("FAILED", "RUNNING"))
-    found = world.emitted(report_queries.export_jobs(where, q="x", format="ndjson"))
+    found = list(world.client.export_jobs(where, q="x", format="ndjson"))
     assert found == [b"id,queue\n", b"0a,q\n"]
     assert world.asked[0].path == "/api/v1/jobs/export.csv"
     assert dict(world.asked[0].query) == {
@@ -43,14 +45,14 @@ def test_the_chunks_of_an_export_are_passed_on() -> None:
 def test_an_interrupted_export_raises() -> None:
     world = World((Reply(200, {}), [b"id\n", Unreachable("cut", sent=True)]))
     with pytest.raises(errors.ServerUnreachable, match="was interrupted: cut"):
-        world.emitted(report_queries.export_job_sets(active=True))
+        list(world.client.export_job_sets(active=True))
     assert dict(world.asked[0].query) == {"active": "true", "format": "csv"}
 
 
 def test_a_fairness_query_has_the_start_and_end_times() -> None:
     told = {"queue": "q", "from": "a", "to": "b", "stepSeconds": 60, "used": {"cpu": 1.5}}
     world = World(ok(told))
-    found = world.finish(report_queries.fairness("q", since="a", until="b"))
+    found = world.client.fairness("q", since="a", until="b")
     assert (found.from_, found.used) == ("a", {"cpu": 1.5})
     assert dict(world.asked[0].query) == {"queue": "q", "from": "a", "to": "b"}
 
@@ -59,7 +61,7 @@ def test_waiting_ends_when_all_jobs_ended() -> None:
     world = World(
         ok(job_set(False, RUNNING=1)), Reply(304, {}), ok(job_set(True, SUCCEEDED=1)), tick_s=1.0
     )
-    found = world.finish(job_queries.wait("q", "s", after="pos"))
+    found = world.client.wait("q", "s", after="pos")
     assert found.states == {"SUCCEEDED": 1}
     assert dict(world.asked[0].query) == {"after": "pos", "until": "finished", "wait": "30s"}
 
@@ -67,13 +69,13 @@ def test_waiting_ends_when_all_jobs_ended() -> None:
 def test_waiting_raises_after_its_timeout() -> None:
     world = World(*[ok(job_set(False, RUNNING=1))] * 20, tick_s=1.0)
     with pytest.raises(errors.WaitTimeout, match="5 s"):
-        world.finish(job_queries.wait("q", "s", timeout_s=5.0))
+        world.client.wait("q", "s", timeout_s=5.0)
 
 
 def test_a_server_that_does_not_wait_is_polled_with_a_pause() -> None:
     world = World(ok(job_set(False)), ok(job_set(False)), ok(job_set(True)))
-    world.finish(job_queries.wait("q", "s"))
-    assert world.pauses == [job_queries.POLL_S] * 2
+    world.client.wait("q", "s")
+    assert world.pauses == [job_query_methods.POLL_S] * 2
 
 
 def test_watching_returns_each_change_and_ends_with_the_last() -> None:
@@ -82,7 +84,7 @@ def test_watching_returns_each_change_and_ends_with_the_last() -> None:
         Reply(304, {}),
         ok(job_set(True, SUCCEEDED=2), etag='"2"'),
     )
-    found = world.emitted(job_queries.watch("q", "s"))
+    found = list(world.client.watch("q", "s"))
     assert [item.states for item in found if isinstance(item, JobSet)] == [
         {"RUNNING": 2},
         {"SUCCEEDED": 2},
@@ -92,7 +94,7 @@ def test_watching_returns_each_change_and_ends_with_the_last() -> None:
 
 def test_names_are_escaped_in_paths() -> None:
     world = World(ok(job_set(True)))
-    world.finish(job_queries.job_set("q", "a/b c"))
+    world.client.job_set("q", "a/b c")
     assert world.asked[0].path == "/api/v1/jobsets/q/a%2Fb%20c"
 
 
@@ -108,4 +110,4 @@ def test_the_timeout_error_of_several_jobs_has_the_given_timeout() -> None:
 
     world = World(job("SUCCEEDED"), *[job("RUNNING")] * 9, tick_s=1.0)
     with pytest.raises(errors.WaitTimeout, match="Job b did not end within 5 s"):
-        world.finish(job_queries.wait_jobs(["a", "b"], timeout_s=5.0))
+        world.client.wait_jobs(["a", "b"], timeout_s=5.0)

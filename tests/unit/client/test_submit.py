@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from fairlead import Gang, Job, errors
-from fairlead.calls import administration, job_action_calls, submission_calls
-from fairlead.calls.call_effects import Reply
+from fairlead.calls.exchange_types import Reply
 from fairlead.calls.submission_batches import JOBS_MAX, cut
 from fairlead.models.job_models import FieldError, Problem, SubmittedJob
 from tests.unit.client.world import World, ok, problem
@@ -25,7 +24,7 @@ def sent(world: World) -> list[dict[str, Any]]:  # Any: what was sent may be of 
 
 def test_a_job_without_a_client_id_gets_one() -> None:
     world = World(accepted(0, 2))
-    world.finish(submission_calls.submit("q", "s", [Job(command=("a",)), Job(command=("b",))]))
+    world.client.submit("q", "s", [Job(command=("a",)), Job(command=("b",))])
     (body,) = sent(world)
     assert [job["clientId"] for job in body["jobs"]] == [
         "c8000000000000000-0",
@@ -36,22 +35,20 @@ def test_a_job_without_a_client_id_gets_one() -> None:
 
 def test_a_client_id_of_the_caller_is_retained() -> None:
     world = World(accepted(0, 2))
-    world.finish(submission_calls.submit("q", "s", [Job(client_id="mine"), {"clientId": "yours"}]))
+    world.client.submit("q", "s", [Job(client_id="mine"), {"clientId": "yours"}])
     assert [job["clientId"] for job in sent(world)[0]["jobs"]] == ["mine", "yours"]
 
 
 def test_absent_fields_are_not_sent() -> None:
     world = World(accepted(0, 1))
-    world.finish(submission_calls.submit("q", "s", [Job(client_id="a", command=("x",), cpu="1")]))
+    world.client.submit("q", "s", [Job(client_id="a", command=("x",), cpu="1")])
     assert sent(world)[0]["jobs"] == [{"clientId": "a", "command": ["x"], "cpu": "1"}]
 
 
 def test_a_long_list_is_sent_in_several_requests_and_returned_in_order() -> None:
     world = World(accepted(0, JOBS_MAX), accepted(JOBS_MAX, 1))
     taken: list[int] = []
-    done = world.finish(
-        submission_calls.submit("q", "s", [Job()] * (JOBS_MAX + 1), on_progress=taken.append)
-    )
+    done = world.client.submit("q", "s", [Job()] * (JOBS_MAX + 1), on_progress=taken.append)
     assert taken == [JOBS_MAX, JOBS_MAX + 1]
     assert [len(body["jobs"]) for body in sent(world)] == [JOBS_MAX, 1]
     assert [job.id for job in done.jobs] == [f"j{n}" for n in range(JOBS_MAX + 1)]
@@ -72,14 +69,14 @@ def test_adjacent_members_of_a_gang_are_sent_in_one_request() -> None:
 
 
 def test_no_jobs_make_no_request() -> None:
-    assert World().finish(submission_calls.submit("q", "s", [])).jobs == ()
+    assert World().client.submit("q", "s", []).jobs == ()
 
 
 def test_a_refusal_of_a_later_request_points_into_the_list_and_has_the_accepted_jobs() -> None:
     fault = {"pointer": "/jobs/3/cpu", "detail": "no quantity"}
     world = World(accepted(0, JOBS_MAX), problem(422, "bad", [fault, {"pointer": "/queue"}]))
     with pytest.raises(errors.Invalid) as caught:
-        world.finish(submission_calls.submit("q", "s", [Job()] * (JOBS_MAX + 5)))
+        world.client.submit("q", "s", [Job()] * (JOBS_MAX + 5))
     pointers = [item.pointer for item in caught.value.problem.errors]
     assert pointers == [f"/jobs/{JOBS_MAX + 3}/cpu", "/queue"]
     assert len(caught.value.accepted) == JOBS_MAX
@@ -87,17 +84,17 @@ def test_a_refusal_of_a_later_request_points_into_the_list_and_has_the_accepted_
 
 def test_an_item_that_is_not_a_job_raises_type_error() -> None:
     with pytest.raises(TypeError, match=r"jobs\[1\]"):
-        World().finish(submission_calls.submit("q", "s", [Job(), "echo"]))  # type: ignore[list-item]
+        World().client.submit("q", "s", [Job(), "echo"])  # type: ignore[list-item]
 
 
 def test_an_undecodable_response_raises_unexpected_answer() -> None:
     with pytest.raises(errors.UnexpectedAnswer):
-        World(ok(["what"])).finish(submission_calls.submit("q", "s", [Job()]))
+        World(ok(["what"])).client.submit("q", "s", [Job()])
 
 
 def test_a_refusal_without_a_problem_document_has_its_status() -> None:
     with pytest.raises(errors.Unavailable, match="upstream"):
-        World(Reply(502, {}, b"upstream away")).finish(administration.queue("a"))
+        World(Reply(502, {}, b"upstream away")).client.queue("a")
 
 
 def test_a_refusal_can_be_sent_to_another_process() -> None:
@@ -114,6 +111,6 @@ def test_a_refusal_can_be_sent_to_another_process() -> None:
 
 def test_cancelling_many_ids_adds_up() -> None:
     world = World(ok({"position": "p", "matched": 1000}), ok({"position": "q", "matched": 5}))
-    done = world.finish(job_action_calls.cancel([f"j{n}" for n in range(1005)], reason="why"))
+    done = world.client.cancel([f"j{n}" for n in range(1005)], reason="why")
     assert (done.position, done.matched) == ("q", 1005)
     assert [len(body["ids"]) for body in sent(world)] == [1000, 5]

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from fairlead import (
     NotFound,
     Retries,
     ServerUnreachable,
+    TooLarge,
     Unauthenticated,
 )
 from tests.unit.client import served
@@ -168,3 +170,80 @@ def test_one_client_follows_many_streams_concurrently(server: Served) -> None:
 def test_a_refused_stream_raises_as_well(connect: Connect, server: Served) -> None:
     with pytest.raises(NotFound):
         connect(server.url).items("logs", 9, "j")
+
+
+def test_a_connection_is_used_again(connect: Connect, server: Served) -> None:
+    server.routes["GET /api/v1/queues"] = lambda asked: {
+        "queues": [{"name": "a"}],
+        **({} if "cursor" in asked.query else {"next": "more"}),
+    }
+    assert len(connect(server.url).items("queues", 9)) == 2
+    assert server.connections == 1
+
+
+def test_a_connection_that_the_server_closed_is_not_used_again(server: Served) -> None:
+    server.routes["GET /api/v1/queues/a"] = lambda _: Answered(b'{"name": "a"}', hangs_up=True)
+    server.routes["POST /api/v1/queues"] = lambda _: {"name": "b"}
+    with Client(server.url, token="fl_t", retries=Retries(attempts_max=1)) as client:
+        client.queue("a")
+        assert server.closed.acquire(timeout=60)
+        assert client.create_queue("b").name == "b"
+    assert server.connections == 2
+
+
+def test_a_stream_that_is_not_read_to_its_end_is_closed(server: Served) -> None:
+    server.routes["GET /api/v1/jobs/export.csv"] = lambda _: Answered(b"a" * 10_000_000)
+    with Client(server.url, token="fl_t", retries=QUICK) as client:
+        for _ in client.export_jobs():
+            break
+        assert server.closed.acquire(timeout=60)
+
+
+def test_a_server_elsewhere_is_reached_through_the_proxy_of_the_environment(
+    connect: Connect, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", server.url.replace("//", "//me:se%40cret@"))
+    server.routes["GET /api/v1/queues/a"] = lambda _: {"name": "a"}
+    assert connect("http://fairlead.example.org").call("queue", "a").name == "a"
+    (asked,) = server.asked
+    assert asked.headers["host"] == "fairlead.example.org"
+    assert asked.headers["proxy-authorization"] == "Basic bWU6c2VAY3JldA=="
+
+
+def test_a_server_on_this_machine_is_reached_without_the_proxy(
+    connect: Connect, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    server.routes["GET /api/v1/queues/a"] = lambda _: {"name": "a"}
+    assert connect(server.url).call("queue", "a").name == "a"
+
+
+def test_user_and_password_of_an_address_are_sent(connect: Connect, server: Served) -> None:
+    server.routes["GET /api/v1/queues/a"] = lambda _: {"name": "a"}
+    assert connect(server.url.replace("//", "//me:secret@")).call("queue", "a").name == "a"
+    assert server.asked[0].headers["authorization"] == "Basic bWU6c2VjcmV0"
+
+
+def test_a_refusal_that_comes_before_the_request_is_sent_is_read(connect: Connect) -> None:
+    """A server that answers before it has read a large request."""
+    body = b'{"title": "Too large", "status": 413}'
+    head = b"HTTP/1.1 413 No\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
+
+    def refuse(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(1_000)
+            peer.sendall(head % len(body) + b"connection: close\r\n\r\n" + body)
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(2**20):  # unread bytes would reset the connection
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(TooLarge):
+            connect(url).call("submit", "q", "s", [Job(env={"X": "x" * 10_000_000})])
+        thread.join()

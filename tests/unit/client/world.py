@@ -1,104 +1,90 @@
-"""Drives flows without any I/O: canned answers in, what was asked out."""
+"""A transport without any I/O: canned answers in, what was asked out."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 import msgspec
 
-from fairlead.calls import call_effects
-from fairlead.calls.call_effects import Answer, Chunk, Flow, Reply, Request, Step, Unreachable
-from fairlead.calls.written_positions import Writes, remembering
+from fairlead import Client, Retries
+from fairlead.calls.exchange_types import Reply, Request, Unreachable
+from fairlead.discovery import Server
 
-T = TypeVar("T")
+Chunks = list[bytes | Unreachable]
+SERVER = Server(url="http://world", token=None, found="test")
+ONCE = Retries(attempts_max=1)
 
 
 class World:
     """Answers requests in order. Time only passes by pauses and as `tick_s` per look at it.
 
-    An answer to an opened body is a reply and the chunks that follow it.
+    An answer to a request for a stream is a reply and the chunks that follow it.
     """
 
     def __init__(
         self,
-        *answers: Reply | Unreachable | tuple[Reply, list[bytes | Unreachable]],
+        *answers: Reply | Unreachable | tuple[Reply, Chunks],
         tick_s: float = 0.0,
+        retries: Retries = ONCE,
     ) -> None:
         self.asked: list[Request] = []
         self.pauses: list[float] = []
+        self.client = Client(SERVER, retries=retries, transport=self)
         self._answers = list(answers)
-        self._writes = Writes()
-        self._body: Iterator[bytes | Unreachable] = iter(())
         self._now_s = 0.0
         self._tick_s = tick_s
-
-    def finish(self, flow: Flow[T]) -> T:
-        """Drive a flow that emits nothing."""
-        flow = remembering(flow, self._writes)
-        answer: Answer = None
-        while True:
-            try:
-                step = flow.send(answer)
-            except StopIteration as end:
-                value: T = end.value
-                return value
-            answer = self._answer(step)
-
-    def emitted(self, flow: Flow[None], most: int = 1_000) -> list[object]:
-        """Drive a flow until it ends or has emitted so much."""
-        flow = remembering(flow, self._writes)
-        items: list[object] = []
-        answer: Answer = None
-        while len(items) < most:
-            try:
-                step = flow.send(answer)
-            except StopIteration:
-                return items
-            if isinstance(step, call_effects.Emit):
-                items.append(step.item)
-                answer = None
-            else:
-                answer = self._answer(step)
-        flow.close()
-        return items
 
     def bodies(self) -> list[object]:
         """What was sent, decoded."""
         return [msgspec.json.decode(request.body) for request in self.asked]
 
-    def _answer(self, step: Step) -> Answer:
-        match step:
-            case call_effects.Send():
-                answer = self._next(step.request)
-                assert not isinstance(answer, tuple)
-                return answer
-            case call_effects.Open():
-                answer = self._next(step.request)
-                if not isinstance(answer, tuple):
-                    return answer
-                reply, chunks = answer
-                self._body = iter(chunks)
-                return reply
-            case call_effects.More():
-                chunk = next(self._body, b"")
-                return chunk if isinstance(chunk, Unreachable) else Chunk(chunk)
-            case call_effects.Pause():
-                self.pauses.append(step.s)
-                self._now_s += step.s
-                return None
-            case call_effects.Draw():
-                return 2**63
-            case call_effects.Now():
-                self._now_s += self._tick_s
-                return self._now_s
-            case _:
-                raise AssertionError(step)
-
-    def _next(
-        self, request: Request
-    ) -> Reply | Unreachable | tuple[Reply, list[bytes | Unreachable]]:
+    def open(self, request: Request) -> "Body":
+        """The next answer."""
         self.asked.append(request)
         assert self._answers, f"nobody expected {request}"
-        return self._answers.pop(0)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Unreachable):
+            raise answer
+        reply, chunks = answer if isinstance(answer, tuple) else (answer, [answer.body])
+        return Body(reply, iter(chunks))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def sleep(self, s: float) -> None:
+        """Let time pass at once."""
+        self.pauses.append(s)
+        self._now_s += s
+
+    def now_s(self) -> float:
+        """The time, which goes on a little whenever it is looked at."""
+        self._now_s += self._tick_s
+        return self._now_s
+
+    def random_bits(self) -> int:
+        """Always the middle one."""
+        return 2**63
+
+
+class Body:
+    """What follows the head of an answer."""
+
+    def __init__(self, reply: Reply, chunks: Iterator[bytes | Unreachable]) -> None:
+        self.status = reply.status
+        self.headers = reply.headers
+        self._chunks = chunks
+
+    def read(self) -> bytes:
+        """All that is left."""
+        return b"".join(iter(self.chunk, b""))
+
+    def chunk(self) -> bytes:
+        """The next one."""
+        found = next(self._chunks, b"")
+        if isinstance(found, Unreachable):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def ok(body: object, **headers: str) -> Reply:
@@ -108,7 +94,7 @@ def ok(body: object, **headers: str) -> Reply:
 
 def problem(status: int, detail: str = "", errors: Iterable[dict[str, str]] = ()) -> Reply:
     """A problem document."""
-    body = {"title": "No", "status": status, "detail": detail, "errors": list(errors)}
+    body = {"title": "No", "status": status, "detail": detail, "errors": errors}
     headers = {"content-type": "application/problem+json"}
     return Reply(status, headers, msgspec.json.encode(body))
 

@@ -1,1 +1,1 @@
-"""The methods of the client without I/O: each yields requests and is given responses."""
+"""What the methods of the client send and what the answers mean, without I/O."""

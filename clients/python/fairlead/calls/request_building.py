@@ -1,8 +1,4 @@
-"""Building requests from paths and bodies, and decoding responses into structs. No I/O.
-
-The modules `submission_calls`, `job_action_calls`, `job_queries`, `administration` and
-`event_reading` are built from these functions.
-"""
+"""Building requests from paths and bodies, and decoding responses into structs. No I/O."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -11,8 +7,8 @@ from urllib.parse import quote
 import msgspec
 
 from fairlead import errors
-from fairlead.calls import call_effects
-from fairlead.calls.call_effects import Flow, Reply, Request, Unreachable
+from fairlead.calls import exchange_types
+from fairlead.calls.exchange_types import Reply, Request
 from fairlead.models.job_models import Answer, Problem
 
 T = TypeVar("T")
@@ -21,6 +17,9 @@ Query = Iterable[tuple[str, str]]
 
 API: Final = "/api/v1"
 PAGE: Final = 500
+LONG_POLL_SLACK_S: Final = 45.0
+"""The server can first wait the same time for the given position."""
+
 _JSON: Final = ("content-type", "application/json")
 
 
@@ -29,7 +28,7 @@ class _Page(Answer, frozen=True, kw_only=True):
 
 
 def get(
-    path: str, query: Query = (), *, read_s: float | None = call_effects.REQUEST_READ_S
+    path: str, query: Query = (), *, read_s: float | None = exchange_types.REQUEST_READ_S
 ) -> Request:
     """A read below the API's root."""
     return Request(path=API + path, query=tuple(query), read_s=read_s)
@@ -49,30 +48,55 @@ def post(
     )
 
 
-def ask(request: Request, kind: type[A]) -> Flow[A]:
-    """Send a request and decode its response as this struct. Raises `FairleadError`."""
-    return decoded((yield from answered(request)), kind)
+def delete(path: str, *, repeatable: bool = True) -> Request:
+    """A removal below the API's root."""
+    return Request(method="DELETE", path=API + path, repeatable=repeatable)
 
 
-def done(request: Request) -> Flow[None]:
-    """Send a request whose response has no content. Raises `FairleadError`."""
-    accepted((yield from answered(request)))
+def page(path: str, query: Query, cursor: str | None) -> Request:
+    """One page of a list: the first, or the one that the cursor names."""
+    fixed = (*query, ("limit", str(PAGE)))
+    return get(path, fixed if cursor is None else (*fixed, ("cursor", cursor)))
 
 
-def answered(request: Request) -> Flow[Reply]:
-    """Send a request; the response with any status. Raises `ServerUnreachable`."""
-    answer = yield from call_effects.send(request)
-    if isinstance(answer, Unreachable):
-        raise errors.ServerUnreachable(answer.reason)
-    return answer
+def changed(path: str, etag: str | None, wait_s: float, after: str | None) -> Request:
+    """A read that is answered when its resource no longer has that ETag, after `wait_s` at most."""
+    return Request(
+        path=API + path,
+        query=(*seen(after, None), ("wait", duration(wait_s))),
+        headers=(("if-none-match", etag),) if etag else (),
+        read_s=wait_s + LONG_POLL_SLACK_S,
+    )
 
 
-def opened(request: Request) -> Flow[None]:
-    """Send a request and leave the body open for `call_effects.more`. Raises `FairleadError`."""
-    reply = yield from call_effects.open_body(request)
-    if isinstance(reply, Unreachable):
-        raise errors.ServerUnreachable(reply.reason)
-    accepted(reply)
+def finished(path: str, wait_s: float, after: str | None) -> Request:
+    """A read of a job set that is answered when all its jobs have ended, after `wait_s` at most."""
+    query = (*seen(after, None), ("until", "finished"), ("wait", duration(wait_s)))
+    return get(path, query, read_s=wait_s + LONG_POLL_SLACK_S)
+
+
+def log(
+    job_id: str,
+    *,
+    stream: str,
+    follow: bool,
+    after: str | None,
+    run: int | None,
+    container: str | None,
+    tail: int | None,
+    received: int,
+) -> Request:
+    """A read of a run's log from the byte `received` on, or of its last `tail` lines."""
+    query = [("stream", stream), ("follow", "true" if follow else "false"), *seen(after, None)]
+    if run is not None:
+        query.append(("run", str(run)))
+    if container is not None:
+        query.append(("container", container))
+    if tail is not None:
+        query.append(("tail", str(tail)))
+    if received:
+        query.append(("sinceBytes", str(received)))
+    return get(f"/jobs/{part(job_id)}/logs", query, read_s=None)
 
 
 def accepted(reply: Reply) -> Reply:
@@ -97,6 +121,17 @@ def decode(body: bytes, kind: type[T]) -> T:
         ) from error
 
 
+def items(reply: Reply, key: str, kind: type[A]) -> list[A]:
+    """The items under `key` of a successful response. Raises `Refused`."""
+    found = decode(accepted(reply).body, dict[str, msgspec.Raw])
+    return decode(bytes(found.get(key, b"null")), list[kind])  # type: ignore[valid-type]
+
+
+def next_cursor(reply: Reply) -> str | None:
+    """The cursor of the page after this one, if there is one."""
+    return decode(reply.body, _Page).next
+
+
 def problem_of(reply: Reply) -> Problem:
     """The problem document of an error response; one with its text if it has none."""
     if reply.headers.get("content-type", "").startswith("application/problem+json"):
@@ -105,21 +140,6 @@ def problem_of(reply: Reply) -> Problem:
     is_page = "html" in reply.headers.get("content-type", "")
     text = "a page" if is_page else reply.body[:200].decode("utf-8", "replace").strip()
     return Problem(status=reply.status, title=f"HTTP status {reply.status}", detail=text)
-
-
-def pages(path: str, query: Query, key: str, kind: type[A]) -> Flow[None]:
-    """Emit the items under `key` of all pages."""
-    cursor: str | None = None
-    fixed = (*query, ("limit", str(PAGE)))
-    while True:
-        whole = fixed if cursor is None else (*fixed, ("cursor", cursor))
-        reply = accepted((yield from answered(get(path, whole))))
-        page = decode(reply.body, dict[str, msgspec.Raw])
-        for item in decode(bytes(page.get(key, b"null")), list[msgspec.Raw]):
-            yield from call_effects.emit(decode(bytes(item), kind))
-        cursor = decode(reply.body, _Page).next
-        if cursor is None:
-            return
 
 
 def given(values: Mapping[str, str | bool | None]) -> list[tuple[str, str]]:

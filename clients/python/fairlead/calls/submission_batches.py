@@ -1,14 +1,18 @@
 """Splits a long list of jobs into batches, one per request.
 
-Every job gets a client id before it is sent, so that repeating a request creates no job twice.
+Every job gets a client id before it is sent, so that repeating a request creates no job twice. What
+a refusal of one request says of its jobs is said of the caller's whole list.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from fairlead.models.job_models import Job
+from fairlead import errors
+from fairlead.calls import request_building
+from fairlead.calls.exchange_types import Request
+from fairlead.models.job_models import FieldError, Job, Problem, SubmittedJob
 
 JOBS_MAX: Final = 1_000
 """Jobs in one request: the server accepts 10,000, but small requests keep its latency low."""
@@ -69,3 +73,42 @@ def cut(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
         size += len(encoded) + 1
     if pending:
         yield Batch(first, pending)
+
+
+def submission(
+    queue: str,
+    job_set: str,
+    defaults: AnyJob | None,
+    batch: Batch,
+    *,
+    dry_run: bool = False,
+) -> Request:
+    """The request that submits a batch, or has it checked."""
+    body: dict[str, object] = {"queue": queue, "jobSet": job_set}
+    if defaults is not None:
+        body["defaults"] = defaults
+    query = request_building.tried(dry_run)
+    return request_building.post("/jobs", {**body, "jobs": batch.jobs}, query=query)
+
+
+def refusal_of(
+    refused: errors.Refused, batch: Batch, accepted: Sequence[SubmittedJob] = ()
+) -> errors.Refused:
+    """The refusal of a batch with pointers into the caller's list, and the jobs accepted before."""
+    return errors.refusal(_shifted(refused.problem, batch.first), accepted)
+
+
+def _shifted(problem: Problem, first: int) -> Problem:
+    if not first:
+        return problem
+    return msgspec.structs.replace(
+        problem, errors=tuple(_shift_field_error(error, first) for error in problem.errors)
+    )
+
+
+def _shift_field_error(error: FieldError, first: int) -> FieldError:
+    head, _, rest = error.pointer.removeprefix("/jobs/").partition("/")
+    if not error.pointer.startswith("/jobs/") or not head.isdecimal():
+        return error
+    pointer = f"/jobs/{int(head) + first}" + (f"/{rest}" if rest else "")
+    return msgspec.structs.replace(error, pointer=pointer)

@@ -1,1 +1,1 @@
-"""HTTP: performs requests, repeats them, and reads streams."""
+"""HTTP, time and chance: a transport on asyncio, one that blocks, and the retry policy."""

@@ -4,14 +4,11 @@ Jitter below a growing bound, never less than `Retry-After`, and a limited numbe
 request that can have reached the server is only repeated if that is harmless.
 """
 
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from fairlead.calls import call_effects
-from fairlead.calls.call_effects import Answer, Flow, Open, Reply, Request, Send, Step, Unreachable
-
-T = TypeVar("T")
+from fairlead.calls.exchange_types import Reply, Request, Unreachable
 
 TEMPORARY: Final = frozenset({429, 502, 503, 504})
 RETRY_AFTER_S_MAX: Final = 60.0
@@ -33,37 +30,6 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
         if met or self.unmet_attempts_max is None:
             return self
         return msgspec.structs.replace(self, attempts_max=self.unmet_attempts_max)
-
-
-def retrying(flow: Flow[T], retries: Retries, *, met: bool = True) -> Flow[T]:
-    """The same flow, whose requests are repeated according to the policy.
-
-    `met`: whether this client has had an answer before.
-    """
-
-    def repeat(step: Step) -> Flow[Answer]:
-        nonlocal met
-        if not isinstance(step, Send | Open):
-            return (yield step)
-        answer = yield from _send(step, retries.for_client(met=met))
-        met = met or isinstance(answer, Reply)
-        return answer
-
-    return call_effects.through(flow, repeat)
-
-
-def _send(step: Send | Open, retries: Retries) -> Flow[Reply | Unreachable]:
-    attempt = 1
-    while True:
-        if isinstance(step, Send):
-            answer = yield from call_effects.send(step.request)
-        else:
-            answer = yield from call_effects.open_body(step.request)
-        if attempt >= retries.attempts_max or not worth_repeating(step.request, answer):
-            return answer
-        bits = yield from call_effects.draw()
-        yield from call_effects.pause(delay_s(retries, attempt, answer, bits))
-        attempt += 1
 
 
 def worth_repeating(request: Request, answer: Reply | Unreachable) -> bool:

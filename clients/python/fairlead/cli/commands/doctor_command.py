@@ -11,7 +11,7 @@ from fairlead.cli.support import command_base, output_formats
 
 if TYPE_CHECKING:
     from fairlead import Client
-    from fairlead.calls.call_effects import Reply
+    from fairlead.calls.exchange_types import Reply
     from fairlead.cli.support.doctor_checks import Finding
     from fairlead.discovery import Server
 
@@ -81,7 +81,7 @@ def _configuration(server: "Server") -> "Finding":
 def _of_server(client: "Client") -> "list[Finding]":
     from fairlead import FairleadError
     from fairlead.cli.support import doctor_checks
-    from fairlead.transport import http_transport
+    from fairlead.transport import connection_settings
 
     began_s = time.monotonic()
     try:
@@ -92,7 +92,7 @@ def _of_server(client: "Client") -> "list[Finding]":
         readiness = _readiness(client)
         found += [
             *(finding for reply in readiness for finding in doctor_checks.health(reply)),
-            *(doctor_checks.versions(http_transport.version(), reply) for reply in readiness),
+            *(doctor_checks.versions(connection_settings.version(), reply) for reply in readiness),
             doctor_checks.clock(alive.headers, datetime.now(UTC)),
             doctor_checks.lag(client.fetch("/metrics")),
         ]

@@ -11,7 +11,7 @@ from fairlead.cli.support import command_base, job_selection
 
 if TYPE_CHECKING:
     from fairlead import Filter
-    from fairlead.calls.report_queries import Format as Text
+    from fairlead.calls.job_parameters import Format as Text
 
 
 class Format(StrEnum):

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.calls.call_effects import Reply
+from fairlead.calls.exchange_types import Reply
 from fairlead.cli.support import command_base, output_formats
 from fairlead.models.cluster_models import Cluster, QuarantineRecord
 

@@ -1,0 +1,1 @@
+"""The asynchronous client, from which `make client` generates `fairlead.blocking`."""

@@ -1,0 +1,109 @@
+"""Continuous reads: the events of a job set, and the log of a run. They resume after a failure."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from fairlead import errors
+from fairlead.asynchronous.job_query_methods import JobQueryMethods
+from fairlead.calls import event_messages, request_building
+from fairlead.calls.exchange_types import Unreachable
+from fairlead.models.job_models import Event
+
+REOPEN_S: Final = 1.0
+
+
+class EventStreamMethods(JobQueryMethods):
+    """The methods that follow events and logs."""
+
+    async def events(
+        self,
+        queue: str,
+        job_set: str | None = None,
+        *,
+        since: str | None = None,
+        until_finished: bool = False,
+    ) -> AsyncIterator[Event]:
+        """Iterates over the events of a job set, or of a whole queue.
+
+        It begins with the oldest event that the server retains, or after the event `since`. A
+        broken connection is opened again, and no event is missed or repeated. With `until_finished`
+        the iteration ends when all jobs of the job set have ended, otherwise when the caller stops.
+        """
+        last = since
+        after = None if job_set is None else self._writes.position(queue, job_set)
+        while True:
+            request = event_messages.event_request(
+                queue, job_set, last=last, after=after, until_finished=until_finished
+            )
+            parser = event_messages.Parser()
+            async with self._stream(request) as body:
+                while True:
+                    try:
+                        chunk = await body.chunk()
+                    except Unreachable:
+                        break
+                    if not chunk:
+                        break
+                    for message in parser.feed(chunk):
+                        last = message.id or last
+                        yield event_messages.decode_event(message)
+            if job_set is not None and until_finished:
+                found = await self.job_set(queue, job_set)
+                if found.is_finished:
+                    return
+            await self._transport.sleep(REOPEN_S)
+
+    async def logs(
+        self,
+        job_id: str,
+        *,
+        follow: bool = False,
+        stream: str = "stdout",
+        run: int | None = None,
+        tail: int | None = None,
+        container: str | None = None,
+        after: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        """Iterates over the bytes of a run's log (of the newest run, unless `run` says which).
+
+        `stream` is `stdout` or `stderr`; `tail` requests the last lines only. With `follow` it
+        waits until a run exists and continues until it has ended; after a broken connection it
+        resumes at the same byte.
+        """
+        after = after or self._writes.position()
+        if follow:
+            run = await self._wait_for_run(job_id, run, after)
+        received = 0
+        while True:
+            request = request_building.log(
+                job_id,
+                stream=stream,
+                follow=follow,
+                after=after,
+                run=run,
+                container=container,
+                tail=None if received else tail,
+                received=received,
+            )
+            async with self._stream(request) as body:
+                try:
+                    while chunk := await body.chunk():
+                        received += len(chunk)
+                        yield chunk
+                    return
+                except Unreachable as error:
+                    if tail is not None:
+                        raise errors.ServerUnreachable(
+                            f"The log was interrupted: {error.reason}"
+                        ) from None
+            await self._transport.sleep(REOPEN_S)
+
+    async def _wait_for_run(self, job_id: str, run: int | None, after: str | None) -> int | None:
+        """Wait until a run can have a log; its number, so that later requests read the same run.
+
+        None if the job ended without a run: the server then answers with the reason.
+        """
+        async for found in self.watch_job(job_id, after=after):
+            if found.may_have_log(run):
+                return run if run is not None or found.newest is None else found.newest.run
+        raise AssertionError("a watch ends with a job that has ended")

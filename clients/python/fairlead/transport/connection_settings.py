@@ -1,0 +1,47 @@
+"""What both transports agree on: limits, headers and messages."""
+
+import functools
+from typing import Final
+
+from fairlead import discovery
+from fairlead.calls.exchange_types import Unreachable
+
+CONNECT_S: Final = 5.0
+WRITE_S: Final = 60.0
+CHUNK_BYTES: Final = 65_536
+CONNECTIONS_MAX: Final = 200
+"""Open connections; each iteration over a stream uses one."""
+CONNECTIONS_IDLE_MAX: Final = 20
+"""Idle connections that remain open."""
+
+
+@functools.cache
+def version() -> str:
+    """The version of this package."""
+    from importlib import metadata
+
+    return metadata.version("fairlead")
+
+
+def headers(server: discovery.Server) -> dict[str, str]:
+    """The headers of every request to this server."""
+    common = {"user-agent": f"fairlead-python/{version()}"}
+    if server.token is not None:
+        common["authorization"] = f"Bearer {server.token}"
+    return common
+
+
+def unreachable(server: discovery.Server, error: Exception, *, sent: bool) -> Unreachable:
+    """The failure of a request to this server."""
+    reason = str(error) or type(error).__name__
+    text = f"{server.url} ({server.found}) does not answer: {reason}"
+    return Unreachable(text, sent=sent)
+
+
+def no_connection_left() -> Unreachable:
+    """The failure of a request for which no connection became free."""
+    text = (
+        f"All {CONNECTIONS_MAX} connections of this client are in use; read its iterators to the"
+        " end, or close them"
+    )
+    return Unreachable(text, sent=False)
