@@ -426,14 +426,29 @@ def test_a_job_whose_server_is_unreachable_is_reported_as_continuing(server: Ser
     assert {asked.method for asked in server.asked} == {"GET"}
 
 
-def test_a_duplicate_job_is_reported(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("duplicates", "text"),
+    [
+        ((True,), "No new job: it exists already in q/s.\n"),
+        ((True, True), "No new jobs: all 2 exist already in q/s.\n"),
+        ((False, True, False), "submitted 2 jobs to q/s (1 more exists already)\n"),
+        ((False, True, True), "submitted 1 job to q/s (2 more exist already)\n"),
+    ],
+)
+def test_only_new_jobs_are_reported_as_submitted(
+    server: Served,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    duplicates: tuple[bool, ...],
+    text: str,
 ) -> None:
-    (tmp_path / "one.yaml").write_text("{queue: q, jobSet: s, jobs: [{clientId: a}]}")
-    known = {"position": "p", "jobs": [{"id": "0a00000000000000000000000000", "duplicate": True}]}
-    server.routes["POST /api/v1/jobs"] = lambda _: known
-    assert cli.invoke(["submit", str(tmp_path / "one.yaml")]) == 0
-    assert capsys.readouterr().out == "submitted 1 job to q/s (it was there already)\n"
+    jobs = [{"id": f"0{n}", "duplicate": known} for n, known in enumerate(duplicates)]
+    (tmp_path / "some.json").write_bytes(
+        msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": [{}] * len(jobs)})
+    )
+    server.routes["POST /api/v1/jobs"] = lambda _: {"position": "p", "jobs": jobs}
+    assert cli.invoke(["submit", str(tmp_path / "some.json")]) == 0
+    assert capsys.readouterr().out == text
 
 
 def test_text_of_others_is_printed_in_one_line_without_control_characters(

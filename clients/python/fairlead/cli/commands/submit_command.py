@@ -119,15 +119,22 @@ def _report(
 ) -> None:
     if output_format is output_formats.Format.TABLE:
         for item, done in sent:
-            known = sum(job.duplicate for job in done.jobs)
-            were = "it was" if len(done.jobs) == 1 else f"{known} of them were"
-            note = f" ({were} there already)" if known else ""
-            typer.echo(
-                f"submitted {output_formats.many(len(done.jobs), 'job')} to {item.place}{note}"
-            )
+            typer.echo(summarize(item.place, done))
         return
     jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
     output_formats.items(jobs, output_format, {}, lambda job: job.id, "")
+
+
+def summarize(place: str, done: "Submitted") -> str:
+    """How many jobs were created in a job set, and how many existed before."""
+    known = sum(job.duplicate for job in done.jobs)
+    created = len(done.jobs) - known
+    if created == 0 and known:
+        if known == 1:
+            return f"No new job: it exists already in {place}."
+        return f"No new jobs: all {known:,} exist already in {place}."
+    exists = f" ({known:,} more {'exists' if known == 1 else 'exist'} already)" if known else ""
+    return f"submitted {output_formats.many(created, 'job')} to {place}{exists}"
 
 
 def _report_check(item: "Submission", done: "Checked") -> None:
