@@ -23,7 +23,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     `log_retention_days`: how long the log keeps events of jobs. The scheduler owns this topic: a
     change holds from its next start, for records that are there as well. A service that is away for
     longer needs `fairlead repair`. The number of partitions (32) is not a setting: job ids contain
-    the partition.
+    the partition ([0052](../decisions/0052-number-of-partitions-is-fixed.md)).
     """
 
     http_port: int = 8082
