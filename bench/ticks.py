@@ -37,17 +37,14 @@ from fairlead_common.log import Entry, Record
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
-from fairlead_scheduler.rules.decider import Decider
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint_parts import CheckpointParts
-from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.pool_rules import Rate, Rules
-from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.view import View
 
 JOBS: Final = 1_000_000
 """As many run, and as many are queued."""
@@ -72,9 +69,6 @@ class World:
         self.chance = np.random.default_rng(4)
         self.now_ms = BEGAN_MS
         self.positions: dict[int, int] = {}
-        self.view = View()
-        self.clusters = Clusters()
-        self.queues = Queues()
         self.saved_names = SavedNames()
         self.leases = lease_changes.Leases()
         self.settings = SchedulerSettings(
@@ -83,12 +77,14 @@ class World:
                 queue_rate=Rate(per_second=50_000, burst=200_000),
             )
         )
+        self.harness = SchedulerHarness(self.settings.rules)
+        self.view, self.clusters = self.harness.view, self.harness.clusters
         self.jobs = jobs
         self.placed = 0
         self.report_nodes()
         self._fill()
-        self.decider = Decider(
-            self.settings, self.view, self.clusters, self.queues, self.leases, began_ms=BEGAN_MS
+        self.decider = self.harness.make_decider(
+            self.settings, leases=self.leases, began_ms=BEGAN_MS
         )
 
     def node_entries(self) -> list[Entry]:

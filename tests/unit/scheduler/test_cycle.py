@@ -6,23 +6,20 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.records import clusters as records
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import scheduling_reports
-from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.scheduling_reports import QueueShare
-from fairlead_common.log.protocol import Appended, Entry, Record
+from fairlead_common.log.protocol import Appended, Record
 from fairlead_common.log.topics import REPORTS
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.rules.decider import Decider
-from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.cycle import Cycle
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, message, submitted
 
 ROUND_S_MAX: Final = 30.0
@@ -54,20 +51,18 @@ class _Busy:
         """Nothing to give up."""
 
 
-def clusters_with_one_core() -> Clusters:
-    """One executor with one node."""
-    clusters = Clusters()
-    node = Node(executor="e0", name="n0", allocatable={"cpu": 1000})
-    said = (records.heartbeat_record(Heartbeat(executor="e0")), records.node_record(node))
-    clusters.fold([Entry(0, at, each.key, each.value, 0) for at, each in enumerate(said)])
-    return clusters
+def with_one_core(view: View) -> tuple[SchedulerHarness, State]:
+    """A scheduler with these jobs, and one executor with one node."""
+    harness = SchedulerHarness(view=view)
+    harness.report_node(Node(executor="e0", name="n0", allocatable={"cpu": 1000}))
+    return harness, State(view, harness.clusters, harness.queues)
 
 
 async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -> None:
     view = fold([submitted(STARTS), submitted(WAITS)])
     row = view.jobs.rows[WAITS]
-    state = State(view, clusters_with_one_core(), Queues())
-    decider = Decider(SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0)
+    harness, state = with_one_core(view)
+    decider = harness.make_decider(SchedulerSettings())
     producer = _Busy(state)
     cycle = Cycle(decider, state, producer, cast(Any, None), Reporter())
     await cycle.run_once()
@@ -82,8 +77,7 @@ async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -
 
 
 async def test_the_event_loop_goes_on_during_a_round() -> None:
-    view = fold([submitted(WAITS)])
-    state = State(view, clusters_with_one_core(), Queues())
+    harness, state = with_one_core(fold([submitted(WAITS)]))
     began, released = threading.Event(), threading.Event()
 
     def engine(snapshot: Snapshot, settings: EngineSettings, **rest: Any) -> Plan:
@@ -91,9 +85,7 @@ async def test_the_event_loop_goes_on_during_a_round() -> None:
         assert released.wait(ROUND_S_MAX), "the loop stood still while this round was running"
         return schedule(snapshot, settings, **rest)
 
-    decider = Decider(
-        SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0, engine=engine
-    )
+    decider = harness.make_decider(SchedulerSettings(), engine=engine)
     cycle = Cycle(decider, state, _Busy(state), cast(Any, None), Reporter())
     turn = asyncio.create_task(cycle.run_once())
     assert await asyncio.to_thread(began.wait, ROUND_S_MAX)

@@ -13,16 +13,11 @@ from fairlead_common.domain.records.clusters import Heartbeat, Node, Taint
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.events import FailureCategory, Gang, RetryPolicy
 from fairlead_common.log import Entry, Record
-from fairlead_scheduler.rules.decider import Decider
-from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.pool_rules import Rate, Rules
-from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.token_buckets import PoolBuckets
-from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import leased, message, submitted
 
 NAMES = [f"j{number}" for number in range(8)]
@@ -145,8 +140,9 @@ def entry(record: Record) -> Entry:
 def test_a_cycle_never_raises_and_its_own_decisions_fit(
     turns: list[tuple[list[ev.AnyEvent], list[Record], list[Record]]],
 ) -> None:
-    view, clusters, queues = View(PoolBuckets(SETTINGS.rules)), Clusters(), Queues()
-    decider = Decider(SETTINGS, view, clusters, queues, Leases(), began_ms=0)
+    harness = SchedulerHarness(SETTINGS.rules)
+    view, clusters, queues = harness.view, harness.clusters, harness.queues
+    decider = harness.make_decider(SETTINGS)
     reporter = Reporter(item.name for item in SETTINGS.priority_classes)
     for turn, (events, cluster, configuration_) in enumerate(turns):
         now_ms = 4_000 * turn

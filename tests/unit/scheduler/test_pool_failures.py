@@ -9,8 +9,6 @@ from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.topics import reports
 from fairlead_scheduler.cases.case_file import Case, Nodes
 from fairlead_scheduler.cases.case_world import World
-from fairlead_scheduler.rules.decider import Decider
-from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.rules.pool_failures import RETRY_S_MIN
 from fairlead_scheduler.service.cycle import Cycle
 from fairlead_scheduler.service.follower import State
@@ -29,9 +27,7 @@ async def failing(reporter: Reporter | None = None) -> tuple[State, Cycle]:
     """A pool with one node, of which no report can be made, after its first round."""
     world = World(Case(name="c", nodes=[Nodes(name="n", resources={"cpu": 1})], rounds=[]))
     state = State(world.view, world.clusters, world.queues)
-    decider = Decider(
-        SchedulerSettings(), state.view, state.clusters, state.queues, Leases(), began_ms=0
-    )
+    decider = world.make_decider(SchedulerSettings())
     log = MemoryLog(lambda: 0)
     await log.create(reports())
     producer = await log.producer("scheduler")

@@ -3,16 +3,14 @@
 from typing import Any
 
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.records import clusters as records
 from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.scheduling_reports import QueueShare
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.rules.decider import Decider
-from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.snapshots.builder import BARE_POOLS_MAX
@@ -45,19 +43,15 @@ def test_a_job_is_folded_however_many_pools_were_named_before() -> None:
 
 
 def test_of_pools_without_nodes_so_many_are_looked_at_and_another_when_its_nodes_come() -> None:
-    view, clusters = view_with_many_pools(BARE_POOLS_MAX), Clusters()
-    decider = Decider(SchedulerSettings(), view, clusters, Queues(), Leases(), began_ms=0)
+    harness = SchedulerHarness(view=view_with_many_pools(BARE_POOLS_MAX))
+    decider = harness.make_decider(SchedulerSettings())
     decider.decide_round("p0", decider.decide_housekeeping(0), 0, lambda: 0.0)
     assert len(decider.pools()) == BARE_POOLS_MAX
     assert "late" not in decider.pools()
-    tell(
-        clusters,
-        records.heartbeat_record(Heartbeat(executor="e")),
-        records.node_record(
-            Node(executor="e", name="n", pool="late", allocatable={"cpu": 4000, "memory": 2**30})
-        ),
+    harness.report_node(
+        Node(executor="e", name="n", pool="late", allocatable={"cpu": 4000, "memory": 2**30})
     )
-    clusters.add_silence(1)
+    harness.clusters.add_silence(1)
     assert "late" in decider.pools()
     decided = decider.decide_round("late", decider.decide_housekeeping(1), 1, lambda: 0.0)
     assert decided is not None
@@ -97,8 +91,8 @@ def test_what_was_said_of_a_pool_that_is_gone_is_taken_back_a_part_at_a_time() -
 
 
 def test_pools_come_and_go_without_end() -> None:
-    view, clusters = fold(), Clusters()
-    decider = Decider(SchedulerSettings(), view, clusters, Queues(), Leases(), began_ms=0)
+    harness = SchedulerHarness()
+    view, decider = harness.view, harness.make_decider(SchedulerSettings())
     for number in range(30):
         job, at, time_ms = f"j{number}", 2 * number, ROW_RELEASE_DELAY_MS * number
         told = message(at, submitted(job, pool=f"p{number}"), time_ms=time_ms)
@@ -161,7 +155,7 @@ def test_buckets_are_those_of_the_pools_rules() -> None:
 
 
 def test_each_pools_round_goes_by_its_rules() -> None:
-    view, clusters, queues = fold(), Clusters(), Queues()
+    harness = SchedulerHarness(GPU_RULES)
     asked = {}
 
     def engine(snapshot: Snapshot, settings: EngineSettings, **more: Any) -> Plan:
@@ -169,14 +163,11 @@ def test_each_pools_round_goes_by_its_rules() -> None:
         return schedule(snapshot, settings, **more)
 
     for at, pool in enumerate(("gpu", "other")):
-        job = message(at, submitted(f"j{at}", pool=pool))
-        job_fold.fold_messages(view, [job], {})
+        harness.fold_events("q", [submitted(f"j{at}", pool=pool)])
         node = Node(executor="e", name=pool, pool=pool, allocatable={"cpu": 4000, "memory": 2**40})
-        tell(clusters, records.node_record(node))
-    tell(clusters, records.heartbeat_record(Heartbeat(executor="e")))
-    clusters.add_silence(1)
-    settings = SchedulerSettings(rules=GPU_RULES)
-    decider = Decider(settings, view, clusters, queues, Leases(), began_ms=0, engine=engine)
+        harness.report_node(node)
+    harness.clusters.add_silence(1)
+    decider = harness.make_decider(SchedulerSettings(rules=GPU_RULES), engine=engine)
     for pool in decider.pools():
         decider.decide_round(pool, decider.decide_housekeeping(1), 1, lambda: 0.0)
     assert asked["gpu"] == ("pack", 7, ("seats",))

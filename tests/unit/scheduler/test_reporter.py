@@ -1,23 +1,20 @@
 """What is said after a round, and what is not said twice."""
 
+from collections.abc import Sequence
+
 from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.records import clusters as records
-from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records import scheduling_reports
+from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import Gang
 from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting
-from fairlead_common.log import Entry, Record
-from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.housekeeping import Housekeeping
-from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, submitted
 
@@ -25,40 +22,31 @@ SETTINGS = SchedulerSettings()
 CLASSES = [item.name for item in SETTINGS.priority_classes]
 
 
-def entry(record: Record) -> Entry:
-    return Entry(0, 0, record.key, record.value, 0)
-
-
-def clusters_of(*cores: int) -> Clusters:
-    made = Clusters()
-    made.fold([entry(records.heartbeat_record(Heartbeat(executor="e0")))])
+def harness_of(view: View, cores: Sequence[int], *queues: Queue) -> SchedulerHarness:
+    """A scheduler with these jobs and queues, and a node of each of these sizes."""
+    harness = SchedulerHarness(view=view)
     for number, count in enumerate(cores):
         node = Node(executor="e0", name=f"n{number}", allocatable={"cpu": 1000 * count})
-        made.fold([entry(records.node_record(node))])
-    return made
-
-
-def queues_of(*several: Queue) -> Queues:
-    made = Queues()
-    made.fold([entry(configuration.record(queue)) for queue in several], Clusters())
-    return made
+        harness.report_node(node)
+    harness.configure(*queues)
+    return harness
 
 
 def said(
     view: View,
-    clusters: Clusters,
-    queues: Queues | None = None,
+    cores: Sequence[int],
+    *queues: Queue,
     reporter: Reporter | None = None,
     now_ms: int = 10_000,
 ) -> dict[str, Waiting | QueueShare | Round]:
     """What a round of the default pool says, by key."""
-    queues = queues or Queues()
-    decider = Decider(SETTINGS, view, clusters, queues, Leases(), began_ms=0)
+    harness = harness_of(view, cores, *queues)
+    decider = harness.make_decider(SETTINGS)
     kept: Housekeeping = decider.decide_housekeeping(now_ms)
     decided = decider.decide_round("default", kept, now_ms, lambda: 0.0)
     assert decided is not None
     made = (reporter or Reporter(CLASSES)).report_round(
-        view, decided.built, decided.plan, queues, now_ms=now_ms, steps_ms={}
+        view, decided.built, decided.plan, harness.queues, now_ms=now_ms, steps_ms={}
     )
     return {
         record.key: scheduling_reports.decode(record.value)
@@ -75,7 +63,7 @@ def waiting(found: dict[str, Waiting | QueueShare | Round]) -> Waiting:
 
 def test_a_queue_says_what_it_skipped_for_which_reason_and_who_is_first() -> None:
     view = fold([submitted("a"), submitted("b"), submitted("c")])
-    share = said(view, clusters_of(1))["default/q"]
+    share = said(view, (1,))["default/q"]
     assert isinstance(share, QueueShare)
     assert (share.scheduled, share.queued) == (1, 2)
     assert share.skipped == {"insufficient-resources": 2}
@@ -87,7 +75,7 @@ def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
     view = fold([submitted(f"j{at}", shape=kind) for at, kind in enumerate(kinds)])
     reporter, told = Reporter(CLASSES, reports_max=4), set[str]()
     for turn in range(5):
-        found = said(view, Clusters(), reporter=reporter)
+        found = said(view, (), reporter=reporter)
         assert len(found) <= 4
         told |= {key for key, report in found.items() if isinstance(report, Waiting)}
         if not reporter.has_more("default"):
@@ -97,14 +85,14 @@ def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
 
 
 def test_jobs_of_a_pool_without_nodes_say_so() -> None:
-    assert waiting(said(fold([submitted("a")]), Clusters())).sentence == (
+    assert waiting(said(fold([submitted("a")]), ())).sentence == (
         "Pool default has no nodes. Start an executor that reports nodes in this pool."
     )
 
 
 def test_jobs_of_a_cordoned_queue_say_who_cordoned_it_and_why() -> None:
-    queues = queues_of(Queue(name="q", cordoned=True, reason="holiday"))
-    found = waiting(said(fold([submitted("a")]), clusters_of(1), queues))
+    queue = Queue(name="q", cordoned=True, reason="holiday")
+    found = waiting(said(fold([submitted("a")]), (1,), queue))
     assert (found.code, found.sentence) == (
         "queue-cordoned",
         "Queue q is cordoned (holiday): it starts no new jobs until it is uncordoned.",
@@ -112,15 +100,15 @@ def test_jobs_of_a_cordoned_queue_say_who_cordoned_it_and_why() -> None:
 
 
 def test_jobs_of_a_deleted_queue_wait_and_say_that_it_was_deleted() -> None:
-    queues = queues_of(Queue(name="q", deleted=True))
-    found = waiting(said(fold([submitted("a")]), clusters_of(1), queues))
+    queue = Queue(name="q", deleted=True)
+    found = waiting(said(fold([submitted("a")]), (1,), queue))
     assert found.code == "queue-cordoned"
     assert "was deleted" in found.sentence
 
 
 def test_jobs_of_a_class_that_is_configured_no_more_go_on_and_say_so() -> None:
     view = fold([submitted(name, priority_class="gone") for name in ("a", "b")])
-    found = waiting(said(view, clusters_of(1)))
+    found = waiting(said(view, (1,)))
     assert "Priority class gone is no longer configured" in found.sentence
 
 
@@ -128,25 +116,25 @@ def test_members_that_wait_for_the_end_of_others_say_so() -> None:
     both = [submitted(name, gang=Gang(name="g", size=2)) for name in ("a", "b")]
     returned = ev.JobRunReturned(job_id=JobId("a"), run=1, reason="no room")
     view = fold(both, [leased("a"), leased("b", node="n1")], [returned])
-    decider = Decider(SETTINGS, view, clusters_of(1, 1), Queues(), Leases(), began_ms=0)
+    decider = harness_of(view, (1, 1)).make_decider(SETTINGS)
     for unit in decider.decide_housekeeping(5_000).batches():
         job_fold.fold_messages(
             view, [message(view.positions[0], *(event for _, event in unit.facts))], {}
         )
-    found = waiting(said(view, clusters_of(1, 1)))
+    found = waiting(said(view, (1, 1)))
     assert (found.code, found.gang, found.jobs) == ("gang-stopping", "g", 1)
 
 
 def test_what_was_said_is_not_said_again() -> None:
     view, reporter = fold([submitted("a")]), Reporter(CLASSES)
-    assert len(said(view, Clusters(), reporter=reporter)) == 3
-    assert said(view, Clusters(), reporter=reporter) == {}
+    assert len(said(view, (), reporter=reporter)) == 3
+    assert said(view, (), reporter=reporter) == {}
 
 
 def test_a_failing_pool_gives_every_waiting_job_that_reason_until_it_is_well() -> None:
     gang = Gang(name="g", size=2)
     view, reporter = fold([submitted("a"), submitted("b", gang=gang)]), Reporter(CLASSES)
-    said(view, clusters_of(0), reporter=reporter)
+    said(view, (0,), reporter=reporter)
     made = reporter.report_failure(view, "default", "ValueError: bad", now_ms=20_000)
     found = [scheduling_reports.decode(record.value) for record in made if record.value is not None]
     reasons = [report for report in found if isinstance(report, Waiting)]
@@ -158,6 +146,6 @@ def test_a_failing_pool_gives_every_waiting_job_that_reason_until_it_is_well() -
     (round_,) = [report for report in found if isinstance(report, Round)]
     assert (round_.outcome, round_.error, round_.waiting) == ("failed", "ValueError: bad", 2)
     assert reporter.report_failure(view, "default", "ValueError: bad", now_ms=21_000) == []
-    again = said(view, clusters_of(0), reporter=reporter)["default"]
+    again = said(view, (0,), reporter=reporter)["default"]
     assert isinstance(again, Round)
     assert again.outcome == "finished"

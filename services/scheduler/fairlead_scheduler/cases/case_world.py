@@ -10,34 +10,29 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node
-from fairlead_common.log import Entry
-from fairlead_common.log.protocol import Record
+from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.cases import case_file, outcome
 from fairlead_scheduler.cases.case_file import Case, Group, Round, expand
 from fairlead_scheduler.cases.outcome import RoundResult
 from fairlead_scheduler.engine import Plan, schedule
-from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
+from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Buckets
 from fairlead_scheduler.state.view import View
 
 
-class World:
-    """The jobs, nodes and queues of a case."""
+class World(SchedulerHarness):
+    """The scheduler of a case, and how the steps of a case change it."""
 
     def __init__(self, case: Case) -> None:
+        classes = (*case_file.FIXTURE_CLASSES, *case.priority_classes)
+        super().__init__(case.settings.rules(), classes, view=View())
+        self.buckets = Buckets(self.rules)
+        """Apart from the view: runs that a case begins with take no tokens."""
         self.case = case
-        self.view, self.clusters, self.queues = View(), Clusters(), Queues()
-        rules = case.settings.rules()
-        self.builder = Builder((*case_file.FIXTURE_CLASSES, *case.priority_classes), rules)
-        self.engine = self.builder.engine_settings()
-        self.buckets = Buckets(rules)
+        self.engine = self.engine_settings()
         self.stale: set[str] = set()
-        self.position = 0
         self.versions = 0
         self.node_counts: dict[str, int] = {}
         self.round = -1
@@ -52,25 +47,14 @@ class World:
 
     def append(self, queue: str, events: Sequence[ev.AnyEvent], at_ms: int | None = None) -> None:
         """Fold events of a queue into the view, as one message."""
-        sequence = ev.EventSequence(queue=queue, job_set="s", by="case", events=list(events))
-        time_ms = self.now_ms if at_ms is None else at_ms
-        job_fold.fold_messages(
-            self.view, [job_fold.Message(0, self.position, time_ms, sequence)], {}
-        )
-        self.position += 1
-
-    def _report(self, record: Record) -> None:
-        self.clusters.fold([Entry(0, 0, record.key, record.value, self.now_ms)])
+        self.fold_events(queue, events, time_ms=self.now_ms if at_ms is None else at_ms)
 
     def add_nodes(self, group: case_file.Nodes) -> None:
         """Add the nodes of a group; numbers continue after nodes of the same name."""
-        if group.executor not in self.clusters.heard:
-            heartbeat = Heartbeat(executor=group.executor)
-            self._report(cluster_records.heartbeat_record(heartbeat))
         first = self.node_counts.get(group.name, 0)
         self.node_counts[group.name] = first + group.count
         for number in range(first, first + group.count):
-            self._report(cluster_records.node_record(group.node(f"{group.name}{number}")))
+            self.report_node(group.node(f"{group.name}{number}"), time_ms=self.now_ms)
 
     def node(self, name: str) -> Node:
         """The node of this name."""
@@ -88,9 +72,8 @@ class World:
 
     def change_node(self, name: str, **changes: Any) -> None:  # fields of Node
         """Change fields of a node."""
-        self._report(
-            cluster_records.node_record(msgspec.structs.replace(self.node(name), **changes))
-        )
+        changed = msgspec.structs.replace(self.node(name), **changes)
+        self.report_node(changed, time_ms=self.now_ms)
 
     def configure_queue(
         self, name: str, weight: float, cordoned: bool, limits: dict[str, dict[str, float | str]]
@@ -104,13 +87,12 @@ class World:
             cordoned=cordoned,
             limits={name: case_file.use_full_names(amounts) for name, amounts in limits.items()},
         )
-        record = configuration.record(queue)
-        self.queues.fold([Entry(0, 0, record.key, record.value, 0)], self.clusters)
+        self.configure(queue)
 
     def cordon_executor(self, name: str, cordoned: bool) -> None:
         """Cordon or uncordon an executor."""
         self.versions += 1
-        self.clusters.cordon(
+        self.configure(
             configuration.Cordon(executor=name, version=self.versions, cordoned=cordoned)
         )
 
@@ -157,7 +139,8 @@ class World:
             node = self.node(name)
             for job_id in self._running_on(c.NodeName(node.executor, name)):
                 self._end(job_id, None, ev.JobRequeued(job_id=job_id, reason="node-lost"))
-            self._report(cluster_records.node_gone_record(node.executor, name))
+            gone = cluster_records.node_gone_record(node.executor, name)
+            self.fold_cluster_records(gone, time_ms=self.now_ms)
         for group in case_round.add_nodes:
             self.add_nodes(group)
 
@@ -243,15 +226,7 @@ class World:
 
     def build(self) -> BuiltSnapshot:
         """The snapshot for the engine."""
-        return self.builder.build(
-            self.view,
-            self.clusters,
-            self.queues,
-            "default",
-            now_ms=self.now_ms,
-            stale=frozenset(self.stale),
-            buckets=self.buckets,
-        )
+        return self.build_snapshot(now_ms=self.now_ms, stale=self.stale, buckets=self.buckets)
 
     def settle(self, built: BuiltSnapshot, plan: Plan, ms: float = 0.0) -> RoundResult:
         """Fold the decisions of a plan."""

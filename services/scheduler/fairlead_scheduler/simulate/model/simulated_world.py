@@ -12,15 +12,13 @@ import msgspec
 from fairlead_common.domain.ids import JobId, parse_run_id
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters as cluster_records
-from fairlead_common.domain.records import configuration, leases
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records import leases
+from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import EVENTS_MAX
-from fairlead_common.log import Entry
-from fairlead_common.log.protocol import Record
 from fairlead_scheduler.rules.append_batches import AppendBatch
-from fairlead_scheduler.rules.decider import Decider, Round
-from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.rules.decider import Round
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.simulate.input.node_file import NodeChange
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
 from fairlead_scheduler.simulate.model.ledger import Ledger
@@ -28,12 +26,7 @@ from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.simulated_runs import Report, Runs
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import JobSet
-from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.token_buckets import PoolBuckets
-from fairlead_scheduler.state.view import View
 
 JOB_SET: Final = "simulated"
 _SPEC: Final = msgspec.Raw(b"{}")
@@ -63,33 +56,17 @@ class World:
     ) -> None:
         self.trace, self.pool, self.ledger = trace, pool, ledger
         self._runs = Runs(trace, draws, ledger)
-        self.view = View(PoolBuckets(settings.scheduler.rules))
-        self._clusters, self._queues = Clusters(), Queues()
+        self._harness = SchedulerHarness(settings.scheduler.rules)
+        self.view = self._harness.view
         self._values = {item.name: item.value for item in list_classes(settings.scheduler)}
-        self._position = 0
         self._tick = -1
         self._tick_began = 0
         """The log position of the first submission of this tick."""
         self._nodes = {node.name: node for node in nodes}
         for node in nodes:
-            self._report_node(node)
-        for queue in settings.queues.values():
-            record = configuration.record(queue)
-            entry = Entry(0, 0, record.key, record.value, 0)
-            self._queues.fold([entry], self._clusters)
-        self._decider = Decider(
-            settings.scheduler, self.view, self._clusters, self._queues, Leases(), began_ms=0
-        )
-
-    def _fold_cluster_record(self, record: Record) -> None:
-        self._clusters.fold([Entry(0, 0, record.key, record.value, 0)])
-
-    def _report_node(self, node: Node) -> None:
-        if node.executor not in self._clusters.heard:
-            self._fold_cluster_record(
-                cluster_records.heartbeat_record(Heartbeat(executor=node.executor))
-            )
-        self._fold_cluster_record(cluster_records.node_record(node))
+            self._harness.report_node(node)
+        self._harness.configure(*settings.queues.values())
+        self._decider = self._harness.make_decider(settings.scheduler)
 
     # Inputs -------------------------------------------------------------------------------
 
@@ -100,13 +77,12 @@ class World:
             name = change.node.name
             if change.removed:
                 self._nodes.pop(name, None)
-                self._fold_cluster_record(
-                    cluster_records.node_gone_record(change.node.executor, name)
-                )
+                gone = cluster_records.node_gone_record(change.node.executor, name)
+                self._harness.fold_cluster_records(gone)
                 removed.append(name)
             else:
                 self._nodes[name] = change.node
-                self._report_node(change.node)
+                self._harness.report_node(change.node)
         self.ledger.set_nodes(self._nodes.values())
         for name in removed:
             self._fold_reports(self._runs.lose_node(name, now_ms), now_ms)
@@ -153,12 +129,13 @@ class World:
     def _next_submission_ms(self, now_ms: int) -> int:
         """The log time of the next submissions; in a later tick if this one has no more numbers."""
         tick = max(now_ms // _TICK_MS, self._tick)
-        if tick == self._tick and self._position - self._tick_began >= _POSITIONS:
+        harness = self._harness
+        if tick == self._tick and harness.position - self._tick_began >= _POSITIONS:
             tick += 1
         if tick != self._tick:
             self._tick = tick
-            self._position += -self._position % _POSITIONS
-            self._tick_began = self._position
+            harness.position += -harness.position % _POSITIONS
+            self._tick_began = harness.position
         return max(now_ms, tick * _TICK_MS)
 
     def _make_submitted(self, job: int) -> ev.JobSubmitted:
@@ -302,11 +279,13 @@ class World:
     def _fold(self, queue: int, events: list[ev.AnyEvent], at_ms: int) -> None:
         if not events:
             return
-        name = self.trace.queues.values[queue]
-        sequence = ev.EventSequence(queue=name, job_set=JOB_SET, by="simulate", events=events)
-        message = job_fold.Message(0, self._position, at_ms, sequence)
-        job_fold.fold_messages(self.view, [message], self._find_ended(events))
-        self._position += 1
+        self._harness.fold_events(
+            self.trace.queues.values[queue],
+            events,
+            time_ms=at_ms,
+            job_set=JOB_SET,
+            known=self._find_ended(events),
+        )
 
     def _find_ended(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, c.Ended]:
         """The ended jobs on which the submitted jobs depend."""
