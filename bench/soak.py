@@ -5,8 +5,8 @@
 Starts `fairlead up --backend simulated` in a folder of its own and submits jobs at a steady rate:
 ever new client ids and job sets, a new queue each minute (the old ones are deleted), new shapes all
 the time, half of the jobs with a maximum run time of a day, some that fail, some that are
-cancelled. Then it stops, waits until every job has ended, and kills scheduler and executor to see
-how long they take to start.
+cancelled. Then it stops, waits until every job has ended and upkeep has compacted the log, and
+kills scheduler and executor to see how long they take to start.
 
 Printed for each series is its slope per million jobs over the second half of the run: the median of
 the slopes between all pairs of samples (Theil and Sen), which a few outliers do not move. What must
@@ -24,24 +24,25 @@ import contextlib
 import itertools
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-import msgspec
 import psutil
 from redis.asyncio import Redis
 
 from fairlead import AsyncClient, Job
 from fairlead.errors import Conflict, FairleadError
 from fairlead_common.db import Pool, open_pool
-from fairlead_common.log.opening import UPKEEP_S
 from fairlead_standalone.service.testing import Whole
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/soak.py`
+
+from bench.soak_limits import HISTORY, Sample, beyond, slopes, superseded, uncompacted
 
 MB: Final = 1e6
 JUDGED_MINUTES: Final = 10.0
@@ -55,6 +56,7 @@ TICK_S: Final = 0.1
 REQUESTS_MAX: Final = 64
 DRAIN_S_MAX: Final = 900.0
 START_S_MAX: Final = 300.0
+REST_S_MAX: Final = 900.0
 ROLES: Final = ("web", "scheduler", "executor", "postgres", "valkey")
 OPTIONS: Final[dict[str, Any]] = {
     "command": ("true",),
@@ -79,43 +81,6 @@ RECORDS: Final = """
               AND later.compacted AND later.position > e.position)) AS live
     FROM fairlead_log.entries e JOIN fairlead_log.parts p USING (part)
     WHERE e.compacted GROUP BY 1 ORDER BY 1"""
-
-
-class Limit(msgspec.Struct, frozen=True):
-    """How much a series may grow per million jobs, and what it is measured in."""
-
-    prefix: str
-    most: float
-    unit: str
-
-
-LIMITS: Final = (
-    Limit("memory.", 40.0, "MB"),
-    Limit("descriptors.", 20.0, ""),
-    Limit("descriptors.postgres", 600.0, ""),  # each connection opens each file of a table
-    Limit("threads.", 5.0, ""),
-    Limit("size.fairlead_submit", 10.0, "MB"),
-    Limit("size.fairlead_scheduler", 100.0, "MB"),
-    Limit("files.runs", 100.0, ""),
-    Limit("files.logs", 20.0, "MB"),
-)
-"""Per million jobs. A series is judged by the longest prefix of its name."""
-HISTORY: Final = ("size.fairlead_lookout", "size.fairlead_scheduler.ended", "size.fairlead_log")
-"""These hold ended jobs, and records of the log, within their retention: MB per million jobs are
-bytes per job."""
-BOUNDED: Final = {"size.wal": 2_300.0, "memory.valkey": 350.0, "valkey.memory": 256.0}
-"""MB that these hold at most, whatever their slope: `max_wal_size`, and `maxmemory`."""
-SLACK: Final = 5_000
-"""Records of a compacted topic, tombstones apart, may be twice its live keys, so many more, and
-what is appended between two turns of upkeep."""
-
-
-class Sample(msgspec.Struct, frozen=True):
-    """All series at one moment, and how many jobs had been submitted."""
-
-    at_s: float
-    jobs: int
-    values: dict[str, float]
 
 
 def main() -> None:
@@ -301,12 +266,14 @@ async def soaked(given: argparse.Namespace, whole: Whole) -> dict[str, Any]:
             records = await meter.records()
             states, drain_s = await _drained(http, load.jobs)
             after = await meter.read()
+            at_rest, rest_s = await _compacted(meter)
     finally:
         await redis.aclose()
         await pool.close()
     judged = given.minutes >= JUDGED_MINUTES
     series = slopes(samples)
     exceeded = [*beyond(series, samples), *superseded(records, given.rate)] if judged else []
+    exceeded += uncompacted(at_rest)
     if load.jobs != sum(states.values()):
         exceeded.append(f"{load.jobs} jobs were accepted, and {sum(states.values())} have ended")
     return {
@@ -320,6 +287,8 @@ async def soaked(given: argparse.Namespace, whole: Whole) -> dict[str, Any]:
         "perMillionJobs": series,
         "bytesPerJob": {name: series[name] for name in HISTORY if name in series},
         "compactedTopics": records,
+        "compactedAtRest": at_rest,
+        "restSeconds": round(rest_s, 1),
         "first": rounded(samples[0].values) if samples else {},
         "last": rounded(samples[-1].values) if samples else {},
         "afterwards": rounded(after),
@@ -365,6 +334,18 @@ async def _drained(http: httpx2.AsyncClient, jobs: int) -> tuple[dict[str, int],
         await asyncio.sleep(1.0)
 
 
+async def _compacted(meter: Meter) -> tuple[dict[str, dict[str, int]], float]:
+    """Wait until upkeep has removed what newer records replace; the records then, and how long."""
+    began_s = time.monotonic()
+    while True:
+        records = await meter.records()
+        passed_s = time.monotonic() - began_s
+        if not uncompacted(records) or passed_s > REST_S_MAX:
+            say(f"compacted topics after {passed_s:.0f} s of rest: {json.dumps(records)}")
+            return records, passed_s
+        await asyncio.sleep(10.0)
+
+
 async def restarted(whole: Whole) -> dict[str, float]:
     """Seconds from `kill -9` of scheduler and executor until they lead and report again."""
 
@@ -394,64 +375,6 @@ async def _killed(whole: Whole, role: str, path: str, is_back: Callable[[str], b
     return round(passed_s, 2)
 
 
-# What it means ------------------------------------------------------------------------------------
-
-
-def slopes(samples: Sequence[Sample]) -> dict[str, float]:
-    """The slope of each series per million jobs, over the second half of the run."""
-    half = samples[len(samples) // 2 :]
-    if len(half) < 2:
-        return {}
-    names = half[0].values.keys()
-    return {
-        name: round(slope([(sample.jobs / 1e6, sample.values[name]) for sample in half]), 2)
-        for name in sorted(names)
-    }
-
-
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The median of the slopes between all pairs of points; 0 without any pair."""
-    pairs = itertools.combinations(points, 2)
-    found = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairs if x2 > x1]
-    return statistics.median(found) if found else 0.0
-
-
-def beyond(series: dict[str, float], samples: Sequence[Sample]) -> list[str]:
-    """What exceeds its limit, in words."""
-    found = []
-    for name, value in series.items():
-        limit = max(_limits(name), key=lambda each: len(each.prefix), default=None)
-        if limit is not None and value > limit.most:
-            unit = f" {limit.unit}" if limit.unit else ""
-            found.append(
-                f"{name} grows by {value:.1f}{unit} per million jobs; at most {limit.most:g}"
-            )
-    for name, most in BOUNDED.items():
-        reached = max((sample.values.get(name, 0.0) for sample in samples), default=0.0)
-        if reached > most:
-            found.append(f"{name} reached {reached:.0f} MB; at most {most:g}")
-    return found
-
-
-def _limits(name: str) -> Iterator[Limit]:
-    if name in BOUNDED or name in HISTORY:
-        return
-    for limit in LIMITS:
-        if name.startswith(limit.prefix):
-            yield limit
-
-
-def superseded(topics: dict[str, dict[str, int]], rate: float) -> list[str]:
-    """Compacted topics that hold too many records that newer ones of their key replace."""
-    found = []
-    for topic, counts in topics.items():
-        values = counts["records"] - counts["tombstones"]
-        most = 2 * counts["live"] + SLACK + 2 * rate * UPKEEP_S
-        if values > most:
-            found.append(f"{topic} holds {values} values for {counts['live']} live keys")
-    return found
-
-
 def rounded(values: dict[str, float]) -> dict[str, float]:
     """For people."""
     return {name: round(value, 1) for name, value in sorted(values.items())}
@@ -464,7 +387,8 @@ def show(found: dict[str, Any]) -> None:
         first, last, after = (found[key][name] for key in ("first", "last", "afterwards"))
         mark = "  (bytes per job, kept by design)" if name in HISTORY else ""
         print(f"{name:32}{first:12.1f}{last:12.1f}{after:12.1f}{value:18.2f}{mark}")
-    print(json.dumps({key: found[key] for key in ("compactedTopics", "restart", "states")}))
+    shown = ("compactedTopics", "compactedAtRest", "restart", "states")
+    print(json.dumps({key: found[key] for key in shown}))
     for text in found["exceeded"]:
         print(f"EXCEEDED {text}")
     if not found["judged"]:
