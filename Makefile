@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 EXAMPLES ?= 200
 
-.PHONY: up setup wheels check test nightly fuzz kernels needs lint types layers client bench clean help
+.PHONY: up setup wheels check test nightly fuzz kernels needs kubernetes lint types layers client bench clean help
 .DELETE_ON_ERROR:
 
 up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
@@ -25,7 +25,7 @@ wheels:  ## a wheel of every member in dist/: pip install dist/fairlead-*.whl is
 	@ls dist/*.whl
 
 check: lint types layers kernels  ## format, lint, types, layers, unit and contract tests
-	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not nightly"
+	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not kubernetes and not nightly"
 
 test: lint types layers kernels needs  ## everything of check, and all other tests with what they need
 	$(PYTEST) tests
@@ -49,6 +49,11 @@ kernels: .venv/.ready-dev
 needs: .venv/.ready-dev
 	@$(BIN)/python tools/chromium.py || true
 	@test -n "$$FAIRLEAD_TEST_KAFKA" || $(BIN)/python -m tests.kafka_broker fetch || true
+	@test -n "$$FAIRLEAD_TEST_KUBECONFIG" || $(BIN)/python -m tests.kubernetes_control_plane check || true
+
+# A real Kubernetes control plane for tests: about 900 CPU-seconds of Go, once per go.sum and Go.
+kubernetes: .venv/.ready-dev  ## build etcd, kube-apiserver, kube-scheduler and KWOK for tests, once
+	@$(BIN)/python -m tests.kubernetes_control_plane build
 
 client: .venv/.ready-dev  ## generate the blocking Python client from the asynchronous one
 	$(BIN)/python -m tools.generate_client

@@ -7,11 +7,14 @@
 - `valkey_url`: its URL, with everything in it deleted (function).
 - `kafka_broker`: a real Kafka broker (session). `.url()`, `.restart()`, `.kill()`; skips with the
   reason when it cannot be had. Mark tests that use it `kafka`.
+- `kubeconfig`: of a real Kubernetes API server with three nodes of KWOK (session); skips with the
+  reason where its programs have not been built (`make kubernetes`). Mark tests that use it
+  `kubernetes`. `control_plane`: its processes; skips where the cluster is somebody else's.
 - `chromium`: the path of a Chromium (session); skips with the reason when there is none.
 
 `FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's), `FAIRLEAD_TEST_REDIS=redis://...` and
-`FAIRLEAD_TEST_KAFKA=kafka://...` use servers that are there already; tests that kill a server are
-then skipped.
+`FAIRLEAD_TEST_KAFKA=kafka://...` use servers that are there already, and
+`FAIRLEAD_TEST_KUBECONFIG=FILE` such a cluster; tests that kill a server are then skipped.
 
 `FAIRLEAD_EXAMPLES=1000` tries so many random examples of each property in tests/properties, and
 random ones in all other tests of hypothesis; without it they are the same each time.
@@ -40,6 +43,7 @@ from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
 from tests.kafka_broker import BrokerUnavailable, KafkaBroker
+from tests.kubernetes_control_plane import ControlPlane, ControlPlaneUnavailable
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
@@ -62,6 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     compilation.choose_kernels(os.environ)
     config.addinivalue_line("markers", "kafka: needs a real Kafka broker")
+    config.addinivalue_line("markers", "kubernetes: needs a real Kubernetes API server")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -192,6 +197,28 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     except BrokerUnavailable as error:
         pytest.skip(f"no Kafka broker: {error}")
     yield from _served(program, program.url(), folder)
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A Kubernetes control plane of this worker alone, with the nodes n0, n1 and n2."""
+    if os.environ.get("FAIRLEAD_TEST_KUBECONFIG"):
+        pytest.skip("the cluster of FAIRLEAD_TEST_KUBECONFIG belongs to somebody else")
+    try:
+        with ControlPlane(tmp_path_factory.mktemp("kubernetes")) as plane:
+            plane.add_nodes("n0", "n1", "n2")
+            yield plane
+    except ControlPlaneUnavailable as error:
+        pytest.skip(f"no Kubernetes control plane: {error}")
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> Path:
+    """The kubeconfig of a cluster for tests."""
+    if given := os.environ.get("FAIRLEAD_TEST_KUBECONFIG"):
+        return Path(given)
+    plane: ControlPlane = request.getfixturevalue("control_plane")
+    return plane.kubeconfig
 
 
 @pytest.fixture(scope="session")
