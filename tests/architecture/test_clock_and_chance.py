@@ -53,6 +53,9 @@ ALLOWED = {
     ("services/standalone/fairlead_standalone/data/data_folder.py", "secrets.token_urlsafe"): (
         "passwords of the embedded servers"
     ),
+    ("services/executor/fairlead_executor/backends/connect.py", "random.random"): (
+        "executors that lost the same API server do not all come back at once"
+    ),
     ("services/executor/fairlead_executor/backends/process/runner.py", "time.monotonic"): (
         "a program of its own, which imports nothing of Fairlead so that it starts at once"
     ),

@@ -1,8 +1,9 @@
 """Opens the cluster that the settings name."""
 
+import random
 from typing import assert_never
 
-from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.errors import FieldError, WorldError
 from fairlead_common.service import clock
 from fairlead_common.service.settings import SettingsError
 from fairlead_executor.backends.process import ProcessCluster
@@ -17,6 +18,8 @@ async def open_cluster(settings: ExecutorSettings, log_id: str) -> Cluster:
     match settings.backend:
         case "process":
             return await ProcessCluster.open(settings, log_id)
+        case "kubernetes":
+            return await _open_kubernetes(settings, log_id)
         case "simulated":
             kinds = settings.simulation.nodes
             try:
@@ -26,3 +29,15 @@ async def open_cluster(settings: ExecutorSettings, log_id: str) -> Cluster:
             return SimulatedCluster(nodes, settings.simulation, clock.now_ms)
         case _:
             assert_never(settings.backend)
+
+
+async def _open_kubernetes(settings: ExecutorSettings, log_id: str) -> Cluster:
+    """Only this backend needs an HTTP client and what reads credentials: an extra."""
+    try:
+        from fairlead_executor.backends.kubernetes.kubernetes_cluster import KubernetesCluster
+    except ImportError as error:
+        raise WorldError(
+            f"the Kubernetes backend needs {error.name}; install it with: pip install"
+            " 'fairlead-executor[kubernetes]'"
+        ) from error
+    return await KubernetesCluster.open(settings, log_id, random.random)

@@ -7,7 +7,8 @@ Commands return at once and never fail: their outcome is seen in `pods`. Clauses
 - a pod that ended stays until `remove`; its `end` never changes;
 - `stop` ends a live pod within the grace, and does nothing to one that ended or never existed;
   of several stops the first sets the reported end, and the shortest grace counts;
-- after `rule_out` the run has a pod: the one that was there all the same, or one with that end;
+- after `rule_out` the run has a pod: the one that was there all the same, or one with that end,
+  which it shows as soon as it would also be seen by a new executor;
 - `changes` names every run whose pod changed since the last call; the first call names all.
 """
 
@@ -83,8 +84,11 @@ class Cluster(Protocol):
         """Request the run to end; if this ends it, `end` is reported as its end."""
         ...
 
-    def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
-        """Make sure that this run never starts here; `end` is reported as its end."""
+    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
+        """Make sure that this run never starts here; `end` is reported as its end.
+
+        `namespace`: that of its lease, where its pod would be.
+        """
         ...
 
     def remove(self, runs: Sequence[RunId]) -> None:

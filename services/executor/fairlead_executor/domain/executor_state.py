@@ -261,8 +261,8 @@ class ExecutorState:
                     self._drop_spec(lease)
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
-                case RuleOut(run, end):
-                    self.cluster.rule_out(run, end, now_ms)
+                case RuleOut(run, end, namespace):
+                    self.cluster.rule_out(run, end, now_ms, namespace)
                 case Remove(run):
                     removes.append(run)
                 case _:

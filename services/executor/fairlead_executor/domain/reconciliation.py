@@ -94,6 +94,7 @@ class RuleOut(msgspec.Struct, frozen=True, gc=False):
 
     run: RunId
     end: End
+    namespace: str = "default"
 
 
 class Remove(msgspec.Struct, frozen=True, gc=False):
@@ -153,11 +154,11 @@ def _reconcile_without_pod(
     if wanted.end_reported_ms:
         return  # the pod was removed after its end was reported
     if lease.wish is DesiredState.STOP:
-        yield RuleOut(run, _requested_end(lease, "stopped before it started"))
+        yield RuleOut(run, _requested_end(lease, "stopped before it started"), lease.namespace)
     elif wanted.pending_reported is PendingReported.BEFORE:
-        yield RuleOut(run, _LOST)
+        yield RuleOut(run, _LOST, lease.namespace)
     elif wanted.pending_reported is PendingReported.NOW:
-        yield RuleOut(run, _VANISHED)
+        yield RuleOut(run, _VANISHED, lease.namespace)
     elif not closing and all(has_ended(other, desired, observed) for other in lease.after):
         yield Report(run, ev.JobRunPending(job_id=lease.job_id, run=lease.run))
         yield Create(lease)

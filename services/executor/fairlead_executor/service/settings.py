@@ -8,6 +8,7 @@ import msgspec
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.service.access_settings import Count
 from fairlead_common.service.settings import Settings, SettingsError
+from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from fairlead_executor.backends.simulated.settings import Simulation
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
@@ -27,8 +28,9 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     `pool` and `labels` are those of its nodes. `resources` replaces what the process backend finds
     of this machine (`{"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"}`). `simulation` is the
-    whole of the simulated backend. `shutdown_s`: the time that runs have to end when the executor
-    shuts down. `supervisor_fd`: an inherited pipe; when it closes, all runs must end.
+    whole of the simulated backend, `kubernetes` that of the Kubernetes backend. `shutdown_s`: the
+    time that runs have to end when the executor shuts down. `supervisor_fd`: an inherited pipe;
+    when it closes, all runs must end.
     `output_bytes_max`: the newest bytes of each output of a run that are retained.
     `armada_names`: runs find their environment under Armada's names as well.
     `confinement`: how jobs of the process backend are separated from the installation; `auto` takes
@@ -40,11 +42,12 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     http_port: int = 8083
     executor: str = "local"
-    backend: Literal["process", "simulated"] = "process"
+    backend: Literal["process", "kubernetes", "simulated"] = "process"
     pool: str = "default"
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     resources: dict[str, str] = msgspec.field(default_factory=dict)
     simulation: Simulation = Simulation()
+    kubernetes: KubernetesSettings = KubernetesSettings()
     heartbeat_s: float = 5.0
     shutdown_s: Count = 12
     supervisor_fd: int | None = None

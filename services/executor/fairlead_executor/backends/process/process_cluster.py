@@ -189,7 +189,7 @@ class ProcessCluster:
             return  # the pod is not marked as stopping, so the executor calls this again
         self._refresh(run)
 
-    def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
+    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         """See `Cluster`."""
         try:
             self.folders.rule_out(run, end, now_ms)

@@ -135,7 +135,7 @@ class SimulatedCluster:
         self._schedule(due_ms, run, live)
         self._changed_event.set()
 
-    def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
+    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         """See `Cluster`."""
         if run not in self._pods:
             self._put_ended(run, end, now_ms)

@@ -1,0 +1,1 @@
+"""The backend that runs jobs as pods of a Kubernetes cluster."""

@@ -1,0 +1,1 @@
+"""What is decided about pods, nodes and operations of a Kubernetes cluster. Pure."""

@@ -1,0 +1,35 @@
+"""The log of a pod's container, as the API server hands it on from the node."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
+from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
+from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog, Stream
+
+CHUNK_BYTES: Final = 64 * 1024
+
+
+async def read(client: ApiClient, pod: PodObject, request: LogRequest) -> AsyncIterator[bytes]:
+    """The requested part of the log of the first container. Raises `NoLog`."""
+    if request.stream is Stream.STDERR:
+        raise NoLog("Kubernetes writes both outputs of a container into one log; request stdout")
+    metadata = pod.metadata
+    path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/log"
+    parameters = {"container": pod.spec.containers[0].name} if pod.spec.containers else {}
+    if request.follow:
+        parameters["follow"] = "true"
+    if request.tail is not None and request.since_bytes is None:
+        parameters["tailLines"] = str(request.tail)
+    skipped = request.since_bytes or 0
+    try:
+        async with client.stream(path, parameters, None) as stream:
+            async for chunk in stream.iter_chunked(CHUNK_BYTES):
+                part = chunk[skipped:]
+                skipped -= min(skipped, len(chunk))
+                if part:
+                    yield part
+    except ApiRefused as error:
+        raise NoLog(f"the cluster returns no log: {error}") from error
+    except ApiUnavailable as error:
+        raise NoLog(f"the cluster does not answer: {error}") from error

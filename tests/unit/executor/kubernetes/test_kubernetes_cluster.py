@@ -1,0 +1,255 @@
+"""The Kubernetes backend when the API server refuses, forgets, cuts and loses; and what it leaves.
+
+What it does when all goes well is in tests/contract/cluster.
+"""
+
+import base64
+import random
+
+import pytest
+
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.secret_values import Keyring
+from fairlead_common.service import clock
+from fairlead_executor.backends.kubernetes.settings import PendingAction, PendingRule
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.cluster_protocol import LogRequest
+from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
+from tests.fake_api_server import is_held
+from tests.unit.executor.kubernetes.conftest import World
+
+SUCCEEDS = {"run-for": "10ms"}
+END = pods.stopped("preempted")
+
+
+def runs(pod: Pod) -> bool:
+    return pod.phase is Phase.RUNNING
+
+
+async def test_a_watch_that_is_cut_goes_on_without_listing_again(world: World) -> None:
+    await world.open()
+    run = world.create()
+    await world.until_pod(run, runs)
+    lists = world.server.requests["GET", "pods"]
+    world.server.cut_watches()
+    world.cluster.stop(run, 20, END)
+    assert (await world.until_ended(run)).end == END
+    watches = world.server.requests["GET", "pods"] - lists
+    assert watches >= 1
+    assert world.cluster.pod_lists == 1
+
+
+async def test_what_was_missed_while_versions_expired_is_found_by_listing(world: World) -> None:
+    await world.open()
+    gone, left = world.create("a"), world.create("b")
+    for run in (gone, left):
+        await world.until_pod(run, runs)
+    world.server.delete("pods", gone, "default")
+    world.server.forget_versions()
+    await world.until(lambda: world.cluster.pod_lists == 2)
+    end = (await world.until_ended(gone)).end
+    assert end is not None
+    assert end.category is FailureCategory.POD_DELETED
+    assert world.cluster.pods[left].phase is Phase.RUNNING
+
+
+async def test_a_pod_whose_creation_was_not_answered_is_not_created_twice(world: World) -> None:
+    await world.open()
+    world.server.answers_lost = 1
+    run = world.create(annotations=SUCCEEDS)
+    assert (await world.until_ended(run)).end == SUCCEEDED
+    assert len(world.server.pods()) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_every_run_ends_once_and_nothing_is_left_whatever_is_refused(
+    world: World, seed: int
+) -> None:
+    chance = random.Random(seed)
+    codes = [409, 429, 500, 503]
+    await world.open(ended_pods_max=0)
+    ended = list[RunId]()
+    created = []
+    for number in range(30):
+        world.server.refusals = chance.choices(codes, k=chance.randrange(4))
+        world.server.answers_lost = chance.randrange(2)
+        does = chance.choice([SUCCEEDS, {"run-for": "10ms", "exit-code": "3"}, {}])
+        run = world.create(f"a{number:02}b", annotations=does)
+        created.append(run)
+        if not does:
+            world.cluster.stop(run, 1, END)
+        if chance.random() < 0.3:
+            chance.choice([world.server.cut_watches, world.server.forget_versions])()
+        await world.until_pod(run, lambda _: True)
+    for run in created:
+        await world.until_ended(run)
+        ended.append(run)
+        world.cluster.remove([run])
+    await world.until(lambda: not world.server.pods())
+    assert not world.cluster.pods
+    assert len(set(ended)) == 30
+
+
+async def test_a_new_executor_removes_what_an_earlier_one_had_not_released(world: World) -> None:
+    await world.open()
+    run = world.create(annotations=SUCCEEDS)
+    await world.until_ended(run)
+    world.cluster.remove([run])
+    assert world.server.pods()
+    await world.open(ended_pods_max=0)
+    assert run in world.cluster.changes(clock.now_ms())
+    world.cluster.remove([run])
+    await world.until(lambda: not world.server.pods())
+
+
+async def test_ended_pods_are_retained_for_their_logs_up_to_a_number(world: World) -> None:
+    await world.open(ended_pods_max=1)
+    first, second = world.create("a", annotations=SUCCEEDS), world.create("b", annotations=SUCCEEDS)
+    for run in (first, second):
+        await world.until_ended(run)
+        world.cluster.remove([run])
+        assert run not in world.cluster.pods
+    await world.until(lambda: len(world.server.pods()) == 1)
+    assert world.server.find("pods", second) is not None
+    parts = [part async for part in world.cluster.logs(second, LogRequest(since_bytes=6))]
+    assert b"".join(parts) == b"second\n"
+
+
+async def test_a_run_without_a_pod_is_ruled_out_by_a_pod_of_its_name(world: World) -> None:
+    await world.open()
+    run = RunId(f"{'a'.ljust(28, '0')}-1")
+    world.cluster.rule_out(run, pods.lost("restarted"), clock.now_ms(), "default")
+    await world.until_ended(run)
+    pod = world.server.find("pods", run)
+    assert pod is not None
+    assert pod["spec"]["schedulingGates"]
+    world.cluster.remove([run])
+    await world.until(lambda: not world.server.pods())
+
+
+async def test_a_pod_spec_that_is_refused_fails_with_the_servers_words(world: World) -> None:
+    await world.open()
+    bad = world.create("a", spec={"containers": [{"name": "main"}]})
+    good = world.create("b", annotations=SUCCEEDS)
+    end = (await world.until_ended(bad)).end
+    assert end is not None
+    assert end.category is FailureCategory.ADMISSION
+    assert "spec.containers[0].image: Required value" in end.reason
+    assert (await world.until_ended(good)).end == SUCCEEDED
+
+
+async def test_a_namespace_is_required_or_created_as_settings_say(world: World) -> None:
+    await world.open()
+    end = (await world.until_ended(world.create(namespace="team"))).end
+    assert end is not None
+    assert (end.category, "namespace team" in end.reason) == (FailureCategory.ADMISSION, True)
+    await world.open(namespaces="create")
+    run = world.create("b", namespace="team", annotations=SUCCEEDS)
+    assert (await world.until_ended(run)).end == SUCCEEDED
+
+
+async def test_a_node_that_does_not_exist_returns_the_run(world: World) -> None:
+    await world.open()
+    end = (await world.until_ended(world.create(node="n9"))).end
+    assert end is not None
+    assert (end.kind, "n9" in end.reason) == (EndKind.RETURNED, True)
+
+
+async def test_a_pod_that_cannot_start_ends_by_its_rule(world: World) -> None:
+    rule = PendingRule(
+        reasons=("ImagePullBackOff",),
+        action=PendingAction.FAIL,
+        category=FailureCategory.IMAGE_PULL,
+    )
+    await world.open(pending_rules=(rule,))
+    run = world.create(annotations={"waiting": "ImagePullBackOff"})
+    end = (await world.until_ended(run)).end
+    assert end is not None
+    assert end.category is FailureCategory.IMAGE_PULL
+    assert "a test says so" in end.reason
+
+
+async def test_the_runs_of_a_node_that_is_gone_are_given_up(world: World) -> None:
+    await world.open(node_lost_s=1)
+    run = world.create(node="n1")
+    await world.until_pod(run, runs)
+    world.server.delete("nodes", "n1")
+    end = (await world.until_ended(run)).end
+    assert end is not None
+    assert (end.category, "n1" in end.reason) == (FailureCategory.NODE_LOST, True)
+    assert "n1" not in {node.name for node in world.cluster.nodes()}
+
+
+async def test_a_pod_deleted_by_hand_is_noticed_and_held_until_that_is_reported(
+    world: World,
+) -> None:
+    await world.open(ended_pods_max=0)
+    run = world.create()
+    await world.until_pod(run, runs)
+    pod = world.server.find("pods", run)
+    assert pod is not None
+    world.server.delete_gracefully(pod)
+    end = (await world.until_ended(run)).end
+    assert end is not None
+    assert end.category is FailureCategory.POD_DELETED
+    (held,) = world.server.pods()
+    assert is_held(held)
+    world.cluster.remove([run])
+    await world.until(lambda: not world.server.pods())
+
+
+async def test_secret_values_reach_the_cluster_as_a_secret_of_the_pod(world: World) -> None:
+    await world.open(secrets_key="a key")
+    sealed = Keyring("a key").seal("q", "hunter2")
+    container = {"name": "main", "image": "x", "env": [{"name": "P", "sealed": sealed}]}
+    run = world.create(spec={"containers": [container]})
+    await world.until(lambda: world.server.find("secrets", run) is not None)
+    secret, pod = world.server.find("secrets", run), world.server.find("pods", run)
+    assert secret is not None
+    assert pod is not None
+    assert base64.b64decode(secret["data"]["v0"]) == b"hunter2"
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+    assert "hunter2" not in str(pod)
+
+
+async def test_pods_of_another_installation_are_left_alone_and_counted(world: World) -> None:
+    await world.open()
+    amounts = {"requests": {"cpu": "2"}}
+    run = world.create(spec={"containers": [{"name": "main", "image": "x", "resources": amounts}]})
+    await world.until_pod(run, runs)
+    assert {node.allocatable["cpu"] for node in world.cluster.nodes()} == {8000}
+    await world.open(log_id="another log")
+    assert not world.cluster.pods
+    offered = {node.name: node.allocatable["cpu"] for node in world.cluster.nodes()}
+    assert offered == {"n0": 6000, "n1": 8000, "n2": 8000}
+
+
+async def test_a_list_of_several_pages_is_read_to_its_end(world: World) -> None:
+    for number in range(1_203):
+        world.server.put(
+            "pods",
+            {
+                "metadata": {"name": f"other-{number}", "namespace": "default"},
+                "spec": {
+                    "nodeName": "n0",
+                    "containers": [{"name": "x", "resources": {"requests": {"cpu": "1m"}}}],
+                },
+                "status": {"phase": "Running"},
+            },
+        )
+    await world.open()
+    assert {node.name: node.allocatable["cpu"] for node in world.cluster.nodes()}["n0"] == 6797
+
+
+async def test_a_kubeconfig_that_does_not_exist_is_named(world: World) -> None:
+    world.server.kubeconfig = world.server.kubeconfig.with_name("missing.yaml")
+    with pytest.raises(WorldError, match=r"missing\.yaml does not exist"):
+        await world.open()
+
+
+async def test_credentials_that_are_refused_are_named_with_what_to_do(world: World) -> None:
+    world.server.token = "another"
+    with pytest.raises(WorldError, match="renew the credentials"):
+        await world.open()
