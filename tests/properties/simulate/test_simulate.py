@@ -189,3 +189,40 @@ def test_merging_intervals_preserves_totals(steps: list[tuple[int, int]]) -> Non
     assert len(series.totals()) <= INTERVALS_MAX
     assert series.totals()[:, 0].sum() == total
     assert series.totals()[:, 1].sum() == len(steps)
+
+
+@st.composite
+def plain_jobs(draw: st.DrawFn) -> list[Job]:
+    """Jobs without gangs, dependencies and retries: only placing decides when they start."""
+    shapes = st.sampled_from([(0.5, "1Gi"), (1, "4Gi"), (2, "1Gi"), (4, "8Gi"), (5, "1Gi")])
+    made: list[Job] = []
+    for number in range(draw(st.integers(1, 40))):
+        cpu, memory = draw(shapes)
+        line = job(
+            f"j{number}",
+            queue=draw(st.sampled_from("abc")),
+            submitSeconds=draw(st.integers(0, 120)),
+            runSeconds=draw(st.integers(0, 90)),
+            cpu=cpu,
+            memory=memory,
+            priorityClass=draw(st.sampled_from(["default", "default", "low", "non-preemptible"])),
+        )
+        if draw(st.integers(0, 5)) == 0:
+            line["stopSeconds"] = draw(st.integers(1, 20))
+        made.append(line)
+    return made
+
+
+@QUICK
+@given(plain_jobs(), nodes(), RULES, st.sampled_from([1, 0.25, 3]))
+def test_a_skipped_round_would_have_decided_nothing(
+    given_jobs: list[Job], given_nodes: list[dict[str, Any]], rules: dict[str, float], weight: float
+) -> None:
+    settings_file = {**rules, "queues": {"a": {"weight": weight}}}
+    every = simulate(given_jobs, given_nodes, settings_file, every_round=True)
+    result = simulate(given_jobs, given_nodes, settings_file)
+    assert result.files["jobs.csv"] == every.files["jobs.csv"]
+    assert result.files["runs.csv"] == every.files["runs.csv"]
+    assert result.rows("queues.csv") == every.rows("queues.csv")
+    assert result.summary.stuck == every.summary.stuck
+    assert result.summary.rounds <= every.summary.rounds

@@ -50,11 +50,13 @@ def simulate(
     nodes: Sequence[Mapping[str, Value]] = NODES,
     settings: Mapping[str, Value] | None = None,
     seed: int = 0,
+    *,
+    every_round: bool = False,
 ) -> Result:
     """Write the input files and simulate, as the command does. Raises `InvalidInput`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        options = write(folder, jobs, nodes, settings, seed)
+        options = write(folder, jobs, nodes, settings, seed)._replace(every_round=every_round)
         out = folder / "out"
         outcome = simulation.run_simulation(
             options, simulation.read_input(options), out, ignore_progress

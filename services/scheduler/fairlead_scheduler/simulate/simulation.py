@@ -41,6 +41,8 @@ class SimulationOptions(NamedTuple):
     swf_processors: int | None = None
     swf_queue: swf.QueueField = "queue"
     run_s: float | None = None
+    every_round: bool = False
+    """Also run the rounds that cannot decide anything (for tests of the filter)."""
 
 
 class Input(NamedTuple):
@@ -194,6 +196,7 @@ def run_simulation(
     """
     from fairlead_scheduler.engine.compiler.decorators import COMPILED
     from fairlead_scheduler.simulate.model.ledger import Ledger
+    from fairlead_scheduler.simulate.model.round_filter import RoundFilter
     from fairlead_scheduler.simulate.model.simulated_world import World
     from fairlead_scheduler.simulate.model.simulation_loop import Loop
     from fairlead_scheduler.simulate.output import figures, html_report, result_files
@@ -207,9 +210,9 @@ def run_simulation(
         world = World(
             trace, simulated.nodes, simulated.settings, options.pool, simulated.draws, ledger
         )
-        loop = Loop(
-            world, ledger, simulated.node_changes, simulated.settings.scheduler.rules, cycle_ms
-        )
+        rules = simulated.settings.scheduler.rules
+        skips = None if options.every_round else RoundFilter(trace, simulated.settings, ledger)
+        loop = Loop(world, ledger, simulated.node_changes, rules, cycle_ms, skips)
         loop.run(lambda: progress(ledger.done, len(trace), ledger.now_ms))
         summary = figures.summarize(world, ledger, loop, seed=options.seed, cycle_ms=cycle_ms)
         ended_s = clock.monotonic_s()

@@ -5,9 +5,9 @@ simulated time (each run, each change of a queue's shares) go to a `Sink` immedi
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,13 @@ from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.rules.decider import Round
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
+from fairlead_scheduler.simulate.model.backlog import Backlog, NodeUsage
 from fairlead_scheduler.simulate.model.series import Float, Series
 from fairlead_scheduler.simulate.model.trace import Trace
 
 _STATES: Final = tuple(JobState)
 _CODES: Final = {state: code for code, state in enumerate(_STATES)}
+_NO_CAPACITY: Final = reason_texts.CODE_NAMES[engine.Code.INSUFFICIENT_RESOURCES]
 NOT_YET: Final = -1
 """A time of something that has not happened."""
 
@@ -53,6 +55,14 @@ class Sink(Protocol):
         self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
     ) -> None:
         """Write the weight share, fair share and actual share of a queue from `at_ms` on."""
+
+
+class Shares(NamedTuple):
+    """Shares of the queues (rules S1, S3 and S5), [Q] each."""
+
+    weight: Float
+    fair: Float
+    actual: Float
 
 
 class Ledger:
@@ -87,20 +97,24 @@ class Ledger:
         self.waited_ms: dict[str, int] = {}
         """Reason code -> job-milliseconds of waiting."""
         self._waiting_by_reason: dict[str, int] = {}
+        self._usual_reason: dict[int, str] = {}
+        """Queue -> the reason of most of its queued jobs in the last round."""
         self._node: dict[int, tuple[str, int]] = {}
         """Job -> the node of its live run and its start, `NOT_YET` if it has not started."""
         self._rules = settings.scheduler.rules
         self._number_resources([*nodes, *later])
+        self.backlog = Backlog(trace)
+        self.node_usage = NodeUsage(self.resources)
         self.set_nodes(nodes)
         self.used_ms = [0] * len(self.resources)
         self.available_ms = [0] * len(self.resources)
         """Capacity of each resource multiplied by time."""
         self.lost_by_outcome = {end: [0] * len(self.resources) for end in RunEnd}
-        self._allocated = np.zeros((queues, len(self.resources)), np.int64)
+        self.allocated = np.zeros((queues, len(self.resources)), np.int64)
         self._queued = np.zeros(queues, np.int64)
         self._running = np.zeros(queues, np.int64)
         self._shares = np.zeros((2, queues))
-        self._weight = np.array(
+        self.weight = np.array(
             [
                 settings.queues[name].weight if name in settings.queues else 1.0
                 for name in trace.queues.values
@@ -119,12 +133,13 @@ class Ledger:
         requests = [shapes.decode(raw).requests for raw in self.trace.shapes.values]
         names = {name for node in nodes for name in node.allocatable} | set(self._rules.floating)
         self.resources = tuple(sorted(names.union(*requests)))
-        self._request = np.array(
+        self.requests = np.array(
             [[amounts.get(name, 0) for name in self.resources] for amounts in requests], np.int64
         ).reshape(len(requests), len(self.resources))
 
-    def set_nodes(self, nodes: Iterable[Node]) -> None:
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Set the capacity (rule R1: without cordoned nodes, which receive no jobs)."""
+        self.node_usage.set_nodes(nodes)
         rules = self._rules
         available = [node for node in nodes if not node.unschedulable]
         self.capacity = [
@@ -133,7 +148,7 @@ class Ledger:
             for name in self.resources
         ]
         multipliers = [rules.cost_multipliers.get(name, 1.0) for name in self.resources]
-        self._cost_factors = fair_shares.cost_factors(
+        self.cost_factors = fair_shares.cost_factors(
             np.array(self.capacity, np.int64), np.array(multipliers)
         )
 
@@ -151,20 +166,28 @@ class Ledger:
     def _add_queued(self, job: int) -> None:
         self.waiting += 1
         self._queued[self.trace.queue[job]] += 1
+        self.backlog.add(job, 1)
 
     def _remove_queued(self, job: int) -> None:
         self.waiting -= 1
         self._queued[self.trace.queue[job]] -= 1
+        self.backlog.add(job, -1)
 
     def record_leased(self, job: int, run: int, node: str) -> None:
         """A job was placed on a node: it uses resources even before preempted runs have stopped."""
         self._remove_queued(job)
-        queue = self.trace.queue[job]
-        self._running[queue] += 1
-        self._allocated[queue] += self._request[self.trace.shape[job]]
+        self._hold(job, node, 1)
         self.state[job] = _CODES[JobState.RUNNING]
         self.runs[job] = run
         self._node[job] = (node, NOT_YET)
+
+    def _hold(self, job: int, node: str, count: int) -> None:
+        """A run begins (1) or ceases (-1) to use the resources of its job."""
+        queue, amounts = self.trace.queue[job], count * self.requests[self.trace.shape[job]]
+        self._running[queue] += count
+        self.allocated[queue] += amounts
+        self.node_usage.take(node, amounts)
+        self.backlog.add_run(job, count)
 
     def record_started(self, job: int, now_ms: int) -> None:
         """The run started."""
@@ -182,9 +205,8 @@ class Ledger:
         """A run ended; `lost_ms` of its time must be repeated."""
         node, start_ms = self._node.pop(job)
         start_ms = now_ms if start_ms == NOT_YET else start_ms
-        queue, request = self.trace.queue[job], self._request[self.trace.shape[job]]
-        self._running[queue] -= 1
-        self._allocated[queue] -= request
+        request = self.requests[self.trace.shape[job]]
+        self._hold(job, node, -1)
         self.lost_ms[job] += lost_ms
         self.end_ms[job] = now_ms
         lost = self.lost_by_outcome[outcome]
@@ -235,7 +257,7 @@ class Ledger:
         self.now_ms = now_ms
 
     def _current_values(self) -> Float:
-        used = self._allocated.sum(axis=0)
+        used = self.allocated.sum(axis=0)
         available = np.array(self.capacity, np.float64)
         values = (
             used,
@@ -251,7 +273,7 @@ class Ledger:
 
     def _actual_shares(self) -> Float:
         """The dominant share of each queue (rule S5)."""
-        return fair_shares.dominant_share(self._allocated, self._cost_factors)
+        return fair_shares.dominant_share(self.allocated, self.cost_factors)
 
     def record_round(self, decided: Round) -> None:
         """Record a round after its decisions are applied."""
@@ -261,13 +283,23 @@ class Ledger:
         self._shares[:] = 0.0
         self._shares[0, rows] = plan.shares.weight
         self._shares[1, rows] = plan.shares.fair
+        self._record_reasons(decided)
+        self._write_shares_if_due()
+
+    def _record_reasons(self, decided: Round) -> None:
+        """Count the queued jobs by the reason that the round found."""
         self._waiting_by_reason = {}
-        reasons = plan.reasons
-        for code, jobs in zip(reasons.code.tolist(), reasons.waiting.tolist(), strict=True):
+        most: dict[int, tuple[int, str]] = {}
+        reasons, names = decided.plan.reasons, decided.built.snapshot.queue_names
+        for code, jobs, at in zip(
+            reasons.code.tolist(), reasons.waiting.tolist(), reasons.queue.tolist(), strict=True
+        ):
             if jobs > 0:
                 name = reason_texts.CODE_NAMES[engine.Code(code)]
+                queue = self._row[names[at]]
                 self._waiting_by_reason[name] = self._waiting_by_reason.get(name, 0) + jobs
-        self._write_shares_if_due()
+                most[queue] = max(most.get(queue, (0, "")), (jobs, name))
+        self._usual_reason = {queue: name for queue, (_, name) in most.items()}
 
     def skip_round(self) -> None:
         """Compute the shares as the engine would (S1, S3), without a round.
@@ -275,13 +307,45 @@ class Ledger:
         No queued job is able to start, so the demand is the running jobs.
         """
         self._waiting_by_reason = {}
-        order = self._by_name
-        active, weight = self._running[order] > 0, self._weight[order]
-        self._shares[0, order] = fair_shares.weight_shares(weight, active)
-        self._shares[1, order] = fair_shares.fill_by_weight(
-            weight, self._actual_shares()[order], active, -1
-        )
+        shares = self._fill(self._running > 0, self._actual_shares())
+        self._shares[:] = (shares.weight, shares.fair)
         self._write_shares_if_due()
+
+    def skip_full_round(self) -> None:
+        """Compute the shares without a round that would place no queued job.
+
+        Queued jobs wait for the reason that is usual in their queue.
+        """
+        self._waiting_by_reason = {}
+        for queue in np.flatnonzero(self._queued).tolist():
+            name = self._usual_reason.get(queue, _NO_CAPACITY)
+            jobs = int(self._queued[queue])
+            self._waiting_by_reason[name] = self._waiting_by_reason.get(name, 0) + jobs
+        shares = self.compute_shares()
+        self._shares[:] = (shares.weight, shares.fair)
+        self._write_shares_if_due()
+
+    def compute_shares(self) -> Shares:
+        """The shares if all queued jobs are demand and nothing limits a queue."""
+        groups = self.backlog.waiting_groups()
+        queued = np.zeros_like(self.allocated)
+        amounts = self.backlog.jobs[groups, None] * self.requests[self.backlog.shape[groups]]
+        np.add.at(queued, self.backlog.queue[groups], amounts)
+        demand = fair_shares.dominant_share(self.allocated + queued, self.cost_factors)
+        return self._fill(self._running + self._queued > 0, demand)
+
+    def _fill(self, takes_part: npt.NDArray[np.bool_], demand: Float) -> Shares:
+        order = self._by_name
+        weight, fair = np.zeros_like(demand), np.zeros_like(demand)
+        weight[order] = fair_shares.weight_shares(self.weight[order], takes_part[order])
+        fair[order] = fair_shares.fill_by_weight(
+            self.weight[order], demand[order], takes_part[order], -1
+        )
+        return Shares(weight, fair, self._actual_shares())
+
+    def cost_with(self, queues: npt.NDArray[np.int32], requests: npt.NDArray[np.int64]) -> Float:
+        """The cost of what each queue holds together with one of the requests."""
+        return fair_shares.dominant_share(self.allocated[queues] + requests, self.cost_factors)
 
     def _write_shares_if_due(self) -> None:
         sampled_ms = self._sampled_ms

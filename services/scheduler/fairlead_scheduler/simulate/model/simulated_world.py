@@ -83,7 +83,7 @@ class World:
             else:
                 self._nodes[name] = change.node
                 self._harness.report_node(change.node)
-        self.ledger.set_nodes(self._nodes.values())
+        self.ledger.set_nodes(list(self._nodes.values()))
         for name in removed:
             self._fold_reports(self._runs.lose_node(name, now_ms), now_ms)
         self._fold_reports(self._runs.begin_ready(now_ms), now_ms)
@@ -194,6 +194,11 @@ class World:
             self._apply(self._decider.make_batches(decided), now_ms)
             self.run_housekeeping(now_ms)
         return decided
+
+    @property
+    def any_stopping(self) -> bool:
+        """Whether a preempted run is still stopping."""
+        return self._runs.any_stopping
 
     def can_start_any(self) -> bool:
         """Whether a queued job does not wait for other jobs to end."""

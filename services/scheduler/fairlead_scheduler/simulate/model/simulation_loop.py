@@ -1,8 +1,9 @@
 """Advances virtual time from change to change, with rounds in between. Pure.
 
 A round runs every `cycle_ms`, and after a change if the last round was at least `GAP_MS` ago.
-Rounds without effect are skipped: while no queued job is able to start, only the shares are
-computed, and after a round that decided nothing there is no other round before a change.
+Rounds without effect are skipped: while no queued job is able to start, or none could be placed
+(`round_filter`), only the shares are computed, and after a round that decided nothing there is no
+other round before a change.
 """
 
 from collections import deque
@@ -12,6 +13,7 @@ from typing import Final
 from fairlead_scheduler.rules.decider import Round
 from fairlead_scheduler.simulate.input.node_file import NodeChange
 from fairlead_scheduler.simulate.model.ledger import Ledger
+from fairlead_scheduler.simulate.model.round_filter import RoundFilter
 from fairlead_scheduler.simulate.model.simulated_world import World
 from fairlead_scheduler.simulate.model.trace import Trace
 from fairlead_scheduler.state.pool_rules import Rules
@@ -32,13 +34,18 @@ class Loop:
         changes: Sequence[NodeChange],
         rules: Rules,
         cycle_ms: int,
+        round_filter: RoundFilter | None,
     ) -> None:
-        """`changes` are the changes of nodes, in order of time."""
+        """`changes` are the changes of nodes, in order of time. Without a filter every round
+        runs."""
         self._changes = deque(changes)
         self._world, self._ledger, self._cycle_ms = world, ledger, cycle_ms
         self._trace: Trace = world.trace
         patience = patience_ms(rules)
         self._patience_ms = patience + cycle_ms if patience else 0
+        self._filter = round_filter
+        self._skipped = False
+        """Whether a round was skipped since the last one that ran."""
         self._last_ms: int | None = None
         """The time of the last round."""
         self._acted_ms = 0
@@ -66,6 +73,8 @@ class Loop:
             self._ledger.advance(now_ms)
             if self._change_ms() == now_ms:
                 self._world.change_nodes(now_ms, self._due_changes(now_ms))
+                if self._filter is not None:
+                    self._filter.record_node_change()
                 self._mark_changed(now_ms)
             if self._world.next_end_ms == now_ms:
                 self._world.end_due(now_ms)
@@ -79,6 +88,8 @@ class Loop:
             if self._round_ms() == now_ms:
                 self._round(now_ms)
             tick()
+        if self._skipped and self._ledger.waiting:
+            self._run_round(self._ledger.now_ms)
         self._world.run_housekeeping(self._ledger.now_ms)
         self._ledger.finish()
 
@@ -117,11 +128,21 @@ class Loop:
             self._may_decide_later = False
             self._ledger.skip_round()
             return
+        if self._filter is not None and not self._filter.may_decide(self._world.any_stopping):
+            self._skipped, self._may_decide_later = True, False
+            self._ledger.skip_full_round()
+            return
+        self._run_round(now_ms)
+
+    def _run_round(self, now_ms: int) -> None:
         decided = self._world.run_round(now_ms)
         if decided is None:
             return
+        self._skipped = False
         self.last_round = decided
         self._ledger.record_round(decided)
+        if self._filter is not None:
+            self._filter.record_round()
         plan = decided.plan
         acted = any(
             map(len, (plan.placed_job, plan.preempted_job, plan.rejected_job, plan.failed_job))

@@ -1,0 +1,88 @@
+"""Queued jobs and runs counted by group, and what the nodes have free. Pure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.domain.records.clusters import Node
+from fairlead_scheduler.simulate.model.trace import Trace
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+
+
+class Backlog:
+    """The numbers of queued jobs and runs by group: jobs of one queue, shape and class."""
+
+    def __init__(self, trace: Trace) -> None:
+        columns = (trace.queue, trace.shape, trace.priority_class)
+        keys = np.stack([np.frombuffer(column, np.int32) for column in columns], axis=1)
+        groups, group = np.unique(keys, axis=0, return_inverse=True)
+        self._group: list[int] = group.reshape(-1).tolist()
+        self.queue, self.shape, self.priority_class = np.ascontiguousarray(groups.T)
+        self.jobs = np.zeros(len(groups), np.int64)
+        self.runs = np.zeros(len(groups), np.int64)
+        self._queues = len(trace.queues.values)
+
+    def add(self, job: int, count: int) -> None:
+        """A job is queued (1), or no longer queued (-1)."""
+        self.jobs[self._group[job]] += count
+
+    def add_run(self, job: int, count: int) -> None:
+        """A job has a run (1), or no longer has one (-1)."""
+        self.runs[self._group[job]] += count
+
+    def largest_runs(self, requests: Int64) -> Int64:
+        """[Q, R] the greatest request of each queue's runs; `requests`: [S, R] of the shapes."""
+        largest = np.zeros((self._queues, requests.shape[1]), np.int64)
+        groups = np.flatnonzero(self.runs)
+        np.maximum.at(largest, self.queue[groups], requests[self.shape[groups]])
+        return largest
+
+    def waiting_groups(self) -> npt.NDArray[np.intp]:
+        """The groups with a queued job."""
+        return np.flatnonzero(self.jobs)
+
+
+class NodeUsage:
+    """Free capacity of each node; resources are in the order of the ledger."""
+
+    def __init__(self, resources: Sequence[str]) -> None:
+        self._resources = resources
+        self._row: dict[str, int] = {}
+        self.names: list[str] = []
+        """All nodes that ever existed, in order of their first appearance."""
+        self.capacity = np.zeros((0, len(resources)), np.int64)
+        """[N, R]; 0 for nodes that no longer exist."""
+        self.used = np.zeros_like(self.capacity)
+        """[N, R]"""
+        self.any_cordoned = False
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        """Set the nodes that exist."""
+        added = [node.name for node in nodes if node.name not in self._row]
+        self._row |= {name: at for at, name in enumerate(added, len(self.names))}
+        self.names += added
+        more = np.zeros((len(added), len(self._resources)), np.int64)
+        self.used = np.vstack([self.used, more])
+        self.capacity = np.zeros_like(self.used)
+        for node in nodes:
+            amounts = [node.allocatable.get(name, 0) for name in self._resources]
+            self.capacity[self._row[node.name]] = amounts
+        self.any_cordoned = any(node.unschedulable for node in nodes)
+
+    def take(self, node: str, amounts: Int64) -> None:
+        """A run uses these amounts of a node; negative amounts are released."""
+        self.used[self._row[node]] += amounts
+
+    @property
+    def any_overfull(self) -> bool:
+        """Whether a node shrank below what its runs use."""
+        return bool((self.used > self.capacity).any())
+
+    def fits_any(self, requests: Int64) -> bool:
+        """Whether one of the requests ([G, R]) is free on one node."""
+        free = self.capacity - self.used
+        likely = requests[(requests <= free.max(axis=0, initial=0)).all(axis=1)]
+        return any(bool((free >= request).all(axis=1).any()) for request in likely)
