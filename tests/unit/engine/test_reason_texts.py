@@ -139,6 +139,22 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
         " burst of the start rate is 2. Lower `minSize`, or ask an operator to raise the "
         "burst.",
     ),
+    "above the ceiling": (
+        {"settings": {"ceiling": {"p0": {"cpu": 0.25}}}, "queues": {"A": {"limits": {"p0": {}}}}},
+        [{"id": "a", "queue": "A", "cpu": 3}],
+        "infeasible: The job can never run in pool default: it needs 3 CPUs, and the ceiling for "
+        "priority class p0 is 2. Request less.",
+    ),
+    "at the ceiling": (
+        {
+            "settings": {"ceiling": {"p0": {"cpu": 0.5}}},
+            "queues": {"A": {"limits": {"p0": {"cpu": 1.0}}}},
+        },
+        [{"id": "a", "queue": "A", "cpu": 3, "count": 2}],
+        "queue-limit: Queue A has reached the ceiling for priority class p0: the job needs 3 "
+        "CPUs, and the limit leaves 1. Wait until other jobs of the queue end, or ask an "
+        "operator to raise the limit.",
+    ),
     "at its queue's limit": (
         {"queues": {"A": {"limits": {"p0": {"cpu": 0.5}}}}},
         [{"id": "a", "queue": "A", "count": 2, "cpu": 3}],

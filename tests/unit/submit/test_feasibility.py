@@ -63,9 +63,16 @@ CASES = {
     ),
     "more than the queue may hold": Case(Shape({"cpu": 5000}), False, [node()], {"cpu": 0.5}),
     "as much as the queue may hold": Case(Shape({"cpu": 4000}), True, [node()], {"cpu": "4"}),
-    "more than the class may hold": Case(
+    "more than a queue without an own limit may hold in the class": Case(
         Shape({"cpu": 5000}),
         False,
+        [node()],
+        {"memory": "8Gi"},
+        PriorityClass(name="default", value=0, limits={"cpu": 0.5}),
+    ),
+    "as much as the queue may hold beyond the limit of the class": Case(
+        Shape({"cpu": 5000}),
+        True,
         [node()],
         {"cpu": "8"},
         PriorityClass(name="default", value=0, limits={"cpu": 0.5}),

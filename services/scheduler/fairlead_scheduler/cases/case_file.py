@@ -263,9 +263,10 @@ class Settings(Rules, frozen=True, rename="camel", forbid_unknown_fields=True, k
         rules = {name: getattr(self, name) for name in Rules.__struct_fields__}
         for name in ("cost_multipliers", "round_limit", "floating"):
             rules[name] = use_full_names(rules[name])
-        rules["class_limits"] = {
-            name: use_full_names(amounts) for name, amounts in self.class_limits.items()
-        }
+        for name in ("class_limits", "ceiling"):
+            rules[name] = {
+                class_name: use_full_names(amounts) for class_name, amounts in rules[name].items()
+            }
         return Rules(**rules)
 
 

@@ -218,9 +218,12 @@ class Snapshot:
     queue_cordoned: Bool
     """[Q] L1."""
     queue_limit_fraction: Float | None = None
-    """[Q, C, R+F] L2 as fraction of the pool (inf = none); limits of settings and queue merged."""
+    """[Q, C, R+F] L2 as fraction of the pool (inf = none): the queue's own limit of a resource, or
+    else the default of the class."""
     queue_limit_amount: Float | None = None
     """[Q, C, R+F] L2 as absolute amount (inf = none). Both limits hold where both are given."""
+    class_ceiling: Float | None = None
+    """[C, R+F] L2 as fraction of the pool (inf = none): binds every queue."""
     queue_tokens: Float | None = None
     """[Q] L4: tokens now in the queue's bucket (inf = no limit)."""
     queue_burst: float = UNLIMITED

@@ -325,6 +325,7 @@ class Builder:
             queue_cordoned=np.array([queue.cordoned for queue in known], np.bool_),
             queue_limit_fraction=fractions,
             queue_limit_amount=amounts,
+            class_ceiling=self._classes.ceiling(rules.ceiling, (*names, *floating)),
             queue_tokens=np.array([own.queue(name).tokens(now_ms) for name in queue_names]),
             queue_burst=own.queue("").burst,
             tokens=own.all.tokens(now_ms),

@@ -59,15 +59,18 @@ class Classes:
         names: tuple[str, ...],
         resource_names: tuple[str, ...],
     ) -> tuple[Limits, Limits]:
-        """L2: [Q, C, R+F] fractions and amounts, None where nobody set any."""
+        """L2: [Q, C, R+F] fractions and amounts, None where no limit is set.
+
+        For each resource the queue's own limit replaces that of `general`, and this the class's.
+        """
         shape = (len(names), len(self.rows), len(resource_names))
+        amounts = np.full(shape, np.inf)
         column = {resource: at for at, resource in enumerate(resource_names)}
-        fractions, amounts = np.full(shape, np.inf), np.full(shape, np.inf)
         own = {item.name: item.limits for item in self.rows if item.limits}
-        for class_name, of_class in {**own, **general}.items():
-            for resource, fraction in of_class.items():
-                if resource in column and class_name in self._row:
-                    fractions[:, self._row[class_name], column[resource]] = fraction
+        default = self._fractions(own, column)
+        given = self._fractions(general, column)
+        default = np.where(np.isfinite(given), given, default)
+        fractions = np.repeat(default[None], len(names), axis=0)
         for at, name in enumerate(names):
             for class_name, limits_of in queues.get(name).limits.items():
                 for resource, limit in limits_of.items():
@@ -76,9 +79,29 @@ class Classes:
                     place = (at, self._row[class_name], column[resource])
                     if isinstance(limit, str):
                         amounts[place] = quantities.parse_quantity(resource, limit, round_up=False)
+                        fractions[place] = np.inf
                     else:
-                        fractions[place] = min(fractions[place], limit)
+                        fractions[place] = limit
         return (
             fractions if np.isfinite(fractions).any() else None,
             amounts if np.isfinite(amounts).any() else None,
         )
+
+    def ceiling(
+        self, by_class: Mapping[str, Mapping[str, float]], resource_names: tuple[str, ...]
+    ) -> Limits:
+        """L2: [C, R+F] fractions that bind every queue, None where no ceiling is set."""
+        column = {resource: at for at, resource in enumerate(resource_names)}
+        made = self._fractions(by_class, column)
+        return made if np.isfinite(made).any() else None
+
+    def _fractions(
+        self, by_class: Mapping[str, Mapping[str, float]], column: Mapping[str, int]
+    ) -> npt.NDArray[np.float64]:
+        """[C, R+F] fractions of the pool, inf where there is no limit."""
+        made = np.full((len(self.rows), len(column)), np.inf)
+        for class_name, fractions in by_class.items():
+            for resource, fraction in fractions.items():
+                if resource in column and class_name in self._row:
+                    made[self._row[class_name], column[resource]] = fraction
+        return made

@@ -1,7 +1,7 @@
 """The rules of scheduling that settings, cases and simulations give: limits, rates, placement."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -36,6 +36,7 @@ class PoolRules(
     lookback: int | UnsetType = UNSET
     floating: dict[str, float] | UnsetType = UNSET
     class_limits: dict[str, dict[str, float]] | UnsetType = UNSET
+    ceiling: dict[str, dict[str, float]] | UnsetType = UNSET
     cost_multipliers: dict[str, float] | UnsetType = UNSET
     placement: str | UnsetType = UNSET
     gang_assembly_timeout_s: int | UnsetType = UNSET
@@ -49,7 +50,8 @@ class PoolRules(
 class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """The rules of scheduling (docs/rules.md), with the same names in cases and simulations.
 
-    Fractions are of the pool's total. `floating` maps a resource that is on no node to how much of
+    Fractions are of the pool's total. `class_limits`: class -> resource -> what a queue without a
+    limit of its own holds at most; `ceiling`: the same for every queue. `floating` maps a resource that is on no node to how much of
     it there is. `max_unacknowledged_leases` counts per executor. `pools`: other rules for the pools
     of these names.
     """
@@ -62,6 +64,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     lookback: int = 0
     floating: dict[str, float] = {}
     class_limits: dict[str, dict[str, float]] = {}
+    ceiling: dict[str, dict[str, float]] = {}
     cost_multipliers: dict[str, float] = {}
     max_unacknowledged_leases: int = 2_500
     placement: str = "best-fit"
@@ -101,14 +104,8 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
                 place = f"rules.{camel(rate_name)}"
                 found += check_number(f"{place}.perSecond", rate.per_second, least=0, open_end=True)
                 found += check_number(f"{place}.burst", rate.burst, least=1)
-        for name, limits in self.class_limits.items():
-            if name not in class_names:
-                known = ", ".join(sorted(class_names))
-                detail = f"is not a priority class; choose one of {known}"
-                found.append(FieldError(f"rules.classLimits.{name}", detail))
-            for resource, fraction in limits.items():
-                place = f"rules.classLimits.{name}.{resource}"
-                found += check_number(place, fraction, least=0, most=1)
+        for table in ("class_limits", "ceiling"):
+            found += _check_classes(f"rules.{camel(table)}", getattr(self, table), class_names)
         for table in ("floating", "cost_multipliers"):
             for name, amount in getattr(self, table).items():
                 found += check_number(f"rules.{camel(table)}.{name}", amount, least=0)
@@ -120,6 +117,20 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
             detail = f"is {self.placement!r}; choose one of {', '.join(PLACEMENTS)}"
             found.append(FieldError("rules.placement", detail))
         return found
+
+
+def _check_classes(
+    place: str, limits: Mapping[str, Mapping[str, float]], class_names: Collection[str]
+) -> list[FieldError]:
+    """What is wrong with limits by class."""
+    found: list[FieldError] = []
+    for name, fractions in limits.items():
+        if name not in class_names:
+            detail = f"is not a priority class; choose one of {', '.join(sorted(class_names))}"
+            found.append(FieldError(f"{place}.{name}", detail))
+        for resource, fraction in fractions.items():
+            found += check_number(f"{place}.{name}.{resource}", fraction, least=0, most=1)
+    return found
 
 
 def camel(name: str) -> str:

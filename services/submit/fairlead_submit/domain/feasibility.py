@@ -144,9 +144,10 @@ def _count_places(shape: Shape, node: Node) -> int:
 def _find_exceeded_limit(
     shape: Shape, total: Mapping[str, int], queue: Queue, priority_class: PriorityClass
 ) -> str | None:
-    of_class: Mapping[str, float | str] = priority_class.limits
+    """The first limit that the shape exceeds (L2): a queue's own replaces that of the class."""
     of_queue = queue.limits.get(priority_class.name, {})
-    for name, limit in (*of_class.items(), *of_queue.items()):
+    limits: Mapping[str, float | str] = {**priority_class.limits, **of_queue}
+    for name, limit in limits.items():
         amount = (
             quantities.parse_quantity(name, limit, round_up=False)
             if isinstance(limit, str)

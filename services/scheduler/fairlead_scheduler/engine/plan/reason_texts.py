@@ -99,8 +99,9 @@ def _describe_limit_reached(snapshot: Snapshot, plan: Plan, row: int, code: Code
         case Code.QUEUE_LIMIT:
             of_class = _class_name(snapshot, plan, row)
             limit = _describe_limit(snapshot, plan, row)
+            whose = "its limit" if _has_own_limit(snapshot, plan, row) else "the ceiling"
             return (
-                f"Queue {name} has reached its limit for {of_class}{limit}. "
+                f"Queue {name} has reached {whose} for {of_class}{limit}. "
                 "Wait until other jobs of the queue end, or ask an operator to raise the limit."
             )
         case Code.ROUND_LIMIT:
@@ -212,6 +213,16 @@ def _describe_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     )
 
 
+def _has_own_limit(snapshot: Snapshot, plan: Plan, row: int) -> bool:
+    """Whether the limit of the queue, rather than the ceiling of the class, holds the row back."""
+    resource, shape = int(plan.reasons.resource[row]), int(plan.reasons.shape[row])
+    if resource < 0 or shape < 0:
+        return True
+    total = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
+    queue, of_class = int(plan.reasons.queue[row]), int(snapshot.shape_class[shape])
+    return _find_limit(snapshot, queue, of_class, resource, float(total[resource]))[1]
+
+
 def _subject(plan: Plan, row: int) -> str:
     return "each member of the gang" if plan.reasons.gang[row] >= 0 else "the job"
 
@@ -252,15 +263,12 @@ def _exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     if snapshot.shape_floating is not None:
         needed[nodes:] = snapshot.shape_floating[shape].tolist()
     total = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
-    fractions, amounts = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
     for r, name in enumerate(snapshot.resources + snapshot.floating):
-        most = np.inf if amounts is None else float(amounts[queue, of_class, r])
-        if fractions is not None and np.isfinite(fractions[queue, of_class, r]):
-            most = min(most, float(fractions[queue, of_class, r] * total[r]))
+        most, of_queue = _find_limit(snapshot, queue, of_class, r, float(total[r]))
         if needed[r] > most * (1 + 1e-9):
+            whose = f"limit of queue {snapshot.queue_names[queue]}" if of_queue else "ceiling"
             return (
-                f"{describe_amount(name, needed[r])}, and the limit of queue "
-                f"{snapshot.queue_names[queue]} for priority class "
+                f"{describe_amount(name, needed[r])}, and the {whose} for priority class "
                 f"{snapshot.class_names[of_class]} is {quantity(name, int(most))}"
             )
         if r >= nodes and needed[r] > total[r]:
@@ -269,6 +277,22 @@ def _exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
                 f"{quantity(name, int(total[r]))}"
             )
     return ""
+
+
+def _find_limit(
+    snapshot: Snapshot, queue: int, of_class: int, resource: int, total: float
+) -> tuple[float, bool]:
+    """The amount that L2 permits, and whether the queue's limit (not the ceiling) is that."""
+    fractions, amounts = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
+    most = np.inf if amounts is None else float(amounts[queue, of_class, resource])
+    if fractions is not None and np.isfinite(fractions[queue, of_class, resource]):
+        most = min(most, float(fractions[queue, of_class, resource]) * total)
+    ceiling = np.inf
+    if snapshot.class_ceiling is not None and np.isfinite(
+        snapshot.class_ceiling[of_class, resource]
+    ):
+        ceiling = float(snapshot.class_ceiling[of_class, resource]) * total
+    return min(most, ceiling), most <= ceiling
 
 
 def _too_small(snapshot: Snapshot, plan: Plan, row: int) -> str:

@@ -235,15 +235,19 @@ def _demanded(snapshot: Snapshot, queued: Int64, whole: Int64) -> Int64:
 
 
 def _limits(snapshot: Snapshot, capacity: Int64) -> Float:
-    """L2 in amounts: the smaller of the fraction of this pool and the absolute amount."""
+    """L2 in amounts: the smallest of the fraction of this pool, the absolute amount and the
+    ceiling."""
     fraction, amount = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
-    if fraction is None and amount is None:
+    ceiling = snapshot.class_ceiling
+    if fraction is None and amount is None and ceiling is None:
         return np.zeros((0, 0, 0), np.float64)
     size = (len(snapshot.queue_names), snapshot.class_value.size, capacity.size)
     result: Float = np.full(size, np.inf)
-    if fraction is not None:
-        finite = np.isfinite(fraction)
-        result = np.where(finite, np.where(finite, fraction, 0.0) * capacity, np.inf)
+    for part in (fraction, ceiling):
+        if part is not None:
+            finite = np.isfinite(part)
+            whole = np.where(finite, np.where(finite, part, 0.0) * capacity, np.inf)
+            np.minimum(result, whole, out=result)
     if amount is not None:
         np.minimum(result, amount, out=result)
     return result

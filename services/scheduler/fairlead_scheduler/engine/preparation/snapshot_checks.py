@@ -44,7 +44,7 @@ def _column_problems(snapshot: Snapshot) -> Iterator[str]:
         amounts = getattr(snapshot, column)
         if amounts is not None and amounts.size and int(amounts.min()) < 0:
             yield f"{column} has a negative amount ({int(amounts.min())})"
-    for column in ("queue_limit_fraction", "queue_limit_amount", "queue_tokens"):
+    for column in ("queue_limit_fraction", "queue_limit_amount", "class_ceiling", "queue_tokens"):
         numbers = getattr(snapshot, column)
         if numbers is not None and np.isnan(numbers).any():
             yield f"{column} has a value that is not a number"

@@ -98,11 +98,13 @@ def _use_full_names(rules: Mapping[str, object]) -> dict[str, object]:
     for name in _AMOUNTS:
         if name in named:
             named[name] = case_file.use_full_names(cast(Mapping[str, Any], named[name]))
-    if "classLimits" in named:
-        limits = cast(Mapping[str, Mapping[str, Any]], named["classLimits"])
-        named["classLimits"] = {
-            name: case_file.use_full_names(amounts) for name, amounts in limits.items()
-        }
+    for name in ("classLimits", "ceiling"):
+        limits = cast(Mapping[str, Mapping[str, Any]], named.get(name, {}))
+        if limits:
+            named[name] = {
+                class_name: case_file.use_full_names(amounts)
+                for class_name, amounts in limits.items()
+            }
     return named
 
 

@@ -26,7 +26,7 @@ GAIN_MIN: Final = 0.5e-9
 """The smallest gain in share / weight that counts: half of what rule R13 requires."""
 _LIMITS: Final = (
     *("round_limit", "rate", "queue_rate", "preemption_rate", "lookback", "floating"),
-    *("class_limits", "gang_assembly_timeout_s"),
+    *("class_limits", "ceiling", "gang_assembly_timeout_s"),
 )
 
 
