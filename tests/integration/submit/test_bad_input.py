@@ -297,6 +297,10 @@ QUEUES = {
         {"name": "a", "limits": {"default": {"cpu": 2}}},
         "/limits/default/cpu",
     ),
+    "half a device": (
+        {"name": "a", "limits": {"default": {"nvidia.com/gpu": "0.5"}}},
+        "/limits/default/nvidia.com~1gpu",
+    ),
     "an amount that is none": (
         {"name": "a", "limits": {"default": {"cpu": "2x"}}},
         "/limits/default/cpu",

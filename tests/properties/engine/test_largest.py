@@ -95,7 +95,7 @@ def pools(draw: st.DrawFn) -> Snapshot:
 
 
 @BOUNDED
-@given(pools(), st.sampled_from([0.0, 1.0]), st.sampled_from(["best-fit", "fragmentation"]))
+@given(pools(), st.sampled_from([0.0, 1.0]), st.sampled_from(["best-fit", "pack"]))
 def test_no_amount_is_so_large_that_a_round_fails_or_counts_wrong(
     snapshot: Snapshot, protected: float, placement: Any
 ) -> None:

@@ -123,7 +123,7 @@ def chosen(draw: st.DrawFn, limits: bool) -> dict[str, Any]:
     possible: dict[str, Any] = {
         "classLimits": {"p0": {"cpu": 0.5}},
         "costMultipliers": {"gpu": draw(st.sampled_from([0, 2]))},
-        "placement": draw(st.sampled_from(["spread", "pack", "fragmentation"])),
+        "placement": draw(st.sampled_from(["spread", "pack"])),
     }
     if limits:
         possible |= {

@@ -57,6 +57,23 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("text", ["0.5", 0.5, "500m", "1.5", "1e-1"])
+@pytest.mark.parametrize("resource", [GPU, "amd.com/gpu", "licences"])
+def test_a_part_of_a_device_is_refused(resource: str, text: str | float) -> None:
+    for round_up in (True, False):
+        with pytest.raises(ValueError, match=f"not a whole number; {resource} is counted in whole"):
+            quantities.parse_quantity(resource, text, round_up=round_up)
+
+
+def test_parts_of_processors_and_bytes_are_amounts() -> None:
+    for resource in (CPU, MEMORY, "ephemeral-storage", "hugepages-2Mi"):
+        assert quantities.parse_quantity(resource, "0.5", round_up=True) > 0
+
+
+def test_a_limit_recorded_by_an_older_version_counts_rounded_down() -> None:
+    assert quantities.parse_recorded_limit(GPU, "1.5") == 1
+
+
 @pytest.mark.parametrize(("resource", "text", "want"), GOOD.values(), ids=GOOD.keys())
 def test_a_quantity_is_read_as_kubernetes_reads_it(
     resource: str, text: str | int | float, want: int
@@ -85,6 +102,7 @@ def test_rounding_is_exact_and_only_to_the_next_unit(
 ) -> None:
     exact = number * SUFFIXES[suffix] * (1_000 if resource == CPU else 1)
     assume(exact < AMOUNT_MAX)
+    assume(resource != GPU or exact == int(exact))
     text = f"{number:f}{suffix}"
     up = quantities.parse_quantity(resource, text, round_up=True)
     down = quantities.parse_quantity(resource, text, round_up=False)

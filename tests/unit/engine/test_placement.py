@@ -29,7 +29,7 @@ def test_spread_chooses_the_emptiest_node_and_best_fit_the_fullest() -> None:
     assert schedule(made, spread).placed_node.tolist() == [0]
 
 
-def test_pack_fills_the_node_that_is_used_most_and_fragmentation_leaves_no_crumbs() -> None:
+def test_pack_fills_the_node_that_is_used_most_and_best_fit_the_one_with_the_least_free() -> None:
     nodes = [
         {"name": "big", "resources": {"cpu": 64, "memory": "9Gi"}},
         {"name": "small", "resources": {"cpu": 7, "memory": "2Gi"}},
@@ -38,7 +38,6 @@ def test_pack_fills_the_node_that_is_used_most_and_fragmentation_leaves_no_crumb
     made, _ = pool(run("x", "A", "big0", cpu=32), {"id": "a", "queue": "A", "cpu": 4}, nodes=nodes)
     assert schedule(made, EngineSettings(placement="best-fit")).placed_node.tolist() == [1]
     assert schedule(made, EngineSettings(placement="pack")).placed_node.tolist() == [0]
-    assert schedule(made, EngineSettings(placement="fragmentation")).placed_node.tolist() == [2]
 
 
 def test_a_gang_fails_as_a_whole_when_too_few_of_its_members_have_a_node_left() -> None:

@@ -72,6 +72,22 @@ FAULTS = {
         rules(class_limits={"x": {"cpu": 0.5}}),
         "rules.classLimits.x: is not a priority class; choose one of default",
     ),
+    "a ceiling of an unknown class": (
+        rules(ceiling={"x": {"cpu": 0.5}}),
+        "rules.ceiling.x: is not a priority class; choose one of default",
+    ),
+    "a ceiling above the pool": (
+        rules(ceiling={"default": {"cpu": 1.5}}),
+        "rules.ceiling.default.cpu: is 1.5; it must be at least 0 and at most 1",
+    ),
+    "a part of a licence": (
+        rules(floating={"licence": 2.5}),
+        "rules.floating.licence: is 2.5; licence is counted in whole units",
+    ),
+    "placement for fragmentation": (
+        rules(placement="fragmentation"),
+        "rules.placement: is 'fragmentation'; choose one of best-fit, spread, pack",
+    ),
     "a negative licence": (rules(floating={"licence": -1}), "rules.floating.licence: is -1"),
     "a negative multiplier": (rules(cost_multipliers={"cpu": -1}), "rules.costMultipliers.cpu"),
     "an unknown order of nodes": (rules(placement="random"), "rules.placement: is 'random'"),

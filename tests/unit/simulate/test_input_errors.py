@@ -47,6 +47,7 @@ JOBS: dict[str, tuple[Value, str, str]] = {
     "a negative mean": (job("a", runSeconds={"min": 1, "meanTail": -1}), "runSeconds", ">= 0"),
     "a run time with another field": (job("a", runSeconds={"mean": 1}), "runSeconds", "mean"),
     "cpu of words": (job("a", cpu="two"), "cpu", "is not a quantity"),
+    "half a GPU": (job("a", gpu=0.5), "gpu", "is counted in whole units"),
     "negative memory": (job("a", memory="-1Gi"), "memory", "is negative"),
     "more than any machine": (job("a", cpu="1E"), "cpu", "exceeds the maximum amount"),
     "a boolean": (job("a", cpu=True), "cpu", "Expected"),

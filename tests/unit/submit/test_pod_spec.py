@@ -129,6 +129,21 @@ def test_any_amounts_are_understood_or_refused_with_their_place(
         )
 
 
+def test_a_part_of_a_device_is_an_error_with_its_place() -> None:
+    resources = {"requests": {"nvidia.com/gpu": "0.5", "memory": "0.5"}, "limits": {"x/y": 1.5}}
+    read = demand({"containers": [{"resources": resources}]})
+    assert [(error.pointer, error.detail) for error in read.faults] == [
+        (
+            "/containers/0/resources/requests/nvidia.com~1gpu",
+            "'0.5' is not a whole number; nvidia.com/gpu is counted in whole units, like 1 or 2",
+        ),
+        (
+            "/containers/0/resources/limits/x~1y",
+            "1.5 is not a whole number; x/y is counted in whole units, like 1 or 2",
+        ),
+    ]
+
+
 def affinity(*terms: object) -> dict[str, object]:
     required = {"nodeSelectorTerms": list(terms)}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

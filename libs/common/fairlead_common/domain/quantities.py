@@ -2,6 +2,7 @@
 
 cpu is counted in thousandths of a core, everything else in its base unit (bytes, devices). A
 request rounds up, a capacity rounds down, so that no node is ever promised more than it has.
+Whatever else is counted (devices, licences) is given in whole units.
 """
 
 import re
@@ -33,12 +34,34 @@ _SUFFIXES: Final = {
 _QUANTITY: Final = re.compile(
     r"([+-]?)([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:([eE][+-]?[0-9]{1,2})|([a-zA-Z]{0,2}))"
 )
+_IN_BYTES: Final = ("memory", "storage", "hugepages-")
 AMOUNT_MAX: Final = 2**53
 """Largest amount of anything, in its fixed unit: exact as a double, and far above any machine."""
 
 
 def parse_quantity(resource: str, text: str | int | float, *, round_up: bool) -> int:
     """The amount in the resource's fixed unit. Raises ValueError with a sentence for people."""
+    amount = _parse(resource, text)
+    if amount.denominator != 1 and not is_divisible(resource):
+        raise ValueError(
+            f"{text!r} is not a whole number; {resource} is counted in whole units, like 1 or 2"
+        )
+    return _round(amount, text, round_up)
+
+
+def parse_recorded_limit(resource: str, text: str) -> int:
+    """The amount of a limit in the log: older versions permitted parts of devices, which count as
+    nothing. Raises ValueError with a sentence for people."""
+    return _round(_parse(resource, text), text, round_up=False)
+
+
+def is_divisible(resource: str) -> bool:
+    """Whether parts of a unit can be requested: of processors, and of amounts in bytes."""
+    in_bytes = "/" not in resource and any(part in resource for part in _IN_BYTES)
+    return resource == CPU or in_bytes
+
+
+def _parse(resource: str, text: str | int | float) -> Fraction:
     match = _QUANTITY.fullmatch(str(text))
     if match is None or match[4] not in (None, *_SUFFIXES):
         raise ValueError(f"{text!r} is not a quantity; write it like 2, 500m, 1.5 or 4Gi")
@@ -49,6 +72,10 @@ def parse_quantity(resource: str, text: str | int | float, *, round_up: bool) ->
     amount = Fraction(digits if digits[-1] != "." else digits[:-1]) * scale
     if resource == CPU:
         amount *= 1000
+    return amount
+
+
+def _round(amount: Fraction, text: str | int | float, round_up: bool) -> int:
     whole = -(-amount.numerator // amount.denominator) if round_up else int(amount)
     if whole > AMOUNT_MAX:
         raise ValueError(f"{text!r} exceeds the maximum amount")
@@ -67,7 +94,7 @@ def format_quantity(resource: str, amount: int) -> str:
     """The shortest exact Kubernetes quantity of an amount in fixed units."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if "memory" not in resource and "storage" not in resource:
+    if not is_divisible(resource):
         return str(amount)
     power = 0
     while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:

@@ -154,7 +154,7 @@ class EngineSettings:
     """Multiplier of a resource in the cost (default 1.0; 0 = ignored)."""
     lookback: int = 0
     """L5: new jobs examined per queue and round; 0 = all."""
-    placement: Literal["best-fit", "spread", "pack", "fragmentation"] = "best-fit"
+    placement: Literal["best-fit", "spread", "pack"] = "best-fit"
     """N3: the order in which nodes are tried on tier (a)."""
     fit_order: tuple[str, ...] = ()
     """N3: resources by which best fit compares, first first; () = devices by name, cpu, memory."""

@@ -78,7 +78,7 @@ class Classes:
                         continue
                     place = (at, self._row[class_name], column[resource])
                     if isinstance(limit, str):
-                        amounts[place] = quantities.parse_quantity(resource, limit, round_up=False)
+                        amounts[place] = quantities.parse_recorded_limit(resource, limit)
                         fractions[place] = np.inf
                     else:
                         fractions[place] = limit

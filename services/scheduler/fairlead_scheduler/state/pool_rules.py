@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain.errors import FieldError
 
-PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
+PLACEMENTS: Final = ("best-fit", "spread", "pack")
 AVOIDED_MAX: Final = 64
 """Most nodes that a job remembers to avoid."""
 
@@ -51,9 +51,9 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     """The rules of scheduling (docs/rules.md), with the same names in cases and simulations.
 
     Fractions are of the pool's total. `class_limits`: class -> resource -> what a queue without a
-    limit of its own holds at most; `ceiling`: the same for every queue. `floating` maps a resource that is on no node to how much of
-    it there is. `max_unacknowledged_leases` counts per executor. `pools`: other rules for the pools
-    of these names.
+    limit of its own holds at most; `ceiling`: the same for every queue. `floating` maps a resource
+    that is on no node to how much of it there is, in whole units. `max_unacknowledged_leases`
+    counts per executor. `pools`: other rules for the pools of these names.
     """
 
     protected_fraction_of_fair_share: float = 1.0
@@ -109,6 +109,10 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         for table in ("floating", "cost_multipliers"):
             for name, amount in getattr(self, table).items():
                 found += check_number(f"rules.{camel(table)}.{name}", amount, least=0)
+        for name, amount in self.floating.items():
+            if math.isfinite(amount) and amount != int(amount):
+                detail = f"is {amount}; {name} is counted in whole units"
+                found.append(FieldError(f"rules.floating.{name}", detail))
         found += check_number("rules.lookback", self.lookback, least=0)
         unacknowledged = self.max_unacknowledged_leases
         found += check_number("rules.maxUnacknowledgedLeases", unacknowledged, least=1)

@@ -105,7 +105,7 @@ def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]
     why = ""
     if isinstance(limit, str):
         try:
-            quantities.parse_quantity(resource, limit, round_up=False)
+            quantities.parse_recorded_limit(resource, limit)
         except ValueError as error:
             why = str(error)
     elif not limit >= 0:

@@ -149,7 +149,7 @@ def _find_exceeded_limit(
     limits: Mapping[str, float | str] = {**priority_class.limits, **of_queue}
     for name, limit in limits.items():
         amount = (
-            quantities.parse_quantity(name, limit, round_up=False)
+            quantities.parse_recorded_limit(name, limit)
             if isinstance(limit, str)
             else int(limit * total.get(name, 0))
         )
