@@ -109,14 +109,20 @@ class World(SchedulerHarness):
         for name in expand(case_round.cancel):
             self._cancel(name)
         self._change_nodes(case_round)
-        for name in case_round.cordon_queues + case_round.uncordon_queues:
-            queue = self.queues.get(name)
-            self.configure_queue(name, queue.weight, name in case_round.cordon_queues, queue.limits)
+        for cordoned, names in (
+            (True, case_round.cordon_queues),
+            (False, case_round.uncordon_queues),
+        ):
+            for name in names:
+                queue = self.queues.get(name)
+                self.configure_queue(name, queue.weight, cordoned, queue.limits)
         self.stale = (self.stale | set(case_round.lose_executors)) - set(
             case_round.restore_executors
         )
-        for name in case_round.cordon_executors + case_round.uncordon_executors:
-            self.cordon_executor(name, name in case_round.cordon_executors)
+        for name in case_round.cordon_executors:
+            self.cordon_executor(name, True)
+        for name in case_round.uncordon_executors:
+            self.cordon_executor(name, False)
         for group in case_round.submit:
             self._submit(group)
 
