@@ -96,7 +96,7 @@ async def test_a_leased_job_names_the_preempted_runs_that_it_waits_for(
         told = [*(submitted(name) for name in names), *there, asked, *stop, leased("taker")]
         await world.read("/jobsets", await world.tell(*told))
         why = (await world.read(f"/jobs/{job_id('taker')}"))["why"]
-        assert why["code"] == "making-room"
+        assert why["code"] == "waiting-for-preempted-runs"
         assert why["sentence"] == (
             f"The job starts on node n0 of cluster e when one preempted run on that node has"
             f" ended: {job_id('old')} of queue q (fair-share)."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.plan import reason_texts
-from fairlead_scheduler.engine.snapshot import Bucket, Code
+from fairlead_scheduler.engine.snapshot import Bucket, Code, JobFlag, Plan
 from tests.unit.engine.pools import BALANCE, CORES, pool, run
 
 
@@ -100,6 +101,32 @@ def test_a_gang_member_on_another_node_names_the_job_placed_there() -> None:
     assert node.keys() == {"b0", "c0"}
     assert len(made_room) == 3
     assert all(made_room[node[name]] == name for name in node)
+
+
+def test_an_infeasible_job_that_may_wait_is_not_said_to_never_run() -> None:
+    made, _ = pool({"id": "a", "queue": "A", "cpu": 9})
+    flags = np.full(1, JobFlag.WAITS_IF_INFEASIBLE, np.uint8)
+    plan = schedule(replace(made, job_flags=flags, job_totals=None), BALANCE)
+    assert plan.rejected_job.tolist() == []
+    assert reason_texts.describe_reason(made, plan, 0).startswith(
+        "The job cannot run in pool default as its nodes and limits are now: it needs 9 CPUs on"
+    )
+
+
+def test_shares_are_compared_by_weight_in_the_reason_too() -> None:
+    """A holds three times what B would hold, but has three times its weight."""
+    made, _ = pool(
+        run("a", "A", "n0", cpu=3, count=1),
+        run("x", "C", "n1", cpu=4, priorityClass="p2np"),
+        {"id": "b", "queue": "B", "cpu": 2},
+        queues={"A": {"weight": 3}},
+    )
+    plan = schedule(made, BALANCE)
+    row = plan.reasons.code.tolist().index(Code.OVER_FAIR_SHARE)
+    assert (
+        "No run can be preempted for it: the other queues hold no more, relative to their weights, "
+        "than queue B would hold with this job."
+    ) in reason_texts.describe_reason(made, plan, row)
 
 
 GANG = {"id": "g", "queue": "A", "cpu": 4}
@@ -238,6 +265,13 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
 }
 
 
+def _refused(plan: Plan, row: int) -> Code | None:
+    """The code of the row's jobs if they are refused."""
+    refused = set(plan.rejected_code.tolist())
+    code = int(plan.reasons.code[row])
+    return Code(code) if code in refused else None
+
+
 @pytest.mark.parametrize("case", SENTENCES.values(), ids=SENTENCES.keys())
 def test_what_waits_or_is_refused_says_why_with_its_numbers(
     case: tuple[dict[str, Any], list[dict[str, Any]], str],
@@ -255,7 +289,7 @@ def test_what_waits_or_is_refused_says_why_with_its_numbers(
     rows = np.flatnonzero(plan.reasons.code != Code.NOT_REACHED).tolist()
     said = [
         f"{reason_texts.CODE_NAMES[Code(int(plan.reasons.code[row]))]}: "
-        f"{reason_texts.describe_reason(told, plan, row)}"
+        f"{reason_texts.describe_reason(told, plan, row, _refused(plan, row))}"
         for row in rows
     ]
     assert said == [want]

@@ -376,7 +376,7 @@ class Run(Answer, frozen=True, kw_only=True):
 
 
 class Why(Answer, frozen=True, kw_only=True):
-    """Why a job waits: in its queue, or (`making-room`) until preempted runs on its node end.
+    """Why a job waits: in its queue, or (`waiting-for-preempted-runs`) until runs on its node end.
 
     `nodes`: nodes of its pool by the first thing that rules them out. `dependencies`: states by job
     id of those it waits for; `client_ids` of them, where they have one.

@@ -152,7 +152,8 @@ class GroupsResponse(ResponseBody, frozen=True, kw_only=True):
 
 class WaitingReasonResponse(ResponseBody, frozen=True, kw_only=True):
     """Why a queued job waits: a code (of the scheduler, or what the job waits for) and a sentence.
-    A leased job that waits until preempted runs on its node have ended has `making-room`.
+    A leased job that waits until preempted runs on its node have ended has
+    `waiting-for-preempted-runs`.
 
     `nodes`: nodes of the pool by the first condition that excludes them. `dependencies`: states of
     the jobs that it waits for, by id; `clientIds`: theirs, where they have one.

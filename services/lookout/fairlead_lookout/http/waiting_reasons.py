@@ -73,7 +73,7 @@ def _explain_preemption(job: JobRecord) -> WaitingReasonResponse:
     count = "one preempted run" if len(runs) == 1 else f"{len(runs)} preempted runs"
     has = "has" if len(runs) == 1 else "have"
     return WaitingReasonResponse(
-        code="making-room",
+        code="waiting-for-preempted-runs",
         sentence=(
             f"The job starts on node {row['node']} of cluster {row['executor']} when {count} on"
             f" that node {has} ended: {named}{' ...' if len(runs) > NAMED_MAX else ''}."

@@ -58,7 +58,8 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
         case Code.OVER_FAIR_SHARE:
             return (
                 f"{_describe_capacity(snapshot, plan, row)}. No run can be preempted for it: the "
-                f"other queues hold no more than queue {name} would hold with this job. "
+                "other queues hold no more, relative to their weights, than queue "
+                f"{name} would hold with this job. "
                 f"{_describe_share(snapshot, plan, queue)}."
             )
         case Code.GANG_INCOMPLETE:
@@ -82,7 +83,7 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
                 f"{_describe_nodes(plan, row)}."
             )
         case Code.INFEASIBLE:
-            return _describe_infeasible(snapshot, plan, row)
+            return _describe_infeasible(snapshot, plan, row, waits=refused is None)
         case Code.ALL_NODES_TRIED:
             return "Every eligible node returned the job before it started."
         case _:
@@ -227,30 +228,33 @@ def _subject(plan: Plan, row: int) -> str:
     return "each member of the gang" if plan.reasons.gang[row] >= 0 else "the job"
 
 
-def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int) -> str:
+def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int, *, waits: bool) -> str:
+    """`waits`: the job stays queued (`whenInfeasible: wait`, or it was feasible before)."""
     reasons = plan.reasons
     queue = snapshot.queue_names[int(reasons.queue[row])]
+    cannot = (
+        f"cannot run in pool {plan.pool} as its nodes and limits are now"
+        if waits
+        else f"can never run in pool {plan.pool}"
+    )
     if int(reasons.gang[row]) >= 0:
         nodes, eligible = int(reasons.counts[row].sum()), _count_eligible(plan, row)
         return (
-            f"The gang can never run in pool {plan.pool}: {_gang_members(snapshot, plan, row)} "
+            f"The gang {cannot}: {_gang_members(snapshot, plan, row)} "
             f"must start together{_gang_label(snapshot, plan, row)}, which the nodes or the "
             f"limits of queue {queue} do not permit. {eligible} of {_plural(nodes, 'node')} "
             f"{_verb(eligible, 'is', 'are')} large enough for one member."
         )
     limit = _exceeded_limit(snapshot, plan, row)
     if limit:
-        return f"The job can never run in pool {plan.pool}: it needs {limit}. Request less."
+        return f"The job {cannot}: it needs {limit}. Request less."
     too_small = _too_small(snapshot, plan, row)
     advice = (
         "Request less, or ask an operator for larger nodes."
         if too_small
         else ("Check the node selector, affinity and tolerations.")
     )
-    return (
-        f"The job can never run in pool {plan.pool}: {too_small}{_describe_nodes(plan, row)}. "
-        f"{advice}"
-    )
+    return f"The job {cannot}: {too_small}{_describe_nodes(plan, row)}. {advice}"
 
 
 def _exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
@@ -332,8 +336,10 @@ def _describe_capacity(snapshot: Snapshot, plan: Plan, row: int) -> str:
         return f"No eligible node of {pool} accepts new jobs now: {_describe_nodes(plan, row)}"
     nodes = _plural(eligible, "eligible node")
     if resource < 0:
-        who = "one member" if reasons.gang[row] >= 0 else "the job"
-        return f"{nodes} of {pool} {_verb(eligible, 'has', 'have')} free capacity for {who}"
+        has = f"{nodes} of {pool} {_verb(eligible, 'has', 'have')} free capacity for"
+        if reasons.gang[row] >= 0:
+            return f"{has} one member each, but not for all that must start together"
+        return f"{has} the job since the round ended, and the next round tries it again there"
     name = (snapshot.resources + snapshot.floating)[resource]
     needed, best = int(reasons.needed[row]), int(reasons.best[row])
     needs = f"{_subject(plan, row)} needs {describe_amount(name, needed)}"
