@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+from cachetools import TTLCache
 
 from fairlead_common import db
 from fairlead_common.db.locks import LockClass
@@ -42,15 +43,13 @@ class QueueStore:
         """`on_change` is called after a change was written to the outbox."""
         self._pool = pool
         self._on_change = on_change
-        self._now_s = now_s
-        self._cache: dict[str, tuple[float, Queue]] = {}
+        self._cache: TTLCache[str, Queue] = TTLCache(CACHE_MAX, CACHE_S, timer=now_s)
         self._single_flight: SingleFlight[str, Queue | None] = SingleFlight()
 
     async def get_cached(self, name: str) -> Queue | None:
         """The queue, perhaps as it was `CACHE_S` ago. An unknown queue is looked up."""
-        kept = self._cache.get(name)
-        if kept is not None and kept[0] > self._now_s():
-            return kept[1]
+        if (queue := self._cache.get(name)) is not None:
+            return queue
         return await self._single_flight.run(name, lambda: self.get(name))
 
     async def get(self, name: str) -> Queue | None:
@@ -137,9 +136,7 @@ class QueueStore:
         return made if made.deleted else self._keep(made)
 
     def _keep(self, queue: Queue) -> Queue:
-        if len(self._cache) >= CACHE_MAX:
-            self._cache.clear()
-        self._cache[queue.name] = (self._now_s() + CACHE_S, queue)
+        self._cache[queue.name] = queue
         return queue
 
     async def _read(self, query: Callable[[], db.Pool]) -> db.Pool:

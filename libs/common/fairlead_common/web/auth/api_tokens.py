@@ -11,12 +11,12 @@ from typing import Final
 
 import asyncpg
 import msgspec
+from cachetools import TTLCache
 
 from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, translate_errors
 from fairlead_common.domain.permissions import Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import RoleBinding
-from fairlead_common.service.expiring_cache import ExpiringCache
 from fairlead_common.service.single_flight import SingleFlight
 from fairlead_common.web.auth import role_bindings
 
@@ -25,6 +25,7 @@ TOKEN_LENGTH_MAX: Final = 200
 KIND_TOKEN: Final = "token"
 KIND_SESSION: Final = "session"
 CACHE_S: Final = 5.0
+CACHED_TOKENS_MAX: Final = 10_000
 _FIND: Final = (
     "SELECT number, kind, name, roles, personal, groups, queues FROM"
     " fairlead_submit.valid_tokens WHERE digest = $1"
@@ -49,14 +50,13 @@ class Tokens:
     ) -> None:
         self._pool = pool
         self._roles = tuple(roles)
-        self._now_s = now_s
-        self._known: ExpiringCache[Caller] = ExpiringCache()
-        self._unknown: ExpiringCache[bool] = ExpiringCache()
+        self._known: TTLCache[bytes, Caller] = TTLCache(CACHED_TOKENS_MAX, CACHE_S, timer=now_s)
+        self._unknown: TTLCache[bytes, bool] = TTLCache(CACHED_TOKENS_MAX, CACHE_S, timer=now_s)
         self._asked: SingleFlight[bytes, asyncpg.Record | None] = SingleFlight()
 
     def find_cached(self, token: str, *, is_session: bool) -> Caller | None:
         """The caller, if the cache has it."""
-        caller = self._known.get(digest(token), self._now_s())
+        caller = self._known.get(digest(token))
         return caller if caller is not None and caller.is_session is is_session else None
 
     async def find(self, token: str, *, is_session: bool) -> Caller:
@@ -71,20 +71,21 @@ class Tokens:
     async def _find(self, token: str) -> Caller:
         if len(token) > TOKEN_LENGTH_MAX:
             raise _unknown()
-        key, now_s = digest(token), self._now_s()
-        if (caller := self._known.get(key, now_s)) is not None:
+        key = digest(token)
+        if (caller := self._known.get(key)) is not None:
             return caller
-        if self._unknown.get(key, now_s):
+        if key in self._unknown:
             raise _unknown()
         row = await self._asked.run(key, lambda: self._row(key))
         if row is None:
-            self._unknown.put(key, True, now_s + CACHE_S)
+            self._unknown[key] = True
             raise _unknown()
-        return self._known.put(key, self._caller(row), now_s + CACHE_S)
+        caller = self._known[key] = self._caller(row)
+        return caller
 
     def forget(self, token_digest: bytes) -> None:
         """Remove a revoked token from the cache."""
-        self._known.forget(token_digest)
+        self._known.pop(token_digest, None)
 
     async def _row(self, key: bytes) -> asyncpg.Record | None:
         try:

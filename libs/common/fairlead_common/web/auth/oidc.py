@@ -15,16 +15,17 @@ from urllib.parse import quote_plus
 import httpx2
 import jwt
 import msgspec
+from cachetools import TLRUCache
 
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import GROUP, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import Issuer, RoleBinding
-from fairlead_common.service.expiring_cache import ExpiringCache
 from fairlead_common.web.auth import role_bindings
 
 TOKEN_LENGTH_MAX: Final = 16_384
 CACHE_S: Final = 60.0
+CACHED_TOKENS_MAX: Final = 10_000
 REFETCH_S: Final = 10.0
 STALE_S: Final = 86_400.0
 FETCH_S: Final = 5.0
@@ -226,12 +227,15 @@ class Issuers:
     ) -> None:
         self._providers = {issuer.issuer: Provider(issuer, now_s) for issuer in issuers}
         self._roles = tuple(roles)
-        self._now_s = now_s
-        self._known: ExpiringCache[Caller] = ExpiringCache()
+        self._known: TLRUCache[bytes, tuple[Caller, float]] = TLRUCache(
+            CACHED_TOKENS_MAX, lambda _, found, time_s: time_s + min(CACHE_S, found[1]), timer=now_s
+        )
+        """Each caller with the seconds for which its token is still valid."""
 
     def find_cached(self, token: str) -> Caller | None:
         """The caller, if the cache has it."""
-        return self._known.get(_digest(token), self._now_s())
+        found = self._known.get(_digest(token))
+        return None if found is None else found[0]
 
     async def find(self, token: str, now_ms: int) -> Caller:
         """The caller that the token names. Raises a 401 `Problem`, or `IssuerUnavailable`."""
@@ -245,7 +249,8 @@ class Issuers:
             raise _refused(f"is not valid: {error}") from None
         caller = _caller(claims, issuer, self._roles)
         left_s = claims["exp"] + issuer.leeway_s - now_ms / 1000
-        return self._known.put(_digest(token), caller, self._now_s() + min(CACHE_S, left_s))
+        self._known[_digest(token)] = caller, left_s
+        return caller
 
     def provider(self, issuer: str) -> Provider | None:
         """The provider with this name, if browsers are able to sign in with it."""

@@ -18,16 +18,17 @@ from typing import Final
 
 import argon2
 import msgspec
+from cachetools import TTLCache
 
 from fairlead_common.domain.errors import FieldError, WorldError
 from fairlead_common.domain.permissions import GROUP, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import RoleBinding
-from fairlead_common.service.expiring_cache import ExpiringCache
 from fairlead_common.web.auth import role_bindings
 
 RIGHT_S: Final = 60.0
 WRONG_S: Final = 10.0
+CACHED_ANSWERS_MAX: Final = 10_000
 LOOK_S: Final = 1.0
 THREADS_MAX: Final = 2
 """Each takes a core and 64 MiB for some 50 ms."""
@@ -85,14 +86,14 @@ class Passwords:
         self._seen: tuple[int, int, int] | None = None
         self._looked_s = -LOOK_S
         self._nobody = _hasher.hash(secrets.token_urlsafe(16))
-        self._answers: ExpiringCache[Caller | bool] = ExpiringCache()
+        self._right: TTLCache[bytes, Caller] = TTLCache(CACHED_ANSWERS_MAX, RIGHT_S, timer=now_s)
+        self._wrong: TTLCache[bytes, bool] = TTLCache(CACHED_ANSWERS_MAX, WRONG_S, timer=now_s)
         self._threads = asyncio.Semaphore(THREADS_MAX)
         self._waiting = 0
 
     def find_cached(self, name: str, password: str) -> Caller | None:
         """The caller, if the password was verified a moment ago."""
-        kept = self._answers.get(self._mark(name, password), self._now_s())
-        return kept if isinstance(kept, Caller) else None
+        return self._right.get(self._mark(name, password))
 
     async def find(self, name: str, password: str) -> Caller:
         """The caller. Raises a 401 or 503 `Problem`, or `PasswordFileError`."""
@@ -100,19 +101,16 @@ class Passwords:
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             raise _wrong()
         mark = self._mark(name, password)
-        match self._answers.get(mark, self._now_s()):
-            case Caller() as caller:
-                return caller
-            case False:
-                raise _wrong()
+        if (known := self._right.get(mark)) is not None:
+            return known
+        if mark in self._wrong:
+            raise _wrong()
         user = self._users.get(name)
         right = await self._verified(self._nobody if user is None else user.hash, password)
-        now_s = self._now_s()
         if user is None or not right or self._users.get(name) != user:
-            self._answers.put(mark, False, now_s + WRONG_S)
+            self._wrong[mark] = True
             raise _wrong()
-        caller = role_bindings.bind_roles(name, user.groups, self._roles)
-        self._answers.put(mark, caller, now_s + RIGHT_S)
+        caller = self._right[mark] = role_bindings.bind_roles(name, user.groups, self._roles)
         return caller
 
     async def _verified(self, hashed: str, password: str) -> bool:
@@ -153,7 +151,8 @@ class Passwords:
             lines = "; ".join(f"{fault.pointer} {fault.detail}" for fault in found[:5])
             raise PasswordFileError(f"{self._file}: {lines}")
         self._users, self._seen = users, seen
-        self._answers.clear()
+        self._right.clear()
+        self._wrong.clear()
 
 
 def _verify(hashed: str, password: str) -> bool:
