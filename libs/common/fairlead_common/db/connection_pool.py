@@ -1,6 +1,5 @@
 """A pool of connections that waits for a database that is just starting, within a bound."""
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import asyncpg
 
 from fairlead_common.domain.errors import StorageFull, WorldError
-from fairlead_common.service import clock
+from fairlead_common.service.startup_retries import until_available
 
 Pool: TypeAlias = Any
 """An `asyncpg.Pool`; the library carries no types."""
@@ -100,27 +99,23 @@ async def open_pool(
     `query_s_max`: the database ends a statement after this (`asyncpg.QueryCanceledError`).
     """
     limit = {} if query_s_max is None else {"statement_timeout": f"{query_s_max * 1000:.0f}"}
-    deadline = clock.monotonic_s() + connect_s_max
-    is_said = False
-    while True:
-        try:
-            return await asyncpg.create_pool(
-                url,
-                min_size=1,
-                max_size=size_max,
-                command_timeout=STATEMENT_S_MAX,
-                reset=None if is_reset else _leave,
-                server_settings={"application_name": name, **PLANNING, **limit},
-            )
-        except AWAY as error:
-            if clock.monotonic_s() > deadline:
-                raise DatabaseUnavailable(
-                    f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
-                ) from error
-            if not is_said:
-                _logger.warning("Postgres is unavailable; waiting for it: %s", error)
-            is_said = True
-            await asyncio.sleep(0.2)
+
+    async def connect() -> Pool:
+        return await asyncpg.create_pool(
+            url,
+            min_size=1,
+            max_size=size_max,
+            command_timeout=STATEMENT_S_MAX,
+            reset=None if is_reset else _leave,
+            server_settings={"application_name": name, **PLANNING, **limit},
+        )
+
+    try:
+        return await until_available("Postgres", AWAY, connect_s_max, _logger)(connect)
+    except AWAY as error:
+        raise DatabaseUnavailable(
+            f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
+        ) from error
 
 
 async def _leave(_: Connection) -> None:

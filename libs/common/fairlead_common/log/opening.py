@@ -13,9 +13,9 @@ from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.service.disk import Disk
+from fairlead_common.service.startup_retries import until_available
 
 UPKEEP_S: Final = 30.0
-RETRY_S: Final = 1.0
 _logger = logging.getLogger("fairlead.log")
 
 
@@ -25,24 +25,9 @@ async def open_log(url: str, disk: Disk | None = None, *, wait_s: float = 0.0) -
     With a disk, appends are refused while it is full. A log that is away is tried again for
     `wait_s`. Raises `LogUrlInvalid` for any other URL, and `LogUnavailable` past that bound.
     """
-    log = await _open_within(url, wait_s)
+    retrying = until_available("the log", (LogUnavailable,), wait_s, _logger)
+    log: EventLog = await retrying(_open, url)
     return log if disk is None or not disk.is_watched else DiskGuardedLog(log, disk)
-
-
-async def _open_within(url: str, wait_s: float) -> EventLog:
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + wait_s
-    is_said = False
-    while True:
-        try:
-            return await _open(url)
-        except LogUnavailable as error:
-            if loop.time() >= deadline_s:
-                raise
-            if not is_said:
-                _logger.warning("the log is unavailable; waiting for it: %s", error)
-            is_said = True
-            await asyncio.sleep(RETRY_S)
 
 
 async def _open(url: str) -> EventLog:

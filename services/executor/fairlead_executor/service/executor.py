@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tenacity import TryAgain, retry, retry_if_exception_type, wait_exponential
+
 from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
@@ -23,7 +25,14 @@ from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records.clusters import Heartbeat
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.compacted_view import CompactedReader, read_newest, read_newest_entries
-from fairlead_common.log.protocol import Entry, Positions, Producer, Record, caught_up
+from fairlead_common.log.protocol import (
+    Batch,
+    Entry,
+    Positions,
+    Producer,
+    Record,
+    caught_up,
+)
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan, find_own_records
 from fairlead_executor.domain.reconciliation import Report
 from fairlead_executor.service import metrics
@@ -37,6 +46,7 @@ ACTIONS_WITHOUT_PAUSE: Final = 1_000
 
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
+_BACKOFF: Final = wait_exponential(multiplier=RETRY_S_MIN, max=RETRY_S_MAX)
 READ_RECORDS_MAX: Final = 5_000
 READ_S: Final = 10.0
 
@@ -145,22 +155,23 @@ class Executor:
         topic = topics.leases(self._name).name
         at = {0: self.state.position}
         reader = await CompactedReader.open(self._log, topic, at, self.state.desired)
-        pause_s = RETRY_S_MIN
         while True:
             while self.state.has_more_due:
                 self._caught_up.clear()
                 await self._caught_up.wait()
-            try:
-                batch = await reader.read(records_max=READ_RECORDS_MAX, wait_s=READ_S)
-            except LogUnavailable as error:
-                self.problem = f"it cannot read its leases: {error}"
-                await asyncio.sleep(pause_s)
-                pause_s = min(RETRY_S_MAX, 2 * pause_s)
-                continue
-            pause_s = RETRY_S_MIN
+            batch = await self._read_leases(reader)
             self.state.fold_leases(batch.entries, batch.positions[0])
             if batch.entries:
                 self._changed.set()
+
+    @retry(retry=retry_if_exception_type(LogUnavailable), wait=_BACKOFF)
+    async def _read_leases(self, reader: CompactedReader) -> Batch:
+        """The next leases; waits while the log is unavailable."""
+        try:
+            return await reader.read(records_max=READ_RECORDS_MAX, wait_s=READ_S)
+        except LogUnavailable as error:
+            self.problem = f"it cannot read its leases: {error}"
+            raise
 
     # Reconciliation.
 
@@ -204,53 +215,46 @@ class Executor:
             change.cancel()
         self._changed.clear()
 
+    @retry(retry=retry_if_exception_type(TryAgain), wait=_BACKOFF)
     async def _append(self, records: list[Record]) -> None:
         """Append until it is done. Raises `Superseded`."""
-        pause_s = RETRY_S_MIN
-        while True:
-            try:
-                appended = await self._producer.append(records)
-            except RecordTooLarge:
-                raise
-            except AppendRefused as error:
-                self._note_failed_append("refused", error)
-            except AppendUnknown as error:
-                self._note_failed_append("unknown", error)
-                await self._renew_producer()
-            except ProducerFenced as error:
-                raise Superseded(self._superseded_message()) from error
-            else:
-                at = appended.get((topics.CLUSTERS, 0))
-                if at is not None:
-                    self._clusters_at = {0: at}
-                return
-            await asyncio.sleep(pause_s)
-            pause_s = min(RETRY_S_MAX, 2 * pause_s)
+        try:
+            appended = await self._producer.append(records)
+        except RecordTooLarge:
+            raise
+        except AppendRefused as error:
+            self._note_failed_append("refused", error)
+            raise TryAgain from error
+        except AppendUnknown as error:
+            self._note_failed_append("unknown", error)
+            await self._renew_producer()
+            raise TryAgain from error
+        except ProducerFenced as error:
+            raise Superseded(self._superseded_message()) from error
+        at = appended.get((topics.CLUSTERS, 0))
+        if at is not None:
+            self._clusters_at = {0: at}
 
     def _note_failed_append(self, outcome: str, error: Exception) -> None:
         self.problem = f"it cannot report: {error}"
         metrics.APPENDS_FAILED.labels(outcome).inc()
         _logger.warning("retrying an append (%s): %s", outcome, error)
 
+    @retry(retry=retry_if_exception_type(LogUnavailable), wait=_BACKOFF)
     async def _renew_producer(self) -> None:
         """Become the producer again after an unknown outcome, unless another executor came first.
 
         A newer executor that has appended shows in its heartbeat; one that has not is fenced by
         this, has done nothing yet, and ends.
         """
-        pause_s = RETRY_S_MIN
-        while True:
-            try:
-                self._producer = await self._log.producer(producer_name(self._name))
-                instance = await self._newest_instance()
-            except LogUnavailable as error:
-                self._note_failed_append("unknown", error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(RETRY_S_MAX, 2 * pause_s)
-                continue
-            if instance not in (None, self._instance):
-                raise Superseded(self._superseded_message())
-            return
+        try:
+            self._producer = await self._log.producer(producer_name(self._name))
+            instance = await self._newest_instance()
+        except LogUnavailable as error:
+            self._note_failed_append("unknown", error)
+            raise
+        if instance not in (None, self._instance):
+            raise Superseded(self._superseded_message())
 
     async def _newest_instance(self) -> str | None:
         """Whose heartbeat came last since our own last one."""
