@@ -5,7 +5,7 @@ from typing import Annotated
 
 import httpx2
 import pytest
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
 from fairlead_common.domain import durations
 from fairlead_common.service.settings import Settings
@@ -48,7 +48,7 @@ def test_a_tag_is_found_in_a_header(header: str | None, is_known: bool, matches:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    router = APIRouter(dependencies=[Depends(query_validation.check_query)])
+    router = APIRouter(route_class=query_validation.StrictRoute)
 
     @router.get("/problems/things", openapi_extra={openapi_texts.PREFIXES: ["label."]})
     async def things(

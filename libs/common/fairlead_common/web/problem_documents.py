@@ -94,9 +94,17 @@ def to_problem(error: Problem | WorldError) -> Problem:
     return Problem("unavailable", str(error), retry_after_s=retry_after_s)
 
 
-def strip_validator_prefix(message: str) -> str:
-    """The validator's message without its prefix."""
-    return message.removeprefix("Value error, ")
+def field_errors(error: RequestValidationError) -> list[FieldError]:
+    """What FastAPI found in the parameters, in our words."""
+    return [
+        FieldError(
+            "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in each["loc"]),
+            "This parameter is missing."
+            if each["type"] == "missing"
+            else each["msg"].removeprefix("Value error, "),
+        )
+        for each in error.errors()
+    ]
 
 
 def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
@@ -122,16 +130,8 @@ def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
 
     async def on_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        field_errors = [
-            FieldError(
-                "/" + "/".join(str(part) for part in item["loc"]),
-                strip_validator_prefix(item["msg"]),
-            )
-            for item in error.errors()
-        ]
-        return respond(
-            request, Problem("invalid", "A parameter is not valid.", field_errors), error_page
-        )
+        problem = Problem("invalid", "A parameter is not valid.", field_errors(error))
+        return respond(request, problem, error_page)
 
     async def on_ours(request: Request, error: Exception) -> Response:
         # The framework raises the error again once this is sent, so the log has its traceback; the

@@ -1,13 +1,18 @@
 """Strict validation of query parameters: an unknown name is an error, and the response lists every
 error.
+
+FastAPI validates the values of a route's parameters; names are checked here, against the OpenAPI
+document of the route.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Final
+import functools
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Annotated, Any, Final
 
-from fastapi import Query, Request
-from fastapi._compat import ModelField
-from fastapi.dependencies.models import Dependant
+from fastapi import Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 
@@ -21,6 +26,9 @@ from fairlead_common.web.problem_documents import FIELD_ERRORS_MAX
 NAMES_MAX: Final = 16
 """Most parameters with the same beginning."""
 NAME_LENGTH_MAX: Final = 317
+
+_name_errors: Final[ContextVar[Sequence[FieldError]]] = ContextVar("name_errors", default=())
+"""The errors in the names of the current request, until its values have been validated too."""
 
 
 def validated_by(read: Callable[[str], object]) -> AfterValidator:
@@ -48,29 +56,66 @@ Wait = Annotated[
 ]
 
 
-async def check_query(request: Request) -> None:
-    """Raises a 422 `Problem` with every error in the query of a request."""
-    route = request.scope["route"]
-    assert isinstance(route, APIRoute)
-    known = {field.alias: field for field in _fields(route.dependant)}
-    prefixes: tuple[str, ...] = tuple((route.openapi_extra or {}).get(PREFIXES, ()))
-    given = request.query_params.multi_items()
-    found = [*_list_errors(given, known, prefixes), *_missing(given, known)]
-    if found:
-        raise Problem("invalid", "A parameter is not valid.", found[:FIELD_ERRORS_MAX])
+class StrictRoute(APIRoute):
+    """A route that answers an invalid query with a 422 `Problem` that lists every error.
+
+    The endpoint is called only if both the names and the values are valid.
+    """
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Awaitable[Any]], **options: Any
+    ) -> None:  # `Any`: what a route takes and returns is up to it and FastAPI
+        super().__init__(path, _raise_name_errors_first(endpoint), **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """See `APIRoute`."""
+        handle = super().get_route_handler()
+
+        async def handle_strictly(request: Request) -> Response:
+            given = request.query_params.multi_items()
+            found = list(find_name_errors(given, self._names, self._prefixes)) if given else []
+            token = _name_errors.set(found)
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                known = {each.pointer for each in found}
+                values = problem_documents.field_errors(error)
+                raise _invalid([*found, *(e for e in values if e.pointer not in known)]) from None
+            finally:
+                _name_errors.reset(token)
+
+        return handle_strictly
+
+    @functools.cached_property
+    def _names(self) -> Collection[str]:
+        """The names of the parameters, as the OpenAPI document has them."""
+        (calls,) = get_openapi(title="", version="", routes=[self])["paths"].values()
+        parameters = [each for call in calls.values() for each in call.get("parameters", ())]
+        return sorted({each["name"] for each in parameters if each["in"] == "query"})
+
+    @property
+    def _prefixes(self) -> Sequence[str]:
+        prefixes: Sequence[str] = (self.openapi_extra or {}).get(PREFIXES, ())
+        return prefixes
 
 
-def _fields(dependant: Dependant) -> Iterator[ModelField]:
-    """The parameters of a route and of its dependencies."""
-    yield from dependant.query_params
-    for each in dependant.dependencies:
-        yield from _fields(each)
+def _raise_name_errors_first(endpoint: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """The endpoint, which raises the errors in names once FastAPI found none in the values."""
+
+    @functools.wraps(endpoint)
+    async def call(*given: Any, **named: Any) -> Any:
+        if found := _name_errors.get():
+            raise _invalid(found)
+        return await endpoint(*given, **named)
+
+    return call
 
 
-def _list_errors(
-    given: Sequence[tuple[str, str]], known: dict[str, ModelField], prefixes: tuple[str, ...]
+def find_name_errors(
+    given: Sequence[tuple[str, str]], names: Collection[str], prefixes: Sequence[str] = ()
 ) -> Iterator[FieldError]:
-    seen: dict[str, str] = {}
+    """Unknown and repeated names, and NUL characters. `prefixes` begin names of any ending."""
+    seen: set[str] = set()
     for name, text in given:
         place = _place(name)
         prefix = next(filter(name.startswith, prefixes), None)
@@ -80,19 +125,13 @@ def _list_errors(
             yield FieldError(
                 place, "This parameter contains a NUL character, which is not allowed."
             )
-        elif name in known:
-            _, wrong = known[name].validate(text, loc=("query", name))
-            yield from (
-                FieldError(place, problem_documents.strip_validator_prefix(each["msg"]))
-                for each in wrong
-            )
-        elif prefix is None:
-            there_are = ", ".join([*sorted(known), *(f"{each}<name>" for each in prefixes)])
+        elif name not in names and prefix is None:
+            there_are = ", ".join([*sorted(names), *(f"{each}<name>" for each in prefixes)])
             detail = "This parameter does not exist here; the parameters are "
             yield FieldError(place, f"{detail}{there_are or 'none'}.")
-        elif not len(prefix) < len(name) <= len(prefix) + NAME_LENGTH_MAX:
+        elif prefix is not None and not len(prefix) < len(name) <= len(prefix) + NAME_LENGTH_MAX:
             yield FieldError(place, f"Write {prefix}<name>=<value>.")
-        seen[name] = text
+        seen.add(name)
     for prefix in prefixes:
         count = sum(name.startswith(prefix) for name in seen)
         if count > NAMES_MAX:
@@ -100,13 +139,8 @@ def _list_errors(
             yield FieldError(_place(prefix), detail)
 
 
-def _missing(
-    given: Sequence[tuple[str, str]], known: dict[str, ModelField]
-) -> Iterator[FieldError]:
-    names = {name for name, _ in given}
-    for name, field in known.items():
-        if field.field_info.is_required() and name not in names:
-            yield FieldError(_place(name), "This parameter is missing.")
+def _invalid(found: Sequence[FieldError]) -> Problem:
+    return Problem("invalid", "A parameter is not valid.", found[:FIELD_ERRORS_MAX])
 
 
 def _place(name: str) -> str:

@@ -12,6 +12,7 @@ from fastapi import Request
 from fairlead_common.domain import durations, position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
+from fairlead_common.web.query_validation import find_name_errors
 from fairlead_submit.domain import validation
 
 LENGTH_MAX: Final = 2_000
@@ -73,32 +74,21 @@ def read_query(request: Request, *names: str) -> Query:
     if not request.scope.get("query_string"):
         return EMPTY
     pairs = request.query_params.multi_items()
-    found = _check_names(pairs, names)
+    found = [*find_name_errors(pairs, names), *_find_long_values(pairs)]
     if found:
         raise _problem(found)
     return Query(dict(pairs))
 
 
-def _check_names(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> list[FieldError]:
-    found: list[FieldError] = []
-    seen: set[str] = set()
-    for name, text in pairs:
-        place = f"/query/{validation.escape_pointer(name[:100])}"
-        if name not in names:
-            known = ", ".join(names) or "none"
-            found.append(
-                FieldError(place, f"is not a parameter of this call; its parameters are: {known}")
-            )
-        elif name in seen:
-            found.append(FieldError(place, "is repeated; give it once"))
-        elif "\0" in text:
-            found.append(FieldError(place, "contains a NUL character"))
-        elif len(text) > LENGTH_MAX:
-            found.append(
-                FieldError(place, f"has {len(text)} characters; at most {LENGTH_MAX} are allowed")
-            )
-        seen.add(name)
-    return found
+def _find_long_values(pairs: Sequence[tuple[str, str]]) -> list[FieldError]:
+    return [
+        FieldError(
+            f"/query/{validation.escape_pointer(name[:100])}",
+            f"has {len(text)} characters; at most {LENGTH_MAX} are allowed",
+        )
+        for name, text in pairs
+        if len(text) > LENGTH_MAX
+    ]
 
 
 def _problem(found: list[FieldError]) -> Problem:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain import durations
@@ -16,9 +16,9 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.events import RetryPolicy
 from fairlead_common.service import clock
-from fairlead_common.web import etags, query_validation
+from fairlead_common.web import etags
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
 from fairlead_submit.domain.callers import is_visible
 from fairlead_submit.domain.decoding import Decoder, validation_problem
@@ -82,7 +82,7 @@ def queue_routes(
     secrets: SecretStore,
 ) -> APIRouter:
     """The routes that create, return and change queues. `classes`: the priority classes."""
-    router = APIRouter(prefix="/api/v1", tags=["queues"])
+    router = APIRouter(prefix="/api/v1", tags=["queues"], route_class=StrictRoute)
     _add_read_routes(router, queues, permissions)
     _add_creation(router, queues, classes)
     _add_replacement(router, queues, classes)
@@ -92,11 +92,8 @@ def queue_routes(
 
 
 def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePermissions) -> None:
-    strict = [Depends(query_validation.check_query)]
-
     @router.get(
         "/queues",
-        dependencies=strict,
         summary="The queues, by name",
         responses={
             200: openapi_schemas.describe_response(QueuePage, "Some of them."),
@@ -124,7 +121,6 @@ def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePe
 
     @router.get(
         "/queues/{name}",
-        dependencies=strict,
         summary="One queue; with `If-None-Match` and `wait`, once it has changed",
         responses={
             **_QUEUE_RESPONSE,

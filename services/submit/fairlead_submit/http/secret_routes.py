@@ -4,13 +4,12 @@ import logging
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.web import query_validation
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import require_verb
 from fairlead_submit.domain.decoding import Decoder, validation_problem
@@ -31,7 +30,9 @@ class SecretList(msgspec.Struct, frozen=True):
 
 def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
     """For whoever is permitted to submit to the queue."""
-    router = APIRouter(prefix="/api/v1/queues/{queue}/secrets", tags=["secrets"])
+    router = APIRouter(
+        prefix="/api/v1/queues/{queue}/secrets", tags=["secrets"], route_class=StrictRoute
+    )
 
     async def permitted(request: Request, name: str) -> Queue:
         caller = deps.request_context(request).caller
@@ -43,7 +44,6 @@ def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
 
     @router.get(
         "",
-        dependencies=[Depends(query_validation.check_query)],
         summary="The secrets of a queue, without their values",
         responses={
             200: openapi_schemas.describe_response(SecretList, "All of them."),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec import Meta
 
 from fairlead_common import db
@@ -21,9 +21,9 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import ROLES, Role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web import auth, query_validation
+from fairlead_common.web import auth
 from fairlead_common.web.auth import Authenticator, Caller
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types, validation
 from fairlead_submit.domain.decoding import Decoder, validation_problem
 from fairlead_submit.http import (
@@ -97,7 +97,7 @@ def token_routes(
     settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
 ) -> APIRouter:
     """The routes that make, show and withdraw tokens, and those of browsers' sessions."""
-    router = APIRouter(tags=["access"])
+    router = APIRouter(tags=["access"], route_class=StrictRoute)
     _add_creation_routes(router, settings, pool)
     _add_management_routes(router, pool, authenticator)
     _add_session_routes(router, settings, pool, authenticator)
@@ -158,7 +158,6 @@ def _add_creation_routes(router: APIRouter, settings: SubmitSettings, pool: db.P
 def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
     @router.get(
         "/api/v1/tokens",
-        dependencies=[Depends(query_validation.check_query)],
         summary="One's own tokens and sessions, or (for admins) everybody's",
         responses={
             200: openapi_schemas.describe_response(TokenPage, "Some of them."),

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Depends
 
-from fairlead_common.web import query_validation
+from fairlead_common.web.query_validation import StrictRoute
 from fairlead_lookout.http.api import (
     cluster_routes,
     event_routes,
@@ -21,7 +21,8 @@ def make_routers(deps: Deps) -> list[APIRouter]:
     """The routes of the API. Each needs a caller that may view some queue."""
     router = APIRouter(
         prefix="/api/v1",
-        dependencies=[Depends(deps.visibility), Depends(query_validation.check_query)],
+        dependencies=[Depends(deps.visibility)],
+        route_class=StrictRoute,
         tags=["lookout"],
     )
     # Fixed paths come before paths with a job set's name, which can contain slashes.
