@@ -199,21 +199,16 @@ async def _json(answer: httpx2.Response, url: str) -> Mapping[str, Any]:
 
 
 def _keys(document: Mapping[str, Any]) -> Mapping[str | None, jwt.PyJWK]:
-    """The signing keys by name, without keys of an unknown type."""
-    found: dict[str | None, jwt.PyJWK] = {}
-    given = document.get("keys")
-    for each in given if isinstance(given, list) else ():
-        if (
-            not isinstance(each, dict)
-            or each.get("use", "sig") != "sig"
-            or each.get("kty") == "oct"
-        ):
-            continue
-        try:
-            found[each.get("kid")] = jwt.PyJWK.from_dict(each)
-        except jwt.PyJWTError:
-            continue
-    return found
+    """The public signing keys by name, without keys of an unknown type."""
+    try:
+        keys = jwt.PyJWKSet(document.get("keys") or []).keys
+    except jwt.PyJWTError:  # there is none
+        return {}
+    return {
+        key.key_id: key
+        for key in keys
+        if key.public_key_use in (None, "sig") and key.key_type != "oct"
+    }
 
 
 class Issuers:
