@@ -53,6 +53,18 @@ def test_the_environment_counts_over_the_file(tmp_path: Path) -> None:
     assert (made.lease_s_max, made.speed) == (7, 2.0)
 
 
+def test_a_file_is_read_by_the_core_schema_of_yaml(tmp_path: Path) -> None:
+    made = load(Own, written(tmp_path, "nickname: on\npools: [12:30, 0o17x]\nspeed: 1e3\n"))
+    assert (made.nickname, made.pools, made.speed) == ("on", ("12:30", "0o17x"), 1000.0)
+
+
+def test_a_setting_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
+    faults = faults_of(written(tmp_path, "speed: 1.0\nspeed: 2.0\n"))
+    (detail,) = faults.values()
+    assert "the key 'speed' is given twice" in detail
+    assert "line 2" in detail
+
+
 def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
     assert load(Own, written(tmp_path, "")) == Own()
 

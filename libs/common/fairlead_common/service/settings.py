@@ -16,7 +16,7 @@ import yaml
 
 from fairlead_common.domain import permissions
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.service import access_settings
+from fairlead_common.service import access_settings, yaml_loader
 
 SECTIONS: Final = ("submit", "scheduler", "executor", "lookout")
 SHARED: Final = ("priorityClasses",)
@@ -105,7 +105,7 @@ def _read(
     file: Path, section: str, known: Mapping[str, object], faults: list[FieldError]
 ) -> dict[str, object]:
     try:
-        content = yaml.safe_load(file.read_text()) or {}
+        content = yaml_loader.load(file.read_text()) or {}
     except (OSError, yaml.YAMLError) as error:
         faults.append(FieldError(str(file), f"cannot be read: {error}"))
         return {}

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
-import yaml
 
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records import events as ev
+from fairlead_common.service import yaml_loader
 from fairlead_scheduler.state.pool_rules import Rules
 
 V = TypeVar("V")
@@ -283,7 +283,7 @@ class Case(Form):
 
 def read_cases(path: Path) -> list[Case]:
     """The cases of a file. Raises `msgspec.ValidationError` with the place of an error."""
-    return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), list[Case])
+    return msgspec.convert(yaml_loader.load(path.read_text(encoding="utf-8")), list[Case])
 
 
 def expand(names: Iterable[str]) -> list[str]:

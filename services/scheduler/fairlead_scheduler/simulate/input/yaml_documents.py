@@ -1,16 +1,15 @@
 """Reads YAML of limited size, with the line of each value for error messages.
 
-Nodes and settings are read by the rules of YAML 1.1, as the services read their settings, and
-submissions by the core schema of YAML 1.2 with aliases, as `fairlead submit` reads them.
+Submissions are read with aliases, as `fairlead submit` reads them; nodes and settings without.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, cast
 
 import yaml
 
+from fairlead_common.service.yaml_loader import CoreLoader
 from fairlead_scheduler.simulate.input.input_errors import InputErrors
 
 BYTES_MAX: Final = 16 * 1_048_576
@@ -18,40 +17,7 @@ DEPTH_MAX: Final = 32
 
 VALUES_MAX: Final = 5_000_000
 """The number of values of a file with its aliases expanded."""
-_CORE: Final = (
-    ("null", r"~|null|Null|NULL|", "~nN\0"),
-    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
-    (
-        "float",
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        "-+.0123456789",
-    ),
-)
-
 Place = tuple[str | int, ...]
-
-
-class _CoreLoader(yaml.SafeLoader):
-    """Resolves booleans, numbers and null as YAML 1.2 does: `on` is a string."""
-
-    yaml_implicit_resolvers = {}  # noqa: RUF012 - a table of the class that PyYAML looks for
-
-
-for _tag, _pattern, _first in _CORE:
-    _CoreLoader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}",
-        re.compile(rf"^(?:{_pattern})$"),
-        ["" if letter == "\0" else letter for letter in _first],
-    )
-
-
-def _core_int(loader: _CoreLoader, node: yaml.ScalarNode) -> int:
-    text = str(loader.construct_scalar(node))
-    return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-
-
-_CoreLoader.add_constructor("tag:yaml.org,2002:int", _core_int)
 
 
 class Document:
@@ -71,7 +37,7 @@ class Document:
 
 def read_document(path: Path, errors: InputErrors) -> Document | None:
     """The document of a file; None if it cannot be read, with the reason in `errors`."""
-    found = _load_documents(path, yaml.SafeLoader, errors)
+    found = _load_documents(path, errors, aliases=False)
     if found is None:
         return None
     if len(found) > 1:
@@ -82,14 +48,12 @@ def read_document(path: Path, errors: InputErrors) -> Document | None:
 
 
 def read_documents(path: Path, errors: InputErrors) -> list[Document]:
-    """The documents of a file that are not empty, by the core schema and with aliases."""
-    found = _load_documents(path, _CoreLoader, errors)
+    """The documents of a file that are not empty, with aliases."""
+    found = _load_documents(path, errors, aliases=True)
     return [document for document in found or () if document.value is not None]
 
 
-def _load_documents(
-    path: Path, kind: type[yaml.SafeLoader], errors: InputErrors
-) -> list[Document] | None:
+def _load_documents(path: Path, errors: InputErrors, *, aliases: bool) -> list[Document] | None:
     name = str(path)
     try:
         with path.open("rb") as file:
@@ -103,9 +67,9 @@ def _load_documents(
     found: list[Document] = []
     try:
         text = content.decode()
-        if not _check_structure(text, name, errors, aliases=kind is _CoreLoader):
+        if not _check_structure(text, name, errors, aliases=aliases):
             return None
-        loader = kind(text)
+        loader = CoreLoader(text)
         while loader.check_node():
             node = loader.get_node()
             if node is None:
@@ -148,7 +112,7 @@ def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
 def _check_structure(text: str, name: str, errors: InputErrors, *, aliases: bool) -> bool:
     """Check aliases, where they are not permitted, and the depth of nesting."""
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=CoreLoader):
         if isinstance(event, yaml.AliasEvent) and not aliases:
             errors.add(name, _get_line(event), "", "has an alias (*); write the value instead")
             return False
