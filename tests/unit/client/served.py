@@ -76,6 +76,9 @@ def serve(routes: dict[str, Route]) -> Iterator[Served]:
             super().shutdown_request(request)
             served.closed.release()
 
+        def handle_error(self, request: object, client_address: object) -> None:
+            return  # a client that hangs up
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

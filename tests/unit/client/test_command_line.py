@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -478,7 +479,7 @@ def test_a_watch_without_a_terminal_prints_each_state_one_time(
 
 def test_the_version_is_printed_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("fairlead ")
+    assert capsys.readouterr().out == f"fairlead {metadata.version('fairlead')}\n"
 
 
 def test_a_closed_port_is_unreachable(server: Served, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,23 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from fairlead import cli
 
-HEAVY = ("pydantic", "asyncio", "yaml", "rich", "email.mime", "fairlead_common")
+HEAVY = (
+    "asyncio",
+    "email.mime",
+    "fairlead.asynchronous",
+    "fairlead_common",
+    "httpx2",
+    "importlib.metadata",
+    "pydantic",
+    "rich",
+    "yaml",
+)
 """Nothing that a look at the server needs."""
 
 REAL = """
@@ -43,6 +54,16 @@ def test_a_command_imports_only_its_own_module() -> None:
         "queue_commands",
         "watch_command",
     }  # `get` lists queues as `queue`
+
+
+def test_listing_jobs_imports_nothing_large() -> None:
+    assert not imported("get", "jobs") & {*HEAVY}
+
+
+def test_submitting_json_imports_nothing_large(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text('{"queue": "q", "jobSet": "s", "jobs": [{"command": ["true"]}]}')
+    assert not imported("submit", str(file)) & {*HEAVY}
 
 
 @pytest.mark.parametrize("module", cli.COMMANDS)

@@ -6,7 +6,7 @@ threads use again, and proxies from the environment.
 """
 
 import http.client
-import secrets
+import os
 import select
 import ssl
 import threading
@@ -72,7 +72,7 @@ class BlockingTransport:
 
     def random_bits(self) -> int:
         """A random number of 64 bits."""
-        return secrets.randbits(64)
+        return int.from_bytes(os.urandom(8))
 
     def failure(self, error: Exception) -> Exception:
         """What reading a body raises after this error."""

@@ -92,7 +92,7 @@ def _of_server(client: "Client") -> "list[Finding]":
         readiness = _readiness(client)
         found += [
             *(finding for reply in readiness for finding in doctor_checks.health(reply)),
-            *(doctor_checks.versions(connection_settings.version(), reply) for reply in readiness),
+            *(doctor_checks.versions(connection_settings.VERSION, reply) for reply in readiness),
             doctor_checks.clock(alive.headers, datetime.now(UTC)),
             doctor_checks.lag(client.fetch("/metrics")),
         ]

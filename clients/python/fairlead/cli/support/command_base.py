@@ -52,9 +52,9 @@ class GlobalOptions:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib import metadata
+        from fairlead.transport import connection_settings
 
-        typer.echo(f"fairlead {metadata.version('fairlead')}")
+        typer.echo(f"fairlead {connection_settings.VERSION}")
         raise typer.Exit
 
 
