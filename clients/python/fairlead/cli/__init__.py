@@ -29,14 +29,12 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "describe_command": ("describe", "why"),
         "logs_command": ("logs",),
         "job_change_commands": ("cancel", "preempt", "reprioritize", "release", "resubmit"),
-        "queue_commands": ("queue",),
-        "apply_command": ("apply",),
+        "queue_commands": ("queue", "apply"),
         "cluster_commands": ("cluster", "drain"),
         "token_commands": ("token",),
         "secret_commands": ("secrets",),
-        "context_commands": ("context",),
         "doctor_command": ("doctor",),
-        "completion_command": ("completion",),
+        "setup_commands": ("context", "completion"),
     }
 )
 """The commands of each module, in the order of the help."""

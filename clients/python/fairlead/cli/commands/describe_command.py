@@ -1,19 +1,19 @@
-"""`fairlead describe job` and `why`: all about one job, in fields and in sentences.
+"""`fairlead describe job`, `queue`, `pool`, and `why`: all about one thing."""
 
-`describe queue` and `describe pool` are in `report`.
-"""
-
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.commands import describe_report_commands
 from fairlead.cli.support import command_base, job_selection, job_story, output_formats
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fairlead import JobDetail, Run
+    from fairlead import JobDetail, QueueShare, Round, Run, Waiting
+
+QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
+PoolName = Annotated[str, typer.Argument(metavar="NAME", help="The pool's name.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,8 +25,13 @@ def register(app: typer.Typer) -> None:
             "fairlead describe job 0h01ja5y7d1s8xk2v4m6n8p0qr",
             "fairlead describe job 0h01ja5y7d1s8xk2v4m6n8p0qr --spec -o yaml",
         ),
-    )(describe)
-    describe_report_commands.add(one)
+    )(describe_job)
+    one.command("queue", epilog=command_base.examples("fairlead describe queue vision"))(
+        describe_queue
+    )
+    one.command("pool", epilog=command_base.examples("fairlead describe pool default"))(
+        describe_pool
+    )
     app.add_typer(one, name="describe")
     app.command(
         "why",
@@ -35,7 +40,7 @@ def register(app: typer.Typer) -> None:
     )(why)
 
 
-def describe(
+def describe_job(
     context: typer.Context,
     job: job_selection.OneJob,
     spec: Annotated[bool, typer.Option("--spec", help="Include the submitted spec.")] = False,
@@ -55,7 +60,7 @@ def describe(
         case output_formats.Format.NAME:
             typer.echo(detail.id)
         case output_formats.Format.TABLE:
-            _describe(detail, datetime.now(UTC))
+            _print_job(detail, datetime.now(UTC))
 
 
 def why(
@@ -83,7 +88,7 @@ def why(
                 output_formats.print_line(sentence)
 
 
-def _describe(detail: "JobDetail", now: "datetime") -> None:
+def _print_job(detail: "JobDetail", now: "datetime") -> None:
     output_formats.fields(
         [
             ("Id", detail.id),
@@ -146,3 +151,109 @@ def _end(run: "Run") -> "datetime | None":
 
 def _seconds(value: int | None) -> str | None:
     return None if value is None else output_formats.span(value)
+
+
+def describe_queue(
+    context: typer.Context,
+    name: QueueName,
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """Show what a queue holds and may hold, and why its jobs wait."""
+    from fairlead import Filter
+
+    with command_base.connect(context) as client:
+        report = client.queue_report(name)
+        if output_format is not output_formats.Format.TABLE:
+            _print_report(report, report.queue, output_format)
+            return
+        groups = client.count_jobs(["state"], Filter(queue=name))
+    output_formats.fields(
+        [
+            ("Queue", report.queue),
+            ("Weight", None if report.weight is None else f"{report.weight:g}"),
+            ("Cordoned", (report.reason or True) if report.cordoned else None),
+            ("Limits", _limits(report.limits)),
+            ("Jobs", [f"{each.jobs:,} {each.group['state']}" for each in groups]),
+            ("Waiting for", report.reasons),
+        ]
+    )
+    _print_shares(report.shares, of_pool=False)
+    _print_waiting(report.waiting)
+
+
+def describe_pool(
+    context: typer.Context,
+    name: PoolName,
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """Show a pool's last round, what its queues hold, and why jobs wait."""
+    with command_base.connect(context) as client:
+        report = client.pool_report(name)
+    if output_format is not output_formats.Format.TABLE:
+        _print_report(report, report.pool, output_format)
+        return
+    output_formats.fields(
+        [("Pool", report.pool), *_round_fields(report.round), ("Waiting for", report.reasons)]
+    )
+    _print_shares(report.shares, of_pool=True)
+    _print_waiting(report.waiting)
+
+
+def _print_report(report: object, name: str, output_format: output_formats.Format) -> None:
+    if output_format is output_formats.Format.NAME:
+        typer.echo(name)
+    else:
+        output_formats.thing(report, output_format)
+
+
+def _round_fields(last: "Round | None") -> list[tuple[str, object]]:
+    if last is None:
+        return [("Last round", "none yet")]
+    return [
+        ("Last round", last.time),
+        ("Outcome", last.error or last.stopped_by or last.outcome),
+        ("Nodes", last.nodes),
+        ("Started", last.scheduled),
+        ("Stopped", last.preempted),
+        ("Left waiting", last.waiting),
+        ("Took", f"{sum(last.steps_ms.values()):.0f} ms"),
+    ]
+
+
+def _print_shares(shares: "Sequence[QueueShare]", *, of_pool: bool) -> None:
+    if not shares:
+        return
+    columns: output_formats.Columns[QueueShare] = {
+        "QUEUE" if of_pool else "POOL": lambda each: each.queue if of_pool else each.pool,
+        "WEIGHT": lambda each: f"{each.weight:g}",
+        "HOLDS": lambda each: f"{each.actual_share:.1%}",
+        "FAIR": lambda each: f"{each.fair_share:.1%}",
+        "WANTS": lambda each: f"{each.demand_share:.1%}",
+        "RUNNING": lambda each: each.running,
+        "QUEUED": lambda each: each.queued,
+        "FIRST WAITING": lambda each: each.first_waiting,
+    }
+    typer.echo()
+    output_formats.items(
+        shares,
+        output_formats.Format.TABLE,
+        columns,
+        lambda each: each.queue,
+        "",
+        ("FIRST WAITING", "WANTS", "WEIGHT"),
+    )
+
+
+def _print_waiting(waiting: "Sequence[Waiting]") -> None:
+    """One sentence per kind of job that waits."""
+    for each in waiting:
+        whose = f"gang {each.gang} of {each.job_set}" if each.gang else each.queue
+        typer.echo(f"\n{output_formats.many(each.jobs, 'job')} ({whose}): {each.sentence}")
+
+
+def _limits(limits: Mapping[str, Mapping[str, object]]) -> list[str]:
+    return [
+        f"{class_name}/{resource}={amount}"
+        for class_name, amounts in limits.items()
+        for resource, amount in amounts.items()
+    ]

@@ -1,13 +1,25 @@
-"""`fairlead context use` and `list`: the servers of the configuration file."""
+"""`fairlead context use` and `list`, `completion`: how commands are set up on this machine.
+
+Contexts are the servers of the configuration file.
+"""
 
 import os
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairlead.cli.support import command_base, output_formats
+
+
+class Shell(StrEnum):
+    """Shells that can complete."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 def register(app: typer.Typer) -> None:
@@ -18,6 +30,15 @@ def register(app: typer.Typer) -> None:
     group.command("use", epilog=command_base.examples("fairlead context use work"))(use)
     group.command("list", epilog=command_base.examples("fairlead context list"))(list_all)
     app.add_typer(group, name="context")
+    app.command(
+        "completion",
+        short_help="Print what makes a shell complete.",
+        epilog=command_base.examples(
+            'eval "$(fairlead completion bash)"     # in ~/.bashrc',
+            'eval "$(fairlead completion zsh)"      # in ~/.zshrc, after compinit',
+            "fairlead completion fish > ~/.config/fish/completions/fairlead.fish",
+        ),
+    )(completion)
 
 
 def use(
@@ -81,3 +102,12 @@ def _write(file: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as opened:
         opened.write(text)
     fresh.rename(file)
+
+
+def completion(
+    context: typer.Context,
+    shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")],
+) -> None:
+    """Print the script that makes a shell complete commands and options of fairlead."""
+    os.environ["_FAIRLEAD_COMPLETE"] = f"source_{shell.value}"
+    context.find_root().command.main(args=[], prog_name="fairlead")
