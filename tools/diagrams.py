@@ -15,9 +15,13 @@ from typing import Final, TypeVar
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
+    JOB_LIVE,
     JOB_STEPS,
+    LIFE_CYCLE,
     RUN_ENDED,
     RUN_STEPS,
+    FlagChange,
+    JobFlag,
     JobState,
     RunState,
 )
@@ -29,11 +33,45 @@ S = TypeVar("S", JobState, RunState)
 
 
 def diagrams() -> dict[str, str]:
-    """Mermaid texts by name."""
-    return {
-        "jobs": draw(JOB_STEPS, JobState.QUEUED, "jobSubmitted", JOB_HELD, "has a run", JOB_ENDED),
-        "runs": draw(RUN_STEPS, RunState.LEASED, "jobRunLeased", RUN_LIVE, "live", RUN_ENDED),
-    }
+    """Diagrams and tables by name, as Markdown."""
+    jobs = draw(JOB_STEPS, JobState.QUEUED, "jobSubmitted", JOB_HELD, "has a run", JOB_ENDED)
+    runs = draw(RUN_STEPS, RunState.LEASED, "jobRunLeased", RUN_LIVE, "live", RUN_ENDED)
+    return {"jobs": _mermaid(jobs), "runs": _mermaid(runs), "flags": draw_flags()}
+
+
+def _mermaid(text: str) -> str:
+    return f"```mermaid\n{text}\n```"
+
+
+def draw_flags() -> str:
+    """A table of the changes of flags, by event."""
+    lines = [
+        "| event | of a job that | sets | clears | unless |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    tags: dict[tuple[str, FlagChange], list[str]] = {}
+    for tag, effect in LIFE_CYCLE.items():
+        for whose, changes in (("", effect.flags), ("waits for its job and ", effect.others)):
+            for change in changes:
+                tags.setdefault((whose, change), []).append(tag)
+    for (whose, change), events in tags.items():
+        about = f"{whose}{_STATES[change.states]}{', if ' * bool(change.when)}{change.when}"
+        flags = [_names(part) for part in (change.sets, change.clears, change.unless)]
+        lines.append(f"| {' | '.join([', '.join(events), about, *flags])} |")
+    return "\n".join(lines)
+
+
+_STATES: Final = {
+    frozenset({JobState.QUEUED}): "is queued",
+    JOB_HELD: "has a run",
+    JOB_LIVE: "has not ended",
+    JOB_ENDED: "has ended",
+    frozenset(JobState): "is in any state",
+}
+
+
+def _names(flags: JobFlag) -> str:
+    return ", ".join(flag.name for flag in flags if flag.name)
 
 
 def draw(
@@ -70,11 +108,11 @@ def _edges(edges: Mapping[tuple[str, str], list[str]], indent: int) -> list[str]
 
 
 def redrawn(text: str) -> str:
-    """The document with its diagrams as the tables are now. Raises KeyError for an unknown name."""
+    """The document with what is drawn from the life cycle. Raises KeyError for an unknown name."""
     drawn = diagrams()
     return re.sub(
         r"(<!-- drawn: (\w+) -->\n).*?(<!-- /drawn -->)",
-        lambda found: f"{found[1]}```mermaid\n{drawn[found[2]]}\n```\n{found[3]}",
+        lambda found: f"{found[1]}{drawn[found[2]]}\n{found[3]}",
         text,
         flags=re.DOTALL,
     )

@@ -312,6 +312,7 @@ def _check_replays(history: History, final: dict[JobId, str]) -> None:
     view = View()
     for batch in Tail(history.world, topics.JOBS).read_all():
         job_fold.fold_messages(view, job_fold.decode_batch(batch.entries), {})
+    assert not view.impossible, "only a defect leads to these events"
     assert {job_id: ended.state.value for job_id, ended in view.ended.items()} == final
     again = Lookout(history.world)
     while again.positions != history.lookout.positions:

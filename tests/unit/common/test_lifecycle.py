@@ -1,4 +1,4 @@
-"""The life cycles of jobs and runs: what the two tables promise to every fold."""
+"""The life cycles of jobs and runs: what the table promises to every fold."""
 
 from collections.abc import Mapping
 from typing import TypeVar, get_args
@@ -9,10 +9,17 @@ from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
     JOB_STEPS,
+    LIFE_CYCLE,
+    NO_FLAG,
+    REQUEST_CANCEL,
+    REQUEST_PREEMPTION,
     RUN_ENDED,
     RUN_STEPS,
+    STOPPING,
+    JobFlag,
     JobState,
     RunState,
+    is_impossible,
 )
 from fairlead_common.domain.records import events
 from tests.unit.common import goldens
@@ -72,11 +79,46 @@ def test_the_tables_name_only_events_that_exist() -> None:
     assert JOB_TAGS | RUN_TAGS <= UNION_TAGS
 
 
+def test_the_table_has_a_row_for_every_event() -> None:
+    assert LIFE_CYCLE.keys() == UNION_TAGS
+
+
 def test_every_event_has_a_step_or_a_reason_to_have_none() -> None:
-    begins_a_run = {"jobRunLeased"}
-    explained = JOB_TAGS | RUN_TAGS | begins_a_run | NO_STEP.keys()
+    explained = JOB_TAGS | RUN_TAGS | NO_STEP.keys()
     assert explained == UNION_TAGS
     assert not (JOB_TAGS | RUN_TAGS) & NO_STEP.keys()
+
+
+def test_every_flag_can_be_set_and_those_about_a_run_are_cleared_with_it() -> None:
+    changes = [
+        change for effect in LIFE_CYCLE.values() for change in (*effect.flags, *effect.others)
+    ]
+    sets = [flag for change in changes for flag in change.sets]
+    assert set(sets) == set(JobFlag)
+    requeued = LIFE_CYCLE["jobRequeued"].flags[0].apply(STOPPING | JobFlag.CAPACITY_REASSIGNED)
+    assert requeued == NO_FLAG
+
+
+def test_a_cancellation_comes_through_a_preemption_and_not_the_other_way_round() -> None:
+    running = JobState.RUNNING
+    assert REQUEST_CANCEL.applies(running, JobFlag.STOP_PREEMPT)
+    assert not REQUEST_PREEMPTION.applies(running, JobFlag.STOP_CANCEL)
+    assert not REQUEST_CANCEL.applies(running, JobFlag.STOP_CANCEL)
+    assert not REQUEST_CANCEL.applies(JobState.QUEUED, NO_FLAG)
+
+
+def test_only_a_decision_about_a_job_in_another_state_is_impossible() -> None:
+    assert is_impossible(JobState.SUCCEEDED, "jobRequeued")
+    assert is_impossible(JobState.RUNNING, "jobRunLeased")
+    assert not is_impossible(JobState.RUNNING, "jobRequeued")
+    reports = RUN_TAGS | {"jobCancelRequested", "jobReleased", "jobRunPreempting"}
+    assert not any(is_impossible(state, tag) for state in JobState for tag in reports)
+
+
+def test_a_decision_about_a_queued_job_may_find_it_cancelled() -> None:
+    found = {tag for tag in UNION_TAGS if not is_impossible(JobState.CANCELLED, tag)}
+    assert found >= {"jobRunLeased", "jobRejected", "jobFailed", "jobCancelled", "jobSucceeded"}
+    assert not found & {"jobRequeued", "jobPreempted"}
 
 
 @pytest.mark.parametrize("state", sorted(JOB_HELD))

@@ -96,7 +96,7 @@ def test_events_that_change_nothing_say_why() -> None:
         "",
         "run 1 was LOST",
         "",
-        "it was being stopped (preempt)",
+        "its run was being stopped (STOP_PREEMPT)",
         "it was LEASED",
         "",
         "it ended as CANCELLED",

@@ -4,11 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.lifecycle import STOPPING, JobFlag, JobState
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.domain.story import build_story
 from fairlead_lookout.domain.model import Message
+from fairlead_lookout.domain.transitions import HELD
 from tests.unit.lookout.builders import (
     QUEUE,
     PlainView,
@@ -25,6 +26,7 @@ from tests.unit.lookout.builders import (
     submitted,
     succeeded,
 )
+from tests.unit.lookout.histories import history
 
 NAMES = ("a", "b", "c")
 RESUBMITTED = ("a2", "b2", "a3")
@@ -140,13 +142,25 @@ def test_a_superseded_job_did_not_succeed_and_its_job_set_counts_it_once(
             assert job_set.superseded == len(superseded)
 
 
-@given(_messages())
-def test_the_story_of_a_job_ends_in_the_state_that_lookout_shows(messages: list[Message]) -> None:
+def _check_stories(messages: list[Message]) -> None:
+    """The plain definition of a job's history has the states and flags that lookout shows."""
     view = PlainView()
     view.fold(*messages)
     sequences = [(message.time_ms, message.sequence) for message in messages]
     for job in view.cache.jobs.values():
-        story = build_story(ids.JobId(job.id), sequences)
-        assert story[-1].state == job.state
-        changes = [entry.state for entry in story if not entry.ignored]
-        assert changes[0] == "QUEUED"
+        last = build_story(ids.JobId(job.id), sequences)[-1]
+        assert last.state == job.state
+        assert job.held == (JobFlag.HOLD in last.flags)
+        if job.state in HELD:
+            stops = "preempt" if last.flags & STOPPING else None
+            assert job.stopping == ("cancel" if JobFlag.STOP_CANCEL in last.flags else stops)
+
+
+@given(_messages())
+def test_a_story_ends_in_the_state_that_lookout_shows(messages: list[Message]) -> None:
+    _check_stories(messages)
+
+
+@given(st.integers(0, 10_000))
+def test_stories_of_all_kinds_of_events_end_in_the_state_that_lookout_shows(seed: int) -> None:
+    _check_stories([message(place, *events) for place, events in enumerate(history(seed))])

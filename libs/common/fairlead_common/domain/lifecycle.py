@@ -1,16 +1,19 @@
-"""The life cycles of jobs and runs: an enum and a table each.
+"""The life cycles of jobs and runs: their states, the flags of a job, and one table of all changes.
 
-Every fold uses these tables, and the diagrams in the documentation are drawn from them. Events are
-named by their tag, so that this module needs nothing of `events.py`. A pair that is not in a table
-changes no state: a late or repeated report is no error. Terminal states are sticky because no
-table row leaves them, but for one: a run that was given up (`LOST`) may turn out to have succeeded.
-Its job succeeds then unless a later run has started, which the scheduler decides (decision 0027).
+`LIFE_CYCLE` says for every type of event what it does to the state of a job, to the state of its
+run and to the flags of the job. Every fold uses it, and the diagrams in the documentation are drawn
+from it. Events are named by their tag, so that this module needs nothing of `events.py`. A pair of
+state and event that is not in the table changes no state: a late or repeated report is no error,
+and `is_impossible` names the pairs that only a defect can produce. Terminal states are sticky
+because no row leaves them, but for one: a run that was given up (`LOST`) may turn out to have
+succeeded. Its job succeeds then unless a later run has started, which the scheduler decides
+(decision 0027).
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import IntFlag, StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class JobState(StrEnum):
@@ -40,6 +43,30 @@ class RunState(StrEnum):
     LOST = "LOST"
 
 
+class JobFlag(IntFlag):
+    """What is true of a job besides its state. The numbers are those of saved checkpoints."""
+
+    HOLD = 1
+    """It was submitted with a hold and has not been released."""
+    DEPENDS = 2
+    """A job that it waits for has not ended."""
+    CANNOT_START = 4
+    """It can never start: a job that it waits for did not succeed, or its gang lost a member."""
+    STOP_CANCEL = 8
+    """Its run is stopped because it was cancelled."""
+    STOP_PREEMPT = 16
+    """Its run is stopped because it is preempted."""
+    CAPACITY_REASSIGNED = 256
+    """Its run is preempted, and the capacity counts for the preemptor."""
+    STOP_GANG = 512
+    """Its run is stopped because its gang returns to the queue."""
+    LATE_SUCCESS = 1024
+    """A run that was given up succeeded, and no later run had started: the job will succeed."""
+
+
+NO_FLAG: Final = JobFlag(0)
+STOPPING: Final = JobFlag.STOP_CANCEL | JobFlag.STOP_PREEMPT | JobFlag.STOP_GANG
+
 JOB_ENDED: Final = frozenset(
     {
         JobState.SUCCEEDED,
@@ -50,7 +77,8 @@ JOB_ENDED: Final = frozenset(
     }
 )
 JOB_HELD: Final = frozenset({JobState.LEASED, JobState.PENDING, JobState.RUNNING})
-"""The job has a run that may hold room."""
+"""The job has a run that may hold resources."""
+JOB_LIVE: Final = frozenset(JobState) - JOB_ENDED
 
 RUN_ENDED: Final = frozenset(
     {
@@ -62,50 +90,176 @@ RUN_ENDED: Final = frozenset(
     }
 )
 
-_DECISIONS: Final = {
-    "jobSucceeded": JobState.SUCCEEDED,
-    "jobFailed": JobState.FAILED,
-    "jobCancelled": JobState.CANCELLED,
-    "jobPreempted": JobState.PREEMPTED,
-    "jobRequeued": JobState.QUEUED,
-}
+
+class FlagChange(NamedTuple):
+    """How an event changes the flags of a job that is in one of these states.
+
+    It changes nothing if the job has a flag of `unless`. `when`: what else must be true of the
+    event, for people; the fold that handles the event checks it.
+    """
+
+    states: frozenset[JobState]
+    sets: JobFlag = NO_FLAG
+    clears: JobFlag = NO_FLAG
+    unless: JobFlag = NO_FLAG
+    when: str = ""
+
+    def applies(self, state: JobState, flags: JobFlag) -> bool:
+        """Whether the event changes the flags of a job in this state."""
+        return state in self.states and not flags & self.unless
+
+    def apply(self, flags: JobFlag) -> JobFlag:
+        """The flags afterwards, where it applies."""
+        return flags & ~self.clears | self.sets
+
+
+_QUEUED: Final = frozenset({JobState.QUEUED})
+SUBMIT_HELD: Final = FlagChange(_QUEUED, sets=JobFlag.HOLD, when="it has `hold`")
+SUBMIT_DEPENDENT: Final = FlagChange(
+    _QUEUED, sets=JobFlag.DEPENDS, when="a job of `after` has not ended"
+)
+SUBMIT_IN_VAIN: Final = FlagChange(
+    _QUEUED, sets=JobFlag.CANNOT_START, when="a job of `after` ended without success"
+)
+RELEASE: Final = FlagChange(_QUEUED, clears=JobFlag.HOLD)
+REQUEST_CANCEL: Final = FlagChange(JOB_HELD, sets=JobFlag.STOP_CANCEL, unless=JobFlag.STOP_CANCEL)
+REQUEST_PREEMPTION: Final = FlagChange(JOB_HELD, sets=JobFlag.STOP_PREEMPT, unless=STOPPING)
+LEASE_ENDED: Final = FlagChange(JOB_ENDED, sets=JobFlag.STOP_CANCEL)
+PREEMPT_FOR_JOB: Final = FlagChange(
+    JOB_HELD, sets=JobFlag.STOP_PREEMPT, unless=STOPPING, when="it names a preemptor"
+)
+REASSIGN_CAPACITY: Final = FlagChange(
+    frozenset(JobState), sets=JobFlag.CAPACITY_REASSIGNED, when="it names a preemptor"
+)
+STOP_WITH_GANG: Final = FlagChange(
+    JOB_HELD, sets=JobFlag.STOP_GANG, unless=STOPPING, when="it names no preemptor"
+)
+REQUEUE: Final = FlagChange(JOB_HELD, clears=STOPPING | JobFlag.CAPACITY_REASSIGNED)
+SUCCEED_LATE: Final = FlagChange(
+    JOB_LIVE, sets=JobFlag.LATE_SUCCESS, when="its run was given up, and no later run had started"
+)
+DEPENDENCY_SUCCEEDED: Final = FlagChange(
+    JOB_LIVE, clears=JobFlag.DEPENDS, when="it is the last job of the other's `after`"
+)
+DEPENDENCY_FAILED: Final = FlagChange(
+    JOB_LIVE, sets=JobFlag.CANNOT_START, when="it is a job of the other's `after`"
+)
+GANG_FAILED: Final = FlagChange(
+    JOB_LIVE, sets=JobFlag.CANNOT_START, when="its gang cannot start without it"
+)
+
+
+class Effect(NamedTuple):
+    """What an event does: to the state of its job and of its run, and to the flags of the job.
+
+    An event of a run changes the job only if it is the newest run. `others`: what it does to the
+    flags of jobs that depend on its job.
+    """
+
+    job: Mapping[JobState, JobState] = {}
+    run: Mapping[RunState, RunState] = {}
+    flags: tuple[FlagChange, ...] = ()
+    others: tuple[FlagChange, ...] = ()
+
+
+def _from_held(to: JobState) -> dict[JobState, JobState]:
+    """In the order of the states, for the diagrams."""
+    return {state: to for state in JobState if state in JOB_HELD}
+
+
+def _from_live(to: RunState) -> dict[RunState, RunState]:
+    return {state: to for state in RunState if state not in RUN_ENDED}
+
+
+_CANCEL: Final = Effect(job={JobState.QUEUED: JobState.CANCELLED}, flags=(REQUEST_CANCEL,))
+_PREEMPT: Final = Effect(flags=(REQUEST_PREEMPTION,))
+
+LIFE_CYCLE: Final[Mapping[str, Effect]] = MappingProxyType(
+    {
+        "jobSubmitted": Effect(flags=(SUBMIT_HELD, SUBMIT_DEPENDENT, SUBMIT_IN_VAIN)),
+        "jobReleased": Effect(flags=(RELEASE,)),
+        "jobCancelRequested": _CANCEL,
+        "jobsCancelRequested": _CANCEL,
+        "jobPreemptRequested": _PREEMPT,
+        "jobsPreemptRequested": _PREEMPT,
+        "jobReprioritized": Effect(),
+        "jobsReprioritized": Effect(),
+        "jobCancelled": Effect(
+            job={JobState.QUEUED: JobState.CANCELLED, **_from_held(JobState.CANCELLED)},
+            others=(DEPENDENCY_FAILED,),
+        ),
+        "jobFailed": Effect(
+            job={JobState.QUEUED: JobState.FAILED, **_from_held(JobState.FAILED)},
+            others=(DEPENDENCY_FAILED, GANG_FAILED),
+        ),
+        "jobRejected": Effect(
+            job={JobState.QUEUED: JobState.REJECTED}, others=(DEPENDENCY_FAILED,)
+        ),
+        "jobSucceeded": Effect(
+            job={JobState.QUEUED: JobState.SUCCEEDED, **_from_held(JobState.SUCCEEDED)},
+            others=(DEPENDENCY_SUCCEEDED,),
+        ),
+        "jobPreempted": Effect(job=_from_held(JobState.PREEMPTED), others=(DEPENDENCY_FAILED,)),
+        "jobRequeued": Effect(job=_from_held(JobState.QUEUED), flags=(REQUEUE,)),
+        "jobRunLeased": Effect(job={JobState.QUEUED: JobState.LEASED}, flags=(LEASE_ENDED,)),
+        "jobRunPending": Effect(
+            job={JobState.LEASED: JobState.PENDING}, run={RunState.LEASED: RunState.PENDING}
+        ),
+        "jobRunRunning": Effect(
+            job={
+                JobState.LEASED: JobState.RUNNING,
+                JobState.PENDING: JobState.RUNNING,
+            },
+            run={
+                RunState.LEASED: RunState.RUNNING,
+                RunState.PENDING: RunState.RUNNING,
+            },
+        ),
+        "jobRunPreempting": Effect(flags=(PREEMPT_FOR_JOB, REASSIGN_CAPACITY, STOP_WITH_GANG)),
+        "jobRunSucceeded": Effect(
+            run={**_from_live(RunState.SUCCEEDED), RunState.LOST: RunState.SUCCEEDED},
+            flags=(SUCCEED_LATE,),
+        ),
+        "jobRunFailed": Effect(run=_from_live(RunState.FAILED)),
+        "jobRunReturned": Effect(run=_from_live(RunState.RETURNED)),
+        "jobRunStopped": Effect(run=_from_live(RunState.STOPPED)),
+        "jobRunLost": Effect(run=_from_live(RunState.LOST)),
+    }
+)
+"""Tag of an event -> what it does. A job begins QUEUED with `jobSubmitted`, a run LEASED with
+`jobRunLeased`."""
 
 JOB_STEPS: Final[Mapping[tuple[JobState, str], JobState]] = MappingProxyType(
-    {
-        (JobState.QUEUED, "jobCancelRequested"): JobState.CANCELLED,
-        (JobState.QUEUED, "jobsCancelRequested"): JobState.CANCELLED,
-        (JobState.QUEUED, "jobCancelled"): JobState.CANCELLED,
-        (JobState.QUEUED, "jobFailed"): JobState.FAILED,
-        (JobState.QUEUED, "jobRejected"): JobState.REJECTED,
-        (JobState.QUEUED, "jobSucceeded"): JobState.SUCCEEDED,
-        (JobState.QUEUED, "jobRunLeased"): JobState.LEASED,
-        (JobState.LEASED, "jobRunPending"): JobState.PENDING,
-        (JobState.LEASED, "jobRunRunning"): JobState.RUNNING,
-        (JobState.PENDING, "jobRunRunning"): JobState.RUNNING,
-        **{(state, tag): to for state in JOB_HELD for tag, to in _DECISIONS.items()},
-    }
+    {(state, tag): to for tag, effect in LIFE_CYCLE.items() for state, to in effect.job.items()}
 )
-"""(state, tag of the event) -> next state of the job; run events count for the newest run only."""
-
-_RUN_ENDS: Final = {
-    "jobRunSucceeded": RunState.SUCCEEDED,
-    "jobRunFailed": RunState.FAILED,
-    "jobRunReturned": RunState.RETURNED,
-    "jobRunStopped": RunState.STOPPED,
-    "jobRunLost": RunState.LOST,
-}
+"""`LIFE_CYCLE` by (state, tag of the event) -> next state of the job."""
 
 RUN_STEPS: Final[Mapping[tuple[RunState, str], RunState]] = MappingProxyType(
+    {(state, tag): to for tag, effect in LIFE_CYCLE.items() for state, to in effect.run.items()}
+)
+"""`LIFE_CYCLE` by (state, tag of the event) -> next state of the run."""
+
+_DECISIONS: Final = frozenset(
     {
-        (RunState.LEASED, "jobRunPending"): RunState.PENDING,
-        (RunState.LEASED, "jobRunRunning"): RunState.RUNNING,
-        (RunState.PENDING, "jobRunRunning"): RunState.RUNNING,
-        **{
-            (state, tag): to
-            for state in (RunState.LEASED, RunState.PENDING, RunState.RUNNING)
-            for tag, to in _RUN_ENDS.items()
-        },
-        (RunState.LOST, "jobRunSucceeded"): RunState.SUCCEEDED,
+        "jobCancelled",
+        "jobFailed",
+        "jobPreempted",
+        "jobRejected",
+        "jobRequeued",
+        "jobRunLeased",
+        "jobSucceeded",
     }
 )
-"""(state, tag of the event) -> next state of the run; a run begins LEASED with `jobRunLeased`."""
+"""Decisions of the scheduler, which knows the state of a job when it decides."""
+
+
+def is_impossible(state: JobState, tag: str) -> bool:
+    """Whether only a defect leads to this event in this state.
+
+    Reports of executors and requests may come late or twice, but a decision finds the job in the
+    state in which the scheduler decided it. The one exception: while it decided about a queued job,
+    somebody cancelled the job.
+    """
+    if tag not in _DECISIONS or (state, tag) in JOB_STEPS:
+        return False
+    return not (state is JobState.CANCELLED and (JobState.QUEUED, tag) in JOB_STEPS)

@@ -14,7 +14,18 @@ from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
     JOB_STEPS,
+    NO_FLAG,
+    PREEMPT_FOR_JOB,
+    RELEASE,
+    REQUEST_CANCEL,
+    REQUEST_PREEMPTION,
+    REQUEUE,
     RUN_STEPS,
+    STOP_WITH_GANG,
+    STOPPING,
+    SUBMIT_HELD,
+    FlagChange,
+    JobFlag,
     JobState,
     RunState,
 )
@@ -26,7 +37,8 @@ class StoryEntry(msgspec.Struct, frozen=True):
     """One event about the job.
 
     `text` says what happened, `state` is the state of the job afterwards, None before it was
-    submitted. `ignored`: why the event changed nothing; empty if it counted. `by`: who wrote it.
+    submitted; `flags`: its flags, without those that other jobs set. `ignored`: why the event
+    changed nothing; empty if it counted. `by`: who wrote it.
     """
 
     time_ms: int
@@ -34,6 +46,7 @@ class StoryEntry(msgspec.Struct, frozen=True):
     event: str
     text: str
     state: JobState | None
+    flags: JobFlag
     ignored: str
 
     def line(self) -> str:
@@ -74,8 +87,8 @@ class Story:
             ignored = self._job.fold(sequence, event)
             tag = cast(str, event.__struct_config__.tag)
             text = describe_event(sequence, event)
-            state = self._job.state
-            self.entries.append(StoryEntry(time_ms, sequence.by, tag, text, state, ignored))
+            state, flags = self._job.state, self._job.flags
+            self.entries.append(StoryEntry(time_ms, sequence.by, tag, text, state, flags, ignored))
 
 
 class _Job:
@@ -87,9 +100,8 @@ class _Job:
         self._queue = self._job_set = ""
         self._submitted: ev.JobSubmitted | None = None
         self._priority = 0
-        self._is_on_hold = False
-        self._stopping = ""
-        """`cancel` or `preempt`, from the request until the run has ended."""
+        self.flags = NO_FLAG
+        """Without those that other jobs set: the story is of one job."""
         self._runs: dict[int, RunState] = {}
         self._lease: ev.JobRunLeased | None = None
 
@@ -131,16 +143,17 @@ class _Job:
             case ev.JobRunPreempting():
                 if event.run != self._newest_run:
                     return self._why_not_newest(event.run)
-                return self._stop("preempt")
+                gang = event.for_job is None
+                return self._stop(STOP_WITH_GANG if gang else PREEMPT_FOR_JOB)
             case ev.RunEvent():
                 return self._move_run(event)
             case ev.JobReleased():
-                was_on_hold, self._is_on_hold = self._is_on_hold, False
-                return "" if was_on_hold and self.state is JobState.QUEUED else "it is not held"
+                was_on_hold = JobFlag.HOLD in self.flags
+                return "" if self._change(RELEASE) and was_on_hold else "it is not held"
             case ev.JobCancelRequested() | ev.JobsCancelRequested():
-                return "" if self._move_job(event) else self._stop("cancel")
+                return "" if self._move_job(event) else self._stop(REQUEST_CANCEL)
             case ev.JobPreemptRequested() | ev.JobsPreemptRequested():
-                return self._stop("preempt")
+                return self._stop(REQUEST_PREEMPTION)
             case ev.JobReprioritized() | ev.JobsReprioritized():
                 if self.state in JOB_ENDED:
                     return self._why_ended()
@@ -169,7 +182,8 @@ class _Job:
         self.state = JobState.QUEUED
         self._queue, self._job_set = sequence.queue, sequence.job_set
         self._priority = event.priority
-        self._is_on_hold = event.hold
+        if event.hold:
+            self._change(SUBMIT_HELD)
         return ""
 
     def _start_run(self, event: ev.JobRunLeased) -> str:
@@ -197,19 +211,26 @@ class _Job:
         to = JOB_STEPS.get((self.state, cast(str, event.__struct_config__.tag)))
         if to is None:
             return False
-        if to is JobState.QUEUED or to is JobState.LEASED or to in JOB_ENDED:
-            self._stopping = ""
+        if to is JobState.QUEUED:
+            self._change(REQUEUE)
         self.state = to
         return True
 
-    def _stop(self, kind: str) -> str:
-        """Note that the run is to be stopped. A cancellation replaces a preemption."""
-        if self.state not in JOB_HELD:
-            return self._why_no_step()
-        if self._stopping == kind or self._stopping == "cancel":
-            return f"it was being stopped ({self._stopping})"
-        self._stopping = kind
-        return ""
+    def _change(self, change: FlagChange) -> bool:
+        assert self.state is not None
+        if not change.applies(self.state, self.flags):
+            return False
+        self.flags = change.apply(self.flags)
+        return True
+
+    def _stop(self, change: FlagChange) -> str:
+        """Note that the run is to be stopped, if it is not."""
+        if self._change(change):
+            return ""
+        stopped = self.flags & STOPPING
+        if self.state in JOB_HELD and stopped:
+            return f"its run was being stopped ({', '.join(str(flag.name) for flag in stopped)})"
+        return self._why_no_step()
 
     def _why_not_newest(self, run: int) -> str:
         return f"its newest run is {self._newest_run}, not {run}"

@@ -95,6 +95,7 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
                     )
                 job_fold.fold_messages(view, messages, known)
                 job_fold.advance_positions(view, batch.positions)
+                _count_impossible_events(view)
                 view.stop_partitions(stopped_partitions(reader))
         metrics.EVENTS.inc(len(batch.entries))
         oldest_ms = min((entry.time_ms for entry in batch.entries), default=None)
@@ -103,6 +104,12 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
         return batch
 
     await _follow(reader, state, fold)
+
+
+def _count_impossible_events(view: View) -> None:
+    for (job_state, tag), count in view.impossible.items():
+        metrics.IMPOSSIBLE.labels(job_state.value, tag).inc(count)
+    view.impossible.clear()
 
 
 async def follow_clusters(log: EventLog, state: State) -> None:

@@ -40,6 +40,11 @@ LEASED = Counter("fairlead_scheduler_leased_total", "Jobs that were given a node
 PREEMPTED = Counter("fairlead_scheduler_preempted_total", "Runs that were preempted", ["pool"])
 DECIDED = Counter("fairlead_scheduler_decisions_total", "Decisions before scheduling")
 EVENTS = Counter("fairlead_scheduler_events_total", "Messages folded into the view")
+IMPOSSIBLE = Counter(
+    "fairlead_scheduler_impossible_events_total",
+    "Events that were ignored because only a defect leads to them in this state of the job",
+    ["state", "event"],
+)
 JOBS = Gauge("fairlead_scheduler_jobs", "Live jobs in the view")
 LEADING = Gauge("fairlead_scheduler_leading", "1 while this process leads")
 LAG = Gauge(

@@ -12,9 +12,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import shapes
+from fairlead_common.domain import lifecycle, shapes
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_common.domain.lifecycle import (
+    JOB_ENDED,
+    JOB_HELD,
+    RUN_ENDED,
+    JobFlag,
+    JobState,
+    RunState,
+)
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.change_journal import RowJournal
@@ -39,26 +46,23 @@ HELD: Final = tuple(IS_HELD.tolist())
 LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
 """The same for single numbers, for which an array is slow."""
 
-HOLD: Final = 1
-DEPENDS: Final = 2
-CANNOT_START: Final = 4
-"""The job can never start: a dependency did not succeed (it will be cancelled), or its gang lost a
-member that could not start (it will fail, see `Rare.gang_cannot_start`)."""
-STOP_CANCEL: Final = 8
-STOP_PREEMPT: Final = 16
+HOLD: Final = int(JobFlag.HOLD)
+DEPENDS: Final = int(JobFlag.DEPENDS)
+CANNOT_START: Final = int(JobFlag.CANNOT_START)
+"""The job will be cancelled, or fail with its gang (see `Rare.gang_cannot_start`)."""
+STOP_CANCEL: Final = int(JobFlag.STOP_CANCEL)
+STOP_PREEMPT: Final = int(JobFlag.STOP_PREEMPT)
+CAPACITY_REASSIGNED: Final = int(JobFlag.CAPACITY_REASSIGNED)
+STOP_GANG: Final = int(JobFlag.STOP_GANG)
+LATE_SUCCESS: Final = int(JobFlag.LATE_SUCCESS)
+STOPPING: Final = int(lifecycle.STOPPING)
+"""`JobFlag` as plain numbers, for the column of flags. The others are no part of the life cycle."""
 INFEASIBLE_WAITS: Final = 32
 PREEMPTED_IS_FINAL: Final = 64
 FREE: Final = 128
 """The row has no job."""
-CAPACITY_REASSIGNED: Final = 256
-"""The run is preempted; its capacity already counts for the preemptor."""
-STOP_GANG: Final = 512
-"""The run stops because its gang returns to the queue: a member could not start."""
-LATE_SUCCESS: Final = 1024
-"""A run that was given up succeeded, and no later run had started: the job will succeed."""
 ALL_FLAGS: Final = 0xFFFF
 
-STOPPING: Final = STOP_CANCEL | STOP_PREEMPT | STOP_GANG
 NOT_READY: Final = HOLD | DEPENDS | CANNOT_START
 """A queued job with any of these flags is not ready to start."""
 

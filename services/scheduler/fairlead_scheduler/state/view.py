@@ -10,7 +10,7 @@ called where a cycle begins, and by a standby, which has no cycle. Job sets are 
 (`Columns.forget_job_sets`): nobody but a job's row keeps their numbers.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import JobId, RunId
-from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.lifecycle import JobState, is_impossible
 from fairlead_scheduler.state.change_journal import Journal
 from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import (
@@ -66,8 +66,15 @@ class View:
         """Runs without a live job: housekeeping ends their leases."""
         self.stopped: frozenset[int] = frozenset()
         """Partitions of the log that cannot be read further: their jobs are left as they are."""
+        self.impossible: Counter[tuple[JobState, str]] = Counter()
+        """(State of a job, tag of the event): events that were ignored, and show a defect."""
         self.version = 0
         """Grows with every change that can affect a round."""
+
+    def note_ignored(self, state: int, tag: str) -> None:
+        """Count an event that changes nothing, if only a defect leads to it in this state."""
+        if is_impossible(JOB_STATES[state], tag):
+            self.impossible[JOB_STATES[state], tag] += 1
 
     def stop_partitions(self, partitions: Iterable[int]) -> None:
         """Decide nothing about the jobs of these partitions from now on."""

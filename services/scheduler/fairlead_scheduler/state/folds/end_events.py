@@ -4,11 +4,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, cast
 
+from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_STEPS, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.folds import gang_membership
+from fairlead_scheduler.state.folds import flag_changes, gang_membership
 from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import Rows
@@ -30,7 +31,9 @@ def fold_decision(
     found = view.jobs.rows.find(ids)
     if len(batch) > FEW and _is_usual(view, ids, found):
         to = JOB_STEPS.get((c.JOB_STATES[states.item(found[0])], tag))
-        if to is not None:  # it is the same for all that have a run
+        if to is None:  # it is the same for all that have a run
+            view.note_ignored(states.item(found[0]), tag)
+        else:
             _end_jobs(view, ids, found, to, message)
         return
     for row, event in zip(found.tolist(), batch, strict=True):
@@ -39,6 +42,8 @@ def fold_decision(
         to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
         if to is not None:
             end_job(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
+        else:
+            view.note_ignored(states.item(row), tag)
 
 
 def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
@@ -117,7 +122,7 @@ def _update_dependents(view: View, job_id: JobId, state: JobState, message: Mess
         if state is not JobState.SUCCEEDED:
             mark_cannot_start(view, row, job_id, state)
         elif not rare.after:
-            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.DEPENDS
+            flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_SUCCEEDED)
         view.mark_changed(row, message.position)
 
 
@@ -126,7 +131,7 @@ def mark_cannot_start(view: View, row: int, other: JobId, state: JobState) -> No
     view.jobs.rare_of(
         row
     ).cannot_start_reason = f"job {other}, which it waits for, ended {state.value}"
-    view.jobs.flags[row] |= c.CANNOT_START
+    flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_FAILED)
     view.attention.add(row)
 
 

@@ -12,6 +12,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
@@ -171,7 +172,7 @@ def _digests(those: list[str]) -> npt.NDArray[np.bytes_]:
 
 def _first_flags(event: ev.JobSubmitted) -> int:
     return (
-        c.HOLD * event.hold
+        int(lifecycle.SUBMIT_HELD.sets) * event.hold
         | c.INFEASIBLE_WAITS * (event.when_infeasible == "wait")
         | c.PREEMPTED_IS_FINAL * (event.on_preemption == "fail")
     )

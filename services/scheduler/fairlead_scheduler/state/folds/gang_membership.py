@@ -2,8 +2,10 @@
 
 from itertools import islice
 
+from fairlead_common.domain import lifecycle
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import flag_changes
 from fairlead_scheduler.state.view import View
 
 
@@ -85,5 +87,5 @@ def remove_member(
 def _mark_cannot_start(view: View, row: int, doom: str) -> None:
     rare = view.jobs.rare_of(row)
     rare.cannot_start_reason, rare.gang_cannot_start = doom, True
-    view.jobs.flags[row] |= c.CANNOT_START
+    flag_changes.apply(view.jobs, row, lifecycle.GANG_FAILED)
     view.attention.add(row)

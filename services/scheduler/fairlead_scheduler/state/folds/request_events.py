@@ -5,10 +5,11 @@ from typing import assert_never
 
 import numpy as np
 
-from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain import lifecycle
+from fairlead_common.domain.lifecycle import FlagChange, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.folds import end_events, job_filters
+from fairlead_scheduler.state.folds import end_events, flag_changes, job_filters
 from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.view import View
 
@@ -19,8 +20,9 @@ def fold_released(
     """End the hold of jobs."""
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
-        if row is not None and view.jobs.flags[row] & c.HOLD:
-            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.HOLD
+        if row is None or not view.jobs.flags.item(row) & c.HOLD:
+            continue
+        if flag_changes.apply(view.jobs, row, lifecycle.RELEASE):
             view.mark_changed(row, message.position)
 
 
@@ -38,13 +40,14 @@ def _cancel(view: View, row: int, message: Message, reason: str) -> None:
     state = view.jobs.state.item(row)
     if state == c.QUEUED:
         end_events.end_job(view, row, JobState.CANCELLED, message)
-    elif c.HELD[state] and not view.jobs.flags.item(row) & c.STOP_CANCEL:
-        request_stop(view, row, c.STOP_CANCEL, reason or "cancelled", message)
+    else:
+        request_stop(view, row, lifecycle.REQUEST_CANCEL, reason or "cancelled", message)
 
 
-def request_stop(view: View, row: int, flag: int, reason: str, message: Message) -> None:
-    """Mark the job's run as to be stopped."""
-    view.jobs.flags[row] |= flag
+def request_stop(view: View, row: int, change: FlagChange, reason: str, message: Message) -> None:
+    """Mark the job's run as to be stopped, if the change applies to the job."""
+    if not flag_changes.apply(view.jobs, row, change):
+        return
     view.jobs.rare_of(row).stop_reason = reason
     view.attention.add(row)
     view.mark_changed(row, message.position)
@@ -57,20 +60,14 @@ def fold_preempt_requested(
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
-            request_preemption(view, row, message, event.reason or "preempted by request")
-
-
-def request_preemption(view: View, row: int, message: Message, reason: str) -> None:
-    """Mark the job's run as preempted, if it has one that is not being stopped."""
-    if c.HELD[view.jobs.state.item(row)] and not view.jobs.flags.item(row) & c.STOPPING:
-        request_stop(view, row, c.STOP_PREEMPT, reason, message)
+            reason = event.reason or "preempted by request"
+            request_stop(view, row, lifecycle.REQUEST_PREEMPTION, reason, message)
 
 
 def _request_preemptions(view: View, rows: Sequence[int], message: Message, reason: str) -> None:
-    """As `request_preemption` of each of these rows, which are distinct."""
-    jobs, at = view.jobs, np.array(rows, np.intp)
-    at = at[c.IS_HELD[jobs.state[at]] & ((jobs.flags[at] & c.STOPPING) == 0)]
-    jobs.flags[at] |= c.STOP_PREEMPT
+    """As `request_stop` of each of these rows, which are distinct."""
+    jobs = view.jobs
+    at = flag_changes.apply_all(jobs, np.array(rows, np.intp), lifecycle.REQUEST_PREEMPTION)
     wanted = at.tolist()
     for row in wanted:
         jobs.rare_of(row).stop_reason = reason

@@ -6,12 +6,13 @@ from typing import Final, cast
 
 import numpy as np
 
+from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.folds import end_events, request_events
+from fairlead_scheduler.state.folds import end_events, flag_changes, request_events
 from fairlead_scheduler.state.folds.event_batches import SuccessBatch
 from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX
@@ -36,6 +37,8 @@ def fold_leased(
         return
     rows = list(taken)
     ended = c.IS_ENDED[jobs.state[rows]]
+    for row in np.flatnonzero(jobs.state[rows] != c.QUEUED).tolist():
+        view.note_ignored(jobs.state.item(rows[row]), "jobRunLeased")
     jobs.state[rows] = np.where(ended, jobs.state[rows], c.STATE_CODE[JobState.LEASED])
     jobs.run_state[rows] = c.RUN_CODE[RunState.LEASED]
     jobs.run[rows] = [event.run for event in taken.values()]
@@ -49,7 +52,9 @@ def fold_leased(
     view.mark_all_changed(rows, message.position)
     for row, is_ended in zip(rows, ended.tolist(), strict=True):
         if is_ended:
-            request_events.request_stop(view, row, c.STOP_CANCEL, "the job had ended", message)
+            request_events.request_stop(
+                view, row, lifecycle.LEASE_ENDED, "the job had ended", message
+            )
 
 
 def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
@@ -72,14 +77,15 @@ def fold_preempting(
         if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
             continue
         if event.for_job is None:
-            if c.IS_HELD[jobs.state[row]] and not jobs.flags[row] & c.STOPPING:
-                request_events.request_stop(view, row, c.STOP_GANG, event.reason, message)
+            stop = lifecycle.STOP_WITH_GANG
+            request_events.request_stop(view, row, stop, event.reason, message)
             continue
         if event.for_job in balanced and view.buckets.limited:  # L8: gang mates included
             pool = jobs.pools.values[jobs.pool[row]]
             view.buckets.pool(pool).preemptions.take(1, message.time_ms)
-        request_events.request_preemption(view, row, message, event.reason)
-        jobs.flags[row] |= c.CAPACITY_REASSIGNED
+        stop = lifecycle.PREEMPT_FOR_JOB
+        request_events.request_stop(view, row, stop, event.reason, message)
+        flag_changes.apply(jobs, row, lifecycle.REASSIGN_CAPACITY)
         view.mark_changed(row, message.position)
 
 
@@ -90,11 +96,13 @@ def fold_requeued(
     jobs = view.jobs
     for event in batch:
         row = jobs.rows.get(event.job_id)
-        if row is None or not c.IS_HELD[jobs.state[row]]:
+        if row is None:
+            continue
+        if not flag_changes.apply(jobs, row, lifecycle.REQUEUE):
+            view.note_ignored(jobs.state.item(row), "jobRequeued")
             continue
         jobs.state[row] = c.QUEUED
         jobs.node[row] = -1
-        jobs.flags[row] &= c.ALL_FLAGS ^ (c.STOPPING | c.CAPACITY_REASSIGNED)
         jobs.retries[row] += event.counted
         if event.avoid_node is not None:
             rare = jobs.rare_of(row)
@@ -207,11 +215,12 @@ def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -
     jobs, rare = view.jobs, view.jobs.rare.get(row)
     if not isinstance(event, ev.JobRunSucceeded) or rare is None or rare.lost_run != event.run:
         return
-    if c.ENDED[jobs.state.item(row)] or not _is_newest_started(view, row, event.run):
+    if not _is_newest_started(view, row, event.run):
+        return
+    if not flag_changes.apply(jobs, row, lifecycle.SUCCEED_LATE):
         return
     if jobs.run.item(row) == event.run:
         jobs.run_state[row] = _RUN_TABLES["jobRunSucceeded"].item(jobs.run_state.item(row))
-    jobs.flags[row] |= c.LATE_SUCCESS
     view.attention.add(row)
     view.mark_changed(row, message.position)
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId, submission_number
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.folds import end_events, gang_membership
+from fairlead_scheduler.state.folds import end_events, flag_changes, gang_membership
 from fairlead_scheduler.state.folds.event_batches import MessagePart, SubmissionBatch
 from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.view import View
@@ -134,4 +135,4 @@ def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, known: Known
         rare.after.add(other)
         view.dependents.setdefault(other, set()).add(event.job_id)
     if rare.after:
-        view.jobs.flags[row] |= c.DEPENDS
+        flag_changes.apply(view.jobs, row, lifecycle.SUBMIT_DEPENDENT)
