@@ -281,7 +281,7 @@ class World:
         units = list(kept.batches())
         steps["told"] = time.perf_counter() - begun
         for found in decided:
-            self._load_specs(self.decider.needed_specs(found))
+            self._load_specs(found.placed_ids)
             begun = time.perf_counter()
             units += self.decider.make_batches(found)
             steps["units"] = steps.get("units", 0.0) + time.perf_counter() - begun

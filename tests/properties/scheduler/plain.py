@@ -147,7 +147,7 @@ def told_of_jobs(view: View, built: BuiltSnapshot) -> Said:
     found: Said = {}
     for at in np.flatnonzero(s.job_node >= -1).tolist():
         node, gang = int(s.job_node[at]), -1 if s.job_gang is None else int(s.job_gang[at])
-        found[view.jobs.rows.id_at(built.rows[at])] = {
+        found[view.jobs.rows.id_at(at)] = {
             "queue": s.queue_names[s.job_queue[at]],
             "shape": view.jobs.shapes.values[built.shapes[s.job_shape[at]]],
             "node": built.nodes[node] if node >= 0 else None,
@@ -230,7 +230,7 @@ def check_kept(built: BuiltSnapshot) -> None:
 def told_of_plan(view: View, built: BuiltSnapshot, plan: Plan) -> Said:
     """What a plan decides, by names."""
     s = built.snapshot
-    ids = [view.jobs.rows.id_at(row) for row in built.rows]
+    ids = [view.jobs.rows.id_at(row) for row in range(s.job_node.size)]
     reasons = {}
     for row in range(len(plan.reasons.code)):
         gang, shape = int(plan.reasons.gang[row]), int(plan.reasons.shape[row])

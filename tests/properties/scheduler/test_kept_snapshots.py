@@ -23,6 +23,7 @@ from fairlead_common.domain.records.events import FailureCategory, Gang, JobFilt
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
+from fairlead_scheduler.snapshots.builder import SLACK
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
@@ -66,8 +67,7 @@ class History(RuleBasedStateMachine):
         self.view, self.clusters, self.queues = View(), Clusters(), Queues()
         self.whole = View()
         """The same history, of which no name is ever forgotten."""
-        self.exact = Builder(CLASSES, RULES, slack=0)
-        self.lazy = Builder(CLASSES, RULES)
+        self.exact, self.lazy = self._builder(slack=0), self._builder()
         self.now_ms, self.number, self.version = 1_000, 0, 0
         self.excluded: set[int] = set()
         self.stale: frozenset[str] = frozenset()
@@ -287,21 +287,18 @@ class History(RuleBasedStateMachine):
     @rule()
     def start_from_a_checkpoint(self) -> None:
         self.view = copy.deepcopy(self.view)
+        self.exact, self.lazy = self._builder(slack=0), self._builder()
 
     @rule(spare=st.sampled_from([0, -100]))
     def forget_names(self, spare: int) -> None:
         forget_names(self.view, spare)
 
+    def _builder(self, slack: int = SLACK) -> Builder:
+        return Builder(CLASSES, RULES, self.view, self.clusters, self.queues, slack=slack)
+
     def _build(self, builder: Builder, pool: str) -> BuiltSnapshot:
-        return builder.build(
-            self.view,
-            self.clusters,
-            self.queues,
-            pool,
-            now_ms=self.now_ms,
-            stale=self.stale,
-            excluded=self.excluded,
-        )
+        builder.update(self.now_ms, self.excluded)
+        return builder.build(pool, now_ms=self.now_ms, stale=self.stale)
 
     @invariant()
     def jobs_have_the_names_that_they_would_have_if_none_were_forgotten(self) -> None:
@@ -326,7 +323,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def plans_are_those_of_snapshots_made_anew(self) -> None:
         for pool in POOLS:
-            anew = self._build(Builder(CLASSES, RULES), pool)
+            anew = self._build(self._builder(), pool)
             want = plain.told_of_plan(
                 self.view, anew, schedule(anew.snapshot, self.lazy.engine_settings())
             )

@@ -28,7 +28,8 @@ def pool(*groups: dict[str, Any], nodes: Any = CORES, **case: Any) -> tuple[Snap
     """A snapshot of these groups, and the names of its jobs by row."""
     made = world(*groups, nodes=nodes, **case)
     built = made.build()
-    return built.snapshot, [str(made.view.jobs.rows.id_at(row)) for row in built.rows.tolist()]
+    rows = range(built.snapshot.job_node.size)
+    return built.snapshot, [str(made.view.jobs.rows.id_at(row)) for row in rows]
 
 
 def run(id_: str, queue: str, node: str, **more: Any) -> dict[str, Any]:

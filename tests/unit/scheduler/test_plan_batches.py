@@ -22,7 +22,7 @@ def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
     world.begin(Round(submit=[gang, Group(id="alone", queue="q", cpu=1)]), 0)
     built = world.build()
     plan = schedule(built.snapshot, world.engine)
-    of_world = world.view.specs.get_all(plan_batches.placed_job_ids(world.view, built, plan))
+    of_world = world.view.specs.get_all(world.view.jobs.rows.ids_at(plan.placed_job))
     specs = {
         job_id: msgspec.structs.replace(given, spec=spec) if given.gang else given
         for job_id, given in of_world.items()

@@ -10,7 +10,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.snapshots import Builder
+from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
@@ -74,32 +74,36 @@ def test_names_that_are_used_are_kept_without_a_look_at_all_jobs_each_time() -> 
     assert view.jobs.names_used["shape"] == 4 * SPARE
 
 
-def cluster(cpu: int) -> Clusters:
-    made = Clusters()
+def report_node(clusters: Clusters, cpu: int) -> None:
     record = cluster_records.node_record(
         Node(executor="e", name="n", allocatable={"cpu": cpu, "memory": 1})
     )
-    made.fold([Entry(0, 0, record.key, record.value, 0)])
-    return made
+    clusters.fold([Entry(0, 0, record.key, record.value, 0)])
+
+
+def build(builder: Builder) -> BuiltSnapshot:
+    builder.update(now_ms=0)
+    return builder.build("default", now_ms=0)
 
 
 def test_what_was_found_feasible_is_not_rejected_later() -> None:
-    view, queues, builder = View(), Queues(), Builder((), Rules())
-    large, small = cluster(4000), cluster(500)
+    view, clusters, queues = View(), Clusters(), Queues()
+    builder = Builder((), Rules(), view, clusters, queues)
+    report_node(clusters, 4000)
     fold(view, submitted("first"), submitted("second"))
-    built = builder.build(view, large, queues, "default", now_ms=0)
+    built = build(builder)
     builder.remember_feasible(built, schedule(built.snapshot, builder.engine_settings()))
     version = builder.version("default")
     for number in range(2 * SPARE):
         live_and_die(view, number)
-    small.version = large.version + 1
+    report_node(clusters, 500)
     forget_names(view, SPARE)
     assert view.jobs.numbering > 0
-    again = builder.build(view, small, queues, "default", now_ms=0)
+    again = build(builder)
     plan = schedule(again.snapshot, builder.engine_settings())
     assert not len(plan.placed_job)
     assert not len(plan.rejected_job)
-    anew = Builder((), Rules()).build(view, small, queues, "default", now_ms=0)
+    anew = build(Builder((), Rules(), view, clusters, queues))
     assert len(schedule(anew.snapshot, builder.engine_settings()).rejected_job) == 2
     assert builder.version("default") > version, "or a round would be left out as settled"
 

@@ -31,7 +31,7 @@ def name_decisions(
     case: str, number: int, names: JobIndex, built: BuiltSnapshot, plan: Plan, ms: float
 ) -> RoundResult:
     """The plan with the names of jobs and nodes; `names` is the index of the view."""
-    ids = names.ids_at(built.rows)
+    ids = names.ids_at(range(built.snapshot.job_node.size))
     placed = zip(plan.placed_job.tolist(), plan.placed_node.tolist(), strict=True)
     preempted = zip(
         plan.preempted_job.tolist(),

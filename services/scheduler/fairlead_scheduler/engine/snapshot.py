@@ -290,8 +290,9 @@ class Snapshot:
     wherever a rule says "greater id"."""
     job_node: Int32
     """[J] row of the node its live run is on, -1 for a queued job, -2 for a row that takes no part
-    (a hole, a held or delayed job). A run that is being stopped for another (its
-    lease's `after`) takes no part either, because its capacity is given away."""
+    (without a job, of a held or delayed job, or of another pool's): its other columns have any
+    value. A run that is being stopped for another (its lease's `after`) takes no part either,
+    because its capacity is given away."""
     job_gang: Int32 | None = None
     """[J] row of its gang or -1; None = no gangs."""
     job_started_ms: Int64

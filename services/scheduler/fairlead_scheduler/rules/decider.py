@@ -34,6 +34,8 @@ class Round(NamedTuple):
     built: BuiltSnapshot
     plan: Plan
     steps_s: dict[str, float]
+    placed_ids: list[JobId]
+    """The jobs that start. Their specs must be in `View.specs` before `Decider.make_batches`."""
 
 
 class DeciderSettings(Protocol):
@@ -116,8 +118,14 @@ class Decider:
         self.queues = queues
         self.leases = leases
         self._settings = settings
-        self._builder = Builder(settings.priority_classes, settings.rules)
-        self._builder.examined_before_ms = began_ms - EXAMINED_MS
+        self._builder = Builder(
+            settings.priority_classes,
+            settings.rules,
+            view,
+            clusters,
+            queues,
+            examined_before_ms=began_ms - EXAMINED_MS,
+        )
         self._schedule = engine
         self._engine = self._builder.engine_settings()
         self._engines = {pool: self._builder.engine_settings(pool) for pool in settings.rules.pools}
@@ -155,7 +163,7 @@ class Decider:
 
     def pools(self) -> list[str]:
         """The pools to schedule, in order. Drops what is remembered of other pools."""
-        found = self._builder.pools(self.view, self.clusters)
+        found = self._builder.pools()
         if len(self._pools) > len(found):
             self._pools = {name: self._pools[name] for name in found if name in self._pools}
         return found
@@ -168,7 +176,7 @@ class Decider:
         if pool is None:
             pool = self._pools[name] = _Pool()
         begun_s = timer_s()
-        self._builder.update(self.view, self.clusters, now_ms, kept.excluded)
+        self._builder.update(now_ms, kept.excluded)
         stale = self.clusters.find_silent_executors(self._settings.executor_stale_s)
         key = (
             self._builder.version(name),
@@ -179,14 +187,7 @@ class Decider:
         if pool.settled == key and now_ms < pool.due_ms:
             return None
         built = self._builder.build(
-            self.view,
-            self.clusters,
-            self.queues,
-            name,
-            now_ms=now_ms,
-            stale=stale,
-            buckets=self.view.buckets.pool(name),
-            excluded=kept.excluded,
+            name, now_ms=now_ms, stale=stale, buckets=self.view.buckets.pool(name)
         )
         built_s = timer_s()
         engine = self._engines.get(name, self._engine)
@@ -201,17 +202,13 @@ class Decider:
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
         pool.due_ms = _next_late_gang_ms(built.snapshot, engine)
-        return Round(built, plan, steps)
+        return Round(built, plan, steps, self.view.jobs.rows.ids_at(plan.placed_job))
 
     def request_round(self, name: str) -> None:
         """Run a round of this pool in the next cycle even if nothing changes."""
         self._pools[name].settled = None
 
-    def needed_specs(self, decided: Round) -> list[JobId]:
-        """The jobs whose specs must be in `view.specs` before `make_batches` is called."""
-        return plan_batches.placed_job_ids(self.view, decided.built, decided.plan)
-
     def make_batches(self, decided: Round) -> list[AppendBatch]:
         """The append batches of a round."""
-        specs = self.view.specs.get_all(self.needed_specs(decided))
+        specs = self.view.specs.get_all(decided.placed_ids)
         return plan_batches.make_batches(self.view, decided.built, decided.plan, specs)

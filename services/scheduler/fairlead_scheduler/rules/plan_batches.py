@@ -24,11 +24,6 @@ CAUSES: Final = {
 }
 
 
-def placed_job_ids(view: View, built: BuiltSnapshot, plan: Plan) -> list[JobId]:
-    """The jobs that start; their leases need their specs."""
-    return view.jobs.rows.ids_at(built.rows[plan.placed_job])
-
-
 def make_batches(
     view: View, built: BuiltSnapshot, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
 ) -> list[AppendBatch]:
@@ -67,14 +62,13 @@ class _BatchCollector:
     def __init__(self, view: View, built: BuiltSnapshot) -> None:
         self._view = view
         self._built = built
-        self._rows = built.rows
         self._facts: dict[int, list[tuple[JobSet, ev.AnyEvent]]] = {}
         self._leases: dict[int, list[LeaseChange]] = {}
         self._gang = built.snapshot.job_gang
 
     def id_of(self, job: int) -> JobId:
         """The id of a job of the snapshot."""
-        return self._view.jobs.rows.id_at(self._rows.item(job))
+        return self._view.jobs.rows.id_at(job)
 
     def _key(self, job: int) -> int:
         """Gangs count from -1 downwards, single jobs are their row."""
@@ -87,7 +81,7 @@ class _BatchCollector:
         """A fact about `job` that belongs to the batch of `of` (default: its own)."""
         key = self._key(job if of < 0 else of)
         jobs = self._view.jobs
-        job_set = jobs.job_sets.values[jobs.job_set.item(self._rows.item(job))]
+        job_set = jobs.job_sets.values[jobs.job_set.item(job)]
         self._facts.setdefault(key, []).append((job_set, event))
         if lease is not None:
             self._leases.setdefault(key, []).append(lease)
@@ -99,13 +93,12 @@ class _BatchCollector:
         for at, job in enumerate(plan.preempted_job.tolist()):
             taker = int(plan.preempted_for[at])
             cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
-            row, job_id = self._rows.item(job), self.id_of(job)
-            run = int(self._view.jobs.run[row])
+            job_id, run = self.id_of(job), self._view.jobs.run.item(job)
             reason = _preemption_reason(self._built.snapshot, plan, at, cause, self.id_of(taker))
             event = ev.JobRunPreempting(
                 job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(taker)
             )
-            self.add(job, event, lease_changes.stop_lease(self._view, row, reason), of=taker)
+            self.add(job, event, lease_changes.stop_lease(self._view, job, reason), of=taker)
             node = int(node_of[job])
             leaving[node] = (*leaving.get(node, ()), run_id(job_id, run))
         return leaving
@@ -125,7 +118,7 @@ class _BatchCollector:
 
     def fail_tried(self, jobs: list[int]) -> None:
         """N10: fail jobs that every eligible node returned, and the members of their gangs."""
-        rare = {job: self._view.jobs.rare.get(self._rows.item(job)) or c.Rare() for job in jobs}
+        rare = {job: self._view.jobs.rare.get(job) or c.Rare() for job in jobs}
         gangs: dict[c.GangName | None, str] = {}
         name = reason_texts.CODE_NAMES[engine.Code.ALL_NODES_TRIED]
         for job in sorted(jobs, key=lambda job: not rare[job].avoid):
@@ -155,17 +148,16 @@ class _BatchCollector:
         pool: str,
     ) -> None:
         """Start a job on a node once the runs `after` have ended."""
-        row, name = self._rows.item(job), self._built.nodes[node]
-        job_id = self.id_of(job)
+        job_id, name = self.id_of(job), self._built.nodes[node]
         event = ev.JobRunLeased(
             job_id=job_id,
-            run=self._view.jobs.run.item(row) + 1,
+            run=self._view.jobs.run.item(job) + 1,
             executor=name.executor,
             node=name.node,
             pool=pool,
             value=value,
         )
-        self.add(job, event, lease_changes.new_lease(self._view, row, specs[job_id], name, after))
+        self.add(job, event, lease_changes.new_lease(self._view, job, specs[job_id], name, after))
 
     def batches(self) -> list[AppendBatch]:
         """The batches in the order of their first events."""

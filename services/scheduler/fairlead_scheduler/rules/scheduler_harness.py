@@ -90,7 +90,7 @@ class SchedulerHarness:
     @cached_property
     def builder(self) -> Builder:
         """The snapshot builder of `run_round`."""
-        return Builder(self.classes, self.rules)
+        return Builder(self.classes, self.rules, self.view, self.clusters, self.queues)
 
     def engine_settings(self, pool: str = "default") -> EngineSettings:
         """The settings of the rounds of a pool."""
@@ -108,10 +108,8 @@ class SchedulerHarness:
 
         `buckets`: by default those of the view, from which folded starts take tokens.
         """
+        self.builder.update(now_ms)
         return self.builder.build(
-            self.view,
-            self.clusters,
-            self.queues,
             pool,
             now_ms=now_ms,
             stale=frozenset(stale),

@@ -142,8 +142,7 @@ class Cycle:
             return None
         if decided is None:
             return None
-        needed = self._decider.needed_specs(decided)
-        await load_specs(self._database, self._state.view, needed)
+        await load_specs(self._database, self._state.view, decided.placed_ids)
         batches = self._attempt(pool, lambda: self._decider.make_batches(decided))
         if batches is None:
             return None

@@ -25,8 +25,6 @@ from fairlead_scheduler.state.view import View
 
 REPORTS_MAX: Final = 5_000
 """Most reports written after one round; what is left follows after the next."""
-SORTED_MAX: Final = 100_000
-"""Jobs that are sorted for the sake of a report alone; more only when their order is kept."""
 POOL_FAILING: Final = "pool-failing"
 GANG_STOPPING: Final = "gang-stopping"
 
@@ -323,13 +321,12 @@ def _skipped(counts: npt.NDArray[np.int64]) -> dict[str, int]:
 def _first_waiting(view: View, built: BuiltSnapshot, plan: Plan) -> list[str]:
     """[Q] the first job of each queue that waits, "" where none does."""
     positions = plan.queue_position.tolist()
-    kept = built.snapshot.queued_order is not None
-    if max(positions, default=-1) < 0 or not (kept or len(built.rows) <= SORTED_MAX):
+    if max(positions, default=-1) < 0:
         return [""] * len(positions)
     queued = job_order.order_queued(built.snapshot)
     starts = job_order.find_queue_bounds(queued, built.snapshot.job_queue, len(positions))[:-1]
     return [
-        "" if at < 0 else view.jobs.rows.id_at(built.rows[queued[start + at]])
+        "" if at < 0 else view.jobs.rows.id_at(queued.item(start + at))
         for start, at in zip(starts.tolist(), positions, strict=True)
     ]
 

@@ -1,4 +1,4 @@
-"""Gangs and avoided nodes, which few jobs have: stored by slot, rebuilt where they changed.
+"""Gangs and avoided nodes, which few jobs have: stored by row, rebuilt where they changed.
 
 A gang has a row while it has members in the pool; the rows of gangs that are gone are used again.
 """
@@ -25,9 +25,9 @@ class Gangs:
     """G rows, with the columns of `Snapshot` that are named after gangs."""
 
     def __init__(self) -> None:
-        self._slots: dict[GangName, set[int]] = {}
-        """Every slot whose job says that it is a member, also of a gang that is no more."""
-        self._of_slot: dict[int, GangName] = {}
+        self._members: dict[GangName, set[int]] = {}
+        """Every row whose job says that it is a member, also of a gang that no longer exists."""
+        self._gang_of: dict[int, GangName] = {}
         self._row: dict[GangName, int] = {}
         self._free: list[int] = []
         self._changed: set[GangName] = set()
@@ -52,20 +52,20 @@ class Gangs:
         """Whether any gang has members in the pool."""
         return bool(self._row)
 
-    def leave(self, slots: npt.NDArray[np.int32]) -> None:
-        """The jobs of these slots leave the pool."""
-        if not self._of_slot:
+    def leave(self, job_rows: npt.NDArray[np.int32]) -> None:
+        """The jobs of these rows leave the pool."""
+        if not self._gang_of:
             return
-        for slot in slots.tolist():
-            name = self._of_slot.pop(slot, None)
+        for job_row in job_rows.tolist():
+            name = self._gang_of.pop(job_row, None)
             if name is not None:
-                self._slots[name].discard(slot)
+                self._members[name].discard(job_row)
                 self._changed.add(name)
 
-    def join(self, slot: int, name: GangName) -> None:
-        """The job of this slot is a member."""
-        self._of_slot[slot] = name
-        self._slots.setdefault(name, set()).add(slot)
+    def join(self, job_row: int, name: GangName) -> None:
+        """The job of this row is a member."""
+        self._gang_of[job_row] = name
+        self._members.setdefault(name, set()).add(job_row)
         self._changed.add(name)
 
     def update(
@@ -75,7 +75,7 @@ class Gangs:
         job_submitted_ms: npt.NDArray[np.int64],
         queues: QueueRows,
     ) -> bool:
-        """Bring the rows of gangs that changed, and the slots' `column`, up to date.
+        """Bring the rows of gangs that changed, and the jobs' `column`, up to date.
 
         Says whether anything did.
         """
@@ -83,16 +83,15 @@ class Gangs:
             return False
         queue_of = queues.by_name()
         for name in sorted(self._changed):
-            slots = self._slots.get(name, set())
+            members = list(self._members.get(name, ()))
             terms = view.gangs.get(name)
-            if not slots:
-                self._slots.pop(name, None)
-            if not slots or terms is None:
+            if not members:
+                self._members.pop(name, None)
+            if not members or terms is None:
                 self._drop(name)
-                column[list(slots)] = -1
+                column[members] = -1
                 continue
             row = self._row_of(name)
-            members = list(slots)
             column[members] = row
             self.names[row], self._terms[row] = name, terms
             self.queue[row] = queue_of[name.queue]
@@ -118,8 +117,9 @@ class Gangs:
 
     def mark_changed(self, names: Iterable[GangName] | None) -> None:
         """Something about these gangs (None: about any) may have changed."""
-        if self._slots:
-            self._changed.update(self._slots if names is None else self._slots.keys() & set(names))
+        known = self._members
+        if known:
+            self._changed.update(known if names is None else known.keys() & set(names))
 
     def renumber_queues(self, queues: QueueRows) -> None:
         """Queues have other rows now."""
@@ -171,33 +171,33 @@ class Avoided:
     """A (N10): which jobs of the pool avoid which nodes."""
 
     def __init__(self) -> None:
-        self._of_slot: dict[int, tuple[str, ...]] = {}
+        self._nodes_of: dict[int, tuple[str, ...]] = {}
         self._key: tuple[int, int] | None = None
         self._version = 0
         self._pairs: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | None = None
 
-    def leave(self, slots: npt.NDArray[np.int32]) -> None:
-        """The jobs of these slots leave the pool."""
-        if self._of_slot:
-            before = len(self._of_slot)
-            for slot in slots.tolist():
-                self._of_slot.pop(slot, None)
-            self._version += len(self._of_slot) != before
+    def leave(self, job_rows: npt.NDArray[np.int32]) -> None:
+        """The jobs of these rows leave the pool."""
+        if self._nodes_of:
+            before = len(self._nodes_of)
+            for job_row in job_rows.tolist():
+                self._nodes_of.pop(job_row, None)
+            self._version += len(self._nodes_of) != before
 
-    def join(self, slot: int, names: tuple[str, ...]) -> None:
-        """The job of this slot avoids these nodes, named `executor/node`."""
-        self._of_slot[slot] = names
+    def join(self, job_row: int, names: tuple[str, ...]) -> None:
+        """The job of this row avoids these nodes, named `executor/node`."""
+        self._nodes_of[job_row] = names
         self._version += 1
 
     def pairs(
         self, nodes: Nodes
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | tuple[None, None]:
-        """Slots, and the rows of the nodes that they avoid; None and None without any."""
+        """Rows of jobs, and the rows of the nodes that they avoid; None and None without any."""
         if self._key != (nodes.version, self._version):
             self._key = (nodes.version, self._version)
             found = [
-                (slot, row)
-                for slot, names in self._of_slot.items()
+                (job_row, row)
+                for job_row, names in self._nodes_of.items()
                 for name in names
                 if (row := nodes.row_of.get(_node_name(name))) is not None
             ]

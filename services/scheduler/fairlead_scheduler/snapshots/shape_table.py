@@ -1,7 +1,7 @@
 """The shapes of a pool as rows: what they need, their class, and which node types suit them.
 
 A shape gets a row when its first job comes. A row that no job needs any more stays until there are
-too many of them (`Members` says when), so that shapes that come and go cost no renumbering.
+too many of them (`PoolJobs` says when), so that shapes that come and go cost no renumbering.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -95,7 +95,7 @@ class ShapeTable:
         self._asked = {name for shape in self._shapes for name in shape.requests}
         return self._name(self._of_nodes)
 
-    def offered(self, of_nodes: frozenset[str]) -> bool:
+    def set_offered_resources(self, of_nodes: frozenset[str]) -> bool:
         """Nodes offer these resources now; says whether the resources changed."""
         return self._name(of_nodes)
 

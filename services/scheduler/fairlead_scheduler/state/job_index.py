@@ -100,7 +100,7 @@ class JobIndex:
 
     # Many -------------------------------------------------------------------------------------
 
-    def ids_at(self, rows: Sequence[int] | Rows) -> list[JobId]:
+    def ids_at(self, rows: Sequence[int] | Rows | npt.NDArray[np.int32]) -> list[JobId]:
         """The ids of rows."""
         at = np.asarray(rows, np.intp)
         if self._odd_of:

@@ -259,10 +259,10 @@ def _infeasible_jobs(round_: Round) -> Int32:
         never &= ~snapshot.shape_fitted
     if not never.any():
         return np.zeros(0, np.int32)
-    chosen = (snapshot.job_node == -1) & never[snapshot.job_queue, snapshot.job_shape]
+    rows: Int32 = np.flatnonzero(snapshot.job_node == -1).astype(np.int32)
+    rows = rows[never[snapshot.job_queue[rows], snapshot.job_shape[rows]]]
     if round_.gangs.present:
-        chosen &= round_.gangs.of_job < 0
-    rows = np.flatnonzero(chosen).astype(np.int32)
+        rows = rows[round_.gangs.of_job[rows] < 0]
     return rows[~prepared_pool.find_wait_if_infeasible(snapshot, rows.astype(np.intp))]
 
 

@@ -154,12 +154,11 @@ def _wanted(snapshot: Snapshot, queued: Int64, possible: Feasibility) -> tuple[I
     apart = (queued > 0) & ~possible.pair
     rows = np.zeros(0, np.intp)
     if apart.any():
-        rows = np.flatnonzero(
-            (snapshot.job_node == -1) & apart[snapshot.job_queue, snapshot.job_shape]
-        )
+        rows = np.flatnonzero(snapshot.job_node == -1)
+        rows = rows[apart[snapshot.job_queue[rows], snapshot.job_shape[rows]]]
     if not possible.gang.all() and snapshot.job_gang is not None:
-        of_gang = (snapshot.job_gang >= 0) & (snapshot.job_node == -1)
-        lost = np.flatnonzero(of_gang & ~possible.gang[snapshot.job_gang])
+        lost = np.flatnonzero((snapshot.job_gang >= 0) & (snapshot.job_node == -1))
+        lost = lost[~possible.gang[snapshot.job_gang[lost]]]
         lost = np.setdiff1d(lost, rows)
         np.subtract.at(wanted, (snapshot.job_queue[lost], snapshot.job_shape[lost]), 1)
         waits = wanted.sum(axis=1) > 0

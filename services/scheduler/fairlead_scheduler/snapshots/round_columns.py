@@ -1,0 +1,147 @@
+"""What rounds read of each row of the job table, beside the table's own columns.
+
+A row is a row of the job table. Its job takes part in the rounds of one pool at most, so one set of
+columns serves all pools: the numbers of nodes, queues, shapes and gangs are those of its pool.
+Each value says how the row is counted there until it is released.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.state.arrays import grow_array
+from fairlead_scheduler.state.job_table import JobTable
+
+Rows = npt.NDArray[np.intp]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+NO_PART: Final = -2
+"""`node` of a row that takes no part in any round."""
+WAITING: Final = -1
+"""`node` of a queued job that takes part."""
+_MULTIPLIER: Final = np.uint64(0xBF58476D1CE4E5B9)
+_SHIFT: Final = np.uint64(31)
+
+
+class RowDescription(NamedTuple):
+    """How these rows are counted: columns as in `RoundColumns`, without those of links."""
+
+    rows: Rows
+    node: Int32
+    queue: Int32
+    shape: Int32
+    value: Int64
+    flags: npt.NDArray[np.uint8]
+    fingerprint: npt.NDArray[np.uint64]
+
+    def select(self, chosen: Bool) -> "RowDescription":
+        """The description of the chosen rows."""
+        if chosen.all():
+            return self
+        return RowDescription._make(column[chosen] for column in self)
+
+
+class RoundColumns:
+    """Columns by row of the job table, as long as the table or longer."""
+
+    def __init__(self) -> None:
+        self.pool: Int32 = np.zeros(0, np.int32)
+        """Number of the pool in whose rounds the row takes part; -1 for none."""
+        self.node: Int32 = np.zeros(0, np.int32)
+        """Row of the node of its run, `WAITING` or `NO_PART`."""
+        self.queue: Int32 = np.zeros(0, np.int32)
+        self.shape: Int32 = np.zeros(0, np.int32)
+        self.value: Int64 = np.zeros(0, np.int64)
+        """Value that its run runs at; 0 for a queued job."""
+        self.flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+        """`engine.JobFlag`."""
+        self.fingerprint: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        """Of the columns of the job table that rounds read: see `fingerprints`."""
+        self.gang: Int32 = np.zeros(0, np.int32)
+        """Row of its gang; -1 for none."""
+        self.link: Int32 = np.zeros(0, np.int32)
+        self.back: Int32 = np.zeros(0, np.int32)
+        """As in `engine.JobTotals`."""
+        self.released: Bool = np.zeros(0, np.bool_)
+        """Rows that are still in the orders of their pool and have to be removed."""
+        self.rows_taking_part = 0
+
+    def grow(self, rows: int) -> None:
+        """Extend the columns to this many rows."""
+        self.pool = grow_array(self.pool, rows, -1)
+        self.node = grow_array(self.node, rows, NO_PART)
+        self.queue = grow_array(self.queue, rows)
+        self.shape = grow_array(self.shape, rows)
+        self.value = grow_array(self.value, rows)
+        self.flags = grow_array(self.flags, rows)
+        self.fingerprint = grow_array(self.fingerprint, rows)
+        self.gang = grow_array(self.gang, rows, -1)
+        self.link = grow_array(self.link, rows)
+        self.back = grow_array(self.back, rows)
+        self.released = grow_array(self.released, rows)
+
+    def matches(self, now: RowDescription) -> Bool:
+        """Which rows are counted as described; what changes most often is compared first."""
+        at = np.arange(now.rows.size)
+        for column, described in (
+            (self.node, now.node),
+            (self.fingerprint, now.fingerprint),
+            (self.flags, now.flags),
+            (self.shape, now.shape),
+            (self.queue, now.queue),
+            (self.value, now.value),
+        ):
+            at = at[column[now.rows[at]] == described[at]]
+        same = np.zeros(now.rows.size, np.bool_)
+        same[at] = True
+        return same
+
+    def fill(self, pool: int, now: RowDescription) -> None:
+        """These rows take part in the rounds of a pool from now on, as described."""
+        rows = now.rows
+        self.pool[rows] = pool
+        self.node[rows] = now.node
+        self.queue[rows] = now.queue
+        self.shape[rows] = now.shape
+        self.value[rows] = now.value
+        self.flags[rows] = now.flags
+        self.fingerprint[rows] = now.fingerprint
+        self.rows_taking_part += rows.size
+
+    def release(self, rows: Rows) -> None:
+        """These rows take no part any more. `forget_released` follows once no order has them."""
+        self.pool[rows] = -1
+        self.node[rows] = NO_PART
+        self.gang[rows] = -1
+        self.released[rows] = True
+        self.rows_taking_part -= rows.size
+
+    def forget_released(self, rows: Rows) -> None:
+        """The orders of all pools no longer have the released ones of these rows."""
+        self.released[rows] = False
+
+    def nodes_of(self, pool: int, count: int, used: int) -> Int32:
+        """`Snapshot.job_node` of a pool that has `count` rows: a copy only where other pools have
+        rows too, which take no part in its round."""
+        node = self.node[:used]
+        if count == self.rows_taking_part:
+            return node
+        return np.where(self.pool[:used] == pool, node, np.int32(NO_PART))
+
+
+def fingerprints(jobs: JobTable, rows: Rows) -> npt.NDArray[np.uint64]:
+    """A number for what rounds read directly from the job table, by which a change is noticed.
+
+    It mixes 64 bits as splitmix64 does (Steele et al. 2014), so that a change keeps the number with
+    a probability of 2**-64. Copies of these columns would take 40 bytes per job instead of 8.
+    """
+    mixed = np.zeros(rows.size, np.uint64)
+    columns = (jobs.number, jobs.priority, jobs.leased_ms, jobs.checkpoint_ms, jobs.submitted_ms)
+    for column in columns:
+        mixed ^= column[rows].view(np.uint64)
+        mixed *= _MULTIPLIER
+        mixed ^= mixed >> _SHIFT
+    return mixed
