@@ -13,7 +13,7 @@ from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_index import NO_ROW, JobIndex, unpack_ids
 from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.specs import Specs
-from fairlead_scheduler.state.view import View
+from fairlead_scheduler.state.view import View, forget_names
 from tests.unit.scheduler.facts import submitted
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")
@@ -112,25 +112,24 @@ def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
     assert C not in specs
 
 
-def test_job_sets_without_jobs_are_forgotten_and_their_numbers_used_again() -> None:
+def test_job_sets_without_jobs_are_forgotten_and_no_reader_starts_over() -> None:
     view = View()
-    for number in range(6):
+    for number in range(10):
         told = [submitted(f"j{number}"), submitted(f"k{number}")][: 1 + number % 2]
         sequence = ev.EventSequence(queue="q", job_set=f"s{number}", by="test", events=list(told))
         job_fold.fold_messages(view, [job_fold.Message(number, 0, 0, sequence)], {})
-    for row in (0, 1, 3):
-        view.jobs.release(row)
-    view.jobs.forget_job_sets(spare=2)
-    assert view.jobs.job_sets.known == 4
-    known = {
-        name for name in view.jobs.job_sets.values if view.jobs.job_sets.find(name) is not None
+    for job_id, row in list(view.jobs.rows.items()):
+        if job_id not in ("k3", "j8"):
+            view.jobs.release(row)
+    forget_names(view, spare=5)
+    assert [name.name for name in view.jobs.job_sets.values] == ["s3", "s8"]
+    sets = {
+        job_id: view.jobs.job_sets.values[view.jobs.job_set[row]].name
+        for job_id, row in view.jobs.rows.items()
     }
-    assert {name.name for name in known} == {"s1", "s3", "s4", "s5"}
-    assert view.jobs.job_sets.number(JobSet("q", "new")) in (0, 2)
-    assert view.jobs.job_sets.known == 5
-    assert len(view.jobs.job_sets) == 6
-    view.jobs.forget_job_sets(spare=2)
-    assert view.jobs.job_sets.known == 5
+    assert sets == {"k3": "s3", "j8": "s8"}
+    assert view.jobs.numbering == 0
+    assert view.jobs.job_sets.number(JobSet("q", "new")) == 2
 
 
 _IDS = st.one_of(

@@ -165,7 +165,6 @@ async def trim_caches_safely(state: State) -> None:
 
 
 def trim_caches(view: View) -> None:
-    """Trim caches to their bounds and drop unused job sets."""
+    """Trim caches to their bounds."""
     view.trim_recent(RECENT_JOBS_MAX)
     view.specs.trim_saved(CACHED_MAX)
-    view.jobs.forget_job_sets()

@@ -75,38 +75,24 @@ K = TypeVar("K", bound=Hashable)
 class Interned(Generic[K]):
     """Values numbered in the order of their first use.
 
-    Values are dropped only by `keep`, which reuses their numbers later, and by `renumber`, which
-    renumbers the values that stay.
+    Values are dropped only by `renumber`, which renumbers the values that stay.
     """
 
     def __init__(self) -> None:
         self.values: list[K] = []
         self._numbers: dict[K, int] = {}
-        self._free: list[int] = []
 
     def number(self, value: K) -> int:
         """The number of a value; a new value gets the next number."""
         found = self._numbers.get(value)
         if found is None:
-            if self._free:
-                found = self._free.pop()
-                self.values[found] = value
-            else:
-                found = len(self.values)
-                self.values.append(value)
-            self._numbers[value] = found
+            found = self._numbers[value] = len(self.values)
+            self.values.append(value)
         return found
 
     def find(self, value: K) -> int | None:
         """The number of a value; None if it has none."""
         return self._numbers.get(value)
-
-    def keep(self, needed: npt.NDArray[np.bool_]) -> None:
-        """Drop the values that are not needed. `needed`: by number."""
-        for value, number in list(self._numbers.items()):
-            if not needed[number]:
-                del self._numbers[value]
-                self._free.append(number)
 
     def renumber(self, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
         """Drop the values that are not needed and renumber the others in their order.
@@ -119,13 +105,7 @@ class Interned(Generic[K]):
         moved[rest] = np.arange(rest.size)
         self.values = [self.values[number] for number in rest.tolist()]
         self._numbers = {value: number for number, value in enumerate(self.values)}
-        self._free = []
         return moved
-
-    @property
-    def known(self) -> int:
-        """The number of values."""
-        return len(self._numbers)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -223,9 +203,6 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
 }
 
 NEVER_MS: Final = np.iinfo(np.int64).max
-JOB_SETS_SPARE: Final = 10_000
-"""Job sets without jobs that are retained: finding them reads a whole column."""
-
 
 Rows = npt.NDArray[np.intp]
 
@@ -285,12 +262,11 @@ class JobTable:
         self.queues: Interned[str] = Interned()
         self.pools: Interned[str] = Interned()
         self.job_sets: Interned[JobSet] = Interned()
-        self._job_sets_needed = 0
         self.shapes: Interned[ShapeClass] = Interned()
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
         self.numbering = 0
-        """Grows when `forget_names` changes numbers: readers with old numbers start over."""
+        """Grows when `forget_names` changes numbers that readers retain: they start over."""
         self.names_used: dict[str, int] = {}
         """Column -> the number of distinct names of live jobs when last counted."""
         self.journal = RowJournal()
@@ -346,16 +322,6 @@ class JobTable:
         """The digest of what the client sent."""
         found: bytes = self.digest.item(row)
         return found.decode(errors="replace")
-
-    def forget_job_sets(self, spare: int = JOB_SETS_SPARE) -> None:
-        """Drop job sets without jobs once there are more of them than with jobs, plus `spare`."""
-        if self.job_sets.known <= spare + 2 * self._job_sets_needed:
-            return
-        span = slice(0, self.used)
-        live = self.job_set[span][(self.flags[span] & FREE) == 0]
-        needed = np.bincount(live, minlength=len(self.job_sets)) > 0
-        self.job_sets.keep(needed)
-        self._job_sets_needed = self.job_sets.known
 
     def rare_of(self, row: int) -> Rare:
         """The rare properties of a row, made if it had none."""

@@ -1,13 +1,12 @@
 """The state of the scheduler's jobs: the job table and everything that is folded with it.
 
-Forgetting the names of shapes, queues, pools and nodes that no live job uses any more.
-
-Other tables refer to a name by its number. So when more than half of the names of a kind are
-unused, all names in use are renumbered, in their old order, and
-`JobTable.numbering` grows. `Builder` and `Deadlines` keep numbers between cycles and start over
-when it differs from theirs. Whatever else holds a number holds it for one cycle at most: this is
-called where a cycle begins, and by a standby, which has no cycle. Job sets are simpler
-(`Columns.forget_job_sets`): nobody but a job's row keeps their numbers.
+`forget_names` is the one place that forgets the names of shapes, queues, pools, nodes and job sets
+that no live job uses any more. Other tables refer to a name by its number. So when more than half
+of the names of a kind are unused, all names in use are renumbered, in their old order, and
+`JobTable.numbering` grows. `Builder` and `Deadlines` retain numbers between cycles and start over
+when it differs from theirs; only rows hold numbers of job sets, so for these it stays. Whatever
+else holds a number holds it for one cycle at most: names are forgotten where a cycle begins, and
+by a standby, which has no cycle.
 """
 
 from collections import Counter, deque
@@ -155,7 +154,13 @@ def forget_names(view: View, spare: int = NAMES_SPARE) -> None:
 
 def _tables(jobs: JobTable) -> dict[str, Interned[Any]]:
     """The names of each kind, by the column that holds their numbers."""
-    return {"pool": jobs.pools, "queue": jobs.queues, "shape": jobs.shapes, "node": jobs.nodes}
+    return {
+        "pool": jobs.pools,
+        "queue": jobs.queues,
+        "shape": jobs.shapes,
+        "node": jobs.nodes,
+        "job_set": jobs.job_sets,
+    }
 
 
 def _forget(view: View, kind: str, names: Interned[Any], spare: int) -> None:
@@ -171,4 +176,5 @@ def _forget(view: View, kind: str, names: Interned[Any], spare: int) -> None:
     column[: jobs.used] = 0  # of rows without a job, as it is of new ones
     column[rows] = -1
     column[rows[has_name]] = moved[numbers[has_name]]
-    jobs.renumbered()
+    if kind != "job_set":
+        jobs.renumbered()
