@@ -130,6 +130,7 @@ class Scheduler:
         self._config = Tail(world, CONFIG)
         self._state = State(self.view, self.clusters, self.queues)
         self._cycle: Cycle | None = None
+        self._decider: Decider | None = None
         self._starts += 1
         self._beat_ms = 0
 
@@ -159,7 +160,7 @@ class Scheduler:
         for executor in EXECUTORS:
             held.read_back(executor, values_of(Tail(world, leases(executor).name).read_newest()))
         self.view.orphaned_runs.update(lease_changes.find_unwanted_leases(self.view, held))
-        decider = Decider(
+        decider = self._decider = Decider(
             SETTINGS, self.view, self.clusters, self.queues, held, began_ms=world.now_ms
         )
         reporter = Reporter()
@@ -192,6 +193,7 @@ class Scheduler:
         job_fold.fold_messages(self.view, messages, known)
         self.clusters.fold(self._nodes.read().entries)
         self.queues.fold(self._config.read().entries, self.clusters)
+        self.view.validate()
 
     def turn(self) -> None:
         """A cycle, if it leads and has folded back what it wrote; else only follow."""
@@ -213,6 +215,8 @@ class Scheduler:
             self.restart()
             return
         assert not self._state.pool_failures.by_pool, self._state.pool_failures.describe()
+        assert self._decider is not None
+        self._decider.validate()
         if world.maybe(0.2) or world.calm:
             self._save()
 

@@ -305,6 +305,10 @@ class History(RuleBasedStateMachine):
         assert plain.names(self.view) == plain.names(self.whole)
 
     @invariant()
+    def the_view_is_valid(self) -> None:
+        self.view.validate()
+
+    @invariant()
     def snapshots_say_what_the_view_says(self) -> None:
         for pool in POOLS:
             jobs = plain.jobs(self.view, self.clusters, pool, self.now_ms, self.excluded)
@@ -312,6 +316,7 @@ class History(RuleBasedStateMachine):
             nodes = plain.nodes(self.view, self.clusters, pool, self.stale, 2)
             for builder in (self.exact, self.lazy):
                 built = self._build(builder, pool)
+                assert builder.list_violations() == []
                 assert plain.told_of_jobs(self.view, built) == jobs
                 assert plain.told_of_gangs(built) == gangs
                 assert plain.told_of_nodes(built) == nodes

@@ -23,6 +23,7 @@ from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View, forget_names
+from fairlead_scheduler.state.view_validation import list_view_violations
 
 EXAMINED_MS = 60_000
 """Jobs submitted this long before a leader started were examined by an earlier leader."""
@@ -160,6 +161,16 @@ class Decider:
         gone = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)
         self.clusters.forget_missing(gone)
         return kept
+
+    def validate(self) -> None:
+        """Raise `AssertionError` naming every violated invariant of the scheduler's state."""
+        found = list_view_violations(self.view)
+        found = found or [
+            *self._builder.list_violations(),
+            *self._deadlines.list_violations(self.view),
+            *self.leases.list_violations(),
+        ]
+        assert not found, "; ".join(found)
 
     def pools(self) -> list[str]:
         """The pools to schedule, in order. Drops what is remembered of other pools."""

@@ -81,6 +81,12 @@ class Leases:
                 if change.state.given_up:
                     self.given_up[change.run] = JobId(parse_run_id(change.run)[0])
 
+    def list_violations(self) -> list[str]:
+        """Runs that count as given up without a lease."""
+        return [
+            f"run {run} is given up, without a lease" for run in self.given_up.keys() - self.by_run
+        ]
+
     def is_given_up(self, run: RunId) -> bool:
         """Whether this run counts as lost and its executor has not reported its end yet."""
         return run in self.given_up

@@ -22,6 +22,7 @@ from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs
 from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes, UnacknowledgedLeases
 from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, Entering, PoolJobs
+from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
 from fairlead_scheduler.snapshots.round_columns import RoundColumns, Rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
@@ -278,6 +279,13 @@ class Builder:
             bare = (name for name in names if name not in pools)
             self._pools = (key, sorted([*pools, *islice(bare, BARE_POOLS_MAX)]))
         return self._pools[1]
+
+    def list_violations(self) -> list[str]:
+        """What the pools' index arrays contradict, as of the last `update`."""
+        jobs = self._view.jobs
+        if self._place != jobs.journal.end or self._numbering != jobs.numbering:
+            return []  # what changed since is applied by the next update
+        return list_pool_violations(self._view, self._columns, self._pool_jobs.values())
 
     def version(self, pool: str) -> int:
         """Grows with every change of the pool's jobs and nodes that a round could care about."""

@@ -88,6 +88,18 @@ class Deadlines:
         np.subtract.at(self._runs_on, before[before >= 0], 1)
         np.add.at(self._runs_on, now[now >= 0], 1)
 
+    def list_violations(self, view: View) -> list[str]:
+        """Nodes whose number of live runs is wrong, as of the last `update`."""
+        jobs = view.jobs
+        if self._place != jobs.journal.end or self._numbering != jobs.numbering:
+            return []  # what changed since is applied by the next update
+        live = view.live_rows()
+        live = live[c.IS_LIVE_RUN[jobs.run_state[live]]]
+        want = np.bincount(jobs.node[live], minlength=len(jobs.nodes))
+        wrong = np.flatnonzero(self._runs_on[: want.size] != want)
+        names = jobs.nodes.values
+        return [f"the number of runs on {names[number]} is wrong" for number in wrong.tolist()]
+
     def mark_handled(self, rows: Rows) -> None:
         """Note that nothing remains to be done for these rows until they change."""
         self._handled[rows] = True

@@ -6,7 +6,7 @@ million objects is less their size than a memory access for each.
 """
 
 from collections.abc import Hashable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -281,6 +281,14 @@ class JobTable:
         """Note that names were renumbered."""
         self._decoded = []
         self.numbering += 1
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """All columns by name."""
+        return {name: getattr(self, name) for name in _COLUMNS}
+
+    def free_rows(self) -> list[int]:
+        """Rows below `used` without a job, in the order in which they were released."""
+        return list(self._free)
 
     def allocate(self, count: int) -> Rows:
         """Rows for `count` new jobs, ascending: their columns are then filled page by page."""

@@ -34,6 +34,7 @@ from fairlead_scheduler.state.job_table import (
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.specs import Specs
 from fairlead_scheduler.state.token_buckets import PoolBuckets
+from fairlead_scheduler.state.view_validation import list_view_violations
 
 
 class View:
@@ -122,6 +123,11 @@ class View:
     def live_rows(self) -> npt.NDArray[np.intp]:
         """The rows of all jobs in any state."""
         return np.flatnonzero((self.jobs.flags[: self.jobs.used] & FREE) == 0)
+
+    def validate(self) -> None:
+        """Raise `AssertionError` naming every violated invariant (`view_validation.py`)."""
+        found = list_view_violations(self)
+        assert not found, "; ".join(found)
 
     def trim_recent(self, bound: int) -> None:
         """Drop the oldest saved ended jobs beyond `bound`."""

@@ -1,0 +1,97 @@
+"""The invariants of the pools' index arrays: what is derived from the job table equals it. Pure.
+
+Each check yields one sentence per violation, as in `state/view_validation.py`.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+import numpy as np
+
+from fairlead_scheduler.engine.preparation import job_order, job_totals
+from fairlead_scheduler.snapshots.pool_jobs import PoolJobs
+from fairlead_scheduler.snapshots.round_columns import RoundColumns, fingerprints
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.view import View
+from fairlead_scheduler.state.view_validation import describe_rows
+
+
+def list_pool_violations(
+    view: View, columns: RoundColumns, pools: Collection[PoolJobs]
+) -> list[str]:
+    """What contradicts itself once all changes of the view are applied; empty if nothing does."""
+    found = list(_check_rows(view, columns, pools))
+    if found:  # the rest reads the rows of each pool
+        return found
+    return list(
+        chain.from_iterable(
+            chain(_check_orders(view, columns, pool), _check_totals(view, columns, pool))
+            for pool in pools
+        )
+    )
+
+
+def _check_rows(view: View, columns: RoundColumns, pools: Collection[PoolJobs]) -> Iterator[str]:
+    """Each row takes part in the rounds of the pool that its job names, or of none."""
+    jobs = view.jobs
+    rows = np.flatnonzero(columns.pool >= 0)
+    yield from describe_rows("rows are marked as released", np.flatnonzero(columns.released))
+    is_free = (jobs.flags[rows] & c.FREE) > 0
+    yield from describe_rows("rows without a job take part in a round", rows[is_free])
+    other = columns.pool[rows] != jobs.pool[rows]
+    yield from describe_rows("rows take part in a pool of another job", rows[other])
+    differ = fingerprints(jobs, rows) != columns.fingerprint[rows]
+    yield from describe_rows("rows changed and are counted as before", rows[differ])
+    if rows.size != columns.rows_taking_part or rows.size != sum(pool.count for pool in pools):
+        yield f"{rows.size} rows take part, but {columns.rows_taking_part} are counted"
+
+
+def _check_orders(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
+    """Both orders together name each row of the pool once, in the order of R3."""
+    rows = np.flatnonzero(columns.pool == pool.number) if pool.number >= 0 else np.zeros(0, np.intp)
+    by = pool.sort_columns()
+    for live, order in ((False, pool.queued_order.rows), (True, pool.running_order.rows)):
+        name = "running" if live else "queued"
+        want = rows[(columns.node[rows] >= 0) == live]
+        if not np.array_equal(np.sort(order), want):
+            yield f"the {name} order of pool {pool.name} does not name each of its rows once"
+        elif not np.array_equal(job_order.sort_rows(by, order, live=live), np.arange(order.size)):
+            yield f"the {name} order of pool {pool.name} is not in the order of rule R3"
+
+
+def _check_totals(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
+    """The totals are those of the pool's rows, and each node's runs are linked."""
+    used = columns.pool.size
+    have = pool.totals(used)
+    rows = np.concatenate([pool.queued_order.rows, pool.running_order.rows])
+    runs = pool.running_order.rows
+    nodes, resources = have.used.shape
+    queues, shapes = have.running.shape
+    values = np.unique(columns.value[runs])
+    want = job_totals.empty_totals(nodes, resources, queues, shapes, used, values)
+    job_totals.count_rows(
+        rows,
+        1,
+        columns.node,
+        columns.queue,
+        columns.shape,
+        pool.shapes.request,
+        want.used,
+        want.runs,
+        want.running,
+        want.queued,
+        want.head,
+        want.link,
+        want.back,
+    )
+    for name in ("used", "runs", "running", "queued", "values"):
+        if not np.array_equal(getattr(have, name), getattr(want, name)):
+            yield f"the totals `{name}` of pool {pool.name} are not those of its rows"
+    linked = []
+    for first in have.head[have.head >= 0].tolist():
+        row = first
+        while row >= 0:
+            linked.append(row)
+            row = have.link.item(row)
+    if sorted(linked) != np.sort(runs).tolist():
+        yield f"the runs of pool {pool.name} are not all linked at their nodes"
