@@ -222,7 +222,7 @@ class FakeApiServer:
                 request.transport.close()
             return answer
         if parts[2:] == ["log"]:
-            return web.Response(text="first\nsecond\n")
+            return web.Response(text=f"{request.query['container']}\nsecond\n")
         if name:
             item = self._objects[kind].get((namespace, name))
             return _not_found(kind, name) if item is None else web.json_response(item)

@@ -278,15 +278,18 @@ def build() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=cache) as new:
+                # A copy of the module, so that changing the branch meanwhile disturbs nothing.
+                for file in ("go.mod", "go.sum"):
+                    shutil.copy(FILES / file, new)
                 for name, package in PROGRAMS.items():
                     started_s = time.monotonic()
-                    _build_program(go, package, Path(new) / "bin" / name)
+                    _build_program(go, package, Path(new), name)
                     say(f"Built {name} in {time.monotonic() - started_s:.0f} s")
                 (Path(new) / "bin").rename(folder)
     return folder
 
 
-def _build_program(go: str, package: str, target: Path) -> None:
+def _build_program(go: str, package: str, folder: Path, name: str) -> None:
     version = _pinned_version("k8s.io/kubernetes")
     major, minor, _ = version.removeprefix("v").split(".")
     variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
@@ -296,8 +299,8 @@ def _build_program(go: str, package: str, target: Path) -> None:
         for name, value in variables.items()
     )
     _run(
-        [go, "build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(target), package],
-        FILES,
+        [go, "build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", f"bin/{name}", package],
+        folder,
         {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"},
         BUILD_S_MAX,
     )

@@ -41,9 +41,10 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a log to return.
 
     `tail`: the last lines, this many. `since_bytes`: from that byte on. `follow`: until the run
-    has ended.
+    has ended. `container`: its name; None: the first.
     """
 
+    container: str | None = None
     stream: Stream = Stream.STDOUT
     tail: int | None = None
     since_bytes: int | None = None

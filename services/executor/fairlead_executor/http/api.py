@@ -35,6 +35,7 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
         tail: Annotated[int | None, Query(ge=0, le=FOLLOW_LINES_MAX)] = None,
         since_bytes: Annotated[int | None, Query(ge=0)] = None,
         follow: bool = False,
+        container: Annotated[str | None, Query(max_length=63)] = None,
     ) -> StreamingResponse:
         token = authorization.removeprefix(BEARER)
         if auth.verify(signing_key, token, clock.now_ms()) != f"logs:{run_id}":
@@ -47,7 +48,9 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
                 "not-found",
                 f"{run_id!r} is not a run id. A run id is a job id, a hyphen and a number.",
             )
-        request = LogRequest(stream=stream, tail=tail, since_bytes=since_bytes, follow=follow)
+        request = LogRequest(
+            stream=stream, tail=tail, since_bytes=since_bytes, follow=follow, container=container
+        )
         parts = cluster.logs(RunId(run_id), request)
         try:
             first = await anext(parts, b"")

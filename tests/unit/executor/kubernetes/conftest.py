@@ -1,99 +1,26 @@
 """`world`: an executor's Kubernetes cluster on an API server in memory."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from fairlead_common.domain.ids import JobId, RunId, run_id
-from fairlead_common.domain.records.leases import Lease
-from fairlead_common.service import clock
-from fairlead_executor.backends.kubernetes.kubernetes_cluster import KubernetesCluster
-from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
-from fairlead_executor.domain.pods import Pod
-from fairlead_executor.service.settings import ExecutorSettings
 from tests.fake_api_server import FakeApiServer
+from tests.unit.executor.kubernetes.world import World
 
-WAIT_S_MAX = 60.0
 
-
-class World:
-    """The server, and a cluster that can be opened again with other settings."""
-
-    cluster: KubernetesCluster
+class FakeWorld(World):
+    """A world whose server does as it is told."""
 
     def __init__(self, server: FakeApiServer) -> None:
+        super().__init__(server.kubeconfig)
         self.server = server
-        self._work: asyncio.Task[None] | None = None
-
-    async def open(self, log_id: str = "a log", secrets_key: str = "", **settings: Any) -> None:
-        """Open it as a new executor would, after the former one was killed.
-
-        `Any`: settings of the backend.
-        """
-        await self.close()
-        own = KubernetesSettings(kubeconfig=str(self.server.kubeconfig), **settings)
-        whole = ExecutorSettings(
-            executor="e", backend="kubernetes", kubernetes=own, secrets_key=secrets_key
-        )
-        self.cluster = await KubernetesCluster.open(whole, log_id, lambda: 0.0)
-        self._work = asyncio.create_task(self.cluster.run())
-
-    async def close(self) -> None:
-        """Kill the executor."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait((self._work,))
-            self._work = None
-            await self.cluster.close()
-
-    def create(self, name: str = "a", node: str = "n0", **fields: Any) -> RunId:
-        """Create a run; `fields` are of its lease. `Any`: those."""
-        annotations = fields.pop("annotations", {})
-        spec = fields.pop("spec", {"containers": [{"name": "main", "image": "x"}]})
-        lease = Lease(
-            job_id=JobId(name.ljust(28, "0")),
-            run=1,
-            queue="q",
-            job_set="s",
-            node=node,
-            annotations={f"fairlead.test/{key}": text for key, text in annotations.items()},
-            spec=msgspec.Raw(json.dumps(spec).encode()),
-            **fields,
-        )
-        self.cluster.create([lease], clock.now_ms())
-        return run_id(lease.job_id, 1)
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for this; it is looked at whenever the cluster or the server can have changed."""
-        async with asyncio.timeout(WAIT_S_MAX):
-            while not is_so():
-                self.cluster.changes(clock.now_ms())
-                await asyncio.sleep(0.01)
-
-    async def until_pod(self, run: RunId, is_so: Callable[[Pod], bool]) -> Pod:
-        """Wait until the run's pod is as described; the pod."""
-
-        def there() -> bool:
-            pod = self.cluster.pods.get(run)
-            return pod is not None and is_so(pod)
-
-        await self.until(there)
-        return self.cluster.pods[run]
-
-    async def until_ended(self, run: RunId) -> Pod:
-        """Wait until the run has ended; its pod."""
-        return await self.until_pod(run, lambda pod: not pod.live)
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[FakeWorld]:
     """A server with three nodes, and a cluster that is not opened yet."""
     async with FakeApiServer(tmp_path / "kubeconfig.yaml") as server:
-        each = World(server)
+        each = FakeWorld(server)
         yield each
         await each.close()

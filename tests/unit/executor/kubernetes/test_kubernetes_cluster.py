@@ -15,10 +15,10 @@ from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
 from fairlead_executor.backends.kubernetes.settings import PendingAction, PendingRule
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest
+from fairlead_executor.domain.cluster_protocol import NoLog, Stream
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
 from tests.fake_api_server import is_held
-from tests.unit.executor.kubernetes.conftest import World
+from tests.unit.executor.kubernetes.conftest import FakeWorld
 
 SUCCEEDS = {"run-for": "10ms"}
 END = pods.stopped("preempted")
@@ -28,7 +28,7 @@ def runs(pod: Pod) -> bool:
     return pod.phase is Phase.RUNNING
 
 
-async def test_a_watch_that_is_cut_goes_on_without_listing_again(world: World) -> None:
+async def test_a_watch_that_is_cut_goes_on_without_listing_again(world: FakeWorld) -> None:
     await world.open()
     run = world.create()
     await world.until_pod(run, runs)
@@ -41,7 +41,7 @@ async def test_a_watch_that_is_cut_goes_on_without_listing_again(world: World) -
     assert world.cluster.pod_lists == 1
 
 
-async def test_what_was_missed_while_versions_expired_is_found_by_listing(world: World) -> None:
+async def test_what_was_missed_while_versions_expired_is_found_by_listing(world: FakeWorld) -> None:
     await world.open()
     gone, left = world.create("a"), world.create("b")
     for run in (gone, left):
@@ -55,7 +55,7 @@ async def test_what_was_missed_while_versions_expired_is_found_by_listing(world:
     assert world.cluster.pods[left].phase is Phase.RUNNING
 
 
-async def test_a_pod_whose_creation_was_not_answered_is_not_created_twice(world: World) -> None:
+async def test_a_pod_whose_creation_was_not_answered_is_not_created_twice(world: FakeWorld) -> None:
     await world.open()
     world.server.answers_lost = 1
     run = world.create(annotations=SUCCEEDS)
@@ -65,7 +65,7 @@ async def test_a_pod_whose_creation_was_not_answered_is_not_created_twice(world:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_every_run_ends_once_and_nothing_is_left_whatever_is_refused(
-    world: World, seed: int
+    world: FakeWorld, seed: int
 ) -> None:
     chance = random.Random(seed)
     codes = [409, 429, 500, 503]
@@ -92,7 +92,9 @@ async def test_every_run_ends_once_and_nothing_is_left_whatever_is_refused(
     assert len(set(ended)) == 30
 
 
-async def test_a_new_executor_removes_what_an_earlier_one_had_not_released(world: World) -> None:
+async def test_a_new_executor_removes_what_an_earlier_one_had_not_released(
+    world: FakeWorld,
+) -> None:
     await world.open()
     run = world.create(annotations=SUCCEEDS)
     await world.until_ended(run)
@@ -104,7 +106,7 @@ async def test_a_new_executor_removes_what_an_earlier_one_had_not_released(world
     await world.until(lambda: not world.server.pods())
 
 
-async def test_ended_pods_are_retained_for_their_logs_up_to_a_number(world: World) -> None:
+async def test_ended_pods_are_retained_for_their_logs_up_to_a_number(world: FakeWorld) -> None:
     await world.open(ended_pods_max=1)
     first, second = world.create("a", annotations=SUCCEEDS), world.create("b", annotations=SUCCEEDS)
     for run in (first, second):
@@ -113,11 +115,20 @@ async def test_ended_pods_are_retained_for_their_logs_up_to_a_number(world: Worl
         assert run not in world.cluster.pods
     await world.until(lambda: len(world.server.pods()) == 1)
     assert world.server.find("pods", second) is not None
-    parts = [part async for part in world.cluster.logs(second, LogRequest(since_bytes=6))]
-    assert b"".join(parts) == b"second\n"
+    assert await world.read_log(second) == b"main\nsecond\n"
 
 
-async def test_a_run_without_a_pod_is_ruled_out_by_a_pod_of_its_name(world: World) -> None:
+async def test_a_part_of_the_log_of_a_container_can_be_asked_for(world: FakeWorld) -> None:
+    await world.open()
+    run = world.create()
+    await world.until_pod(run, runs)
+    assert await world.read_log(run, since_bytes=5) == b"second\n"
+    assert await world.read_log(run, container="sidecar") == b"sidecar\nsecond\n"
+    with pytest.raises(NoLog, match="request stdout"):
+        await world.read_log(run, stream=Stream.STDERR)
+
+
+async def test_a_run_without_a_pod_is_ruled_out_by_a_pod_of_its_name(world: FakeWorld) -> None:
     await world.open()
     run = RunId(f"{'a'.ljust(28, '0')}-1")
     world.cluster.rule_out(run, pods.lost("restarted"), clock.now_ms(), "default")
@@ -129,7 +140,7 @@ async def test_a_run_without_a_pod_is_ruled_out_by_a_pod_of_its_name(world: Worl
     await world.until(lambda: not world.server.pods())
 
 
-async def test_a_pod_spec_that_is_refused_fails_with_the_servers_words(world: World) -> None:
+async def test_a_pod_spec_that_is_refused_fails_with_the_servers_words(world: FakeWorld) -> None:
     await world.open()
     bad = world.create("a", spec={"containers": [{"name": "main"}]})
     good = world.create("b", annotations=SUCCEEDS)
@@ -140,7 +151,7 @@ async def test_a_pod_spec_that_is_refused_fails_with_the_servers_words(world: Wo
     assert (await world.until_ended(good)).end == SUCCEEDED
 
 
-async def test_a_namespace_is_required_or_created_as_settings_say(world: World) -> None:
+async def test_a_namespace_is_required_or_created_as_settings_say(world: FakeWorld) -> None:
     await world.open()
     end = (await world.until_ended(world.create(namespace="team"))).end
     assert end is not None
@@ -150,14 +161,14 @@ async def test_a_namespace_is_required_or_created_as_settings_say(world: World) 
     assert (await world.until_ended(run)).end == SUCCEEDED
 
 
-async def test_a_node_that_does_not_exist_returns_the_run(world: World) -> None:
+async def test_a_node_that_does_not_exist_returns_the_run(world: FakeWorld) -> None:
     await world.open()
     end = (await world.until_ended(world.create(node="n9"))).end
     assert end is not None
     assert (end.kind, "n9" in end.reason) == (EndKind.RETURNED, True)
 
 
-async def test_a_pod_that_cannot_start_ends_by_its_rule(world: World) -> None:
+async def test_a_pod_that_cannot_start_ends_by_its_rule(world: FakeWorld) -> None:
     rule = PendingRule(
         reasons=("ImagePullBackOff",),
         action=PendingAction.FAIL,
@@ -171,7 +182,7 @@ async def test_a_pod_that_cannot_start_ends_by_its_rule(world: World) -> None:
     assert "a test says so" in end.reason
 
 
-async def test_the_runs_of_a_node_that_is_gone_are_given_up(world: World) -> None:
+async def test_the_runs_of_a_node_that_is_gone_are_given_up(world: FakeWorld) -> None:
     await world.open(node_lost_s=1)
     run = world.create(node="n1")
     await world.until_pod(run, runs)
@@ -183,7 +194,7 @@ async def test_the_runs_of_a_node_that_is_gone_are_given_up(world: World) -> Non
 
 
 async def test_a_pod_deleted_by_hand_is_noticed_and_held_until_that_is_reported(
-    world: World,
+    world: FakeWorld,
 ) -> None:
     await world.open(ended_pods_max=0)
     run = world.create()
@@ -200,7 +211,7 @@ async def test_a_pod_deleted_by_hand_is_noticed_and_held_until_that_is_reported(
     await world.until(lambda: not world.server.pods())
 
 
-async def test_secret_values_reach_the_cluster_as_a_secret_of_the_pod(world: World) -> None:
+async def test_secret_values_reach_the_cluster_as_a_secret_of_the_pod(world: FakeWorld) -> None:
     await world.open(secrets_key="a key")
     sealed = Keyring("a key").seal("q", "hunter2")
     container = {"name": "main", "image": "x", "env": [{"name": "P", "sealed": sealed}]}
@@ -214,7 +225,7 @@ async def test_secret_values_reach_the_cluster_as_a_secret_of_the_pod(world: Wor
     assert "hunter2" not in str(pod)
 
 
-async def test_pods_of_another_installation_are_left_alone_and_counted(world: World) -> None:
+async def test_pods_of_another_installation_are_left_alone_and_counted(world: FakeWorld) -> None:
     await world.open()
     amounts = {"requests": {"cpu": "2"}}
     run = world.create(spec={"containers": [{"name": "main", "image": "x", "resources": amounts}]})
@@ -226,7 +237,7 @@ async def test_pods_of_another_installation_are_left_alone_and_counted(world: Wo
     assert offered == {"n0": 6000, "n1": 8000, "n2": 8000}
 
 
-async def test_a_list_of_several_pages_is_read_to_its_end(world: World) -> None:
+async def test_a_list_of_several_pages_is_read_to_its_end(world: FakeWorld) -> None:
     for number in range(1_203):
         world.server.put(
             "pods",
@@ -243,13 +254,13 @@ async def test_a_list_of_several_pages_is_read_to_its_end(world: World) -> None:
     assert {node.name: node.allocatable["cpu"] for node in world.cluster.nodes()}["n0"] == 6797
 
 
-async def test_a_kubeconfig_that_does_not_exist_is_named(world: World) -> None:
-    world.server.kubeconfig = world.server.kubeconfig.with_name("missing.yaml")
+async def test_a_kubeconfig_that_does_not_exist_is_named(world: FakeWorld) -> None:
+    world.kubeconfig = world.kubeconfig.with_name("missing.yaml")
     with pytest.raises(WorldError, match=r"missing\.yaml does not exist"):
         await world.open()
 
 
-async def test_credentials_that_are_refused_are_named_with_what_to_do(world: World) -> None:
+async def test_credentials_that_are_refused_are_named_with_what_to_do(world: FakeWorld) -> None:
     world.server.token = "another"
     with pytest.raises(WorldError, match="renew the credentials"):
         await world.open()

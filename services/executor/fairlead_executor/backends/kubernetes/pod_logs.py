@@ -11,12 +11,13 @@ CHUNK_BYTES: Final = 64 * 1024
 
 
 async def read(client: ApiClient, pod: PodObject, request: LogRequest) -> AsyncIterator[bytes]:
-    """The requested part of the log of the first container. Raises `NoLog`."""
+    """The requested part of the log of a container. Raises `NoLog`."""
     if request.stream is Stream.STDERR:
         raise NoLog("Kubernetes writes both outputs of a container into one log; request stdout")
     metadata = pod.metadata
     path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/log"
-    parameters = {"container": pod.spec.containers[0].name} if pod.spec.containers else {}
+    container = request.container or next((item.name for item in pod.spec.containers), "")
+    parameters = {"container": container}
     if request.follow:
         parameters["follow"] = "true"
     if request.tail is not None and request.since_bytes is None:
