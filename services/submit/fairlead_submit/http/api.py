@@ -7,7 +7,7 @@ from fairlead_submit.http.queue_routes import queue_routes
 from fairlead_submit.http.secret_routes import secret_routes
 from fairlead_submit.http.sign_in_routes import sign_in_routes
 from fairlead_submit.http.submission_routes import job_routes
-from fairlead_submit.http.token_routes import token_routes
+from fairlead_submit.http.token_routes import session_routes, token_routes
 from fairlead_submit.service.service import Service
 
 
@@ -22,5 +22,6 @@ def routers(service: Service) -> list[APIRouter]:
         secret_routes(service.queues, service.secrets),
         executor_routes(service.cordons, service.cluster_view),
         token_routes(service.settings, service.pool, service.identify),
+        session_routes(service.settings, service.pool, service.identify),
         sign_in_routes(service.settings, service.pool, service.identify),
     ]

@@ -96,11 +96,10 @@ _decoder: Final = Decoder(NewToken)
 def token_routes(
     settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
 ) -> APIRouter:
-    """The routes that make, show and withdraw tokens, and those of browsers' sessions."""
+    """The routes that make, show and withdraw tokens."""
     router = APIRouter(tags=["access"], route_class=StrictRoute)
     _add_creation_routes(router, settings, pool)
     _add_management_routes(router, pool, authenticator)
-    _add_session_routes(router, settings, pool, authenticator)
     return router
 
 
@@ -210,9 +209,13 @@ def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Auth
         return Response(status_code=204)
 
 
-def _add_session_routes(
-    router: APIRouter, settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
-) -> None:
+def session_routes(
+    settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> APIRouter:
+    """The routes that begin and end the session of a browser, with links that mail programs may
+    have added parameters to.
+    """
+    router = APIRouter(tags=["access"])
     session_s = settings.sign_in_days * DAY_S
 
     @router.get(
@@ -265,6 +268,8 @@ def _add_session_routes(
             samesite="strict",
         )
         return response
+
+    return router
 
 
 def make_grant(given: NewToken, known: list[FieldError], caller: Caller) -> TokenGrant:
