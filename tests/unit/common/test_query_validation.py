@@ -7,7 +7,6 @@ import httpx2
 import pytest
 from fastapi import APIRouter, Query
 
-from fairlead_common.domain import durations
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import etags, openapi_texts, query_validation, server
 from fairlead_common.web.query_validation import After, Wait
@@ -18,13 +17,13 @@ from fairlead_common.web.query_validation import After, Wait
     [("30s", 30.0), ("500ms", 0.5), ("2", 2.0), ("1.5s", 1.5), ("5m", 60.0), (None, 7.0)],
 )
 def test_durations(text: str | None, seconds: float) -> None:
-    assert durations.wait_s(text, 7.0) == seconds
+    assert query_validation.parse_wait_s(text, 7.0) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "-1s", "1h", "soon", "1e3", "99999999s", "٣s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a valid duration"):
-        durations.wait_s(text, 7.0)
+        query_validation.parse_wait_s(text, 7.0)
 
 
 @pytest.mark.parametrize(

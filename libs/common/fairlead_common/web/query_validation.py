@@ -6,6 +6,7 @@ document of the route.
 """
 
 import functools
+import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Annotated, Any, Final
@@ -16,7 +17,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 
-from fairlead_common.domain import durations
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web import problem_documents
@@ -26,9 +26,25 @@ from fairlead_common.web.problem_documents import FIELD_ERRORS_MAX
 NAMES_MAX: Final = 16
 """Most parameters with the same beginning."""
 NAME_LENGTH_MAX: Final = 317
+WAIT_S_MAX: Final = 60.0
+_WAIT: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m)?")
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 _name_errors: Final[ContextVar[Sequence[FieldError]]] = ContextVar("name_errors", default=())
 """The errors in the names of the current request, until its values have been validated too."""
+
+
+def parse_wait_s(text: str | None, default_s: float = 0.0) -> float:
+    """The seconds that `30s`, `500ms`, `2m` or a plain number says, at most `WAIT_S_MAX`.
+
+    Raises `ValueError`.
+    """
+    if text is None:
+        return default_s
+    match = _WAIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is not a valid duration; write it like 30s or 500ms.")
+    return min(float(match[1]) * _UNIT_S[match[2] or "s"], WAIT_S_MAX)
 
 
 def validated_by(read: Callable[[str], object]) -> AfterValidator:
@@ -51,7 +67,7 @@ After = Annotated[
     ),
 ]
 Wait = Annotated[
-    Annotated[str, validated_by(durations.wait_s)] | None,
+    Annotated[str, validated_by(parse_wait_s)] | None,
     Query(max_length=20, description="The longest time to wait, for example 30s."),
 ]
 

@@ -6,12 +6,13 @@ from typing import Final, TypeVar
 
 from fastapi import Depends, params
 
-from fairlead_common.domain import durations, position_tokens
+from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.service import clock
+from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http.deps import Deps, Slot
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 async def wait_for_position(deps: Deps, after: str | None, wait: str | None) -> None:
     """Wait until the view has folded a position. Raises a 400 or 503 `Problem`."""
-    wait_s = durations.wait_s(wait, AFTER_S)
+    wait_s = query_validation.parse_wait_s(wait, AFTER_S)
     if after is None:
         return
     try:

@@ -9,9 +9,10 @@ from typing import Final
 
 from fastapi import Request
 
-from fairlead_common.domain import durations, position_tokens
+from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
+from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import find_name_errors
 from fairlead_submit.domain import validation
 
@@ -46,7 +47,7 @@ def check_read_query(request: Request) -> None:
     """Raises a `Problem` unless the query has only valid parameters of every read."""
     given = read_query(request, *READ_PARAMETERS)
     try:
-        durations.wait_s(given.text("wait"))
+        query_validation.parse_wait_s(given.text("wait"))
     except ValueError as error:
         raise _problem([FieldError("/query/wait", str(error))]) from None
     check_position(given.text("after"))

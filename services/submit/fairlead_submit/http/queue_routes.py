@@ -9,14 +9,13 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET, UnsetType
 
-from fairlead_common.domain import durations
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import require_role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.events import RetryPolicy
 from fairlead_common.service import clock
-from fairlead_common.web import etags
+from fairlead_common.web import etags, query_validation
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
@@ -137,7 +136,7 @@ def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePe
     ) -> Response:
         query_string.check_position(after)
         caller = deps.request_context(request).caller
-        deadline_s = clock.monotonic_s() + durations.wait_s(wait)
+        deadline_s = clock.monotonic_s() + query_validation.parse_wait_s(wait)
         while True:
             queue = await queues.get(name)
             if queue is None or not is_visible(queue, caller):

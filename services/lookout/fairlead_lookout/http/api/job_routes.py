@@ -5,12 +5,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from fairlead_common.domain import durations, ids
+from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
-from fairlead_common.web import etags
+from fairlead_common.web import etags, query_validation
 from fairlead_common.web.openapi_texts import PREFIXES
 from fairlead_common.web.query_validation import After, Wait, validated_by
 from fairlead_lookout.http import responses
@@ -172,7 +172,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         def is_wanted(job: responses.JobDetailResponse) -> bool:
             return not etags.is_known(if_none_match, _make_tag(job))
 
-        wait_s = durations.wait_s(wait)
+        wait_s = query_validation.parse_wait_s(wait)
         job = await read_when_exists(deps, wait_s, read)
         if if_none_match is not None and not is_wanted(job):
             partition = ids.partition_of_job(job_id)

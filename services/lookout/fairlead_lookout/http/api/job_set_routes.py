@@ -4,10 +4,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Response
 
-from fairlead_common.domain import durations
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
-from fairlead_common.web import etags
+from fairlead_common.web import etags, query_validation
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http import responses
@@ -80,7 +79,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         def is_wanted(found: JobSet) -> bool:
             return found.live == 0 if until else not etags.is_known(if_none_match, _make_tag(found))
 
-        wait_s = durations.wait_s(wait)
+        wait_s = query_validation.parse_wait_s(wait)
         first = await read_when_exists(deps, wait_s, read)
         job_set_found = (
             first
