@@ -5,7 +5,7 @@ As in `plain`, nothing here uses the engine's own code.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, NodeFlag, Preemption
@@ -93,3 +93,28 @@ def share_would_do(
         if all(r <= f for r, f in zip(s.shape_request[shape].tolist(), room, strict=True)):
             return None if close else True
     return None if close else False
+
+
+def check_preemptors(pool: Pool, plan: Plan) -> None:
+    """No run was preempted for a further member of a gang (E5)."""
+    further = further_members(pool, plan)
+    for j, preemptor in zip(plan.preempted_job.tolist(), plan.preempted_for.tolist(), strict=True):
+        assert preemptor not in further, f"{j} names a further member (N8)"
+
+
+def further_members(pool: Pool, plan: Plan) -> set[int]:
+    """N8: placed members above `minSize`, which are placed on free capacity only."""
+    live: dict[int, int] = defaultdict(int)
+    for j, n in enumerate(pool.node):
+        live[pool.gang(j)] += n >= 0
+    runs = {g for g, count in live.items() if count}
+    started: dict[int, int] = defaultdict(int)
+    found: set[int] = set()
+    for j in plan.placed_job.tolist():
+        g = pool.gang(j)
+        if g < 0 or pool.snapshot.gang_min is None:
+            continue
+        started[g] += 1
+        if g in runs or started[g] > int(pool.snapshot.gang_min[g]):
+            found.add(j)
+    return found

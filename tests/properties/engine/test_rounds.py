@@ -14,7 +14,7 @@ from fairlead_scheduler.engine.preparation import snapshot_checks
 from fairlead_scheduler.snapshots import BuiltSnapshot
 from tests.properties.engine import mixing, plain
 from tests.properties.engine.plain import Pool
-from tests.properties.engine.plain_reasons import check_reasons
+from tests.properties.engine.plain_reasons import check_preemptors, check_reasons
 from tests.properties.engine.worlds import BOUNDED, cases
 
 FEW = 10
@@ -29,6 +29,7 @@ def one_round(world: World) -> tuple[BuiltSnapshot, Plan]:
     pool = Pool(built.snapshot, world.engine)
     plain.check(pool, plan)
     check_reasons(pool, plan)
+    check_preemptors(pool, plan)
     for row in range(plan.reasons.code.size):
         assert reason_texts.describe_reason(built.snapshot, plan, row)
         assert plan.reasons.counts[row].sum() == built.snapshot.node_number.size

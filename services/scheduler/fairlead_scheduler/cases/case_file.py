@@ -225,6 +225,7 @@ class Expect(Form):
     same_label: SameLabel | None = None
     reasons: dict[str, str] = {}
     causes: dict[str, str] = {}
+    preempted_for: dict[str, str] = {}
     shares: dict[str, Shares] = {}
     rejected: dict[str, str] = {}
     failed: dict[str, str] = {}

@@ -40,6 +40,8 @@ def find_differences(world: World, decided: RoundResult, expect: Expect) -> list
         compare(f"reason of {name}", code, decided.waiting.get(name))
     for name, cause in _expand_keys(expect.causes).items():
         compare(f"cause of {name}", cause, decided.preempted.get(name, {}).get("cause"))
+    for name, preemptor in _expand_keys(expect.preempted_for).items():
+        compare(f"preemptor of {name}", preemptor, decided.preempted.get(name, {}).get("for"))
     for name, code in _expand_keys(expect.rejected).items():
         compare(f"rejection of {name}", code, decided.rejected.get(name))
     for name, code in _expand_keys(expect.failed).items():

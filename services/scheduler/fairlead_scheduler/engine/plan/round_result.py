@@ -31,6 +31,7 @@ from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.run_states import (
     DISPLACED,
     FAILED,
+    GANG_RUNS,
     GANG_WAITS,
     PLACED,
     PREEMPTED,
@@ -172,8 +173,8 @@ def _final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
 
 def _preemptors(round_: Round, preempted: Int32) -> Int32:
     """E5: the job that each run was preempted for. A member that went with a victim of its gang
-    (N8) on another node was preempted for a job placed there that is no less urgent, where that job
-    needs its capacity, else for the preemptor of the victim.
+    (N8) on another node was preempted for a job placed there (no further member, none less urgent)
+    that needs its capacity, else for the preemptor of the victim.
     """
     model, snapshot = round_.model, round_.snapshot
     preemptors = _final_preemptors(model, preempted)
@@ -181,19 +182,27 @@ def _preemptors(round_: Round, preempted: Int32) -> Int32:
     if not members.size:
         return preemptors
     placed = _placed(round_)
+    placed = placed[~_are_further_members(round_)[placed]]
     newest = np.full(snapshot.node_number.size, -1, np.int32)
     newest[round_.position[model.placements.position[placed]]] = model.placements.job[placed]
     rows = preempted[members]
     node = snapshot.job_node[rows]
     short = snapshot.shape_request[snapshot.job_shape[rows]] > _free_after(round_)[node]
-    there = (
-        (newest[node] >= 0)
-        & short.any(axis=1)
-        & (model.runs.position[preemptors[members]] != model.runs.position[rows])
-    )
+    elsewhere = model.runs.position[preemptors[members]] != model.runs.position[rows]
+    there = (newest[node] >= 0) & short.any(axis=1) & elsewhere
     there &= model.runs.level[newest[node]] >= model.runs.level[rows]
     preemptors[members[there]] = newest[node[there]]
     return preemptors
+
+
+def _are_further_members(round_: Round) -> Bool:
+    """Which placements are members beyond those that start their gang (N7, N8)."""
+    gangs, jobs = round_.gangs, round_.model.placements.job
+    gang = _gang_of(round_, jobs[: int(round_.model.counters[round_state.N_PLACED])])
+    order, rank = np.argsort(gang, kind="stable"), np.empty_like(gang)
+    rank[order] = np.arange(gang.size) - np.searchsorted(gang[order], gang[order])
+    further = (gangs.mode[gang] == GANG_RUNS) | (rank >= gangs.minimum[gang])
+    return np.asarray(further & (gang >= 0))
 
 
 def _causes(model: RoundModel, preempted: Int32) -> Byte:
