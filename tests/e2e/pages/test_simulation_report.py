@@ -43,13 +43,15 @@ async def test_the_report_stands_alone_and_shows_everything(
             "Shares of the queues",
             "Utilisation",
             "Jobs waiting and running",
+            "Nodes",
             "How long jobs waited",
+            "Waits by job size",
             "Preemptions",
             "By queue",
             "What jobs waited for",
             "Jobs refused or left waiting",
         ]
-        assert await page.locator("svg").count() == 5
+        assert await page.locator("svg").count() == 6
         assert await page.locator("td").filter(has_text=EVIL).count() > 0
         ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == ("rgb(14, 18, 23)" if theme == "dark" else "rgb(246, 247, 249)")

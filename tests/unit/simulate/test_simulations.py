@@ -365,3 +365,46 @@ def test_the_retry_policy_of_a_queue_applies_to_jobs_without_one() -> None:
     ]
     result = simulate(jobs, settings={"queues": queues})
     assert [row["runs"] for row in result.jobs.values()] == ["3", "1", "1"]
+
+
+def test_waits_are_compared_by_the_number_of_devices_or_else_of_cores() -> None:
+    nodes = [{"name": "n", "resources": {"cpu": 4, "gpu": 2, "memory": "16Gi"}}]
+    jobs = [
+        job("one", cpu=0.5, runSeconds=5),
+        job("large", cpu=3, runSeconds=5, submitSeconds=1),
+        job("late", cpu=4, submitSeconds=2),
+        job("devices", cpu=1, gpu=2, submitSeconds=3),
+        job("refused", cpu=64),
+    ]
+    found = simulate(jobs, nodes).summary.sizes
+    assert [(item.size, item.jobs) for item in found] == [
+        ("1 core", 1),
+        ("3-4 cores", 2),
+        ("2 GPUs", 1),
+    ]
+    waits = simulate(jobs, nodes).jobs["late"]
+    late = float(waits["start_s"]) - float(waits["submit_s"])
+    assert found[1].wait_seconds.max == late > 0
+
+
+def test_the_report_has_a_bar_for_each_run_in_the_row_of_its_node() -> None:
+    jobs = [job(f"a{n}", queue="<b>", runSeconds=10) for n in range(6)]
+    page = simulate(jobs).files["report.html"].decode()
+    assert page.count('<rect class="run ') == 6
+    assert "a5 of queue &lt;b&gt;: 10 s" in page
+    assert "<b>:" not in page
+
+
+def test_the_report_shows_how_full_the_nodes_were_where_runs_are_too_many_for_bars() -> None:
+    nodes = [{"name": "n", "count": 90, "resources": {"cpu": 1}}]
+    page = simulate([job("a", cpu=1)], nodes).files["report.html"].decode()
+    assert '<rect class="run ' not in page
+    assert "n0 +1" in page
+
+
+def test_code_in_the_texts_of_the_report_is_marked_and_no_legend_is_empty() -> None:
+    jobs = [job(f"a{n}", queue=f"q{n}", cpu=4, submitSeconds=n) for n in range(9)]
+    page = simulate(jobs).files["report.html"].decode()
+    assert "<code>fairlead why</code>" in page
+    assert "`" not in page
+    assert 'class="name"></text>' not in page

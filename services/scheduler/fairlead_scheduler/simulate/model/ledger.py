@@ -23,6 +23,7 @@ from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.rules.decider import Round
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.backlog import Backlog, NodeUsage
+from fairlead_scheduler.simulate.model.node_runs import NodeRuns
 from fairlead_scheduler.simulate.model.series import Float, Series
 from fairlead_scheduler.simulate.model.trace import Trace
 
@@ -126,6 +127,7 @@ class Ledger:
         self._sampled_ms: int | None = None
         self._pending = False
         self.now_ms = self.first_ms = min(trace.submit_ms, default=0)
+        self.node_runs = NodeRuns([*nodes, *later], self.first_ms)
         self.series = Series(2 * len(self.resources) + 4 * queues + 1, self.first_ms)
 
     def _number_resources(self, nodes: Sequence[Node]) -> None:
@@ -214,6 +216,7 @@ class Ledger:
             self.used_ms[at] += amount * (now_ms - start_ms)
             lost[at] += amount * lost_ms
         self._sink.write_run(job, self.runs[job], node, start_ms, now_ms, outcome)
+        self.node_runs.add_run(job, node, start_ms, now_ms)
 
     def record_ended(self, job: int, state: JobState, event: ev.AnyEvent, now_ms: int) -> None:
         """The job ended, with its last run or while it was queued."""
@@ -252,6 +255,7 @@ class Ledger:
         for code, jobs in self._waiting_by_reason.items():
             self.waited_ms[code] = self.waited_ms.get(code, 0) + jobs * (now_ms - self.now_ms)
         self.series.add(self._current_values(), now_ms)
+        self.node_runs.add_usage(self.node_usage, now_ms)
         for at, amount in enumerate(self.capacity):
             self.available_ms[at] += amount * (now_ms - self.now_ms)
         self.now_ms = now_ms

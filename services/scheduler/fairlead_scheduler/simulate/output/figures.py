@@ -36,6 +36,14 @@ class Waits(Figures, frozen=True, kw_only=True):
     max: float = 0.0
 
 
+class SizeWaits(Figures, frozen=True, kw_only=True):
+    """How long the jobs of one size waited. `size`: at most this many cores, or devices."""
+
+    size: str
+    jobs: int
+    wait_seconds: Waits
+
+
 class Longest(Figures, frozen=True, kw_only=True):
     """The job that waited longest, even if it never started."""
 
@@ -85,6 +93,7 @@ class Summary(Figures, frozen=True, kw_only=True):
     stuck: list[Stuck]
     refused: list[Stuck]
     queues: dict[str, QueueFigures]
+    sizes: list[SizeWaits]
     seed: int
     cycle_seconds: float
 
@@ -132,6 +141,7 @@ def summarize(world: World, ledger: Ledger, loop: Loop, *, seed: int, cycle_ms: 
                 (name, number) for number, name in enumerate(ledger.trace.queues.values)
             )
         },
+        sizes=_compare_sizes(ledger, columns),
         seed=seed,
         cycle_seconds=cycle_ms / 1000,
     )
@@ -166,6 +176,33 @@ def _compute_figures(
         preemptions=int(np.frombuffer(ledger.preemptions, np.int32)[rows].sum()),
         lost_seconds=int(columns["lost"][rows].sum()) / 1000,
     )
+
+
+def _compare_sizes(ledger: Ledger, columns: dict[str, Int64]) -> list[SizeWaits]:
+    """Waits of the jobs that started, by the number of GPUs or else of cores, in powers of two."""
+    shape = np.frombuffer(ledger.trace.shape, np.int32)
+    amounts = {
+        name: ledger.requests[shape, ledger.resources.index(name)]
+        if name in ledger.resources
+        else np.zeros(len(shape), np.int64)
+        for name in (quantities.CPU, quantities.GPU)
+    }
+    gpus = amounts[quantities.GPU]
+    count = np.where(gpus > 0, gpus, -(-amounts[quantities.CPU] // 1000))
+    power = np.ceil(np.log2(np.maximum(count, 1))).astype(np.int64)
+    started = columns["start"] != NOT_YET
+    wait_s = (columns["start"] - columns["submit"]) / 1000
+    found: list[SizeWaits] = []
+    for of_gpu, noun in ((False, "core"), (True, "GPU")):
+        for step in range(int(power.max(initial=0)) + 1):
+            rows = np.flatnonzero(started & (power == step) & ((gpus > 0) == of_gpu))
+            if not rows.size:
+                continue
+            low, high = 2**step // 2 + 1, 2**step
+            size = f"{high} {noun}{'s' * (high > 1)}" if low >= high else f"{low}-{high} {noun}s"
+            waits = _compute_waits(wait_s[rows])
+            found.append(SizeWaits(size=size, jobs=len(rows), wait_seconds=waits))
+    return found
 
 
 def _compute_waits(wait_s: npt.NDArray[np.float64]) -> Waits:

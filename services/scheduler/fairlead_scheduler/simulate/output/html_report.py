@@ -1,16 +1,16 @@
 """`report.html`: the charts and tables of a simulation, in one file without references. Pure."""
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import jinja2
 import numpy as np
 
 from fairlead_common.domain import quantities
 from fairlead_scheduler.simulate.model.ledger import Ledger
-from fairlead_scheduler.simulate.output import figures, svg_charts, text_summary
+from fairlead_scheduler.simulate.output import figures, node_charts, svg_charts, text_summary
 from fairlead_scheduler.simulate.output.figures import Summary
-from fairlead_scheduler.simulate.output.svg_charts import Bar, Float, Line
+from fairlead_scheduler.simulate.output.svg_charts import Bar, Float, Line, Panel
 
 QUEUES_MAX: Final = 6
 """Queues with their own line; more are not distinguishable."""
@@ -56,64 +56,98 @@ def read_history(ledger: Ledger) -> History:
     )
 
 
+class Table(NamedTuple):
+    """A table; with `words` the cells are texts rather than figures."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: bool = False
+
+
+class Section(NamedTuple):
+    """A section of the page: a text, in which backticks mark code, a chart and a table."""
+
+    title: str
+    text: str = ""
+    chart: str = ""
+    """SVG"""
+    table: Table | None = None
+
+
+class Tile(NamedTuple):
+    """A figure at the top of the page."""
+
+    name: str
+    value: str
+    more: str
+
+
 def render_page(name: str, summary: Summary, ledger: Ledger) -> str:
     """The report of a simulation of the jobs in the file `name`."""
-    history = read_history(ledger)
-    sections = [
-        _render_section("Shares of the queues", _SHARES, draw_shares(history)),
-        _render_section(
-            "Utilisation", "Fraction of the capacity of all nodes.", draw_utilisation(history)
-        ),
-        _render_section("Jobs waiting and running", "", draw_jobs(history)),
-        _render_section(
-            "How long jobs waited",
-            "Time from submission to the first start, and the number of jobs.",
-            draw_waits(ledger),
-        ),
-    ]
-    if summary.preemptions:
-        text = "Preempted runs: " + text_summary.format_preemptions(summary) + "."
-        drawn = svg_charts.draw_columns("Preemptions over time", history.times_s, history.preempted)
-        sections.append(_render_section("Preemptions", text, drawn))
-    sections.append(
-        _render_section("By queue", "", _render_table(*text_summary.list_queues(summary)))
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fairlead_scheduler.simulate.output"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    if summary.waited_job_seconds:
-        sections.append(_render_section("What jobs waited for", _REASONS, _render_reasons(summary)))
-    if summary.stuck or summary.refused:
-        sections.append(_render_section("Jobs refused or left waiting", "", _render_stuck(summary)))
-    return _PAGE.format(
-        title=escape(f"Simulation of {name}"),
-        style=svg_charts.define_colours() + svg_charts.STYLE + _STYLE,
-        tiles="".join(_render_tiles(summary)),
-        sections="".join(sections),
-        foot=escape(
+    return environment.get_template("report.html").render(
+        title=f"Simulation of {name}",
+        chart_style=svg_charts.define_colours() + svg_charts.STYLE,
+        tiles=list(_list_tiles(summary)),
+        sections=list(_list_sections(summary, ledger)),
+        rows_max=ROWS_MAX,
+        foot=(
             f"Seed {summary.seed}, a round at least every {summary.cycle_seconds:g} s while "
             f"something changes, {summary.rounds:,} rounds. Decided by the engine of Fairlead."
         ),
     )
 
 
-def draw_shares(history: History, *, alone: bool = False) -> str:
-    """Actual shares of the largest queues, and their fair shares as dashed lines."""
+def _list_sections(summary: Summary, ledger: Ledger) -> Iterator[Section]:
+    history = read_history(ledger)
+    yield Section("Shares of the queues", _SHARES, draw_shares(history))
+    utilisation = draw_utilisation(history)
+    yield Section("Utilisation", "Fraction of the capacity of all nodes.", utilisation)
+    yield Section("Jobs waiting and running", "", draw_jobs(history))
+    chart = node_charts.draw_nodes(ledger, _largest_queues(history))
+    yield Section("Nodes", _RUNS if node_charts.has_bars(ledger) else _USAGE, chart)
+    yield Section("How long jobs waited", _WAITS, draw_waits(ledger))
+    yield Section("Waits by job size", _SIZES, table=_list_sizes(summary))
+    if summary.preemptions:
+        text = "Preempted runs: " + text_summary.format_preemptions(summary) + "."
+        drawn = svg_charts.draw_columns("Preemptions over time", history.times_s, history.preempted)
+        yield Section("Preemptions", text, drawn)
+    yield Section("By queue", table=Table(*text_summary.list_queues(summary)))
+    if summary.waited_job_seconds:
+        yield Section("What jobs waited for", _REASONS, table=_list_reasons(summary))
+    if summary.stuck or summary.refused:
+        yield Section("Jobs refused or left waiting", table=_list_stuck(summary))
+
+
+def _largest_queues(history: History) -> list[str]:
+    """The queues with a colour of their own, the one with the greatest use first."""
     order = sorted(history.actual, key=lambda name: (-float(history.actual[name].sum()), name))
-    shown, rest = order[:QUEUES_MAX], order[QUEUES_MAX:]
-    lines = [Line(name, history.actual[name], at) for at, name in enumerate(shown)]
-    if len(shown) > 1:
-        lines += [
-            Line(f"fair for {name}" if len(shown) <= 3 else "", history.fair[name], at, dashed=True)
-            for at, name in enumerate(shown)
-        ]
-    if rest:
-        total: Float = np.sum([history.actual[name] for name in rest], axis=0)
-        lines.append(Line(f"{len(rest)} other queues", total, svg_charts.OTHER))
-    return svg_charts.draw_lines(
+    return order[:QUEUES_MAX]
+
+
+def draw_shares(history: History, *, alone: bool = False) -> str:
+    """Actual and fair shares of the largest queues, a panel for each, and of all others."""
+    shown = _largest_queues(history)
+    panels = [
+        Panel(name, history.actual[name], history.fair[name], at) for at, name in enumerate(shown)
+    ]
+    if rest := [name for name in history.actual if name not in shown]:
+        actual, fair = (
+            np.sum([shares[name] for name in rest], axis=0)
+            for shares in (history.actual, history.fair)
+        )
+        panels.append(Panel(f"{len(rest)} other queues", actual, fair, svg_charts.OTHER))
+    return svg_charts.draw_panels(
         "Shares of the queues over time",
         history.times_s,
-        lines,
-        top=1.0,
-        percent=True,
-        height=320,
+        panels,
+        ("share", "fair share"),
         alone=alone,
     )
 
@@ -139,23 +173,19 @@ def draw_waits(ledger: Ledger, *, alone: bool = False) -> str:
     """Histogram of waiting times, with bounds that grow with the time."""
     waited = figures.waits_s(ledger)
     most = float(waited.max(initial=0.0))
-    bounds = [bound for bound in WAIT_BOUNDS_S if bound < most] or [WAIT_BOUNDS_S[0]]
-    edges = [0.0, *bounds, np.inf] if most >= bounds[-1] else [0.0, *bounds]
-    counts = np.histogram(waited, np.array(edges))[0].tolist()
-    labels = [f"< {text_summary.format_duration(bound)}" for bound in bounds] + [
-        f"≥ {text_summary.format_duration(bounds[-1])}"
-    ]
+    bounds = [0.0, *(bound for bound in WAIT_BOUNDS_S if bound <= most)]
+    counts = np.histogram(waited, np.array([*bounds, np.inf]))[0].tolist()
     bars = [
-        Bar(label, count, f"{count:,}")
-        for label, count in zip(labels[: len(counts)], counts, strict=True)
+        Bar(text_summary.format_duration(bound), count, f"{count:,}")
+        for bound, count in zip(bounds, counts, strict=True)
     ]
-    return svg_charts.draw_bars("How long jobs waited", bars, alone=alone)
+    return svg_charts.draw_bars("How long jobs waited", bars, at_edges=True, alone=alone)
 
 
 # The page -----------------------------------------------------------------------------------
 
 
-def _render_tiles(summary: Summary) -> Iterable[str]:
+def _list_tiles(summary: Summary) -> Iterator[Tile]:
     waits = summary.wait_seconds
     longest = summary.longest_wait
     for name, value, more in (
@@ -189,10 +219,7 @@ def _render_tiles(summary: Summary) -> Iterable[str]:
         ("bounded slowdown", f"{summary.mean_bounded_slowdown:.2f}", "(wait + run) / run, mean"),
         ("preemptions", f"{summary.preemptions:,}", _format_causes(summary)),
     ):
-        yield (
-            f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b>'
-            f"<small>{escape(more)}</small></div>"
-        )
+        yield Tile(name, value, more)
 
 
 def _format_states(summary: Summary) -> str:
@@ -204,87 +231,48 @@ def _format_causes(summary: Summary) -> str:
     return ", ".join(f"{cause} {count:,}" for cause, count in causes)
 
 
-def _render_section(title: str, text: str, body: str) -> str:
-    paragraph = f"<p>{escape(text)}</p>" if text else ""
-    return f"<section><h2>{escape(title)}</h2>{paragraph}<div class=scroll>{body}</div></section>"
+def _list_sizes(summary: Summary) -> Table:
+    rows = [
+        [
+            item.size,
+            f"{item.jobs:,}",
+            text_summary.format_duration(item.wait_seconds.mean),
+            text_summary.format_duration(item.wait_seconds.p50),
+            text_summary.format_duration(item.wait_seconds.p95),
+            text_summary.format_duration(item.wait_seconds.max),
+        ]
+        for item in summary.sizes
+    ]
+    return Table(["size", "jobs", "mean wait", "p50 wait", "p95 wait", "max wait"], rows)
 
 
-def _render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def row(cells: Iterable[str], kind: str) -> str:
-        return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
-
-    more = [["...", *[""] * (len(head) - 1)]] if len(rows) > ROWS_MAX else []
-    body = "".join(row(cells, "td") for cells in [*rows[:ROWS_MAX], *more])
-    return f"<table><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table>"
-
-
-def _render_reasons(summary: Summary) -> str:
+def _list_reasons(summary: Summary) -> Table:
     waited = sorted(summary.waited_job_seconds.items(), key=lambda item: (-item[1], item[0]))
     total = sum(seconds for _, seconds in waited)
     rows = [
         [code, f"{seconds / 3600:,.1f}", text_summary.format_percent(seconds / total)]
         for code, seconds in waited
     ]
-    return _render_table(["reason", "job-hours", "of all waiting"], rows)
+    return Table(["reason", "job-hours", "of all waiting"], rows)
 
 
-def _render_stuck(summary: Summary) -> str:
+def _list_stuck(summary: Summary) -> Table:
     rows = [
         [item.queue, f"{item.jobs:,}", item.job, item.code, item.reason]
         for item in [*summary.refused, *summary.stuck]
     ]
-    return _render_table(["queue", "jobs", "for example", "code", "reason"], rows).replace(
-        "<table>", "<table class=words>"
-    )
+    return Table(["queue", "jobs", "for example", "code", "reason"], rows, words=True)
 
 
-_SHARES: Final = "The dominant share of each queue; dashed lines are fair shares."
+_SHARES: Final = "The dominant share of each queue, and its fair share as a dashed line."
+_RUNS: Final = "A row for each node and a bar for each run, in the colour of its queue."
+_USAGE: Final = (
+    "How full the nodes were: the stronger the colour, the more of a node's fullest resource was "
+    "in use. A row whose name ends with +24 is the mean of 25 nodes."
+)
+_WAITS: Final = (
+    "The number of jobs by the time from submission to the first start. Each bar counts from the "
+    "time at its left edge up to the next one."
+)
+_SIZES: Final = "Jobs that started, by the number of their GPUs or else of their cores."
 _REASONS: Final = "Waiting time of all jobs, by the reason codes that `fairlead why` shows."
-_STYLE: Final = """
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI","Noto Sans","DejaVu Sans",sans-serif;
-font-variant-numeric:tabular-nums}
-:root{color-scheme:light dark;--page:#f6f7f9}
-@media (prefers-color-scheme:dark){:root{--page:#0e1217}}
-main{max-width:1060px;margin:0 auto;padding:1.6rem 1.2rem 3rem}
-h1{font-size:1.5rem;letter-spacing:-.015em;margin:0 0 1rem;overflow-wrap:anywhere}
-h2{font-size:1.05rem;margin:0 0 .2rem}
-section,.tile{background:var(--ground);border:1px solid var(--line);border-radius:10px}
-section{padding:1rem 1.2rem 1.1rem;margin-top:1rem}
-section p{color:var(--soft);margin:0 0 .8rem;font-size:.92rem;max-width:75ch}
-svg{display:block;width:100%;height:auto;min-width:640px}
-.scroll{overflow-x:auto}
-.tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(215px,1fr));gap:.7rem}
-.tile{padding:.7rem .9rem;display:flex;flex-direction:column;min-width:0}
-.tile span{color:var(--soft);font-size:.85rem}
-.tile b{font-size:1.3rem;font-weight:600;letter-spacing:-.01em}
-.tile small{color:var(--soft);overflow-wrap:anywhere}
-table{border-collapse:collapse;width:100%;font-size:.93rem}
-th{color:var(--soft);font-weight:500}
-th,td{padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line);text-align:right;
-white-space:nowrap}
-th:first-child,td:first-child,.words th,.words td{text-align:left}
-.words td{white-space:normal;vertical-align:top}
-.words td:nth-child(-n+4){white-space:nowrap}
-tbody tr:last-child td{border-bottom:0}
-footer{color:var(--soft);font-size:.85rem;margin-top:1.2rem}
-"""
-_PAGE: Final = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-<div class="tiles">{tiles}</div>
-{sections}
-<footer>{foot}</footer>
-</main>
-</body>
-</html>
-"""

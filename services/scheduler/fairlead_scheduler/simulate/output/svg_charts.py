@@ -15,8 +15,13 @@ Float = npt.NDArray[np.float64]
 WIDTH: Final = 960
 PLOT: Final = (56, WIDTH - 16)
 """Left and right edge of the plot."""
-COLUMNS_MAX: Final = 440
+COLUMNS_MAX: Final = 240
 """More points than this are not distinguishable on a screen."""
+PANEL_POINTS_MAX: Final = 120
+"""Points of a line in a panel: a share that changes with every job would fill the whole panel."""
+ROW_LEFT: Final = 128
+ROW_LETTERS: Final = 17
+"""Letters of a name in the left margin; the whole name is its tooltip."""
 LETTER: Final = 6.7
 """The approximate width of a letter, for legends."""
 TICKS_S: Final = (
@@ -87,6 +92,8 @@ STYLE: Final = (
     "svg .l{fill:none;stroke-width:1.8;stroke-linejoin:round}"
     "svg .d{fill:none;stroke-width:1.4;stroke-dasharray:5 4;opacity:.85}"
     "svg .name{fill:var(--ink)}"
+    "svg .area{opacity:.25}"
+    "svg .run{stroke:var(--ground);stroke-width:.6}"
     + "".join(
         f"svg .s{n}{{stroke:var(--c{n})}}svg .f{n}{{fill:var(--c{n})}}" for n in range(COLOURS)
     )
@@ -106,7 +113,7 @@ def draw_lines(
     """Lines over time. `top` is the end of the scale; by default it depends on the values."""
     most = max([float(line.values.max(initial=0.0)) for line in lines], default=0.0)
     step, top = _choose_scale(most if top is None else top, whole=not percent)
-    rows = _legend_rows(lines)
+    rows = _legend_rows([line for line in lines if line.name])
     upper, lower = 18 + 20 * len(rows), height - 28
     parts = [*_draw_legend(rows), *_draw_grid(step, top, upper, lower, percent)]
     parts += _draw_time_axis(float(times_s[0]), float(times_s[-1]), lower)
@@ -117,8 +124,52 @@ def draw_lines(
     return _svg(title, parts, height, alone)
 
 
-def draw_bars(title: str, bars: Sequence[Bar], *, height: int = 240, alone: bool = False) -> str:
-    """Bars side by side, each with its text above it."""
+class Panel(NamedTuple):
+    """A small chart: an area, and a dashed line to compare it with."""
+
+    name: str
+    area: Float
+    line: Float
+    colour: int
+
+
+def draw_panels(
+    title: str,
+    times_s: Float,
+    panels: Sequence[Panel],
+    names: tuple[str, str],
+    *,
+    alone: bool = False,
+) -> str:
+    """Fractions over time in panels below each other. `names`: of the area and of the line."""
+    each, first_s, last_s = 92, float(times_s[0]), float(times_s[-1])
+    height = 30 + each * len(panels) + 26
+    legend = [Line(names[0], times_s, 0), Line(names[1], times_s, OTHER, dashed=True)]
+    parts = list(_draw_legend(_legend_rows(legend)))
+    for at, panel in enumerate(panels):
+        upper, lower = 30 + each * at + 20, 30 + each * (at + 1) - 6
+        most = max(float(panel.area.max(initial=0.0)), float(panel.line.max(initial=0.0)))
+        step, top = _choose_scale(min(1.0, max(0.02, most)), whole=False, steps=2)
+        parts += _draw_grid(step, top, upper, lower, True)
+        area = _draw_steps(times_s, panel.area, top, upper, lower, PANEL_POINTS_MAX)
+        line = _draw_steps(times_s, panel.line, top, upper, lower, PANEL_POINTS_MAX)
+        parts.append(f'<path class="area f{panel.colour}" d="{area}V{lower}H{PLOT[0]}Z"/>')
+        parts.append(f'<path class="l s{panel.colour}" d="{area}"/>')
+        parts.append(f'<path class="d s{OTHER}" d="{line}"/>')
+        parts.append(_text(PLOT[0], upper - 6, _shorten(panel.name), "start", "name"))
+    parts += _draw_time_axis(first_s, last_s, height - 26)
+    return _svg(title, parts, height, alone)
+
+
+def draw_bars(
+    title: str,
+    bars: Sequence[Bar],
+    *,
+    height: int = 240,
+    at_edges: bool = False,
+    alone: bool = False,
+) -> str:
+    """Bars side by side, each with its text above it. `at_edges`: labels are below left edges."""
     step, top = _choose_scale(max([bar.value for bar in bars], default=0.0), whole=True)
     upper, lower = 24, height - 28
     parts = list(_draw_grid(step, top, upper, lower, False))
@@ -133,7 +184,8 @@ def draw_bars(title: str, bars: Sequence[Bar], *, height: int = 240, alone: bool
                 f'height="{lower - y:.1f}" rx="2"/>'
             )
             parts.append(_text(middle, y - 5, bar.text, "middle", "name"))
-        parts.append(_text(middle, lower + 18, bar.label, "middle"))
+        x = PLOT[0] + at * space if at_edges else middle
+        parts.append(_text(x, lower + 18, bar.label, "middle"))
     parts.append(f'<path class="axis" d="M{PLOT[0]} {lower}H{PLOT[1]}"/>')
     return _svg(title, parts, height, alone)
 
@@ -142,7 +194,7 @@ def draw_columns(
     title: str, times_s: Float, counts: Float, *, height: int = 160, alone: bool = False
 ) -> str:
     """The number of occurrences in each interval of time."""
-    grouped, bounds = _merge_intervals(times_s, counts, COLUMNS_MAX // 4, total=True)
+    grouped, bounds = merge_intervals(times_s, counts, COLUMNS_MAX // 2, total=True)
     step, top = _choose_scale(float(grouped.max(initial=0.0)), whole=True)
     upper, lower = 14, height - 28
     parts = list(_draw_grid(step, top, upper, lower, False))
@@ -157,6 +209,38 @@ def draw_columns(
                 f'height="{lower - y:.1f}"/>'
             )
     return _svg(title, parts, height, alone)
+
+
+class Frame:
+    """The frame of a chart with a row for each of several names, over time."""
+
+    def __init__(
+        self, title: str, first_s: float, last_s: float, rows_height: int, legend: Sequence[Line]
+    ) -> None:
+        self._title, self._first_s, self._last_s = title, first_s, last_s
+        self._legend = _legend_rows(legend) if legend else []
+        self._rows_height = rows_height
+        self.upper = 8 + 20 * len(self._legend)
+        """The top of the first row."""
+
+    def x(self, time_s: float) -> float:
+        """The horizontal position of a time."""
+        span = max(self._last_s - self._first_s, 1e-9)
+        return ROW_LEFT + (PLOT[1] - ROW_LEFT) * (time_s - self._first_s) / span
+
+    def row_label(self, name: str, y: float) -> str:
+        """The name of a row at its left."""
+        short = name if len(name) <= ROW_LETTERS else name[: ROW_LETTERS - 1] + "…"
+        text = _text(ROW_LEFT - 8, y + 4, short, "end")
+        return text.replace("</text>", f"<title>{escape(name)}</title></text>")
+
+    def render(self, parts: Iterable[str]) -> str:
+        """The chart with these parts in its rows."""
+        lower = self.upper + self._rows_height
+        axis = _draw_time_axis(self._first_s, self._last_s, lower, ROW_LEFT)
+        return _svg(
+            self._title, [*_draw_legend(self._legend), *parts, *axis], lower + 28, alone=False
+        )
 
 
 # Parts --------------------------------------------------------------------------------------
@@ -199,8 +283,11 @@ def _draw_legend(rows: Sequence[Sequence[tuple[float, Line]]]) -> Iterable[str]:
         for x, line in names:
             kind = "d" if line.dashed else "l"
             yield f'<path class="{kind} s{line.colour}" d="M{x:.1f} {y - 4}h22"/>'
-            shown = line.name if len(line.name) <= 40 else line.name[:39] + "…"
-            yield _text(x + 28, y, shown, "start", "name")
+            yield _text(x + 28, y, _shorten(line.name), "start", "name")
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= 40 else name[:39] + "…"
 
 
 def _draw_grid(step: float, top: float, upper: int, lower: int, percent: bool) -> Iterable[str]:
@@ -219,22 +306,23 @@ def _format_value(value: float) -> str:
     return f"{value:g}"
 
 
-def _choose_scale(most: float, *, whole: bool) -> tuple[float, float]:
-    """A round step, and a top that is a multiple of it; at most six steps, whole for counts."""
+def _choose_scale(most: float, *, whole: bool, steps: int = 5) -> tuple[float, float]:
+    """A round step, and a top that is a multiple of it; at most `steps` and one more, whole for
+    counts."""
     if most <= 0:
         return 1.0, 1.0
-    power = 10.0 ** np.floor(np.log10(most / 4))
-    step = next(power * n for n in (1, 2, 2.5, 5, 10) if most / (power * n) <= 5)
+    power = 10.0 ** np.floor(np.log10(most / steps))
+    step = next(power * n for n in (1, 2, 2.5, 5, 10) if most / (power * n) <= steps)
     step = max(1.0, step) if whole else step
     return float(step), float(step * max(1, np.ceil(most / step - 1e-9)))
 
 
-def _draw_time_axis(first_s: float, last_s: float, y: int) -> Iterable[str]:
+def _draw_time_axis(first_s: float, last_s: float, y: int, left: int = PLOT[0]) -> Iterable[str]:
     span = max(last_s - first_s, 1e-9)
     step = next((step for step in TICKS_S if span / step <= 9), TICKS_S[-1])
-    yield f'<path class="axis" d="M{PLOT[0]} {y}H{PLOT[1]}"/>'
+    yield f'<path class="axis" d="M{left} {y}H{PLOT[1]}"/>'
     for at in range(int(span / step) + 1):
-        x = PLOT[0] + (PLOT[1] - PLOT[0]) * at * step / span
+        x = left + (PLOT[1] - left) * at * step / span
         yield f'<path class="axis" d="M{x:.1f} {y}v4"/>'
         anchor = "start" if at == 0 else "middle" if x < PLOT[1] - 16 else "end"
         yield _text(x, y + 18, _format_time(at * step, step), anchor)
@@ -259,9 +347,16 @@ def _scale_times(times_s: Float, first_s: float, last_s: float) -> list[float]:
     return xs
 
 
-def _draw_steps(times_s: Float, values: Float, top: float, upper: int, lower: int) -> str:
+def _draw_steps(
+    times_s: Float,
+    values: Float,
+    top: float,
+    upper: int,
+    lower: int,
+    points_max: int = COLUMNS_MAX,
+) -> str:
     """The path of a line in steps."""
-    shown, bounds = _merge_intervals(times_s, values, COLUMNS_MAX)
+    shown, bounds = merge_intervals(times_s, values, points_max)
     xs = _scale_times(bounds, float(times_s[0]), float(times_s[-1]))
     ys = (lower - (lower - upper) * np.clip(shown / top, 0.0, 1.0)).round(1).tolist()
     path = [f"M{xs[0]:.1f} {ys[0]:g}"]
@@ -271,7 +366,7 @@ def _draw_steps(times_s: Float, values: Float, top: float, upper: int, lower: in
     return "".join([*path, f"H{xs[-1]:.1f}"])
 
 
-def _merge_intervals(
+def merge_intervals(
     times_s: Float, values: Float, most: int, total: bool = False
 ) -> tuple[Float, Float]:
     """Merge the values into at most `most` means (or sums), with the bounds of their intervals."""
