@@ -39,10 +39,11 @@ class Authority:
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def sign(self, name: str) -> Signed:
-        """A certificate of this name for 127.0.0.1."""
+        """A certificate of this name for 127.0.0.1, and for the host of this name."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        places = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        places = x509.SubjectAlternativeName([here, x509.DNSName(name)])
         certificate = (
             _begun(subject, self._name, key)
             .add_extension(places, critical=False)

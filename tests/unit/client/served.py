@@ -1,5 +1,6 @@
 """A small HTTP server on 127.0.0.1 that answers from a table, for tests of the transports."""
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,8 +68,8 @@ class Served:
 
 
 @contextmanager
-def serve(routes: dict[str, Route]) -> Iterator[Served]:
-    """Serve until the block ends."""
+def serve(routes: dict[str, Route], tls: ssl.SSLContext | None = None) -> Iterator[Served]:
+    """Serve until the block ends, encrypted with `tls`."""
     served = Served("", routes)
 
     class Server(ThreadingHTTPServer):
@@ -113,7 +114,10 @@ def serve(routes: dict[str, Route]) -> Iterator[Served]:
             return
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        served.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        served.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:

@@ -27,8 +27,7 @@ class AsyncioTransport:
             base_url=server.url,
             headers=connection_settings.headers(server),
             trust_env=not server.is_local,
-            # reading the certificates that a machine trusts takes 35 ms; this context trusts nobody
-            verify=server.is_encrypted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            verify=_tls_context(server),
             limits=httpx2.Limits(
                 max_connections=connection_settings.CONNECTIONS_MAX,
                 max_keepalive_connections=connection_settings.CONNECTIONS_IDLE_MAX,
@@ -71,6 +70,13 @@ class AsyncioTransport:
     def random_bits(self) -> int:
         """A random number of 64 bits."""
         return secrets.randbits(64)
+
+
+def _tls_context(server: discovery.Server) -> ssl.SSLContext:
+    """Who is trusted: whom the machine and the environment say; without TLS nobody (35 ms less)."""
+    if server.is_encrypted:
+        return httpx2.create_ssl_context()
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class Body:
