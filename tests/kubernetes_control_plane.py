@@ -37,6 +37,7 @@ FILES: Final = Path(__file__).parent / "kubernetes"
 GO_MIN: Final = (1, 26)
 BUILD_S_MAX: Final = 7_200
 ANSWER_S_MAX: Final = 2.0
+READY_S_MAX: Final = 60.0
 PROGRAMS: Final = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -134,9 +135,17 @@ class ControlPlane:
             self._running.pop().stop()
 
     def add_nodes(self, *names: str) -> None:
-        """Add nodes of 8 cores and 32 GiB."""
+        """Add nodes of 8 cores and 32 GiB; return when KWOK has taken them over."""
         for name in names:
             self.request("POST", "/api/v1/nodes", node_object(name))
+        deadline_s = time.monotonic() + READY_S_MAX
+        while not all(self._is_ready(name) for name in names):
+            assert time.monotonic() < deadline_s, f"nodes are not ready; see {self._folder}"
+            time.sleep(0.05)
+
+    def _is_ready(self, name: str) -> bool:
+        status = self.request("GET", f"/api/v1/nodes/{name}")["status"]
+        return any(item["type"] == "Ready" for item in status.get("conditions", []))
 
     def request(
         self,

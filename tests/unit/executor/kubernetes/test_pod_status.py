@@ -132,6 +132,11 @@ def test_a_deleted_pod_that_was_on_no_node_has_ended() -> None:
     assert not describe_pod(RUN, make_pod(spec={"nodeName": ""}, **DELETED)).live
 
 
+def test_a_pod_without_containers_ended_when_it_was_deleted_not_when_its_grace_ends() -> None:
+    pod = describe_pod(RUN, make_pod({"phase": "Failed"}, **DELETED))
+    assert pod.ended_ms == STARTED_MS - 5_000 + 30_000
+
+
 def test_a_pod_that_rules_out_its_run_has_ended_without_a_start() -> None:
     end = pods.lost("restarted")
     annotations = {pod_manifest.NEVER_STARTS: pod_manifest.encode_end(end)}

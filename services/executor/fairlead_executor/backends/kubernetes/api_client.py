@@ -31,6 +31,8 @@ CONNECT_S_MAX: Final = 10.0
 LINE_BYTES_MAX: Final = 2**22
 """A line of a watch is one object; etcd refuses those above 1.5 MiB."""
 RENEWAL_S_MIN: Final = 5.0
+SHUTDOWN_S: Final = 0.25
+"""aiohttp does not wait until TLS connections are closed; its documentation recommends this."""
 
 _logger = logging.getLogger("fairlead.executor")
 
@@ -83,6 +85,7 @@ class ApiClient:
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
+            await asyncio.sleep(SHUTDOWN_S)
 
     async def request(
         self,

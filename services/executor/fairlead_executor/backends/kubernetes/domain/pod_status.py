@@ -167,7 +167,10 @@ def _started_ms(pod: PodObject) -> int:
 
 
 def _ended_ms(pod: PodObject) -> int:
-    """When its last container ended (ms), else when Kubernetes last changed its conditions."""
+    """When its last container ended (ms), else when a condition changed or it was deleted.
+
+    The deletion timestamp is the time at which the grace period ends.
+    """
     finished = [
         _time_ms(item.state.terminated.finished_at)
         for item in (*pod.status.init_container_statuses, *pod.status.container_statuses)
@@ -175,11 +178,12 @@ def _ended_ms(pod: PodObject) -> int:
     ]
     changed = [_time_ms(item.last_transition_time) for item in pod.status.conditions]
     metadata = pod.metadata
+    grace_ms = 1000 * (metadata.deletion_grace_period_seconds or 0)
+    deleted_ms = _time_ms(metadata.deletion_timestamp) - grace_ms
     return (
         max(finished, default=0)
         or max(changed, default=0)
-        or _time_ms(metadata.deletion_timestamp)
-        or _time_ms(metadata.creation_timestamp)
+        or max(deleted_ms, _time_ms(metadata.creation_timestamp))
     )
 
 
