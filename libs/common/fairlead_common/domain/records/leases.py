@@ -25,7 +25,7 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
 
     `spec` is the pod spec (empty with STOP, because a running pod already has it). `after` names
     runs that must have ended before this one is created. `env` is what Fairlead adds to the
-    environment of the first container.
+    environment of its containers.
     """
 
     job_id: JobId
