@@ -32,11 +32,11 @@ def test_no_statement_names_an_advisory_lock_by_a_literal() -> None:
     assert not literal
 
 
-def test_a_literal_would_be_found() -> None:
+def test_a_literal_lock_number_is_found() -> None:
     assert LITERAL.search(_arguments("SELECT pg_try_advisory_lock(4002, 1);")[0])
     assert LITERAL.search(_arguments("SELECT pg_advisory_xact_lock(0x0FA1)")[0])
     assert not LITERAL.search(_arguments("SELECT pg_advisory_unlock($1, partition)")[0])
 
 
-def test_there_are_statements_to_look_at() -> None:
+def test_there_are_statements_to_check() -> None:
     assert sum(len(_arguments(text)) for text in _texts().values()) >= 10

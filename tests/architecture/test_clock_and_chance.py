@@ -77,7 +77,7 @@ def read_by(source: Source) -> set[tuple[str, str]]:
     }
 
 
-def test_only_who_is_listed_reads_the_clock_or_draws_lots() -> None:
+def test_only_listed_modules_use_the_clock_or_randomness() -> None:
     found = {item for source in sources(*SERVERS) for item in read_by(source)}
     unlisted = sorted(found - ALLOWED.keys())
     assert not unlisted, (
@@ -86,7 +86,7 @@ def test_only_who_is_listed_reads_the_clock_or_draws_lots() -> None:
     )
 
 
-def test_nobody_is_listed_for_nothing() -> None:
+def test_every_listed_module_uses_the_clock_or_randomness() -> None:
     found = {item for source in sources(*SERVERS) for item in read_by(source)}
     assert not sorted(ALLOWED.keys() - found)
 

@@ -40,12 +40,12 @@ def test_the_reference_is_made_from_the_code() -> None:
     assert written == reference.documents(), "run: python -m tools.reference"
 
 
-def test_a_step_that_all_states_of_a_group_have_is_drawn_once() -> None:
+def test_a_transition_of_all_states_of_a_group_is_drawn_once() -> None:
     assert diagrams.diagrams()["jobs"].count("jobPreempted") == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_links_lead_somewhere(name: str) -> None:
+def test_link_targets_exist(name: str) -> None:
     folder = (ROOT / name).parent
     targets = LINK.findall((ROOT / name).read_text())
     local = [target for target in targets if "://" not in target]
@@ -53,7 +53,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_links_to_a_line_lead_to_the_definition_that_they_name(name: str) -> None:
+def test_line_links_point_at_the_named_definition(name: str) -> None:
     folder = (ROOT / name).parent
     for symbol, target, line in LINE_LINK.findall((ROOT / name).read_text()):
         shown = (folder / target).read_text().splitlines()[int(line) - 1]
@@ -62,13 +62,13 @@ def test_links_to_a_line_lead_to_the_definition_that_they_name(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_make_is_only_asked_for_what_it_makes(name: str) -> None:
+def test_documented_make_targets_exist(name: str) -> None:
     made = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(MAKE.findall(code((ROOT / name).read_text()))) <= made
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("docs/decisions")])
-def test_commands_that_are_shown_exist(name: str) -> None:
+def test_documented_commands_exist(name: str) -> None:
     app = build()
     add_plugins(app)
     commands = {command.name for command in app.registered_commands}
@@ -76,7 +76,7 @@ def test_commands_that_are_shown_exist(name: str) -> None:
     assert set(COMMAND.findall(code((ROOT / name).read_text()))) <= commands
 
 
-def test_decisions_are_numbered_once_and_say_what_was_rejected() -> None:
+def test_decision_records_have_unique_numbers_and_all_sections() -> None:
     files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     numbers = [int(file.name[:4]) for file in files]
     assert len(set(numbers)) == len(numbers)

@@ -20,12 +20,12 @@ BROAD = {
 """Files that catch everything without raising it or something else, and why."""
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [s.path for s in sources(*ALL) if s.text.strip() and not ast.get_docstring(s.tree)]
     assert not silent
 
 
-def test_nothing_is_left_for_later_in_a_comment() -> None:
+def test_no_comment_contains_a_todo() -> None:
     assert not [s.path for s in sources(*ALL) if any(mark in s.text for mark in MARKS)]
 
 
@@ -54,7 +54,7 @@ def _patches(source: Source) -> Iterator[str]:
             yield f"{source.path}:{node.lineno}"
 
 
-def test_who_catches_everything_raises_it_again() -> None:
+def test_broad_exception_handlers_raise_again() -> None:
     assert {place.partition(":")[0] for place in _hiding()} == BROAD.keys(), list(_hiding())
 
 
@@ -70,7 +70,7 @@ def _hiding() -> Iterator[str]:
                     continue
 
 
-def test_tests_wait_for_something_to_happen_not_for_time_to_pass() -> None:
+def test_tests_do_not_sleep() -> None:
     assert not [place for source in sources("tests") for place in _idle_waits(source)]
 
 
@@ -94,7 +94,7 @@ def _idle_waits(source: Source) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("service", ["submit", "scheduler", "executor", "lookout"])
-def test_a_service_says_in_a_few_lines_what_it_decides_reads_and_writes(service: str) -> None:
+def test_the_readme_of_a_service_is_short_and_complete(service: str) -> None:
     text = (ROOT / "services" / service / "README.md").read_text()
     assert len(text.splitlines()) <= 60
     assert all(word in text.lower() for word in ("decides", "reads", "writes"))

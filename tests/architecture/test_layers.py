@@ -32,7 +32,7 @@ def packages(folder: str) -> set[str]:
     return {file.parent.name for file in (ROOT / folder).glob("*/fairlead*/__init__.py")}
 
 
-def test_every_member_of_the_workspace_is_looked_at() -> None:
+def test_every_workspace_member_is_checked() -> None:
     looked_at = contracts()["importlinter"]["root_packages"]
     assert looked_at == packages("libs") | packages("services") | packages("clients")
 
@@ -42,12 +42,12 @@ def test_no_service_is_left_out_of_the_independence_of_services() -> None:
     assert independent == packages("services") - {"fairlead_standalone"}
 
 
-def test_what_services_agree_on_knows_none_of_them() -> None:
+def test_the_common_library_imports_no_service() -> None:
     forbidden = contracts()["importlinter:contract:common"]["forbidden_modules"]
     assert forbidden == packages("services") | packages("clients")
 
 
-def test_what_decides_is_kept_from_all_that_is_outside() -> None:
+def test_decision_code_imports_nothing_external() -> None:
     kept: set[str] = set()
     for contract in contracts().values():
         if contract.get("forbidden_modules", set()) >= OUTSIDE:
@@ -55,7 +55,7 @@ def test_what_decides_is_kept_from_all_that_is_outside() -> None:
     assert kept >= PURE
 
 
-def test_members_depend_on_what_they_import_of_ours() -> None:
+def test_members_declare_their_internal_dependencies() -> None:
     for folder in ("libs/common", "services/submit", "services/scheduler", "services/lookout"):
         project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
         ours = {d for d in project["dependencies"] if d.startswith("fairlead")}

@@ -9,7 +9,7 @@ REQUESTS = 1_000
 SEED = 11
 
 
-def test_no_spoilt_request_is_a_500_hangs_or_costs_memory(tmp_path: Path) -> None:
+def test_no_fuzzed_request_is_a_500_hangs_or_leaks_memory(tmp_path: Path) -> None:
     with Whole(tmp_path, "--backend", "simulated") as whole:
         whole.start()
         outcome = fuzz.run(whole, (), requests=REQUESTS, seed=SEED)

@@ -335,7 +335,7 @@ def live_leases(world: World, executor: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_fails_every_job_ends_and_all_views_agree(seed: int) -> None:
+def test_every_job_ends_and_all_views_agree_despite_failures(seed: int) -> None:
     history = History(seed)
     for _ in range(STEPS):
         history.step()

@@ -42,7 +42,7 @@ async def test_a_run_goes_from_created_to_running_to_its_end(bed: Bed) -> None:
     assert 0 < pod.started_ms <= pod.ended_ms
 
 
-async def test_an_exit_code_is_told(bed: Bed) -> None:
+async def test_an_exit_code_is_reported(bed: Bed) -> None:
     create(bed, "a", FAILS)
     pod = await until(bed.cluster, "a", ended)
     assert pod.end == pods.failed(

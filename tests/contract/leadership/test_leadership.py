@@ -97,7 +97,7 @@ def said(record_property: Callable[[str, object], None]) -> Said:
     return say
 
 
-async def test_when_the_holder_dies_the_next_holds_at_once(database: str, said: Said) -> None:
+async def test_a_lock_of_a_dead_holder_is_acquired_at_once(database: str, said: Said) -> None:
     async with Holder.run("one", database) as one, Holder.run("two", database) as two:
         first, second = await _first(one, two)
         first.send(signal.SIGKILL)
@@ -107,7 +107,7 @@ async def test_when_the_holder_dies_the_next_holds_at_once(database: str, said: 
     assert (await authors(database)).count(first.name) <= 1
 
 
-async def test_when_the_holders_link_is_cut_it_gives_up_before_the_next_holds(
+async def test_a_disconnected_holder_gives_up_before_the_next_one_acquires(
     database: str, said: Said
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -128,7 +128,7 @@ async def test_when_the_holders_link_is_cut_it_gives_up_before_the_next_holds(
     assert (await authors(database)).count("cut") == 1
 
 
-async def test_a_frozen_holder_is_replaced_and_appends_nothing_when_it_goes_on(
+async def test_a_frozen_holder_is_replaced_and_appends_nothing_afterwards(
     database: str, said: Said
 ) -> None:
     async with Holder.run("frozen", database) as frozen:
@@ -144,7 +144,7 @@ async def test_a_frozen_holder_is_replaced_and_appends_nothing_when_it_goes_on(
     assert (await authors(database)).count("frozen") == 1
 
 
-async def test_of_two_that_wait_exactly_one_wins(database: str) -> None:
+async def test_exactly_one_of_two_waiters_acquires_the_lock(database: str) -> None:
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(Holder.run("first", database))
         await first.says("holds")
@@ -157,7 +157,7 @@ async def test_of_two_that_wait_exactly_one_wins(database: str) -> None:
         await third.says("holds")
 
 
-async def test_a_holder_ends_with_its_database_and_somebody_holds_afterwards(
+async def test_a_holder_ends_with_its_database_and_the_lock_is_acquired_again(
     postgres_server: Server, database: str
 ) -> None:
     async with Holder.run("one", database) as one:
@@ -168,7 +168,7 @@ async def test_a_holder_ends_with_its_database_and_somebody_holds_afterwards(
             await two.says("holds")
 
 
-async def test_a_holder_that_stopped_in_mid_statement_is_ended_by_who_waits(
+async def test_a_waiter_ends_a_holder_stopped_within_a_statement(
     fresh_database: str, said: Said
 ) -> None:
     holder = await lock_session.connect(fresh_database, name="holder", command_s_max=600)
@@ -185,7 +185,7 @@ async def test_a_holder_that_stopped_in_mid_statement_is_ended_by_who_waits(
     holder.terminate()
 
 
-async def test_what_a_silent_predecessor_left_open_is_ended(fresh_database: str) -> None:
+async def test_open_transactions_of_a_silent_predecessor_are_ended(fresh_database: str) -> None:
     silent = await lock_session.connect(fresh_database, name="predecessor")
     await silent.execute("CREATE TABLE rows (value text)")
     await silent.execute("BEGIN; INSERT INTO rows VALUES ('a')")

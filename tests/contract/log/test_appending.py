@@ -57,7 +57,7 @@ async def test_an_append_to_several_topics_is_seen_in_none_until_it_is_committed
     assert [texts((await reader.read(wait_s=10)).entries) for reader in readers] == [["1"], ["2"]]
 
 
-async def test_an_append_tells_the_positions_behind_which_a_reader_has_seen_it(
+async def test_an_append_returns_the_positions_of_readers_that_have_read_it(
     log: EventLog,
 ) -> None:
     one, other = await made(log, partitions=4), await made(log)
@@ -76,7 +76,7 @@ async def test_an_append_tells_the_positions_behind_which_a_reader_has_seen_it(
     assert "a" in seen
 
 
-async def test_a_reader_that_has_not_seen_an_append_is_not_behind_its_positions(
+async def test_a_reader_before_an_append_has_not_passed_its_positions(
     log: EventLog,
 ) -> None:
     topic = await made(log)
@@ -89,7 +89,7 @@ async def test_a_reader_that_has_not_seen_an_append_is_not_behind_its_positions(
         assert texts((await reader.read(wait_s=10)).entries) == [f"{number}"]
 
 
-async def test_the_log_gives_each_record_its_time(log: EventLog) -> None:
+async def test_the_log_assigns_the_time_of_each_record(log: EventLog) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     before = clock.now_ms()
@@ -99,7 +99,7 @@ async def test_the_log_gives_each_record_its_time(log: EventLog) -> None:
         assert before - 50 <= entry.time_ms <= after + 50
 
 
-async def test_a_key_without_partition_goes_where_every_log_puts_it(log: EventLog) -> None:
+async def test_all_logs_assign_a_key_to_the_same_partition(log: EventLog) -> None:
     topic = await made(log, partitions=7)
     producer = await log.producer(a_name())
     keys = [f"queue/set-{n}" for n in range(50)] + ["", "Ünïcödé/键"]
@@ -110,7 +110,7 @@ async def test_a_key_without_partition_goes_where_every_log_puts_it(log: EventLo
     }
 
 
-async def test_a_named_partition_wins_over_the_key(log: EventLog) -> None:
+async def test_an_explicit_partition_overrides_the_key(log: EventLog) -> None:
     topic = await made(log, partitions=3)
     producer = await log.producer(a_name())
     appended = await producer.append([record(topic, "same", f"{n}", partition=n) for n in range(3)])
@@ -123,7 +123,7 @@ async def test_a_named_partition_wins_over_the_key(log: EventLog) -> None:
     ]
 
 
-async def test_a_second_producer_of_a_name_fences_the_first_and_nothing_of_it_is_seen(
+async def test_a_second_producer_fences_the_first_whose_append_is_invisible(
     log: EventLog, bed: Bed
 ) -> None:
     topic, other = await made(log), await made(log)
@@ -192,14 +192,14 @@ async def test_producers_of_other_names_write_side_by_side(log: EventLog) -> Non
             assert texts(mine) == [f"{number}" for number in range(20)]
 
 
-async def test_a_second_append_waits_for_the_one_under_way(log: EventLog) -> None:
+async def test_concurrent_appends_are_serialized(log: EventLog) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     await asyncio.gather(*(producer.append([record(topic, "a", f"{n}")]) for n in range(10)))
     assert texts(await everything(log, topic)) == [f"{n}" for n in range(10)]
 
 
-async def test_a_record_of_one_mebibyte_is_taken(log: EventLog) -> None:
+async def test_a_record_of_one_mebibyte_is_accepted(log: EventLog) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     large = bytes(range(256)) * (RECORD_BYTES_MAX // 256)
@@ -240,7 +240,7 @@ async def test_a_value_may_be_empty_and_is_not_null(log: EventLog) -> None:
     assert [entry.value for entry in await everything(log, topic)] == [b"", None]
 
 
-async def test_an_append_to_a_topic_that_is_not_there_is_refused(log: EventLog) -> None:
+async def test_an_append_to_a_missing_topic_is_refused(log: EventLog) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     with pytest.raises(AppendRefused, match="no-such-topic"):
@@ -249,7 +249,7 @@ async def test_an_append_to_a_topic_that_is_not_there_is_refused(log: EventLog) 
     assert texts(await everything(log, topic)) == ["2"]
 
 
-async def test_an_append_to_a_partition_that_is_not_there_is_refused(log: EventLog) -> None:
+async def test_an_append_to_a_missing_partition_is_refused(log: EventLog) -> None:
     topic = await made(log, partitions=2)
     producer = await log.producer(a_name())
     with pytest.raises(AppendRefused, match="no partition 2"):

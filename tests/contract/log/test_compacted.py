@@ -28,7 +28,7 @@ async def test_folding_an_empty_topic_gives_nothing_and_its_start(log: EventLog)
     assert await read_newest(log, topic.name) == ({}, await log.start_positions(topic.name))
 
 
-async def test_folding_goes_on_from_the_positions_it_gave(log: EventLog) -> None:
+async def test_a_reader_continues_from_the_positions_of_a_fold(log: EventLog) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "1")])
@@ -58,9 +58,7 @@ async def test_compaction_changes_no_fold(log: EventLog, bed: Bed) -> None:
     }
 
 
-async def test_a_reader_behind_a_compaction_goes_on_and_passes_the_end(
-    log: EventLog, bed: Bed
-) -> None:
+async def test_a_reader_continues_over_a_compaction_to_the_end(log: EventLog, bed: Bed) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", f"{n}") for n in range(10)])
@@ -78,7 +76,7 @@ async def test_a_reader_behind_a_compaction_goes_on_and_passes_the_end(
     assert values == {"a": b"9", "b": b"b"}
 
 
-async def test_a_reader_that_was_away_while_a_tombstone_was_removed_is_told_so(
+async def test_a_reader_that_missed_a_removed_tombstone_gets_position_expired(
     log: EventLog, bed: Bed
 ) -> None:
     topic = await made(log, compacted=True)
@@ -113,7 +111,7 @@ async def test_a_reader_at_the_end_is_not_disturbed_when_tombstones_are_removed(
         assert texts((await each.read(wait_s=10)).entries) == ["2"]
 
 
-async def test_a_reader_that_began_before_the_older_records_went_has_to_begin_again(
+async def test_a_reader_that_began_before_a_compaction_must_restart(
     log: EventLog, bed: Bed
 ) -> None:
     if bed.name == "kafka":
@@ -156,9 +154,7 @@ async def test_following_a_compacted_topic_misses_no_deletion(log: EventLog, bed
         await each.close()
 
 
-async def test_a_view_that_is_read_again_from_the_beginning_loses_what_was_deleted(
-    log: EventLog, bed: Bed
-) -> None:
+async def test_a_view_read_again_from_the_start_loses_deleted_keys(log: EventLog, bed: Bed) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
     await producer.append([record(topic, key, "1") for key in "abc"])

@@ -34,7 +34,7 @@ async def test_what_another_program_wrote_is_read(bed: Bed, log: EventLog, kind:
 
 
 @pytest.mark.parametrize("key", ["k\udcff", "k\0"])
-async def test_no_producer_of_ours_writes_a_key_that_is_not_text(log: EventLog, key: str) -> None:
+async def test_producers_refuse_keys_that_are_not_text(log: EventLog, key: str) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     with pytest.raises(ValueError, match="key"):

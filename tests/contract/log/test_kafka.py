@@ -43,9 +43,7 @@ async def change_settings(log: KafkaLog, topic: str, settings: dict[str, str]) -
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-async def test_a_topic_is_made_with_every_setting_that_we_rely_on(
-    log: KafkaLog, compacted: bool
-) -> None:
+async def test_a_topic_is_created_with_explicit_settings(log: KafkaLog, compacted: bool) -> None:
     topic = a_topic(compacted=compacted)
     await log.create(topic)
     wanted = kafka_clients.settings_of(topic)
@@ -62,20 +60,20 @@ async def test_the_owner_of_a_topic_changes_its_retention(log: KafkaLog) -> None
     assert there["message.timestamp.type"] == "LogAppendTime"
 
 
-async def test_brokers_that_are_not_there_are_said_so() -> None:
+async def test_missing_brokers_are_reported() -> None:
     port = free_port()
     with pytest.raises(LogUnavailable, match=f"{port}"):
         await KafkaLog.open(f"kafka://127.0.0.1:{port}", away_s=0.3)
 
 
-async def test_brokers_that_do_not_answer_are_said_so() -> None:
+async def test_unresponsive_brokers_are_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(LogUnavailable, match=f"{port}"):
             await KafkaLog.open(f"kafka://127.0.0.1:{port}", away_s=0.3)
 
 
-async def test_any_of_several_brokers_may_answer_first(kafka_broker: Server) -> None:
+async def test_any_of_several_brokers_can_be_the_bootstrap_server(kafka_broker: Server) -> None:
     there = kafka_broker.url().removeprefix("kafka://")
     log = await open_log(f"kafka://127.0.0.1:{free_port()},{there}")
     topic = await made(log)
@@ -85,7 +83,7 @@ async def test_any_of_several_brokers_may_answer_first(kafka_broker: Server) -> 
     await log.close()
 
 
-async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: KafkaLog) -> None:
+async def test_a_new_producer_aborts_the_open_transaction_of_its_predecessor(log: KafkaLog) -> None:
     topic = await made(log)
     name = a_name()
     dead = await kafka_clients.started(kafka_clients.new_producer(log.address, name, log.away_s))
@@ -143,7 +141,7 @@ class SilentConsumer:
         """Nothing is held."""
 
 
-async def test_a_consumer_that_gives_nothing_though_there_is_something_is_replaced(
+async def test_a_stuck_consumer_is_replaced(
     kafka_broker: Server,
 ) -> None:
     log = await KafkaLog.open(kafka_broker.url(), away_s=30)
@@ -184,7 +182,9 @@ async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> N
         assert positions == await log.end_positions(topic.name)
 
 
-async def test_a_reader_that_resumes_where_tombstones_may_be_gone_is_told_so(log: KafkaLog) -> None:
+async def test_a_resumed_reader_before_removed_tombstones_gets_position_expired(
+    log: KafkaLog,
+) -> None:
     log.tombstones_kept_ms = 1_000
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
@@ -198,7 +198,7 @@ async def test_a_reader_that_resumes_where_tombstones_may_be_gone_is_told_so(log
     assert (await at_end.read(wait_s=0.1)).entries == []
 
 
-async def test_settings_of_a_topic_made_by_an_older_version_are_brought_up_to_date(
+async def test_settings_of_an_older_topic_are_updated(
     log: KafkaLog,
 ) -> None:
     topic = await made(log, compacted=True)

@@ -106,7 +106,7 @@ async def test_a_password_opens_a_log_over_tls(guarded: Guarded, mechanism: str)
     await check_usable(f"kafka+tls://{place}?ca={guarded.ca}{mechanism}")
 
 
-async def test_a_password_need_not_be_encrypted_to_be_kept_secret(guarded: Guarded) -> None:
+async def test_scram_keeps_the_password_secret_without_tls(guarded: Guarded) -> None:
     await check_usable(f"kafka://{signed_in()}@{guarded.unencrypted}")
 
 
@@ -124,13 +124,13 @@ async def test_a_wrong_password_a_missing_one_and_a_missing_certificate_are_refu
     await check_refused(f"kafka+tls://{guarded.by_certificate}?ca={guarded.ca}")
 
 
-async def test_brokers_with_a_certificate_of_somebody_else_are_not_spoken_to(
+async def test_brokers_with_an_untrusted_certificate_are_refused(
     guarded: Guarded, tmp_path: Path
 ) -> None:
     stranger = Authority(tmp_path).ca
     await check_refused(f"kafka+tls://{signed_in()}@{guarded.by_password}?ca={stranger}")
 
 
-async def test_a_url_that_makes_no_sense_is_refused_before_anything_is_tried() -> None:
+async def test_an_invalid_url_is_refused_before_connecting() -> None:
     with pytest.raises(LogUrlInvalid, match="mechanism"):
         await open_log("kafka+tls://u:p@h:1?mechanism=GUESS")

@@ -40,7 +40,7 @@ def test_the_core_needs_no_loop_and_takes_the_time_as_an_argument() -> None:
     assert batch.positions[0] >= appended["t", 0]
 
 
-def test_every_append_leaves_a_hole_behind_it() -> None:
+def test_every_append_leaves_a_gap_in_the_positions() -> None:
     core = a_core()
     epoch = core.begin("p")
     for value in "ab":
@@ -57,7 +57,7 @@ def test_every_append_leaves_a_hole_behind_it() -> None:
         (AppendFailure.UNKNOWN_WRITTEN, AppendUnknown, [b"a"]),
     ],
 )
-def test_the_next_append_fails_as_told_and_only_that(
+def test_only_the_next_append_fails_by_injection(
     fault: AppendFailure, error: type[Exception], written: list[bytes]
 ) -> None:
     core = a_core()
@@ -70,7 +70,7 @@ def test_the_next_append_fails_as_told_and_only_that(
     assert contents(core) == [*written, b"b"]
 
 
-def test_a_fault_can_be_meant_for_one_producer() -> None:
+def test_a_failure_can_be_injected_for_one_producer() -> None:
     core = a_core()
     mine, other = core.begin("mine"), core.begin("other")
     core.fail_next(AppendFailure.REFUSED, producer="mine")
@@ -80,7 +80,7 @@ def test_a_fault_can_be_meant_for_one_producer() -> None:
     assert contents(core) == [b"a"]
 
 
-async def test_a_producer_that_does_not_know_never_appends_again() -> None:
+async def test_a_producer_with_unknown_outcome_never_appends_again() -> None:
     log = MemoryLog(lambda: 0, a_core())
     producer = await log.producer("p")
     log.core.fail_next(AppendFailure.UNKNOWN_WRITTEN)
@@ -91,7 +91,7 @@ async def test_a_producer_that_does_not_know_never_appends_again() -> None:
     assert contents(log.core) == [b"a"]
 
 
-async def test_a_log_that_is_away_refuses_everything_and_keeps_everything() -> None:
+async def test_an_unavailable_log_refuses_calls_and_loses_nothing() -> None:
     log = MemoryLog(lambda: 0, a_core())
     producer = await log.producer("p")
     reader = await log.reader("t", {0: 0})
@@ -108,7 +108,7 @@ async def test_a_log_that_is_away_refuses_everything_and_keeps_everything() -> N
     assert [entry.value for entry in (await reader.read(wait_s=0)).entries] == [b"a", b"c"]
 
 
-def test_what_is_too_old_goes_and_what_is_young_stays() -> None:
+def test_only_records_older_than_the_retention_are_deleted() -> None:
     core = MemoryCore()
     core.create(Topic("t", retention_s=10))
     core.create(Topic("t"))
@@ -121,7 +121,7 @@ def test_what_is_too_old_goes_and_what_is_young_stays() -> None:
         core.read("t", {0: 0})
 
 
-def test_a_tombstone_goes_long_after_the_records_that_it_covers() -> None:
+def test_a_tombstone_is_removed_after_its_retention() -> None:
     core = a_core()
     epoch = core.begin("p")
     core.append("p", epoch, [Record("table", "k", b"old")], 0)

@@ -43,7 +43,7 @@ async def fails(work: Coroutine[object, object, object], *errors: type[Exception
         await work
 
 
-async def test_a_log_that_is_away_says_so_within_the_bound_and_nothing_is_half_done(
+async def test_an_unavailable_log_raises_in_time_without_partial_appends(
     bed: Bed, kill: Callable[[], None]
 ) -> None:
     log = await bed.open(away_s=AWAY_S)
@@ -76,7 +76,7 @@ async def test_a_log_that_is_away_says_so_within_the_bound_and_nothing_is_half_d
     await log.close()
 
 
-async def test_an_idle_producer_goes_on_after_a_restart(bed: Bed) -> None:
+async def test_an_idle_producer_continues_after_a_restart(bed: Bed) -> None:
     log = await bed.open()
     topic = await made(log)
     producer = await log.producer(a_name())
@@ -112,7 +112,7 @@ async def test_a_waiting_reader_wakes_after_a_restart(bed: Bed) -> None:
     await log.close()
 
 
-def test_a_restart_under_load_loses_nothing_and_doubles_nothing(bed: Bed) -> None:
+def test_a_restart_under_load_loses_and_duplicates_nothing(bed: Bed) -> None:
     one, other = asyncio.run(_two_topics(bed))
     load = Load(bed, one, other)
     for _ in range(2):

@@ -48,7 +48,7 @@ def through(line: Line, database: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{line.port}"))
 
 
-async def test_an_append_whose_answer_is_lost_is_unknown_and_may_have_happened(
+async def test_an_append_with_a_lost_response_is_unknown_and_can_be_visible(
     log: PostgresLog, line: Line, database: str
 ) -> None:
     topic = await made(log)
@@ -65,7 +65,7 @@ async def test_an_append_whose_answer_is_lost_is_unknown_and_may_have_happened(
     await far.close()
 
 
-async def test_an_append_that_is_lost_on_its_way_is_unknown_and_did_not_happen(
+async def test_an_append_with_a_lost_request_is_unknown_and_not_visible(
     log: PostgresLog, line: Line, database: str
 ) -> None:
     topic = await made(log)
@@ -79,7 +79,7 @@ async def test_an_append_that_is_lost_on_its_way_is_unknown_and_did_not_happen(
     await far.close()
 
 
-async def test_a_reader_whose_line_is_cut_goes_on_without_a_gap(
+async def test_a_disconnected_reader_continues_without_a_gap(
     log: PostgresLog, line: Line, database: str
 ) -> None:
     topic = await made(log)
@@ -97,7 +97,7 @@ async def test_a_reader_whose_line_is_cut_goes_on_without_a_gap(
     await far.close()
 
 
-async def test_a_full_disk_refuses_the_append_and_says_so(
+async def test_a_full_disk_refuses_the_append_with_the_reason(
     log: PostgresLog, fresh_database: str
 ) -> None:
     full = await PostgresLog.open(fresh_database)
@@ -124,7 +124,7 @@ async def test_a_full_disk_refuses_the_append_and_says_so(
     await full.close()
 
 
-async def test_a_log_that_cannot_be_opened_says_why(database: str) -> None:
+async def test_a_log_that_cannot_be_opened_has_the_reason(database: str) -> None:
     nobody = urlsplit(database)
     host = nobody.netloc.rpartition("@")[2]
     with pytest.raises(LogUnavailable, match="nobody"):
@@ -133,7 +133,7 @@ async def test_a_log_that_cannot_be_opened_says_why(database: str) -> None:
         await open_log(urlunsplit(nobody._replace(path=f"/absent_{secrets.token_hex(4)}")))
 
 
-async def test_two_processes_may_open_a_new_log_at_once(fresh_database: str) -> None:
+async def test_two_processes_can_create_a_log_concurrently(fresh_database: str) -> None:
     logs = await asyncio.gather(*(PostgresLog.open(fresh_database) for _ in range(4)))
     assert len({await log.identity() for log in logs}) == 1
     await asyncio.gather(*(log.create(Topic("t", partitions=8)) for log in logs))
@@ -142,7 +142,7 @@ async def test_two_processes_may_open_a_new_log_at_once(fresh_database: str) -> 
         await log.close()
 
 
-async def test_the_bell_is_heard_in_other_processes(database: str) -> None:
+async def test_notifications_arrive_in_other_processes(database: str) -> None:
     here, there = Notifier(database), Notifier(database)
     heard = there.heard("topic")
     async with asyncio.timeout(120):
@@ -169,7 +169,7 @@ async def test_compaction_removes_all_but_the_newest_record_of_a_key(log: Postgr
     assert texts(await everything(log, topic)) == ["29", "30", "null"]
 
 
-async def test_a_tombstone_goes_long_after_the_records_that_it_covers(log: PostgresLog) -> None:
+async def test_a_tombstone_is_removed_after_its_retention(log: PostgresLog) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "k", "old"), record(topic, "other", "x")])
@@ -186,7 +186,7 @@ async def test_a_tombstone_goes_long_after_the_records_that_it_covers(log: Postg
     assert (values, positions) == ({"other": b"x"}, await log.end_positions(topic.name))
 
 
-async def test_what_is_too_old_goes_and_what_is_young_stays(log: PostgresLog) -> None:
+async def test_only_records_older_than_the_retention_are_deleted(log: PostgresLog) -> None:
     topic = Topic(f"kept-{a_name()}", retention_s=3_600)
     await log.create(topic)
     producer = await log.producer(a_name())
@@ -212,7 +212,7 @@ async def test_the_owner_of_a_topic_changes_its_retention(log: PostgresLog) -> N
     assert (await log.start_positions(name)) == {0: 1}
 
 
-async def test_upkeep_runs_again_and_again_until_it_is_cancelled(log: PostgresLog) -> None:
+async def test_cleanup_repeats_until_it_is_cancelled(log: PostgresLog) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
     tidy = asyncio.create_task(maintain_log(log, clock.now_ms, every_s=0.01))
@@ -226,6 +226,6 @@ async def test_upkeep_runs_again_and_again_until_it_is_cancelled(log: PostgresLo
     assert tidy.cancelled()
 
 
-async def test_no_other_url_names_a_log() -> None:
+async def test_an_unknown_url_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="redis"):
         await open_log("redis://127.0.0.1:6379")

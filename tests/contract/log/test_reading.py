@@ -10,9 +10,7 @@ from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import everything, made, read_on, read_to, reader_of, record, texts
 
 
-async def test_a_reader_that_kept_its_next_position_goes_on_exactly_there(
-    log: EventLog, bed: Bed
-) -> None:
+async def test_a_reader_continues_at_its_stored_position(log: EventLog, bed: Bed) -> None:
     topic = await made(log, partitions=2)
     producer = await log.producer(a_name())
     for number in range(10):
@@ -34,7 +32,7 @@ async def test_a_reader_that_kept_its_next_position_goes_on_exactly_there(
     )
 
 
-async def test_positions_grow_and_what_lies_between_two_is_not_missed(log: EventLog) -> None:
+async def test_positions_increase_and_no_record_is_missed(log: EventLog) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     for number in range(5):
@@ -56,7 +54,7 @@ async def test_reading_from_an_old_position_delivers_the_same_entries_again(log:
     assert await everything(log, topic) == await everything(log, topic)
 
 
-async def test_a_new_topic_begins_where_it_ends(log: EventLog) -> None:
+async def test_a_new_topic_is_empty(log: EventLog) -> None:
     topic = await made(log, partitions=3)
     start, end = await log.start_positions(topic.name), await log.end_positions(topic.name)
     assert start == end
@@ -67,7 +65,7 @@ async def test_a_new_topic_begins_where_it_ends(log: EventLog) -> None:
     assert caught_up(batch.positions, end)
 
 
-async def test_a_reader_passes_the_end_behind_whatever_else_the_log_writes(log: EventLog) -> None:
+async def test_a_reader_passes_the_end_despite_internal_records(log: EventLog) -> None:
     topic = await made(log, partitions=3)
     producer = await log.producer(a_name())
     for _ in range(3):
@@ -81,7 +79,7 @@ async def test_a_reader_passes_the_end_behind_whatever_else_the_log_writes(log: 
     assert caught_up(batch.positions, await log.end_positions(topic.name))
 
 
-async def test_whoever_starts_at_the_end_sees_only_what_comes_later(log: EventLog) -> None:
+async def test_a_reader_from_the_end_gets_only_later_records(log: EventLog) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "before")])
@@ -90,7 +88,7 @@ async def test_whoever_starts_at_the_end_sees_only_what_comes_later(log: EventLo
     assert texts((await reader.read(wait_s=10)).entries) == ["after"]
 
 
-async def test_a_reader_reads_only_its_partitions_and_says_where_it_is_in_each(
+async def test_a_reader_reads_only_its_partitions_and_returns_their_positions(
     log: EventLog,
 ) -> None:
     topic = await made(log, partitions=4)
@@ -123,7 +121,7 @@ async def test_a_reader_at_the_end_wakes_when_something_is_committed_elsewhere(
     await elsewhere.close()
 
 
-async def test_a_reader_gives_up_waiting_when_nothing_comes(log: EventLog) -> None:
+async def test_a_read_without_records_times_out(log: EventLog) -> None:
     topic = await made(log)
     other = await made(log)
     reader = await reader_of(log, topic)
@@ -181,7 +179,7 @@ async def test_a_read_is_bounded_in_bytes_but_gives_at_least_one_record(log: Eve
         assert len((await small.read(bytes_max=1, wait_s=10)).entries) == 1
 
 
-async def test_no_partition_starves_behind_a_full_one(log: EventLog) -> None:
+async def test_no_partition_starves_because_of_a_full_one(log: EventLog) -> None:
     topic = await made(log, partitions=3)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "much", partition=0) for _ in range(1000)])
@@ -196,7 +194,7 @@ async def test_no_partition_starves_behind_a_full_one(log: EventLog) -> None:
     assert seen == {0, 1, 2}
 
 
-async def test_a_position_that_is_gone_is_said_so(log: EventLog, bed: Bed) -> None:
+async def test_an_expired_position_raises_position_expired(log: EventLog, bed: Bed) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", f"{n}") for n in range(3)])
@@ -217,7 +215,7 @@ async def test_a_position_that_is_gone_is_said_so(log: EventLog, bed: Bed) -> No
     assert texts(await read_to(reader, await log.end_positions(topic.name))) == ["after"]
 
 
-async def test_a_position_that_never_was_is_said_so(log: EventLog) -> None:
+async def test_a_position_beyond_the_end_is_refused(log: EventLog) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "1")])
@@ -227,7 +225,9 @@ async def test_a_position_that_never_was_is_said_so(log: EventLog) -> None:
     assert gone.value.position == 1_000_000
 
 
-async def test_a_topic_can_be_made_again_but_not_otherwise(log: EventLog, bed: Bed) -> None:
+async def test_a_topic_can_be_created_again_only_with_equal_settings(
+    log: EventLog, bed: Bed
+) -> None:
     topic = await made(log, partitions=3)
     elsewhere = await bed.open()
     await elsewhere.create(topic)
@@ -242,7 +242,7 @@ async def test_a_topic_can_be_made_again_but_not_otherwise(log: EventLog, bed: B
     await elsewhere.close()
 
 
-async def test_a_new_topic_is_there_at_once_for_everybody(log: EventLog, bed: Bed) -> None:
+async def test_a_new_topic_is_visible_to_all_clients_at_once(log: EventLog, bed: Bed) -> None:
     elsewhere = await bed.open()
 
     async def make_and_look() -> None:
@@ -256,12 +256,12 @@ async def test_a_new_topic_is_there_at_once_for_everybody(log: EventLog, bed: Be
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "x" * 201, "schlüssel"])
-async def test_a_topic_that_no_broker_would_take_is_refused(log: EventLog, name: str) -> None:
+async def test_an_invalid_topic_name_is_refused(log: EventLog, name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a topic"):
         await log.create(Topic(name))
 
 
-async def test_a_topic_that_is_not_there_cannot_be_read(log: EventLog) -> None:
+async def test_reading_a_missing_topic_is_refused(log: EventLog) -> None:
     with pytest.raises(TopicMismatch, match="no-such-topic"):
         await log.reader("no-such-topic", {0: 0})
     with pytest.raises(TopicMismatch, match="no-such-topic"):
@@ -270,7 +270,7 @@ async def test_a_topic_that_is_not_there_cannot_be_read(log: EventLog) -> None:
         await log.start_positions("no-such-topic")
 
 
-async def test_a_partition_that_is_not_there_cannot_be_read(log: EventLog) -> None:
+async def test_reading_a_missing_partition_is_refused(log: EventLog) -> None:
     topic = await made(log, partitions=2)
     with pytest.raises(TopicMismatch, match="no partition 2"):
         await log.reader(topic.name, {2: 0})

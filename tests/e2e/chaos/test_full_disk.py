@@ -77,7 +77,7 @@ class Asked:
         return checks
 
 
-def test_on_a_full_disk_reads_go_on_and_work_resumes_with_space(
+def test_a_full_disk_permits_reads_and_jobs_resume_with_space(
     tmp_path: Path, small_disk: Path
 ) -> None:
     with Whole(tmp_path) as whole:

@@ -105,7 +105,7 @@ def check_views(whole: Whole, log_url: str) -> None:
     whole.wait_for(lambda: asyncio.run(replay.saved_by_scheduler(url)) == told)
 
 
-def test_whatever_is_killed_each_job_runs_to_success_exactly_once(tmp_path: Path) -> None:
+def test_each_job_succeeds_once_despite_kills(tmp_path: Path) -> None:
     with Whole(tmp_path) as whole:
         whole.start()
         run_all(whole, tmp_path, [functools.partial(kill_child, whole, name) for name in VICTIMS])
@@ -128,14 +128,12 @@ def test_a_stopped_scheduler_and_postgres_are_replaced_and_each_job_runs_once(
 
 
 @pytest.mark.nightly
-def test_whatever_is_stopped_is_replaced_and_each_job_runs_once(tmp_path: Path) -> None:
+def test_each_stopped_process_is_replaced_and_each_job_runs_once(tmp_path: Path) -> None:
     stop_in_turn(tmp_path, VICTIMS)
 
 
 @pytest.mark.kafka
-def test_a_broker_that_is_killed_loses_and_doubles_nothing(
-    tmp_path: Path, kafka_broker: Server
-) -> None:
+def test_a_killed_broker_loses_and_duplicates_nothing(tmp_path: Path, kafka_broker: Server) -> None:
     def kill_broker() -> None:
         kafka_broker.kill()
         kafka_broker.restart()

@@ -76,7 +76,7 @@ def job(folder: Path, number: int) -> dict[str, object]:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(4 * 3600)
-def test_each_job_writes_its_line_once_or_the_log_says_why_not(tmp_path: Path) -> None:
+def test_each_job_writes_its_line_once_or_the_log_explains_it(tmp_path: Path) -> None:
     seed = int(os.environ.get("FAIRLEAD_CHAOS_SEED", secrets.randbelow(2**32)))
     print(f"FAIRLEAD_CHAOS_SEED={seed} FAIRLEAD_CHAOS_JOBS={JOBS}")  # noqa: T201
     with Whole(tmp_path, environment={"FAIRLEAD_PROBE_S": "0.5"}) as whole:

@@ -55,7 +55,7 @@ def check(whole: Whole, folder: Path, log_url: str, web: int) -> None:
 
 
 @pytest.mark.parametrize("away_s", AWAY)
-def test_a_database_that_is_away_is_waited_for(
+def test_services_wait_for_an_unavailable_database(
     tmp_path: Path, postgres_server: Server, fresh_database: str, away_s: float
 ) -> None:
     with Whole(tmp_path, "--postgres", fresh_database) as whole:
@@ -68,7 +68,7 @@ def test_a_database_that_is_away_is_waited_for(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("away_s", AWAY)
-def test_a_broker_that_is_away_is_waited_for(
+def test_services_wait_for_an_unavailable_broker(
     tmp_path: Path, kafka_broker: Server, away_s: float
 ) -> None:
     with Whole(tmp_path, "--kafka", kafka_broker.url()) as whole:

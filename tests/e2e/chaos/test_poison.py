@@ -99,7 +99,7 @@ def check(whole: Whole, folder: Path, count: int) -> None:
 
 
 @pytest.mark.nightly
-def test_a_poisoned_fairlead_runs_jobs_and_lists_the_poison_also_after_a_restart(
+def test_undecodable_records_are_listed_and_jobs_run_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
     with Whole(tmp_path) as whole:

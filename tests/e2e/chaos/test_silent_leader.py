@@ -40,7 +40,7 @@ async def scheduler(database: str, valkey: str) -> AsyncIterator[Process]:
         await process.wait()
 
 
-async def test_a_stopped_leader_is_replaced_and_leases_nothing_when_it_goes_on(
+async def test_a_stopped_leader_is_replaced_and_leases_nothing_afterwards(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with (

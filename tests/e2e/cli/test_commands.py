@@ -45,7 +45,7 @@ def test_the_exit_code_of_a_command_is_that_of_run(terminal: Terminal) -> None:
     assert "FAILED" in done.stderr
 
 
-def test_a_command_that_does_not_exist_says_so(terminal: Terminal) -> None:
+def test_a_nonexistent_command_is_reported(terminal: Terminal) -> None:
     done = terminal("run", "--cpu", "100m", "--", "no-such-command-anywhere", want=127)
     assert "there is no command" in done.stderr.lower()
 
@@ -71,18 +71,18 @@ def test_a_simulation_begins_with_the_jobs_of_the_running_server(
     terminal("cancel", first, second)
 
 
-def test_a_long_output_arrives_whole(terminal: Terminal) -> None:
+def test_a_long_output_is_complete(terminal: Terminal) -> None:
     done = terminal("run", "--cpu", "100m", "--", "seq", "1", "20000")
     assert done.stdout == "".join(f"{n}\n" for n in range(1, 20_001))
 
 
-def test_a_command_gets_the_environment_asked_for(terminal: Terminal) -> None:
+def test_a_command_gets_the_requested_environment(terminal: Terminal) -> None:
     words = ["sh", "-c", "echo $COLOUR $FAIRLEAD_QUEUE"]
     done = terminal("run", "--cpu", "100m", "-e", "COLOUR=green", "--", *words)
     assert done.stdout == "green default\n"
 
 
-def test_a_command_reads_and_writes_files_of_the_folder_that_it_is_typed_in(
+def test_a_command_runs_in_the_current_folder(
     terminal: Terminal,
 ) -> None:
     (terminal.folder / "hello.py").write_text("open('out.txt', 'w').write('hello')")
@@ -90,7 +90,7 @@ def test_a_command_reads_and_writes_files_of_the_folder_that_it_is_typed_in(
     assert (terminal.folder / "out.txt").read_text() == "hello"
 
 
-def test_jobs_of_a_file_start_where_it_is_submitted_or_where_they_say(
+def test_jobs_of_a_file_run_in_the_current_folder_or_their_own(
     terminal: Terminal, job_set: str
 ) -> None:
     (terminal.folder / "data").mkdir()
@@ -123,9 +123,7 @@ def test_ctrl_c_cancels_the_job(terminal: Terminal, job_set: str) -> None:
     assert "CANCELLED" in terminal("get", "jobs", "--jobset", job_set).stdout
 
 
-def test_a_file_of_jobs_is_run_in_order_of_what_waits_for_what(
-    terminal: Terminal, job_set: str
-) -> None:
+def test_a_file_of_jobs_runs_in_order_of_dependencies(terminal: Terminal, job_set: str) -> None:
     jobs = "[{clientId: a, command: [echo, one]}, {command: [echo, two], after: [a]}]"
     first, second = submitted(terminal, job_set, jobs, "--wait")
     assert terminal("logs", first).stdout == "one\n"
@@ -176,7 +174,7 @@ def test_a_dry_run_creates_nothing(terminal: Terminal, job_set: str) -> None:
     assert terminal("get", "jobs", "--jobset", job_set).stdout == ""
 
 
-def test_every_fault_of_a_file_is_named_and_nothing_is_created(
+def test_every_error_of_a_file_is_listed_and_nothing_is_created(
     terminal: Terminal, job_set: str
 ) -> None:
     file = terminal.folder / "bad.yaml"
@@ -194,7 +192,7 @@ def test_an_unknown_queue_is_refused(terminal: Terminal) -> None:
     assert "nowhere" in terminal("run", "--queue", "nowhere", "--", "true", want=3).stderr
 
 
-def test_queues_are_made_listed_and_not_made_twice(terminal: Terminal) -> None:
+def test_queues_are_created_once_and_listed(terminal: Terminal) -> None:
     name = f"q-{secrets.token_hex(4)}"
     assert "created" in terminal("queue", "create", name, "--weight", "2.5").stdout
     assert "already" in terminal("queue", "create", name, want=3).stderr
@@ -212,7 +210,7 @@ def test_a_job_is_described_with_its_run_and_spec(terminal: Terminal, job_set: s
     )
 
 
-def test_a_job_that_waits_says_why(terminal: Terminal, job_set: str) -> None:
+def test_why_prints_the_reason_of_a_waiting_job(terminal: Terminal, job_set: str) -> None:
     (job_id,) = submitted(terminal, job_set, "[{command: ['true'], hold: true}]")
     assert "held" in terminal("why", job_id).stdout
     terminal("cancel", job_id)
@@ -239,7 +237,9 @@ def test_job_sets_are_listed_with_counts(terminal: Terminal, job_set: str) -> No
     assert row.split() == ["default", job_set, "2", "2", "2", "SUCCEEDED"]
 
 
-def test_a_log_is_followed_to_its_end_and_cut_to_its_tail(terminal: Terminal, job_set: str) -> None:
+def test_a_log_is_followed_to_its_end_and_limited_to_its_tail(
+    terminal: Terminal, job_set: str
+) -> None:
     command = "['sh', '-c', 'for i in 1 2 3; do echo $i; sleep 0.2; done']"
     (job_id,) = submitted(terminal, job_set, f"[{{command: {command}}}]")
     terminal("watch", "default", job_set)
@@ -247,7 +247,7 @@ def test_a_log_is_followed_to_its_end_and_cut_to_its_tail(terminal: Terminal, jo
     assert terminal("logs", job_id, "--tail", "1").stdout == "3\n"
 
 
-def test_a_job_that_nobody_knows_is_said_so(terminal: Terminal) -> None:
+def test_an_unknown_job_is_reported(terminal: Terminal) -> None:
     told = terminal("describe", "job", "0" * 28, want=3).stderr
     assert "does not exist" in told
 
@@ -257,7 +257,7 @@ def test_a_wrong_token_is_refused_with_a_hint(terminal: Terminal) -> None:
     assert "hint" in told
 
 
-def test_a_server_that_is_not_there_ends_with_4(terminal: Terminal) -> None:
+def test_a_missing_server_exits_with_4(terminal: Terminal) -> None:
     told = terminal("--server", "http://127.0.0.1:1", "get", "queues", want=4).stderr
     assert "fairlead up" in told
 
@@ -282,7 +282,7 @@ def test_jobs_are_found_by_label_and_cancelled_by_filter(terminal: Terminal, job
     assert "no such jobs" in told
 
 
-def test_the_end_of_a_job_is_told_in_sentences(terminal: Terminal, job_set: str) -> None:
+def test_why_describes_the_end_of_a_job(terminal: Terminal, job_set: str) -> None:
     command = "[{command: [sh, -c, 'exit 3'], retry: {limit: 1, on: [exit-code]}}]"
     (job_id,) = submitted(terminal, job_set, command, "--wait", want=1)
     job = json.loads(terminal("describe", "job", job_id, "-o", "json").stdout)
@@ -306,7 +306,7 @@ def test_nodes_are_cordoned_and_listed(terminal: Terminal) -> None:
     assert "get clusters" in told
 
 
-def test_a_token_lets_in_until_it_is_revoked(terminal: Terminal) -> None:
+def test_a_token_works_until_it_is_revoked(terminal: Terminal) -> None:
     made = json.loads(terminal("token", "create", "bot", "--role", "viewer", "-o", "json").stdout)
     mine = {"FAIRLEAD_TOKEN": made["token"]}
     terminal("get", "queues", **mine)
@@ -323,7 +323,9 @@ def test_the_doctor_finds_nothing_wrong(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "logs"])
-def test_who_stops_reading_is_no_error(terminal: Terminal, job_set: str, command: str) -> None:
+def test_a_closed_output_pipe_is_not_an_error(
+    terminal: Terminal, job_set: str, command: str
+) -> None:
     arguments = ["run", "--cpu", "100m", "--", "seq", "1", "200000"]
     if command == "logs":
         arguments = ["logs", *submitted(terminal, job_set, f"[{{command: {LONG}}}]", "--wait")]
@@ -341,7 +343,7 @@ def test_who_stops_reading_is_no_error(terminal: Terminal, job_set: str, command
     assert done.stderr == ""
 
 
-def test_ctrl_c_ends_what_waits_and_says_that_submitted_jobs_go_on(
+def test_ctrl_c_ends_waiting_and_reports_that_jobs_continue(
     terminal: Terminal, job_set: str
 ) -> None:
     text = json.dumps(
@@ -371,9 +373,7 @@ def test_ctrl_c_ends_what_waits_and_says_that_submitted_jobs_go_on(
     terminal("cancel", "--queue", "default", "--jobset", job_set)
 
 
-def test_a_log_that_is_followed_waits_for_the_run_and_says_so(
-    terminal: Terminal, job_set: str
-) -> None:
+def test_following_a_log_waits_for_the_run_with_a_message(terminal: Terminal, job_set: str) -> None:
     (held,) = submitted(terminal, job_set, "[{hold: true, command: [echo, hello], cpu: 100m}]")
     process = subprocess.Popen(
         terminal.words(["logs", held, "-f"]),
@@ -409,7 +409,7 @@ def test_bash_completes_commands(terminal: Terminal) -> None:
     assert done.stdout.split() == ["cordon"], done.stderr
 
 
-def test_names_of_all_languages_are_shown_as_they_are(terminal: Terminal, job_set: str) -> None:
+def test_unicode_names_are_printed_unchanged(terminal: Terminal, job_set: str) -> None:
     name = f"{job_set}-größe-漢字"
     submitted(terminal, name, "[{clientId: été, command: ['true']}]", "--wait")
     told = terminal("get", "jobs", "--jobset", name).stdout

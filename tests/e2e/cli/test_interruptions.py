@@ -24,7 +24,7 @@ def begin(terminal: Terminal, *arguments: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize("part", ["web", "executor", "scheduler", "valkey", "postgres"])
-def test_the_output_of_a_command_arrives_whole_when_a_part_is_killed(
+def test_the_output_of_a_command_is_complete_despite_kills(
     whole: Whole, terminal: Terminal, part: str, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -39,7 +39,7 @@ def test_the_output_of_a_command_arrives_whole_when_a_part_is_killed(
     assert (first, later) == ("1\n", "2\n3\n4\n5\n6\n"), told
 
 
-def test_a_watch_goes_on_when_the_server_is_killed(
+def test_a_watch_continues_after_the_server_is_killed(
     whole: Whole, terminal: Terminal, tmp_path: Path
 ) -> None:
     job_set = f"set-{secrets.token_hex(4)}"

@@ -95,7 +95,9 @@ def test_the_data_of_the_sweep_are_what_their_recipe_makes() -> None:
 
 
 @pytest.mark.parametrize("queue", ["no-such-queue"])
-def test_an_example_in_an_unknown_queue_says_so(whole: Whole, tmp_path: Path, queue: str) -> None:
+def test_an_example_in_an_unknown_queue_reports_it(
+    whole: Whole, tmp_path: Path, queue: str
+) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "wordcount" / "wordcount.py"), "--queue", queue],
         env={**os.environ, "FAIRLEAD_DATA": str(whole.data)},

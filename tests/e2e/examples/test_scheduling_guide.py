@@ -22,7 +22,7 @@ SHOWN = BLOCK.findall(GUIDE.read_text())
 
 
 @pytest.mark.parametrize(("command", "printed"), SHOWN, ids=range(len(SHOWN)))
-def test_what_the_guide_shows_is_what_the_command_prints(command: str, printed: str) -> None:
+def test_the_guide_has_the_output_of_the_command(command: str, printed: str) -> None:
     words = shlex.split(command.replace("\\\n", " "))
     words[0] = str(Path(sys.executable).with_name(words[0]))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -7,7 +7,7 @@ from tests.e2e.guide.guides import blocks, matches
 from tests.e2e.guide.test_guide import run, script, shown_after
 
 
-def test_every_command_of_the_first_day_does_what_is_shown(
+def test_every_command_of_the_first_day_works_as_documented(
     home: Path, environment: Mapping[str, str]
 ) -> None:
     folder = home / "first-day"

@@ -11,7 +11,7 @@ MARK = "--- block"
 GUIDE_S_MAX = 500
 
 
-def test_every_command_of_the_guide_does_what_the_guide_says(
+def test_every_command_of_the_guide_works_as_documented(
     home: Path, environment: Mapping[str, str]
 ) -> None:
     written = blocks("guide.md")

@@ -111,7 +111,7 @@ async def test_from_the_job_sets_to_a_job_and_its_runs(
         await expect(page.locator("#run-2")).to_contain_text("Running")
 
 
-async def test_a_job_says_why_it_waits_and_then_why_it_failed(
+async def test_a_job_page_has_the_reasons_of_waiting_and_failure(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
@@ -140,7 +140,7 @@ async def test_a_job_says_why_it_waits_and_then_why_it_failed(
         await expect(page.get_by_label("Why the job ended")).to_contain_text("used 3 GiB of 2 GiB")
 
 
-async def test_the_log_grows_while_the_run_lives_and_is_left_alone_after(
+async def test_a_log_page_is_updated_only_while_the_run_is_live(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
@@ -172,7 +172,7 @@ async def test_the_log_grows_while_the_run_lives_and_is_left_alone_after(
         assert "removed" in answer.json()["detail"]
 
 
-async def test_nothing_that_people_write_becomes_markup(
+async def test_user_input_is_escaped_in_pages(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
@@ -197,7 +197,7 @@ async def test_nothing_that_people_write_becomes_markup(
         assert await page.title() != "owned"
 
 
-async def test_pages_of_jobs_can_be_turned(
+async def test_job_lists_have_next_pages(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
@@ -212,7 +212,7 @@ async def test_pages_of_jobs_can_be_turned(
         await expect(page.locator("tbody tr")).to_have_count(20)
 
 
-async def test_who_is_not_signed_in_is_told_how(
+async def test_an_anonymous_page_explains_how_to_sign_in(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     pool = await open_pool(fresh_database)
@@ -239,7 +239,7 @@ async def test_who_is_not_signed_in_is_told_how(
         await expect(page.locator(".who")).to_have_text("anna")
 
 
-async def test_what_is_not_there_is_said_on_a_page(
+async def test_a_missing_object_has_an_error_page(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (

@@ -68,7 +68,7 @@ def whole(tmp_path: Path) -> Iterator[Whole]:
         yield made
 
 
-def test_jobs_survive_a_lost_checkpoint_on_a_log_that_has_forgotten_them(whole: Whole) -> None:
+def test_jobs_older_than_the_log_survive_a_lost_checkpoint(whole: Whole) -> None:
     first = submit(whole, "--cpu", "1m", "--", "true")
     whole.wait_for(lambda: states(whole).get(first) == "SUCCEEDED")
     runs = submit(whole, "--cpu", "1m", "--", "sleep", "600")

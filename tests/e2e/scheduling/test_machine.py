@@ -28,7 +28,7 @@ def stubborn(file: Path) -> str:
     """
 
 
-def test_a_more_urgent_job_starts_once_the_other_is_really_gone_which_then_runs_again(
+def test_an_urgent_job_starts_after_the_preempted_run_which_is_repeated(
     machine: World, file: Path
 ) -> None:
     machine.submit("default", "urgency", shell("low", stubborn(file), cpu="2", **LOW))
@@ -52,7 +52,7 @@ def test_a_more_urgent_job_starts_once_the_other_is_really_gone_which_then_runs_
     assert shown.run == 2
 
 
-def test_a_preempted_job_ends_when_it_wishes_so(machine: World, file: Path) -> None:
+def test_a_preempted_job_ends_if_its_policy_is_fail(machine: World, file: Path) -> None:
     job = shell("fails", stubborn(file), cpu="2", onPreemption="fail", **LOW)
     machine.submit("default", "final", job)
     wait_lines(machine.whole, file, "started")
@@ -63,7 +63,7 @@ def test_a_preempted_job_ends_when_it_wishes_so(machine: World, file: Path) -> N
     assert machine.see("fails", lambda job: job.state == "PREEMPTED").run == 1
 
 
-def test_a_job_that_ran_out_of_memory_gets_more_of_it(machine: World) -> None:
+def test_a_retry_after_oom_gets_more_memory(machine: World) -> None:
     hungry = "x = bytearray(100 << 20); import os, time; time.sleep(60)"
     script = f'[ "$FAIRLEAD_RUN" = 1 ] && exec python3 -c "{hungry}"; exit 0'
     retry = {"limit": 1, "on": ["oom"], "memoryFactor": 2.5}
@@ -78,14 +78,14 @@ def test_a_job_that_ran_out_of_memory_gets_more_of_it(machine: World) -> None:
     assert bytes(again.spec).count(b'"160Mi"') == 2
 
 
-def test_a_job_that_runs_longer_than_it_may_is_ended(machine: World) -> None:
+def test_a_job_beyond_its_maximum_run_time_is_ended(machine: World) -> None:
     machine.submit("default", "deadline", shell("long", "sleep 600", maxRuntimeSeconds=1))
     failed = machine.first("long", ev.JobFailed)
     assert failed.category is FailureCategory.DEADLINE
     assert "maximum run time of 1 s" in failed.reason
 
 
-def test_members_of_a_gang_are_leased_together_and_know_their_gang(
+def test_members_of_a_gang_are_leased_together_with_gang_variables(
     machine: World, file: Path
 ) -> None:
     words = "$FAIRLEAD_GANG_NAME $FAIRLEAD_GANG_SIZE $FAIRLEAD_GANG_MIN_SIZE $FAIRLEAD_GANG_MEMBER"
@@ -105,7 +105,7 @@ def test_members_of_a_gang_are_leased_together_and_know_their_gang(
     assert sorted(lines(file)) == [f"crew 2 2 {member} {there}" for member in (0, 1)]
 
 
-def test_a_gang_with_a_member_that_can_start_nowhere_fails_as_a_whole_with_one_reason(
+def test_a_gang_fails_as_a_whole_if_a_member_starts_on_no_node(
     machine: World,
 ) -> None:
     gang = {"name": "lame", "size": 2}
@@ -122,9 +122,7 @@ def test_a_gang_with_a_member_that_can_start_nowhere_fails_as_a_whole_with_one_r
     assert not back.counted
 
 
-def test_a_cordoned_queue_starts_nothing_until_it_is_lifted_and_says_why(
-    machine: World, file: Path
-) -> None:
+def test_a_cordoned_queue_starts_no_jobs_and_reports_the_reason(machine: World, file: Path) -> None:
     machine.ask("POST", "/queues", {"name": "shut"})
     machine.ask("POST", "/queues/shut/cordon", {"reason": "holiday"})
     machine.submit("shut", "s", shell("patient", f"echo ran >> {file}"))
@@ -136,7 +134,7 @@ def test_a_cordoned_queue_starts_nothing_until_it_is_lifted_and_says_why(
     machine.first("patient", ev.JobSucceeded)
 
 
-def test_a_queues_retry_policy_and_a_new_priority_count(machine: World, file: Path) -> None:
+def test_the_retry_policy_of_a_queue_and_a_new_priority_apply(machine: World, file: Path) -> None:
     block = shell("block", f"while [ ! -e {file}.go ]; do sleep 0.05; done", cpu="2")
     machine.submit("default", "order", block)
     machine.first("block", ev.JobRunRunning)

@@ -15,7 +15,7 @@ from fairlead_standalone.servers.addresses import free_port
 from tests.e2e.scheduling.world import World, ended, idle
 
 
-def test_a_poorer_queue_gets_its_share_back_and_events_say_from_whom_and_why(
+def test_a_queue_below_its_share_preempts_and_events_give_the_cause(
     simulated: World,
 ) -> None:
     for queue in ("rich", "poor"):
@@ -56,7 +56,7 @@ def live(world: World, queue: str) -> int:
     return sum(each["live"] for each in found)
 
 
-def test_a_member_that_is_returned_takes_its_gang_back_and_all_fail_when_no_node_is_left(
+def test_a_returned_member_requeues_its_gang_which_fails_without_nodes(
     simulated: World,
 ) -> None:
     gang = {"name": "g", "size": 2}
@@ -74,7 +74,7 @@ def test_a_member_that_is_returned_takes_its_gang_back_and_all_fail_when_no_node
     assert not any(event.counted for event in again)
 
 
-def test_a_job_goes_to_the_node_that_it_prefers_and_to_another_when_that_is_full(
+def test_a_job_runs_on_its_preferred_node_or_another_if_that_is_full(
     simulated: World,
 ) -> None:
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}
@@ -110,7 +110,7 @@ def second(simulated: World) -> Iterator[subprocess.Popen[bytes]]:
     ended(process)
 
 
-def test_a_gang_over_two_executors_goes_on_when_one_dies_and_the_lost_member_joins_again(
+def test_a_gang_continues_without_a_dead_executor_and_the_lost_member_rejoins(
     simulated: World, second: subprocess.Popen[bytes]
 ) -> None:
     wide = {"name": "wide", "size": 2}

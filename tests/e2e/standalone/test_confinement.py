@@ -69,7 +69,7 @@ def port_of(whole: Whole, name: str) -> int:
     )
 
 
-def test_a_job_does_not_reach_the_installation(tmp_path: Path) -> None:
+def test_a_job_cannot_access_the_installation(tmp_path: Path) -> None:
     choice = choose("auto", tmp_path)
     if not choice.confines:
         pytest.skip(f"NOT TESTED: jobs cannot be confined on this machine: {choice.why}")
@@ -90,7 +90,7 @@ def test_a_job_does_not_reach_the_installation(tmp_path: Path) -> None:
         assert made.status_code == 201
 
 
-def test_without_confinement_it_refuses_tokens_for_others(tmp_path: Path) -> None:
+def test_tokens_for_others_are_refused_without_confinement(tmp_path: Path) -> None:
     off = {"FAIRLEAD_CONFINEMENT": "off"}
     with Whole(tmp_path, environment=off, shared_unconfined=False) as whole:
         whole.start()

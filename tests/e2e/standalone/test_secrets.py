@@ -82,7 +82,7 @@ async def tables(url: str) -> dict[str, str]:
     return found
 
 
-def test_a_job_has_its_secrets_and_nobody_else_sees_them(whole: Whole) -> None:
+def test_a_job_has_its_secrets_and_no_api_reveals_them(whole: Whole) -> None:
     shown = [fairlead(whole, "secrets", "set", "mine", "token=@-", "-q", "default", given=STORED)]
     shown.append(fairlead(whole, "secrets", "list", "-q", "default", "-o", "json"))
     assert '"token"' in shown[-1]
@@ -157,7 +157,7 @@ def test_a_job_has_its_secrets_and_nobody_else_sees_them(whole: Whole) -> None:
         assert not any(INLINE in word for word in process.cmdline())
 
 
-def test_only_who_may_submit_to_a_queue_has_to_do_with_its_secrets(whole: Whole) -> None:
+def test_secrets_of_a_queue_need_submit_permission(whole: Whole) -> None:
     admin = {"Authorization": f"Bearer {whole.token}"}
     url = f"{whole.address}/api/v1"
     body = {"values": {"k": STORED}}

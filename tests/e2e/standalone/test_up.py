@@ -70,7 +70,7 @@ def queues_seen_by_a_browser(whole: Whole, link: str) -> bytes:
         return seen
 
 
-def test_it_prints_where_it_is_and_a_command_that_works(whole: Whole) -> None:
+def test_up_prints_its_address_and_a_working_command(whole: Whole) -> None:
     assert f"Fairlead runs at {whole.address}" in whole.printed
     (line,) = [line for line in whole.printed.splitlines() if "Try it:" in line]
     words = line.split("Try it:")[1].strip()
@@ -89,13 +89,13 @@ def test_the_printed_link_signs_a_browser_in_once(whole: Whole) -> None:
     refused.value.close()
 
 
-def test_another_link_can_be_had(whole: Whole) -> None:
+def test_another_sign_in_link_can_be_created(whole: Whole) -> None:
     done = fairlead(whole, "token", "link", "--data", str(whole.data))
     assert done.returncode == 0, done.stderr
     assert b'"default"' in queues_seen_by_a_browser(whole, done.stdout.strip())
 
 
-def test_every_route_wants_the_token(whole: Whole) -> None:
+def test_every_route_needs_the_token(whole: Whole) -> None:
     assert get(whole, "/api/v1/queues")[0] == 401
     assert get(whole, "/api/v1/queues", "fl_wrong")[0] == 401
     shown = fairlead(whole, "token", "show", "--data", str(whole.data)).stdout.strip()
@@ -142,26 +142,26 @@ def test_no_secret_is_on_a_command_line(whole: Whole) -> None:
         assert not [secret for secret in (*secrets, whole.token) if secret in words]
 
 
-def test_secrets_are_for_their_owner_alone(whole: Whole) -> None:
+def test_secret_files_are_readable_only_by_their_owner(whole: Whole) -> None:
     for name in ("secrets.json", "token", "sign-in", "lock"):
         assert (whole.data / name).stat().st_mode & 0o077 == 0
 
 
-def test_a_second_one_on_the_same_folder_is_refused(whole: Whole) -> None:
+def test_a_second_up_in_the_same_folder_is_refused(whole: Whole) -> None:
     done = fairlead(whole, "up", "--data", str(whole.data), "--port", str(free_port()))
     assert done.returncode == 2
     assert "in use by another `fairlead up`" in done.stderr
     assert "--data" in done.stderr
 
 
-def test_a_port_in_use_is_refused_with_another_one_named(whole: Whole, tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused_with_a_free_one(whole: Whole, tmp_path: Path) -> None:
     done = fairlead(whole, "up", "--data", str(tmp_path / "d"), "--port", str(whole.port))
     assert done.returncode == 2
     assert f"Port {whole.port}" in done.stderr
     assert "fairlead up --port" in done.stderr
 
 
-def test_a_broker_that_is_not_there_is_said_so(whole: Whole, tmp_path: Path) -> None:
+def test_a_missing_broker_is_reported(whole: Whole, tmp_path: Path) -> None:
     words = (
         "up",
         "--data",
@@ -185,7 +185,7 @@ def test_data_of_another_major_version_is_refused(whole: Whole, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", [*SERVICES, *SERVERS])
-def test_a_killed_part_is_started_again(whole: Whole, name: str) -> None:
+def test_a_killed_service_is_restarted(whole: Whole, name: str) -> None:
     before = whole.child(name)
     before.kill()
     psutil.wait_procs([before], BOUND_S)
@@ -196,7 +196,7 @@ def test_a_killed_part_is_started_again(whole: Whole, name: str) -> None:
     assert (done.returncode, done.stdout) == (0, f"after {name}\n"), done.stderr
 
 
-def test_ctrl_c_ends_it_in_order_and_data_survive(tmp_path: Path) -> None:
+def test_ctrl_c_shuts_down_in_order_and_data_survive(tmp_path: Path) -> None:
     with Whole(tmp_path) as whole:
         whole.start()
         token = whole.token
@@ -212,7 +212,7 @@ def test_ctrl_c_ends_it_in_order_and_data_survive(tmp_path: Path) -> None:
         assert [job["state"] for job in jobs] == ["SUCCEEDED"]
 
 
-def test_ctrl_c_while_it_starts_ends_it_as_well(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_start_shuts_down(tmp_path: Path) -> None:
     whole = Whole(tmp_path)
     with subprocess.Popen(whole.words, stdout=subprocess.DEVNULL) as starting:
         wait_for((whole.data / "logs" / "web.log").exists)
@@ -274,7 +274,7 @@ def test_kafka_can_be_the_log(kafka_broker: Server, tmp_path: Path) -> None:
         assert whole.interrupt() == 0
 
 
-def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_exits_at_once(tmp_path: Path) -> None:
     with Whole(tmp_path) as whole:
         whole.start()
         os.kill(whole.child("executor").pid, signal.SIGSTOP)  # it will not end in order

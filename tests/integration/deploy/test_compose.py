@@ -45,7 +45,7 @@ def test_every_service_is_an_image_of_its_own_dockerfile() -> None:
         assert build == files.Build(context=".", dockerfile=f"services/{service}/Dockerfile")
 
 
-def test_what_is_fetched_has_a_pinned_version() -> None:
+def test_images_and_downloads_have_pinned_versions() -> None:
     images = {item.image for item in files.compose().services.values() if item.image}
     images |= {
         line.rest.split()[0]
@@ -62,7 +62,7 @@ def test_only_the_gateway_is_reachable_and_only_from_this_machine() -> None:
     assert all(port.startswith("127.0.0.1:") for port in containers["gateway"].ports)
 
 
-def test_services_trust_the_gateway_and_nobody_else() -> None:
+def test_services_trust_only_the_gateway() -> None:
     for service in files.SERVICES:
         given = files.compose().services[service].environment["FAIRLEAD_CONNECTIONS"]
         assert json.loads(str(given)) == {"proxies": [files.gateway_address()]}
@@ -76,7 +76,7 @@ def test_no_other_container_can_get_the_address_of_the_gateway() -> None:
     assert str(gateway) != network.gateway
 
 
-def test_every_container_is_given_time_to_end_and_can_run_several_times() -> None:
+def test_every_container_has_a_stop_grace_period_and_can_be_scaled() -> None:
     for name, container in files.compose().services.items():
         assert container.container_name is None
         if name != "valkey":  # holds a cache
@@ -104,7 +104,7 @@ def test_volumes_and_mounted_files_exist() -> None:
             assert there, volume
 
 
-def test_services_wait_only_for_what_says_that_it_is_healthy() -> None:
+def test_services_wait_only_for_services_with_a_health_check() -> None:
     containers = files.compose().services
     for service in files.SERVICES:
         for needed in containers[service].depends_on:
@@ -130,7 +130,7 @@ def test_every_command_starts_a_module_that_exists(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", files.SERVICES)
-def test_an_image_takes_only_what_is_there_and_not_ignored(service: str) -> None:
+def test_an_image_copies_only_existing_files_that_are_not_ignored(service: str) -> None:
     let_in = [
         line.removeprefix("!")
         for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -188,7 +188,7 @@ def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, f"{words} failed:\n{done.stdout[-3000:]}"
 
 
-def test_the_images_take_a_python_that_the_workspace_allows() -> None:
+def test_the_images_use_a_python_version_of_the_workspace() -> None:
     assert sys.version_info >= (3, 11)
     for service in files.SERVICES:
         bases = {line.rest.split()[0] for line in files.dockerfile(service) if line.word == "FROM"}

@@ -104,5 +104,5 @@ async def test_every_route_reaches_its_service(services: dict[str, set[tuple[str
     assert not wrong
 
 
-def test_metrics_are_not_for_everybody() -> None:
+def test_the_gateway_does_not_expose_metrics() -> None:
     assert Gateway(CADDYFILE.read_text()).target("GET", "/metrics") == "404"

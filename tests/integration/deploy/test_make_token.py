@@ -36,7 +36,7 @@ async def test_it_prints_a_token_that_submit_knows(fresh_database: str) -> None:
         await pool.close()
 
 
-def test_a_role_that_there_is_not_is_refused() -> None:
+def test_an_unknown_role_is_refused() -> None:
     done = make_token("postgresql://127.0.0.1:1/x", "me", "king")
     assert done.returncode == 2
     assert "roles: admin" in done.stderr

@@ -64,9 +64,7 @@ def test_the_document_describes_the_whole_api(composed: Composed) -> None:
 @pytest.mark.parametrize(
     ("service", "check"), [("submit", "submit-database"), ("lookout", "lookout view")]
 )
-def test_each_service_says_whether_it_is_ready(
-    composed: Composed, service: str, check: str
-) -> None:
+def test_each_service_reports_its_readiness(composed: Composed, service: str, check: str) -> None:
     answer = httpx2.get(f"{composed.address}/readyz/{service}")
     assert answer.status_code == 200
     assert answer.json()["checks"][check] == "ok"
@@ -80,18 +78,18 @@ def test_a_failed_sign_in_is_a_page_too(composed: Composed) -> None:
     assert answer.text.startswith("<!doctype html>")
 
 
-def test_addresses_of_clients_are_those_that_the_gateway_names(composed: Composed) -> None:
+def test_client_addresses_come_from_the_gateway(composed: Composed) -> None:
     """Wrong tokens are limited by address, so that they show which one a service sees."""
     assert 429 in wrong_tokens(composed.address, "127.0.0.2", FAILURES)
     assert wrong_tokens(composed.address, "127.0.0.3", 1) == {401}
 
 
-def test_who_is_not_the_gateway_cannot_choose_an_address(composed: Composed) -> None:
+def test_only_the_gateway_can_set_the_client_address(composed: Composed) -> None:
     lookout = f"http://{composed.containers['lookout'].address}:8080"
     assert 429 in wrong_tokens(lookout, "127.0.0.4", FAILURES)
 
 
-def test_requests_are_answered_while_one_of_two_submits_is_away(
+def test_requests_succeed_while_one_of_two_submits_is_down(
     composed: Composed, client: Client
 ) -> None:
     jobs = [Job(command=("true",))]

@@ -32,13 +32,13 @@ def setup(folder: Path, environment: dict[str, str]) -> subprocess.CompletedProc
     )
 
 
-def test_without_python_it_says_what_to_install(tmp_path: Path) -> None:
+def test_setup_without_python_names_the_package_to_install(tmp_path: Path) -> None:
     done = setup(tmp_path, machine(tmp_path))
     assert done.returncode == 1
     assert "apt-get install -y python3 python3-pip" in done.stderr
 
 
-def test_without_pip_it_says_what_to_install(tmp_path: Path) -> None:
+def test_setup_without_pip_names_the_package_to_install(tmp_path: Path) -> None:
     environment = machine(tmp_path)
     empty = tmp_path / "empty"
     words = [sys.executable, "-m", "venv", "--without-pip", str(empty)]

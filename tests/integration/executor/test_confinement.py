@@ -128,7 +128,7 @@ def need(method: str, folder: Path) -> int:
 
 
 @pytest.mark.parametrize("method", [child.NAMESPACES, child.LANDLOCK])
-async def test_a_confined_job_does_not_reach_the_installation(world: World, method: str) -> None:
+async def test_a_confined_job_cannot_access_the_installation(world: World, method: str) -> None:
     abi = need(method, world.folder)
     possible = await attacked(world, method, {})
     if abi < child.SIGNAL_ABI:
@@ -149,7 +149,7 @@ async def test_without_confinement_a_job_reads_the_data_folder(world: World) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can change users")
-async def test_a_user_of_its_own_keeps_a_job_from_the_installation(world: World) -> None:
+async def test_a_job_of_another_user_cannot_access_the_installation(world: World) -> None:
     let_others_pass(world.folder)
     possible = await attacked(
         world, child.OFF, {"FAIRLEAD_JOB_USERS": '{"q": "nobody"}'}, everybodys_python()

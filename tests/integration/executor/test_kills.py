@@ -23,7 +23,9 @@ def runner_of(world: World, lease: Lease) -> int:
     return number
 
 
-async def test_runs_go_on_without_their_executor_and_are_told_by_the_next(world: World) -> None:
+async def test_runs_continue_without_their_executor_and_the_next_one_reports_them(
+    world: World,
+) -> None:
     async with world.executor() as first:
         await world.until_ready()
         short = world.job("a", "sleep 0.5; echo done")
@@ -40,7 +42,7 @@ async def test_runs_go_on_without_their_executor_and_are_told_by_the_next(world:
     assert world.output(long) == "started\ndone\n"
 
 
-async def test_each_run_starts_at_most_once_though_executors_are_killed(
+async def test_each_run_starts_at_most_once_despite_killed_executors(
     world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Each run writes a line where all can see; a lost one is leased again as another run."""
@@ -110,7 +112,7 @@ async def test_a_run_whose_runner_was_killed_is_lost_and_leaves_nothing(world: W
         await until(lambda: not any(is_alive(number) for number in numbers))
 
 
-async def test_a_run_whose_runner_was_killed_while_nobody_looked_is_lost(world: World) -> None:
+async def test_a_run_whose_runner_was_killed_without_an_executor_is_lost(world: World) -> None:
     async with world.executor() as first:
         await world.until_ready()
         lease = world.job("a", "sleep 3600")
@@ -124,7 +126,7 @@ async def test_a_run_whose_runner_was_killed_while_nobody_looked_is_lost(world: 
         assert end.category is FailureCategory.NODE_LOST
 
 
-async def test_the_fork_server_can_be_killed(world: World) -> None:
+async def test_runs_start_after_the_fork_server_was_killed(world: World) -> None:
     async with world.executor() as executor:
         await world.until_ready()
         before = world.job("a", "sleep 1")
@@ -144,7 +146,7 @@ async def test_the_fork_server_can_be_killed(world: World) -> None:
         assert isinstance(await world.until_ended(before), ev.JobRunSucceeded)
 
 
-async def test_an_executor_that_is_told_to_end_stops_its_runs_and_says_so(world: World) -> None:
+async def test_an_executor_stops_and_reports_its_runs_at_shutdown(world: World) -> None:
     async with world.executor() as executor:
         await world.until_ready()
         lease = world.job("a", "echo $$$$; sleep 3600")
@@ -159,7 +161,7 @@ async def test_an_executor_that_is_told_to_end_stops_its_runs_and_says_so(world:
             assert not is_alive(int(world.output(each)))
 
 
-async def test_runs_end_with_the_supervisor_though_the_executor_was_killed_too(
+async def test_runs_end_with_the_supervisor_even_if_the_executor_was_killed(
     world: World,
 ) -> None:
     inherited, ours = os.pipe()
@@ -184,7 +186,7 @@ async def test_runs_end_with_the_supervisor_though_the_executor_was_killed_too(
         assert end.reason == "Fairlead ended"
 
 
-async def test_a_run_that_nobody_wants_any_more_is_ended(world: World) -> None:
+async def test_a_run_without_a_lease_is_stopped(world: World) -> None:
     async with world.executor() as first:
         await world.until_ready()
         lease = world.job("a", "echo $$$$; sleep 3600")

@@ -46,7 +46,7 @@ async def test_runs_end_as_their_commands_do(world: World) -> None:
     assert world.output(cases["good"]) == "hello\n"
 
 
-async def test_a_command_sees_a_clean_world(world: World) -> None:
+async def test_a_command_has_a_clean_environment(world: World) -> None:
     script = """
 import json, os, sys
 json.dump({
@@ -82,7 +82,7 @@ json.dump({
     assert {name: int(mask, 16) & ours for name, mask in signals} == {"SigBlk:": 0, "SigIgn:": 0}
 
 
-async def test_a_stop_ends_a_run_and_all_that_it_started(world: World) -> None:
+async def test_a_stop_ends_a_run_and_all_its_processes(world: World) -> None:
     async with world.executor():
         await world.until_ready()
         lease = world.job("a", "setsid sleep 3600 & sleep 3600 & echo $! $$$$; wait")
@@ -108,7 +108,7 @@ async def test_a_command_that_ignores_its_stop_is_killed_after_its_grace(world: 
         assert end.exit_code == 137
 
 
-async def test_a_run_that_takes_too_long_is_ended(world: World) -> None:
+async def test_a_run_beyond_its_maximum_run_time_is_stopped(world: World) -> None:
     async with world.executor():
         await world.until_ready()
         lease = world.job("a", "sleep 3600", runtime_s_max=1)
@@ -118,7 +118,7 @@ async def test_a_run_that_takes_too_long_is_ended(world: World) -> None:
         assert end.category is FailureCategory.DEADLINE
 
 
-async def test_a_run_that_uses_more_memory_than_it_asked_for_is_ended(world: World) -> None:
+async def test_a_run_above_its_memory_request_is_stopped(world: World) -> None:
     script = "x = b'x' * 150_000_000; import time; time.sleep(3600)"
     async with world.executor():
         await world.until_ready()
@@ -140,7 +140,7 @@ async def test_a_run_that_uses_more_memory_than_it_asked_for_is_ended(world: Wor
         assert isinstance(await world.until_ended(modest), ev.JobRunSucceeded)
 
 
-async def test_a_run_waits_for_the_one_whose_place_it_takes(world: World) -> None:
+async def test_a_run_waits_for_the_end_of_preempted_runs(world: World) -> None:
     async with world.executor():
         await world.until_ready()
         victim = world.job(

@@ -144,7 +144,7 @@ async def test_a_job_cancelled_for_another_names_it_by_its_client_id(
         assert [job["reason"] for job in listed["jobs"]] == [said]
 
 
-async def test_a_job_says_everything(fresh_database: str, valkey_url: str) -> None:
+async def test_a_job_detail_has_all_fields(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         after = await world.tell(
             submitted("a", labels={"team": "x"}, gang=Gang("g", 2), runtime_s_max=60),
@@ -163,7 +163,9 @@ async def test_a_job_says_everything(fresh_database: str, valkey_url: str) -> No
         assert "spec" not in await world.read(f"/jobs/{job_id('a')}")
 
 
-async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> None:
+async def test_a_job_detail_has_the_reason_why_it_waits(
+    fresh_database: str, valkey_url: str
+) -> None:
     async with running(fresh_database, valkey_url) as world:
         why = scheduling_reports.Waiting(
             pool="default",
@@ -268,7 +270,7 @@ async def test_a_long_poll_can_start_before_its_job_set_exists(
         assert never.status_code == 404
 
 
-async def test_long_polls_are_bounded_and_keep_nobody_from_reading(
+async def test_long_polls_are_limited_and_do_not_block_reads(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url, waits_max=1) as world:
@@ -321,7 +323,7 @@ async def test_a_wait_for_a_position_that_is_not_reached_is_a_503(
         ("/jobs/0000/logs", {"stream": "stdin"}, 422, "/query/stream"),
     ],
 )
-async def test_mistakes_are_answered_with_a_problem_that_points_at_them(
+async def test_invalid_parameters_get_a_problem_with_pointers(
     database: str,
     valkey_url: str,
     path: str,
@@ -386,7 +388,7 @@ FOR_OPERATORS = ("/api/v1/quarantine",)
 """Records of the log hold what viewers of some queues must not see."""
 
 
-async def test_every_route_needs_a_token_that_may_view(
+async def test_every_route_needs_a_token_with_view_permission(
     fresh_database: str, valkey_url: str
 ) -> None:
     pool = await open_pool(fresh_database)

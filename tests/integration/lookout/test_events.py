@@ -56,7 +56,7 @@ async def test_history_is_complete_and_ends(fresh_database: str, valkey_url: str
         assert {event["queue"] for event in told} == {"q"}
 
 
-async def test_a_long_history_comes_whole_and_in_order(
+async def test_a_long_history_is_complete_and_in_order(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:
@@ -67,9 +67,7 @@ async def test_a_long_history_comes_whole_and_in_order(
         assert [event["clientId"] for event in told] == [job.client_id for job in jobs]
 
 
-async def test_a_stream_goes_on_live_and_resumes_exactly(
-    fresh_database: str, valkey_url: str
-) -> None:
+async def test_a_live_stream_resumes_exactly(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         await world.read("/jobsets/q/s", await world.tell(submitted("a"), submitted("b")))
         stream = sse(world)
@@ -88,7 +86,7 @@ async def test_a_stream_goes_on_live_and_resumes_exactly(
             await again.aclose()
 
 
-async def test_a_stream_until_finished_ends_by_itself(fresh_database: str, valkey_url: str) -> None:
+async def test_a_stream_with_until_finished_ends(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         await world.read("/jobsets/q/s", await world.tell(submitted("a")))
 
@@ -119,7 +117,7 @@ async def test_an_event_id_that_is_too_old_resets_the_stream(
         await stream.aclose()
 
 
-async def test_without_redis_the_fold_goes_on_and_streams_poll(
+async def test_without_redis_the_fold_continues_and_streams_poll(
     fresh_database: str, valkey_url: str, valkey_server: Server
 ) -> None:
     _ = valkey_server.pid

@@ -11,7 +11,9 @@ from tests.integration.lookout.world import running, said_of_the_view
 from tests.unit.lookout.builders import cancel, job_id, leased, submitted
 
 
-async def test_a_job_is_waited_for_until_it_changes(fresh_database: str, valkey_url: str) -> None:
+async def test_a_long_poll_of_a_job_returns_when_it_changes(
+    fresh_database: str, valkey_url: str
+) -> None:
     async with running(fresh_database, valkey_url) as world:
         await world.read("/jobsets", await world.tell(submitted("a")))
         path = f"/api/v1/jobs/{job_id('a')}"
@@ -28,9 +30,7 @@ async def test_a_job_is_waited_for_until_it_changes(fresh_database: str, valkey_
         assert changed.headers["etag"] != first.headers["etag"]
 
 
-async def test_a_queued_job_says_its_place_in_its_queue(
-    fresh_database: str, valkey_url: str
-) -> None:
+async def test_a_queued_job_has_its_queue_position(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         told = [
             submitted("first"),
@@ -120,7 +120,7 @@ async def test_the_log_of_an_unknown_container_is_refused(
         assert "has no run 7" in answer.json()["detail"]
 
 
-async def test_a_view_behind_the_start_of_the_log_asks_for_a_repair(
+async def test_a_view_older_than_the_log_needs_a_repair(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
@@ -136,9 +136,7 @@ async def test_a_view_behind_the_start_of_the_log_asks_for_a_repair(
         assert "fairlead repair" in said
 
 
-async def test_a_view_ahead_of_its_log_asks_for_a_repair(
-    fresh_database: str, valkey_url: str
-) -> None:
+async def test_a_view_ahead_of_its_log_needs_a_repair(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         await world.read("/jobsets", await world.tell(submitted("a")))
     async with running(fresh_database, valkey_url, MemoryCore()) as world:

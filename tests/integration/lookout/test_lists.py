@@ -105,7 +105,9 @@ async def test_a_filter_finds_its_jobs_and_counts_them(
         assert page["count"] == str(len(want))
 
 
-async def test_lists_are_sorted_as_asked(fresh_database: str, valkey_url: str) -> None:
+async def test_lists_are_sorted_by_the_requested_field(
+    fresh_database: str, valkey_url: str
+) -> None:
     async with running(fresh_database, valkey_url) as world:
         await some_jobs(world)
         newest = [job["clientId"] for job in await pages(world)]
@@ -153,9 +155,7 @@ async def test_groups_count_the_jobs_of_a_filter(
         assert greatest["jobs"] == most
 
 
-async def test_groups_hold_no_list_of_the_jobs_that_they_count(
-    fresh_database: str, valkey_url: str
-) -> None:
+async def test_groups_count_jobs_without_listing_them(fresh_database: str, valkey_url: str) -> None:
     class Explained(ViewReader):
         """Asks for the plan of whatever groups jobs, besides what it finds."""
 
@@ -188,7 +188,7 @@ def _parts(plan: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-async def test_a_page_is_whole_up_to_its_cursor_however_many_branches_there_are(
+async def test_a_page_is_complete_up_to_its_cursor_for_any_number_of_branches(
     fresh_database: str, valkey_url: str
 ) -> None:
     chance = random.Random(7)
@@ -253,7 +253,7 @@ async def test_an_error_names_the_unknown_parameter(
         assert twice.status_code == 422
 
 
-async def test_one_answer_names_all_parameters_that_are_wrong(
+async def test_all_invalid_parameters_are_listed_in_one_response(
     database: str, valkey_url: str
 ) -> None:
     wrong = {"state": "TIRED", "sort": "colour", "groupBy": "x", "limit": "0", "wait": "soon"}
@@ -263,7 +263,7 @@ async def test_one_answer_names_all_parameters_that_are_wrong(
         assert pointers == {f"/query/{name}" for name in (*wrong, "submittedAfter")}
 
 
-async def test_too_many_jobs_are_not_sorted_but_by_their_submission(
+async def test_too_many_jobs_are_sorted_only_by_submission(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:
@@ -338,7 +338,7 @@ async def test_an_export_has_labels_and_requests(fresh_database: str, valkey_url
         assert answer.json()["requests"] == {"cpu": 1.0}
 
 
-async def test_an_export_has_what_decides_where_a_job_runs_if_asked(
+async def test_an_export_has_scheduling_fields_on_request(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

@@ -48,7 +48,7 @@ async def _read(world: World, token: str, path: str) -> Any:
     return answer.json()
 
 
-async def test_a_queue_that_one_may_not_view_is_not_there(
+async def test_a_queue_without_view_permission_is_hidden(
     fresh_database: str, valkey_url: str
 ) -> None:
     tokens = await _tokens(fresh_database)

@@ -63,7 +63,7 @@ async def plan(pool: Pool, statement: str, arguments: tuple[object, ...]) -> str
     return "\n".join(row[0] for row in rows)
 
 
-async def test_looking_jobs_up_by_id_scans_no_table(fresh_database: str) -> None:
+async def test_job_lookups_by_id_scan_no_table(fresh_database: str) -> None:
     pool = await filled(fresh_database)
     try:
         for name, statement, arguments in statements():

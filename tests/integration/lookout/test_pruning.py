@@ -53,7 +53,7 @@ async def test_old_jobs_are_deleted_and_live_jobs_stay(
         await connection.close()
 
 
-async def test_a_shape_goes_with_the_last_job_that_had_it_and_comes_again(
+async def test_a_shape_is_deleted_with_its_last_job_and_recreated(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()

@@ -71,7 +71,7 @@ async def test_a_queue_has_the_events_of_its_job_sets(fresh_database: str, valke
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_stream_that_breaks_goes_on_with_the_next_event(
+async def test_an_interrupted_stream_resumes_with_the_next_event(
     fresh_database: str, valkey_url: str, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -119,7 +119,7 @@ async def test_only_a_reader_that_can_have_missed_events_gets_a_reset(
         await connection.close()
 
 
-async def test_a_place_in_another_view_begins_anew_and_says_so(
+async def test_an_event_id_of_another_view_resets_the_stream(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

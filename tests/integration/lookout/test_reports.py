@@ -175,7 +175,7 @@ async def test_reports_wait_for_a_changed_queue_or_cordon(
         assert (await world.read("/queues/q/report", older))["cordoned"]
 
 
-async def test_a_version_that_nobody_made_is_waited_for_in_vain(
+async def test_a_wait_for_a_nonexistent_version_times_out(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

@@ -35,7 +35,7 @@ WHERE coalesce(q.jobs, 0) <> coalesce(j.jobs, 0)
 """
 
 
-async def test_two_processes_count_together_and_answer_alike(
+async def test_two_processes_share_counters_and_give_equal_responses(
     fresh_database: str, valkey_url: str
 ) -> None:
     chance = random.Random(5)

@@ -9,7 +9,7 @@ from tests.integration.lookout.world import running
 from tests.unit.lookout.builders import submitted
 
 
-async def test_a_caller_has_its_share_of_the_streams(fresh_database: str, valkey_url: str) -> None:
+async def test_streams_are_limited_per_caller(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url, streams_per_caller_max=2) as world:
         await world.read("/jobsets/q/s", await world.tell(submitted("a")))
         path = "/api/v1/jobsets/q/s/events?follow=true"
@@ -24,7 +24,7 @@ async def test_a_caller_has_its_share_of_the_streams(fresh_database: str, valkey
             assert (await world.get("/jobs")).status_code == 200
 
 
-async def test_the_database_ends_a_statement_that_takes_too_long(
+async def test_a_slow_statement_is_cancelled_by_the_database(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url, query_s=0.1) as world:
@@ -33,7 +33,7 @@ async def test_the_database_ends_a_statement_that_takes_too_long(
         assert refused.value.slug == "unavailable"
 
 
-async def test_exports_of_a_caller_take_turns_and_are_whole(
+async def test_exports_of_a_caller_take_turns_and_are_complete(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

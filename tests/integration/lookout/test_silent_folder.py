@@ -12,7 +12,7 @@ PATIENCE_S = 60.0
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
-async def test_partitions_of_a_silent_process_go_to_another(
+async def test_partitions_of_a_silent_process_are_taken_over(
     fresh_database: str, in_transaction: bool
 ) -> None:
     silent = await lock_session.connect(fresh_database, name="silent")

@@ -60,7 +60,7 @@ async def states(world: World, after: str) -> dict[str, int]:
     return counted
 
 
-async def test_a_restarted_lookout_goes_on_where_the_view_is(
+async def test_a_restarted_lookout_continues_at_the_position_of_the_view(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
@@ -119,7 +119,7 @@ async def test_a_view_refuses_another_log(fresh_database: str, valkey_url: str) 
         assert shown["state"] == "QUEUED"
 
 
-async def test_a_position_that_somebody_else_moved_ends_the_process(
+async def test_a_position_moved_by_another_process_ends_the_process(
     fresh_database: str, valkey_url: str
 ) -> None:
     async def disturbed() -> None:
@@ -134,9 +134,7 @@ async def test_a_position_that_somebody_else_moved_ends_the_process(
     assert isinstance(await failure(disturbed()), ViewConflict)
 
 
-async def test_a_batch_that_fails_half_way_leaves_nothing(
-    fresh_database: str, valkey_url: str
-) -> None:
+async def test_a_failed_batch_is_rolled_back(fresh_database: str, valkey_url: str) -> None:
     core = MemoryCore()
     connection = await asyncpg.connect(fresh_database)
 
@@ -186,7 +184,7 @@ async def test_a_failed_write_also_discards_the_batch_folded_on_top_of_it(
         assert types == [*once, "submitted"]
 
 
-async def test_two_processes_share_the_partitions_and_the_last_one_takes_all(
+async def test_partitions_are_shared_and_taken_over_by_the_last_process(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
@@ -210,7 +208,7 @@ async def test_two_processes_share_the_partitions_and_the_last_one_takes_all(
             assert found["states"] == {"CANCELLED": 1}
 
 
-async def test_the_fold_goes_on_after_postgres_was_killed(
+async def test_the_fold_continues_after_postgres_was_killed(
     postgres_server: Server, fresh_database: str, valkey_url: str
 ) -> None:
     _ = postgres_server.pid
@@ -232,7 +230,7 @@ async def test_the_fold_goes_on_after_postgres_was_killed(
         assert answer.json()["checks"]["lookout view"] == "ok"
 
 
-async def test_on_a_full_disk_the_view_does_not_move_and_is_readable(
+async def test_on_a_full_disk_the_view_stops_and_stays_readable(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url, away_s=0.1) as world:

@@ -54,7 +54,7 @@ def allowing(subject: str, *verbs: str) -> dict[str, list[str]]:
 # Tokens ---------------------------------------------------------------------------------------
 
 
-async def test_no_two_tokens_of_one_maker_are_called_alike(app: Whole) -> None:
+async def test_a_duplicate_label_of_a_token_is_refused(app: Whole) -> None:
     wanted = {"name": "twice", "roles": ["viewer"], "label": "a"}
     made = await app.client.post("/api/v1/tokens", json=wanted)
     assert made.status_code == 201
@@ -67,7 +67,7 @@ async def test_no_two_tokens_of_one_maker_are_called_alike(app: Whole) -> None:
     assert (await app.client.post("/api/v1/tokens", json=wanted)).status_code == 201
 
 
-async def test_a_token_is_made_shown_once_used_and_withdrawn(app: Whole) -> None:
+async def test_a_token_is_created_displayed_once_used_and_revoked(app: Whole) -> None:
     wanted = {"name": "ci", "roles": ["submitter"], "label": "nightly", "expiresInSeconds": 3600}
     made = await app.client.post("/api/v1/tokens", json=wanted)
     assert made.status_code == 201
@@ -95,7 +95,7 @@ async def test_only_the_digest_of_a_token_is_stored(app: Whole) -> None:
     ]
 
 
-async def test_a_token_for_one_queue_is_good_there_alone(app: Whole) -> None:
+async def test_a_token_for_one_queue_works_only_there(app: Whole) -> None:
     other = await made_queue(app)
     wanted = {"name": "one-queue", "roles": ["submitter"], "queues": [app.queue]}
     made = (await app.client.post("/api/v1/tokens", json=wanted)).json()
@@ -108,7 +108,7 @@ async def test_a_token_for_one_queue_is_good_there_alone(app: Whole) -> None:
     assert [queue["name"] for queue in names] == [app.queue]
 
 
-async def test_a_token_that_is_no_admins_makes_no_tokens(app: Whole) -> None:
+async def test_only_admin_tokens_create_tokens(app: Whole) -> None:
     submitter = await app.token_of("ci", "operator")
     async with anonymous(app) as http:
         for name in ("ci", "other"):
@@ -118,7 +118,7 @@ async def test_a_token_that_is_no_admins_makes_no_tokens(app: Whole) -> None:
         assert (await http.get("/api/v1/tokens?all=true", headers=submitter)).status_code == 403
 
 
-async def test_nobody_sees_or_withdraws_anothers_tokens(app: Whole) -> None:
+async def test_users_cannot_list_or_revoke_tokens_of_others(app: Whole) -> None:
     wanted = {"name": f"u-{secrets.token_hex(3)}", "roles": ["viewer"]}
     made = (await app.client.post("/api/v1/tokens", json=wanted)).json()
     other = await app.token_of("eve", "viewer")
@@ -142,7 +142,7 @@ async def test_nobody_sees_or_withdraws_anothers_tokens(app: Whole) -> None:
         ({"roles": ["viewer"], "secret": "x"}, "/secret"),
     ],
 )
-async def test_what_is_wrong_with_a_wish_for_a_token_is_named(
+async def test_an_invalid_token_request_lists_its_errors(
     app: Whole, wanted: dict[str, Any], pointer: str
 ) -> None:
     answer = await app.client.post("/api/v1/tokens", json=wanted)
@@ -195,9 +195,7 @@ async def people(
         yield running
 
 
-async def test_people_of_a_provider_may_what_their_groups_may(
-    people: Whole, issuer: Provider
-) -> None:
+async def test_oidc_user_gets_the_roles_of_their_groups(people: Whole, issuer: Provider) -> None:
     of_group = bearer(issuer.token(groups=["ml"]))
     assert (await submit(people, of_group, people.queue)).status_code == 200
     alone = bearer(issuer.token(sub="eve"))
@@ -206,7 +204,7 @@ async def test_people_of_a_provider_may_what_their_groups_may(
     assert (await submit(people, expired, people.queue)).status_code == 401
 
 
-async def test_keys_of_a_provider_rotate_while_people_work(
+async def test_keys_of_a_provider_rotate_without_failures(
     people: Whole, issuer: Provider, later: Later
 ) -> None:
     async def ask(key: str) -> int:
@@ -221,7 +219,7 @@ async def test_keys_of_a_provider_rotate_while_people_work(
     assert await ask("one") == 200
 
 
-async def test_a_browser_is_asked_for_a_password_where_there_are_some(people: Whole) -> None:
+async def test_a_browser_is_challenged_for_basic_auth_if_passwords_exist(people: Whole) -> None:
     async with anonymous(people) as browser:
         for path in ("/", "/jobs/x", "/api/v1/queues"):
             answer = await browser.get(path, headers={"Accept": "text/html,*/*"})
@@ -229,7 +227,7 @@ async def test_a_browser_is_asked_for_a_password_where_there_are_some(people: Wh
             assert "Basic" in answer.headers["www-authenticate"], path
 
 
-async def test_people_with_passwords_may_what_settings_say(people: Whole) -> None:
+async def test_basic_auth_user_gets_the_roles_in_settings(people: Whole) -> None:
     async with anonymous(people) as http:
         answer = await http.get("/api/v1/tokens?all=true", headers=basic("root", "secret"))
         assert answer.status_code == 200
@@ -240,7 +238,7 @@ async def test_people_with_passwords_may_what_settings_say(people: Whole) -> Non
     assert (await submit(people, basic("bob", "hidden"), people.queue)).status_code == 200
 
 
-async def test_where_jobs_are_not_confined_only_admins_submit_them(
+async def test_only_admins_submit_jobs_that_are_not_confined(
     database: str, valkey_url: str, issuer: Provider, tmp_path: Path
 ) -> None:
     file = tmp_path / "passwords"
@@ -270,7 +268,7 @@ async def test_where_jobs_are_not_confined_only_admins_submit_them(
             assert (await submit(running, headers, running.queue)).status_code == 200
 
 
-async def test_a_personal_token_does_what_its_owner_may_or_less(people: Whole) -> None:
+async def test_a_personal_token_has_at_most_the_roles_of_its_owner(people: Whole) -> None:
     bob = basic("bob", "hidden")
     async with anonymous(people) as http:
         made = []
@@ -291,7 +289,7 @@ async def test_a_personal_token_does_what_its_owner_may_or_less(people: Whole) -
     assert (await submit(people, made[1], people.queue)).status_code == 403
 
 
-async def test_no_cache_keeps_an_answer_that_is_for_one_caller(app: Whole) -> None:
+async def test_responses_to_a_caller_are_not_cacheable(app: Whole) -> None:
     for path in ("/api/v1/queues", f"/api/v1/queues/{app.queue}", "/api/v1/jobs", "/"):
         assert (await app.client.get(path)).headers["cache-control"] == "no-store", path
 
@@ -299,7 +297,7 @@ async def test_no_cache_keeps_an_answer_that_is_for_one_caller(app: Whole) -> No
 # Queues ---------------------------------------------------------------------------------------
 
 
-async def test_what_may_not_be_viewed_is_not_there_in_any_read(app: Whole) -> None:
+async def test_every_read_hides_queues_that_the_caller_cannot_view(app: Whole) -> None:
     hidden = await made_queue(app, allowing("ann", "view", "submit", "cancel"))
     ann, eve = await app.token_of("ann", "submitter"), await app.token_of("eve", "submitter")
     done = await submit(app, ann, hidden)
@@ -360,7 +358,7 @@ async def test_changes_are_checked_against_the_queue_of_each_job(app: Whole) -> 
             ).status_code == 200
 
 
-async def test_every_change_says_who_asked(app: Whole, database: str) -> None:
+async def test_every_change_records_its_caller(app: Whole, database: str) -> None:
     """The audit: each message of the log names the caller, and so does what is shown of it."""
     queue = app.queue
     sue = await app.token_of("sue", "operator")
@@ -404,7 +402,7 @@ async def _all(log: Any, topic: str) -> list[bytes]:
 # Limits ---------------------------------------------------------------------------------------
 
 
-async def test_who_asks_too_often_is_told_when_to_come_again(
+async def test_a_caller_beyond_the_rate_limit_gets_retry_after(
     database: str, valkey_url: str
 ) -> None:
     limits = RequestLimits(per_second=0.01, burst=20)
@@ -424,7 +422,7 @@ async def test_who_asks_too_often_is_told_when_to_come_again(
     assert (other.status_code, health.status_code) == (200, 200)
 
 
-async def test_who_guesses_credentials_is_slowed_down_and_nobody_else(
+async def test_invalid_credentials_limit_only_further_invalid_ones(
     database: str, valkey_url: str
 ) -> None:
     limits = RequestLimits(failures_per_second=0.01, failures_burst=5)
@@ -444,7 +442,7 @@ async def test_who_guesses_credentials_is_slowed_down_and_nobody_else(
         assert answer.status_code == 200, "the same address, with a valid token of somebody else"
 
 
-async def test_a_small_body_that_inflates_to_a_huge_one_is_cut_off(app: Whole) -> None:
+async def test_decompression_of_a_body_is_limited(app: Whole) -> None:
     bomb = gzip.compress(bytes(200 * 2**20), 9)
     assert len(bomb) < 2**18
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
@@ -453,7 +451,7 @@ async def test_a_small_body_that_inflates_to_a_huge_one_is_cut_off(app: Whole) -
         assert answer.status_code == 413, path
 
 
-async def test_an_id_of_a_request_is_taken_only_if_it_is_harmless(app: Whole) -> None:
+async def test_only_a_well_formed_request_id_is_accepted(app: Whole) -> None:
     fine = await app.client.get("/api/v1/queues", headers={"X-Request-Id": "a-1.B_2"})
     assert fine.headers["x-request-id"] == "a-1.B_2"
     for given in ("a b", 'a"b', "a{b}", "<script>", "a%0d"):

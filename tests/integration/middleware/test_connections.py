@@ -26,7 +26,7 @@ async def still_serves(app: Served) -> None:
     assert (await app.ask("/here")).endswith(b"here")
 
 
-async def test_a_head_that_drips_is_cut_off() -> None:
+async def test_a_slow_header_is_refused() -> None:
     async with served() as app:
         reader, writer = await app.connect()
         writer.write(b"GET /here HTTP/1.1\r\nHost: localhost\r\n")
@@ -38,7 +38,7 @@ async def test_a_head_that_drips_is_cut_off() -> None:
         await still_serves(app)
 
 
-async def test_a_body_that_drips_is_cut_off() -> None:
+async def test_a_slow_body_is_refused() -> None:
     async with served() as app:
         reader, writer = await app.connect()
         writer.write(head("POST", "/body", "Content-Length: 1000000"))
@@ -49,7 +49,7 @@ async def test_a_body_that_drips_is_cut_off() -> None:
         await still_serves(app)
 
 
-async def test_a_body_that_comes_fast_enough_is_read_however_long_it_takes() -> None:
+async def test_a_long_body_at_the_required_rate_is_read() -> None:
     limits = msgspec.structs.replace(SHORT, body_bytes_per_s=100.0)
     async with served(limits) as app:
         reader, writer = await app.connect()
@@ -66,7 +66,7 @@ async def test_a_body_that_comes_fast_enough_is_read_however_long_it_takes() -> 
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /here HTTP/1.1\r\n", b"\r\n"])
-async def test_silence_is_not_waited_for(sent: bytes) -> None:
+async def test_a_silent_connection_is_closed(sent: bytes) -> None:
     async with served() as app:
         reader, writer = await app.connect()
         writer.write(sent)
@@ -74,14 +74,14 @@ async def test_silence_is_not_waited_for(sent: bytes) -> None:
         assert answer == b"" or answer.startswith(b"HTTP/1.1 408")
 
 
-async def test_a_connection_that_stays_open_after_an_answer_is_closed_in_time() -> None:
+async def test_an_idle_connection_is_closed_after_its_timeout() -> None:
     async with served() as app:
         reader, writer = await app.connect()
         writer.write(head("GET", "/here"))
         assert (await ended(reader)).endswith(b"here")
 
 
-async def test_a_head_without_end_is_not_kept_in_memory() -> None:
+async def test_the_size_of_a_header_is_limited() -> None:
     async with served() as app:
         reader, writer = await app.connect()
         writer.write(b"GET /here HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 200_000)
@@ -91,7 +91,7 @@ async def test_a_head_without_end_is_not_kept_in_memory() -> None:
 
 
 @pytest.mark.parametrize("twice", ["Host: localhost", "Authorization: Bearer a"])
-async def test_a_header_of_which_another_might_take_the_first_is_said_once(twice: str) -> None:
+async def test_a_repeated_host_or_authorization_header_is_refused(twice: str) -> None:
     async with served() as app:
         answer = await app.ask("/here", *[twice] * (1 if "Host" in twice else 2))
         assert answer.startswith(b"HTTP/1.1 400")
@@ -99,7 +99,7 @@ async def test_a_header_of_which_another_might_take_the_first_is_said_once(twice
         assert b"200" in (await app.ask("/here", "Accept: a", "Accept: b"))[:20]
 
 
-async def test_who_takes_nothing_of_his_answer_loses_it() -> None:
+async def test_a_response_that_is_not_read_is_aborted() -> None:
     async with served() as app:
         connections = [await app.connect(limit=1024) for _ in range(20)]
         for reader, writer in connections:
@@ -110,7 +110,7 @@ async def test_who_takes_nothing_of_his_answer_loses_it() -> None:
         await still_serves(app)
 
 
-async def test_idle_connections_make_room_for_those_who_ask() -> None:
+async def test_idle_connections_are_closed_for_new_requests() -> None:
     limits = ConnectionLimits(connections_max=50, idle_s=600)
     async with served(limits) as app:
         idle = [await app.connect() for _ in range(300)]
@@ -119,7 +119,7 @@ async def test_idle_connections_make_room_for_those_who_ask() -> None:
             writer.close()
 
 
-async def test_idle_connections_of_whoever_has_the_most_make_room_first() -> None:
+async def test_idle_connections_of_the_caller_with_the_most_are_closed_first() -> None:
     async with served(ConnectionLimits(connections_max=200, idle_s=600)) as app:
         reader, writer = await app.connect()
         writer.write(head("GET", "/here"))  # of a caller; the silent ones below are of nobody
@@ -132,7 +132,7 @@ async def test_idle_connections_of_whoever_has_the_most_make_room_first() -> Non
             other.close()
 
 
-async def test_thousands_of_idle_connections_do_not_keep_others_out() -> None:
+async def test_thousands_of_idle_connections_do_not_block_other_callers() -> None:
     async with served(ConnectionLimits(idle_s=600, head_s=600)) as app:
         opened = []
         for number in range(2_000):
@@ -145,7 +145,7 @@ async def test_thousands_of_idle_connections_do_not_keep_others_out() -> None:
             writer.close()
 
 
-async def test_when_all_are_busy_a_new_one_is_told_so() -> None:
+async def test_a_new_connection_is_refused_if_all_are_busy() -> None:
     limits = ConnectionLimits(connections_max=5)
     async with served(limits) as app:
         waiting = [await app.connect() for _ in range(5)]
@@ -159,7 +159,7 @@ async def test_when_all_are_busy_a_new_one_is_told_so() -> None:
         assert b"200" in await reader.readline()
 
 
-async def test_one_caller_cannot_have_everything_under_way() -> None:
+async def test_concurrent_requests_of_a_caller_are_limited() -> None:
     async with served(requests=RequestLimits(concurrent_max=3)) as app:
         waiting = [await app.connect() for _ in range(3)]
         for _, writer in waiting:
@@ -173,7 +173,7 @@ async def test_one_caller_cannot_have_everything_under_way() -> None:
         await still_serves(app)
 
 
-async def test_a_stream_whose_reader_is_gone_ends() -> None:
+async def test_a_stream_ends_with_its_client() -> None:
     async with served() as app:
         _, writer = await app.connect()
         writer.write(head("GET", "/events"))
@@ -182,7 +182,7 @@ async def test_a_stream_whose_reader_is_gone_ends() -> None:
         await app.until(streams=0)
 
 
-async def test_what_is_no_http_is_a_problem_too() -> None:
+async def test_malformed_http_gets_a_problem_document() -> None:
     async with served() as app:
         reader, writer = await app.connect()
         writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -194,7 +194,7 @@ async def test_what_is_no_http_is_a_problem_too() -> None:
 # The end of a server --------------------------------------------------------------------------
 
 
-async def test_a_server_that_ends_lets_answers_end_and_event_streams_too() -> None:
+async def test_a_server_finishes_responses_and_streams_at_shutdown() -> None:
     async with served() as app:
         asked, events, idle = [await app.connect() for _ in range(3)]
         asked[1].write(head("GET", "/wait"))
@@ -215,7 +215,7 @@ async def test_a_server_that_ends_lets_answers_end_and_event_streams_too() -> No
 
 
 @pytest.mark.parametrize("path", ["/wait", "/open/wait"])
-async def test_who_would_wait_too_long_for_a_server_that_ends_is_told_to_come_again(
+async def test_a_request_that_outlasts_a_shutdown_gets_503(
     path: str,
 ) -> None:
     async with served() as app:

@@ -66,7 +66,7 @@ async def ask(app: Whole, method: str, path: str, headers: dict[str, str]) -> ht
         return await http.request(method, filled(path), headers=headers)
 
 
-async def test_every_route_but_the_listed_ones_wants_to_know_who_asks(app: Whole) -> None:
+async def test_every_route_except_public_ones_needs_credentials(app: Whole) -> None:
     expired = await app.token_of("eve", "admin", ttl_s=-1)
     wrong = [
         {},
@@ -92,7 +92,7 @@ async def test_every_route_but_the_listed_ones_wants_to_know_who_asks(app: Whole
     assert seen == set(OPEN), "a route is listed that is not there"
 
 
-async def test_open_routes_answer_everybody_and_tell_no_secrets(app: Whole) -> None:
+async def test_public_routes_reveal_no_secrets(app: Whole) -> None:
     for method, path in paths_of(app):
         if path in OPEN and not path.startswith("/sign-in"):
             answer = await ask(app, method, path, {})
@@ -104,7 +104,7 @@ async def test_open_routes_answer_everybody_and_tell_no_secrets(app: Whole) -> N
     assert (await ask(app, "GET", "/sign-in/callback", {})).status_code == 401
 
 
-async def test_who_is_known_and_may_nothing_is_refused_everywhere(app: Whole) -> None:
+async def test_a_caller_without_roles_is_refused_everywhere(app: Whole) -> None:
     """403, or for one thing that he may not view 404; nothing of what there is is told."""
     nobody = await app.token_of("nobody")
     for method, path in paths_of(app):
@@ -117,7 +117,7 @@ async def test_who_is_known_and_may_nothing_is_refused_everywhere(app: Whole) ->
         assert app.token not in answer.text
 
 
-async def test_a_viewer_changes_nothing(app: Whole) -> None:
+async def test_a_viewer_cannot_change_anything(app: Whole) -> None:
     viewer = await app.token_of("vic", "viewer")
     for method, path in paths_of(app):
         if method in ("GET", "HEAD") or path in OPEN or (method, path) in FOR_ANYBODY:
@@ -126,7 +126,7 @@ async def test_a_viewer_changes_nothing(app: Whole) -> None:
         assert answer.status_code in (403, 404), (method, path, answer.text[:300])
 
 
-async def test_a_submitter_operates_nothing(app: Whole) -> None:
+async def test_a_submitter_cannot_use_operator_calls(app: Whole) -> None:
     """Queues, clusters and nodes are changed by operators."""
     submitter = await app.token_of("sue", "submitter")
     operated = [

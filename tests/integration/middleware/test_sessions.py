@@ -82,7 +82,7 @@ async def test_a_link_signs_a_browser_in_once_and_out_again(app: Whole) -> None:
         ({"Origin": "http://127.0.0.1:{port}"}, 201),
     ],
 )
-async def test_a_session_changes_something_from_our_own_pages_alone(
+async def test_a_session_permits_changes_only_from_own_pages(
     app: Whole, headers: dict[str, str], status: int
 ) -> None:
     link = (await app.client.post("/api/v1/sign-in-links")).json()["path"]
@@ -96,7 +96,7 @@ async def test_a_session_changes_something_from_our_own_pages_alone(
         assert (await browser.get("/api/v1/queues", headers=given)).status_code == 200
 
 
-async def test_whoever_is_not_signed_in_is_shown_how_and_no_page_has_scripts_of_its_own(
+async def test_an_anonymous_browser_gets_the_sign_in_page_without_inline_scripts(
     app: Whole,
 ) -> None:
     async with anonymous(app) as browser:
@@ -110,7 +110,7 @@ async def test_whoever_is_not_signed_in_is_shown_how_and_no_page_has_scripts_of_
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_a_session_ends_no_later_than_the_token_it_was_made_with(app: Whole) -> None:
+async def test_a_session_expires_with_its_token(app: Whole) -> None:
     token = await make_token(app, "operator", expiresInSeconds=60)
     async with anonymous(app) as browser:
         await sign_in(browser, token["token"])
@@ -130,7 +130,7 @@ async def test_a_session_is_not_a_bearer_token_and_a_token_is_not_a_session(app:
             assert (await other.get("/api/v1/queues", headers=headers)).status_code == 401
 
 
-async def test_a_session_makes_no_links(app: Whole) -> None:
+async def test_a_session_cannot_create_links(app: Whole) -> None:
     token = await make_token(app, "admin")
     own = {"Origin": f"http://127.0.0.1:{app.port}"}
     async with anonymous(app) as browser:
@@ -140,7 +140,7 @@ async def test_a_session_makes_no_links(app: Whole) -> None:
     assert "API token" in answer.json()["detail"]
 
 
-async def test_a_session_may_do_what_its_token_may_and_no_more(app: Whole) -> None:
+async def test_a_session_has_the_rights_of_its_token(app: Whole) -> None:
     token = await make_token(app, "submitter", queues=[app.queue])
     async with anonymous(app) as browser:
         await sign_in(browser, token["token"])
@@ -148,7 +148,7 @@ async def test_a_session_may_do_what_its_token_may_and_no_more(app: Whole) -> No
         assert [queue["name"] for queue in queues] == [app.queue]
 
 
-async def test_withdrawing_a_token_ends_its_sessions_and_its_unused_links(app: Whole) -> None:
+async def test_revoking_a_token_ends_its_sessions_and_unused_links(app: Whole) -> None:
     token = await make_token(app, "operator")
     async with anonymous(app) as browser, anonymous(app) as other:
         await sign_in(browser, token["token"])
@@ -162,7 +162,7 @@ async def test_withdrawing_a_token_ends_its_sessions_and_its_unused_links(app: W
 
 
 @pytest.mark.parametrize("by_session", [False, True], ids=["of the token", "of its session"])
-async def test_withdrawing_a_token_ends_open_streams(watched: Whole, by_session: bool) -> None:
+async def test_revoking_a_token_ends_open_streams(watched: Whole, by_session: bool) -> None:
     token = await make_token(watched, "viewer")
     path = f"/api/v1/events?queue={watched.queue}&follow=true"
     async with anonymous(watched) as http:
@@ -177,7 +177,7 @@ async def test_withdrawing_a_token_ends_open_streams(watched: Whole, by_session:
                     pass
 
 
-async def test_a_token_withdraws_itself_and_nobody_elses(app: Whole) -> None:
+async def test_a_token_can_revoke_only_itself(app: Whole) -> None:
     name = f"t-{secrets.token_hex(4)}"
     viewer = await make_token(app, "viewer", name=name)
     operator = await make_token(app, "operator", name=name, label="other")
@@ -192,7 +192,7 @@ async def test_a_token_withdraws_itself_and_nobody_elses(app: Whole) -> None:
     ).status_code == 200
 
 
-async def test_a_token_expires_after_ninety_days_unless_its_request_says_otherwise(
+async def test_a_token_expires_after_ninety_days_by_default(
     app: Whole,
 ) -> None:
     token = await make_token(app, "viewer")

@@ -86,7 +86,7 @@ async def signed_in(browser: httpx2.AsyncClient, known: Provider, target: str = 
     ],
     ids=["public", "basic", "post"],
 )
-async def test_a_person_signs_in_and_has_the_roles_that_the_settings_give(
+async def test_an_oidc_sign_in_gives_the_roles_in_settings(
     known: Provider, database: str, valkey_url: str, secret: str, methods: list[str]
 ) -> None:
     known.client_secret, known.auth_methods = secret, methods
@@ -113,7 +113,7 @@ async def test_a_person_signs_in_and_has_the_roles_that_the_settings_give(
         assert (await browser.get("/api/v1/jobs")).status_code == 401
 
 
-async def test_signing_out_ends_the_session_with_the_provider_as_well(
+async def test_signing_out_ends_the_session_of_the_provider(
     known: Provider, database: str, valkey_url: str
 ) -> None:
     known.ends_sessions = True
@@ -139,7 +139,7 @@ async def test_signing_out_ends_the_session_with_the_provider_as_well(
         assert again.status_code in (303, 401), "nothing is remembered of the provider"
 
 
-async def test_a_foreign_provider_in_the_cookie_is_not_visited(known: Provider, app: Whole) -> None:
+async def test_a_foreign_provider_in_the_cookie_is_ignored(known: Provider, app: Whole) -> None:
     known.ends_sessions = True
     async with anonymous(app) as browser:
         await signed_in(browser, known)
@@ -152,7 +152,7 @@ async def test_a_foreign_provider_in_the_cookie_is_not_visited(known: Provider, 
             assert "evil" not in answer.text + answer.headers.get("location", "")
 
 
-async def test_an_answer_counts_once_and_only_in_the_browser_that_asked(
+async def test_a_callback_works_once_and_only_in_the_same_browser(
     app: Whole, known: Provider
 ) -> None:
     async with anonymous(app) as browser, anonymous(app) as other:
@@ -196,7 +196,9 @@ async def test_an_id_token_that_is_not_for_this_sign_in_is_refused(
             assert auth.cookie_name(browser.base_url.netloc.decode()) not in browser.cookies
 
 
-async def test_who_says_no_and_answers_of_others_are_refused(app: Whole, known: Provider) -> None:
+async def test_errors_and_foreign_callbacks_of_a_provider_are_refused(
+    app: Whole, known: Provider
+) -> None:
     async with anonymous(app) as browser:
         back = await agree(browser, await begin(browser, known))
         state = parse_qs(urlsplit(back).query)["state"][0]
@@ -213,7 +215,7 @@ async def test_who_says_no_and_answers_of_others_are_refused(app: Whole, known: 
         assert unknown.status_code == 404
 
 
-async def test_a_provider_that_is_away_is_said_to_be(known: Provider) -> None:
+async def test_an_unavailable_provider_is_reported(known: Provider) -> None:
     known.is_away = True
     found = Issuers([known.issuer(client_id=CLIENT)], (), clock.monotonic_s).provider(known.url)
     assert found is not None
@@ -221,7 +223,7 @@ async def test_a_provider_that_is_away_is_said_to_be(known: Provider) -> None:
         await found.endpoint("authorization_endpoint")
 
 
-async def test_nobody_is_led_to_another_site(app: Whole, known: Provider) -> None:
+async def test_a_sign_in_never_redirects_to_another_site(app: Whole, known: Provider) -> None:
     abroad = ["//evil.example", "https://evil.example", "/\\evil.example", "/\tx", "/sign-in", ""]
     async with anonymous(app) as browser:
         for target in abroad:
@@ -229,7 +231,7 @@ async def test_nobody_is_led_to_another_site(app: Whole, known: Provider) -> Non
             assert 'content="0; url=/"' in answer.text, target
 
 
-async def test_a_token_of_limited_rights_signs_a_browser_in_from_our_own_page_alone(
+async def test_a_token_signs_in_only_from_the_sign_in_page(
     app: Whole,
 ) -> None:
     token = await make_token(app, "viewer", queues=[app.queue])

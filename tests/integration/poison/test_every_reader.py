@@ -171,7 +171,7 @@ CASES: Final = [
 
 
 @pytest.mark.parametrize(("read", "found"), CASES)
-async def test_what_comes_after_poison_is_read(read: Reader, found: Poison) -> None:
+async def test_records_after_an_undecodable_one_are_read(read: Reader, found: Poison) -> None:
     log = await a_log()
     producer = await log.producer("test")
     await producer.append([poison.good(found.topic, "before")])
@@ -184,7 +184,7 @@ async def test_what_comes_after_poison_is_read(read: Reader, found: Poison) -> N
     assert noted.outcome == "skipped"
 
 
-async def test_the_follower_stops_before_an_unknown_event_and_nobody_waits_for_it() -> None:
+async def test_the_follower_stops_at_an_unknown_event_and_no_wait_includes_it() -> None:
     log = await a_log()
     producer = await log.producer("test")
     await producer.append([poison.good(JOBS, "before")])

@@ -62,7 +62,7 @@ async def leased(world: World, *runs: str) -> dict[str, Any]:
     return live
 
 
-async def test_a_scheduler_leads_and_leases_whatever_poison_the_log_holds(
+async def test_a_scheduler_leases_jobs_despite_undecodable_records(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with World.open(fresh_database) as world:
@@ -79,7 +79,7 @@ async def test_a_scheduler_leads_and_leases_whatever_poison_the_log_holds(
             assert "scheduler skipped" in said
 
 
-async def test_jobs_of_a_stopped_partition_wait_until_a_scheduler_reads_on(
+async def test_jobs_of_a_stopped_partition_wait_until_it_continues(
     fresh_database: str, valkey_url: str
 ) -> None:
     before, after = (run_id(poison.job_id(name), 1) for name in ("before", "after"))
@@ -145,7 +145,7 @@ async def until(read: Callable[[], Awaitable[Any]], is_so: Callable[[Any], bool]
             await asyncio.sleep(0.02)
 
 
-async def test_lookout_shows_jobs_and_the_quarantine_whatever_poison_the_log_holds(
+async def test_lookout_lists_jobs_and_quarantine_despite_undecodable_records(
     fresh_database: str, valkey_url: str
 ) -> None:
     core, written = MemoryCore(), set[tuple[str, int, int]]()
@@ -188,7 +188,7 @@ async def test_lookout_shows_jobs_and_the_quarantine_whatever_poison_the_log_hol
             await world.read(path)
 
 
-async def test_a_record_that_several_readers_met_is_listed_once(
+async def test_a_record_reported_by_several_readers_is_listed_once(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()

@@ -76,7 +76,7 @@ def fold(view: View, position: int, *events: ev.AnyEvent) -> None:
     job_fold.fold_messages(view, [job_fold.Message(0, position, WEEK_MS, sequence)], {})
 
 
-async def test_a_log_read_from_far_back_is_saved_although_its_jobs_ended_over_many_weeks(
+async def test_a_checkpoint_of_jobs_that_ended_over_many_weeks_is_saved(
     fresh_database: str,
 ) -> None:
     async with scheduler_database(fresh_database) as (pool, _):
@@ -89,7 +89,7 @@ async def test_a_log_read_from_far_back_is_saved_although_its_jobs_ended_over_ma
         assert (await checkpoint.find_ended(pool, ids)).keys() == set(ids)
 
 
-async def test_what_was_saved_is_freed_without_a_garbage_collection(fresh_database: str) -> None:
+async def test_saved_rows_are_freed_without_garbage_collection(fresh_database: str) -> None:
     """A long-lived scheduler collects cycles rarely; some hundred kB per save would add up."""
     async with scheduler_database(fresh_database) as (pool, _):
         view = View()
@@ -110,7 +110,7 @@ async def test_what_was_saved_is_freed_without_a_garbage_collection(fresh_databa
         assert afterwards == references
 
 
-async def test_names_that_no_job_has_any_more_are_dropped(fresh_database: str) -> None:
+async def test_unused_names_are_deleted_from_the_checkpoint(fresh_database: str) -> None:
     async with scheduler_database(fresh_database) as (pool, _):
         view = View()
         fold(view, 0, submitted("a"), submitted("b", cpu=2000))
@@ -123,9 +123,7 @@ async def test_names_that_no_job_has_any_more_are_dropped(fresh_database: str) -
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_view_that_is_saved_in_steps_is_loaded_as_it_was(
-    fresh_database: str, seed: int
-) -> None:
+async def test_a_view_saved_in_steps_is_loaded_unchanged(fresh_database: str, seed: int) -> None:
     async with scheduler_database(fresh_database) as (pool, _):
         view, chance = random_view(seed, 200), np.random.default_rng(seed)
         await save(pool, view)
@@ -142,7 +140,7 @@ async def test_a_view_that_is_saved_in_steps_is_loaded_as_it_was(
         assert loaded.positions == view.positions
 
 
-async def test_a_save_that_is_cut_off_leaves_a_checkpoint_that_the_log_continues(
+async def test_an_interrupted_save_leaves_a_valid_checkpoint(
     fresh_database: str,
 ) -> None:
     async with scheduler_database(fresh_database) as (pool, other):
@@ -175,7 +173,7 @@ async def test_a_save_that_is_cut_off_leaves_a_checkpoint_that_the_log_continues
         assert old[1] != loaded.positions != new[1]
 
 
-async def test_submissions_that_were_saved_early_are_found_and_those_of_ended_jobs_dropped(
+async def test_submissions_saved_early_are_found_and_deleted_with_their_jobs(
     fresh_database: str,
 ) -> None:
     async with scheduler_database(fresh_database) as (pool, _):
@@ -291,7 +289,7 @@ async def test_a_checkpoint_of_a_newer_version_is_refused(fresh_database: str) -
             await load(pool)
 
 
-async def test_nodes_that_are_gone_for_good_give_their_numbers_up(fresh_database: str) -> None:
+async def test_numbers_of_removed_nodes_are_released(fresh_database: str) -> None:
     async with scheduler_database(fresh_database) as (pool, _):
         await save(pool, View(), [("e", "n0", 0), ("e", "n1", 1)])
         clusters = Clusters(await checkpoint.read_nodes(pool))

@@ -50,7 +50,7 @@ async def somebody_waits(connection: Connection) -> None:
             pass
 
 
-async def test_specs_stay_until_whoever_waits_for_others_has_them_all(fresh_database: str) -> None:
+async def test_specs_stay_until_all_dependencies_have_succeeded(fresh_database: str) -> None:
     here, elsewhere = JobId("here"), JobId("elsewhere")
     async with scheduler_database(fresh_database) as (pool, other):
         state = State(View(), Clusters(), Queues())
@@ -74,7 +74,7 @@ async def test_specs_stay_until_whoever_waits_for_others_has_them_all(fresh_data
         assert here not in state.view.specs
 
 
-async def test_a_job_learns_that_the_one_it_comes_after_ended_although_that_is_just_forgotten(
+async def test_a_job_finds_the_end_of_a_dependency_that_was_just_removed(
     fresh_database: str,
 ) -> None:
     async with (

@@ -78,7 +78,7 @@ class BadPool:
         return schedule(snapshot, settings, expired=expired, clock_s=clock_s)
 
 
-async def test_a_failing_pool_does_not_stop_the_others_and_says_so_until_it_is_well(
+async def test_a_failing_pool_is_reported_and_does_not_stop_the_others(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     await world.report_nodes()
@@ -103,7 +103,7 @@ async def test_a_failing_pool_does_not_stop_the_others_and_says_so_until_it_is_w
         assert await service.checks()["pools"]() is None
 
 
-async def test_a_full_disk_is_waited_for_and_what_was_decided_is_written_then(
+async def test_decisions_are_appended_after_a_full_disk_has_space(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     """A lease is refused first, whose key is that of a run, then the checkpoint."""
@@ -124,7 +124,7 @@ async def test_a_full_disk_is_waited_for_and_what_was_decided_is_written_then(
                     await asyncio.sleep(0.05)
 
 
-async def test_a_job_is_leased_and_its_success_ends_it(
+async def test_a_job_is_leased_and_succeeds(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     await world.report_nodes()
@@ -161,7 +161,7 @@ async def test_a_running_job_that_is_cancelled_is_stopped_first(
         assert cancelled.reason == "enough"
 
 
-async def test_a_job_waits_for_those_it_comes_after(
+async def test_a_job_waits_for_its_dependencies_to_succeed(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     await world.report_nodes()
@@ -181,7 +181,7 @@ async def test_a_job_waits_for_those_it_comes_after(
         assert job_id("c") in doomed.reason
 
 
-async def test_a_job_that_no_node_could_ever_hold_is_rejected_with_the_reason(
+async def test_an_infeasible_job_is_rejected_with_the_reason(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     await world.report_nodes(cores=4)
@@ -192,7 +192,7 @@ async def test_a_job_that_no_node_could_ever_hold_is_rejected_with_the_reason(
         assert "1 is too small" in rejected.reason
 
 
-async def test_a_standby_takes_over_and_goes_on_where_the_leader_was(
+async def test_a_standby_takes_over_and_continues(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     await world.report_nodes(cores=1)
@@ -230,7 +230,7 @@ async def test_a_repeated_submission_of_an_ended_job_changes_nothing_after_a_res
         assert [e.job_id for e in leased] == [job_id("a"), job_id("b")]
 
 
-async def test_no_change_of_leader_fills_a_bucket(
+async def test_a_change_of_leader_does_not_refill_token_buckets(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     rules = Rules(rate=Rate(per_second=0.001, burst=4))
@@ -249,7 +249,7 @@ async def test_no_change_of_leader_fills_a_bucket(
     assert leases(await world.events(lambda seen: leases(seen) >= 4)) == 4
 
 
-async def test_a_run_that_its_executor_does_not_end_in_time_is_stopped_as_failed(
+async def test_a_run_that_exceeds_its_deadline_is_stopped_and_fails(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     await world.report_nodes()
@@ -270,7 +270,7 @@ async def test_a_run_that_its_executor_does_not_end_in_time_is_stopped_as_failed
         assert ended.category is FailureCategory.DEADLINE
 
 
-async def test_a_cordoned_executor_gets_nothing_new_until_it_is_lifted(
+async def test_a_cordoned_executor_gets_no_new_runs(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     await world.report_nodes()
@@ -285,7 +285,7 @@ async def test_a_cordoned_executor_gets_nothing_new_until_it_is_lifted(
         await world.first(ev.JobRunLeased, "a")
 
 
-async def test_a_deposed_leader_writes_nothing_more(
+async def test_a_deposed_leader_appends_nothing(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
     old = await world.log.producer("scheduler")
@@ -294,7 +294,7 @@ async def test_a_deposed_leader_writes_nothing_more(
         await old.append(ev.records("q", "s", "old", [submitted("a")]))
 
 
-async def test_the_scheduler_sets_how_long_the_log_keeps_jobs_and_others_leave_it(
+async def test_only_the_scheduler_sets_the_retention_of_jobs(
     fresh_database: str, valkey_url: str
 ) -> None:
     async def retention_days() -> float:

@@ -46,7 +46,7 @@ async def test_valkey_is_empty_again_in_the_next_test(valkey_url: str) -> None:
         assert await client.dbsize() == 0
 
 
-def test_killed_valkey_answers_again_on_its_address(valkey_server: Server, valkey_url: str) -> None:
+def test_a_killed_valkey_restarts_on_its_address(valkey_server: Server, valkey_url: str) -> None:
     valkey_server.kill()
     valkey_server.restart()
     assert valkey_server.url() == valkey_url

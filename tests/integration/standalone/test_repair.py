@@ -113,7 +113,7 @@ async def test_live_jobs_outlive_the_retention_a_restart_and_a_standby(
     assert states == {"runs": "SUCCEEDED", "waits": "SUCCEEDED", "late": "LEASED"}
 
 
-async def test_a_checkpoint_that_is_behind_waits_for_a_repair_and_takes_over_what_lookout_knows(
+async def test_an_old_checkpoint_waits_for_a_repair_from_lookout(
     installation: Installation,
 ) -> None:
     await fill(installation)
@@ -138,7 +138,7 @@ async def test_a_checkpoint_that_is_behind_waits_for_a_repair_and_takes_over_wha
     assert not await installation.examine()
 
 
-async def test_jobs_from_before_the_log_are_given_back_when_the_checkpoint_is_dropped(
+async def test_jobs_older_than_the_log_are_restored_after_a_dropped_checkpoint(
     installation: Installation,
 ) -> None:
     await fill(installation)
@@ -155,7 +155,7 @@ async def test_jobs_from_before_the_log_are_given_back_when_the_checkpoint_is_dr
     await finish(installation)
 
 
-async def test_jobs_are_shown_again_when_lookouts_view_is_dropped(
+async def test_a_dropped_view_of_lookout_is_restored(
     installation: Installation,
 ) -> None:
     await fill(installation)
@@ -174,7 +174,7 @@ async def test_jobs_are_shown_again_when_lookouts_view_is_dropped(
     await finish(installation)
 
 
-async def test_a_view_of_lookout_that_is_behind_is_brought_up_to_the_scheduler(
+async def test_an_old_view_of_lookout_is_updated_from_the_scheduler(
     installation: Installation,
 ) -> None:
     await fill(installation)
@@ -194,7 +194,7 @@ async def test_a_view_of_lookout_that_is_behind_is_brought_up_to_the_scheduler(
     assert not await installation.examine()
 
 
-async def test_a_job_of_which_nobody_knows_what_became_is_closed(
+async def test_a_job_with_an_unknown_outcome_is_closed(
     in_postgres: Installation,
 ) -> None:
     """Both views are behind, and the lease that would say that the run lives is gone."""
@@ -214,7 +214,9 @@ async def test_a_job_of_which_nobody_knows_what_became_is_closed(
         await in_postgres.world.first(ev.JobRunLeased, "waits")
 
 
-async def test_both_behind_a_run_with_a_lease_goes_on(installation: Installation) -> None:
+async def test_a_run_with_a_lease_continues_if_both_views_are_old(
+    installation: Installation,
+) -> None:
     await fill(installation)
     await installation.world.tell(submitted("lost"))
     await installation.expire()
@@ -222,7 +224,7 @@ async def test_both_behind_a_run_with_a_lease_goes_on(installation: Installation
     await finish(installation)
 
 
-async def test_views_go_on_in_a_new_log_and_runs_without_leases_are_started_again(
+async def test_views_continue_in_a_new_log_and_runs_without_leases_restart(
     in_postgres: Installation,
 ) -> None:
     await fill(in_postgres)
@@ -254,7 +256,7 @@ async def test_views_go_on_in_a_new_log_and_runs_without_leases_are_started_agai
         assert not await anew.examine()
 
 
-async def test_runs_whose_lease_topic_was_emptied_are_started_again_without_a_repair(
+async def test_runs_restart_without_a_repair_if_their_lease_topic_was_emptied(
     in_postgres: Installation,
 ) -> None:
     await fill(in_postgres)
@@ -278,7 +280,7 @@ async def test_runs_whose_lease_topic_was_emptied_are_started_again_without_a_re
     assert not await in_postgres.examine()
 
 
-async def test_a_log_that_was_restored_from_an_older_backup_gives_no_position_twice(
+async def test_a_log_restored_from_a_backup_reuses_no_position(
     in_postgres: Installation,
 ) -> None:
     await in_postgres.world.report_nodes(cores=1)
@@ -306,7 +308,7 @@ async def test_a_log_that_was_restored_from_an_older_backup_gives_no_position_tw
     assert not await in_postgres.examine()
 
 
-async def test_what_lookout_shows_as_live_and_the_scheduler_has_ended_is_found_and_ended(
+async def test_jobs_live_only_in_lookout_are_found_and_ended(
     installation: Installation,
 ) -> None:
     await fill(installation)
@@ -338,7 +340,7 @@ async def test_an_intact_installation_needs_no_repair(installation: Installation
     await finish(installation)
 
 
-async def test_tables_of_submit_from_a_backup_take_over_the_newer_queues_of_the_log(
+async def test_restored_tables_of_submit_get_the_newer_queues_of_the_log(
     installation: Installation,
 ) -> None:
     await installation.repair()  # makes the tables

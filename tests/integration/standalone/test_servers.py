@@ -103,7 +103,7 @@ def test_a_pid_file_of_a_dead_server_does_not_look_ready(tmp_path: Path) -> None
     assert not (data / "postmaster.pid").exists()
 
 
-async def test_a_server_that_outlived_its_supervisor_is_ended_first(
+async def test_a_server_left_by_an_earlier_supervisor_is_ended(
     tmp_path: Path, installation: Installation
 ) -> None:
     server = a_postgres(tmp_path, installation)
@@ -116,7 +116,7 @@ async def test_a_server_that_outlived_its_supervisor_is_ended_first(
         assert await value(server.url(), "SELECT 1") == 1
 
 
-def test_a_half_made_cluster_is_made_again(tmp_path: Path, installation: Installation) -> None:
+def test_an_incomplete_cluster_is_created_again(tmp_path: Path, installation: Installation) -> None:
     server = a_postgres(tmp_path, installation)
     half = tmp_path / f"{server.data.name}.new"
     half.mkdir()
@@ -136,7 +136,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @ROOT_ONLY
-async def test_each_way_around_root_can_use_the_data_of_the_others(
+async def test_each_method_of_dropping_root_can_use_the_data_of_the_others(
     tmp_path: Path, installation: Installation
 ) -> None:
     """Below a closed folder, as homes are; data made in one way is read in the next."""
@@ -156,7 +156,7 @@ async def test_each_way_around_root_can_use_the_data_of_the_others(
 
 
 @ROOT_ONLY
-def test_a_child_that_became_nobody_ends_with_its_parent() -> None:
+def test_a_child_that_runs_as_nobody_ends_with_its_parent() -> None:
     launch = embedded_postgres.launch_with_capability()
     if launch is None:
         pytest.skip("this machine forbids capabilities")
@@ -193,14 +193,14 @@ def test_without_user_namespaces_root_runs_it_as_nobody(open_folder: Path) -> No
         assert psutil.Process(running.pid).username() == "nobody"
 
 
-def test_a_folder_that_nobody_cannot_reach_is_named(tmp_path: Path) -> None:
+def test_a_folder_not_accessible_to_nobody_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "home"
     closed.mkdir(mode=0o700)
     with pytest.raises(ServerFailed, match=r"cannot pass .*/home to reach .*--data"):
         embedded_postgres.launch_as_nobody((closed / "data",))
 
 
-def test_a_program_that_fails_says_the_end_of_its_log(
+def test_a_failing_program_reports_the_end_of_its_log(
     tmp_path: Path, installation: Installation
 ) -> None:
     server = a_postgres(tmp_path, installation, shared_buffers="-1")
@@ -223,7 +223,9 @@ def test_valkey_answers_with_its_password_only(tmp_path: Path, program: Path | N
     assert not server.is_ready(0)
 
 
-def test_stopping_sends_what_the_server_wants(tmp_path: Path, installation: Installation) -> None:
+def test_stopping_sends_the_signal_of_the_server(
+    tmp_path: Path, installation: Installation
+) -> None:
     server = a_postgres(tmp_path, installation)
     assert server.command().stop_signal == signal.SIGINT
     assert server.command().orphan_signal == signal.SIGINT

@@ -41,7 +41,7 @@ def notes(folder: Path) -> list[str]:
     return (folder / "notes").read_text().splitlines()
 
 
-async def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path) -> None:
+async def test_a_killed_child_is_restarted_and_reported(tmp_path: Path) -> None:
     heard = Heard()
     async with Supervisor(tmp_path, heard) as children:
         program = StandIn("one", tmp_path)
@@ -55,7 +55,7 @@ async def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path) -> No
     assert notes(tmp_path) == ["one started", "one started", "one ended"]
 
 
-async def test_a_child_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
+async def test_a_child_that_exits_is_restarted(tmp_path: Path) -> None:
     heard = Heard()
     once = SERVES.replace("ended.wait()", "(folder / 'seen').exists() and ended.wait()")
     once += "(folder / 'seen').touch(); sys.exit(3)\n"
@@ -64,7 +64,7 @@ async def test_a_child_that_ends_by_itself_is_started_again(tmp_path: Path) -> N
         assert "exit code 3" in await heard.until("starting it again")
 
 
-async def test_a_stopped_child_is_replaced_and_said_so_in_one_line(tmp_path: Path) -> None:
+async def test_a_stopped_child_is_replaced_and_reported_in_one_line(tmp_path: Path) -> None:
     heard = Heard()
     async with Supervisor(tmp_path, heard, QUICK) as children:
         program, other = StandIn("one", tmp_path), StandIn("two", tmp_path)
@@ -80,7 +80,7 @@ async def test_a_stopped_child_is_replaced_and_said_so_in_one_line(tmp_path: Pat
     assert not psutil.pid_exists(first)
 
 
-async def test_a_child_that_blocks_for_good_is_replaced(tmp_path: Path) -> None:
+async def test_a_blocked_child_is_replaced(tmp_path: Path) -> None:
     """It lives and has its port, but accepts nothing any more."""
     heard = Heard()
     async with Supervisor(tmp_path, heard, QUICK) as children:
@@ -90,7 +90,7 @@ async def test_a_child_that_blocks_for_good_is_replaced(tmp_path: Path) -> None:
         await heard.until("one runs again")
 
 
-async def test_one_that_recovers_is_waited_for_as_long_as_it_answers(tmp_path: Path) -> None:
+async def test_a_recovering_child_is_not_killed_while_it_answers(tmp_path: Path) -> None:
     heard = Heard()
     slow = "\nwhile not (folder / 'recovered').exists(): ended.wait(0.01)\n" + SERVES
     program = StandIn("one", tmp_path, slow, ready_s=0.5, recovers=True)
@@ -102,14 +102,14 @@ async def test_one_that_recovers_is_waited_for_as_long_as_it_answers(tmp_path: P
     assert notes(tmp_path) == ["one started", "one ended"]
 
 
-async def test_children_end_in_the_opposite_order_of_their_start(tmp_path: Path) -> None:
+async def test_children_end_in_reverse_order_of_start(tmp_path: Path) -> None:
     async with Supervisor(tmp_path, Heard()) as children:
         for name in ("server", "service"):
             await children.start(StandIn(name, tmp_path))
     assert notes(tmp_path)[2:] == ["service ended", "server ended"]
 
 
-async def test_one_that_never_starts_ends_it_with_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_a_child_that_never_starts_ends_the_supervisor_with_its_log(tmp_path: Path) -> None:
     with pytest.raises(
         ServerFailed, match=r"(?s)one cannot .*: it ended with exit code 1.*no such luck"
     ):
@@ -117,7 +117,7 @@ async def test_one_that_never_starts_ends_it_with_the_end_of_its_log(tmp_path: P
             await children.start(StandIn("one", tmp_path, "sys.exit('no such luck')\n"))
 
 
-async def test_one_that_never_becomes_ready_is_ended(tmp_path: Path) -> None:
+async def test_a_child_that_never_becomes_ready_is_ended(tmp_path: Path) -> None:
     waits = "note(str(os.getpid())); ended.wait()\n"
     with pytest.raises(ServerFailed, match="was not ready within 0 s"):
         async with Supervisor(tmp_path, Heard()) as children:
@@ -126,7 +126,7 @@ async def test_one_that_never_becomes_ready_is_ended(tmp_path: Path) -> None:
     assert not any(psutil.pid_exists(pid) for pid in written)
 
 
-async def test_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
+async def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
     heard = Heard()
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVES
     async with Supervisor(tmp_path, heard) as children:
@@ -136,14 +136,14 @@ async def test_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
     assert not psutil.pid_exists(program.pid() or 0)
 
 
-async def test_told_to_hurry_it_waits_for_nobody(tmp_path: Path) -> None:
+async def test_hurrying_kills_children_at_once(tmp_path: Path) -> None:
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVES
     async with asyncio.timeout(BOUND_S), Supervisor(tmp_path, Heard()) as children:
         await children.start(StandIn("one", tmp_path, deaf, stop_s=10 * BOUND_S))
         children.hurry()
 
 
-async def test_output_is_kept_and_errors_are_shown(tmp_path: Path) -> None:
+async def test_output_is_logged_and_errors_are_printed(tmp_path: Path) -> None:
     heard = Heard()
     talks = (
         """print('{"level": "INFO", "message": "all is well"}', flush=True)

@@ -12,7 +12,7 @@ from tests.integration.submit.submit_server import served
 ANN = TokenGrant(name="ann", roles=("viewer",))
 
 
-async def test_every_route_but_the_open_ones_wants_a_caller(database: str) -> None:
+async def test_every_route_of_submit_except_public_ones_needs_credentials(database: str) -> None:
     async with served(database) as submit:
         document = (await submit.client.get("/openapi.json")).json()
         assert "/api/v1/jobs" in document["paths"]
@@ -29,7 +29,7 @@ async def test_every_route_but_the_open_ones_wants_a_caller(database: str) -> No
                     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_viewer_may_look_and_nothing_else(database: str) -> None:
+async def test_a_viewer_can_only_view(database: str) -> None:
     async with served(database, roles=("viewer",)) as submit:
         assert (await submit.client.get("/api/v1/queues")).status_code == 200
         assert (await submit.client.get("/api/v1/priority-classes")).status_code == 200
@@ -41,7 +41,7 @@ async def test_a_viewer_may_look_and_nothing_else(database: str) -> None:
             assert (await submit.post(f"/queues/{submit.queue}/{call}", {})).status_code == 403
 
 
-async def test_a_queue_names_who_may_submit(database: str) -> None:
+async def test_queue_permissions_restrict_submission(database: str) -> None:
     async with served(database, roles=("submitter",)) as submit:
         assert (await submit.submit([{"command": ["true"]}])).status_code == 200
         value = (
@@ -77,7 +77,7 @@ async def test_a_link_signs_in_once(database: str) -> None:
             assert "set-cookie" not in answer.headers
 
 
-async def test_links_and_tokens_end(database: str) -> None:
+async def test_links_and_tokens_expire(database: str) -> None:
     async with served(database) as submit:
         code = await token_store.make_person_link(submit.pool, ANN, ttl_s=-1)
         assert (await submit.client.get(f"/sign-in?code={code}")).status_code == 401

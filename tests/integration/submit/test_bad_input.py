@@ -110,7 +110,7 @@ ONE_JOB = {
 
 
 @pytest.mark.parametrize(("job", "pointer"), ONE_JOB.values(), ids=ONE_JOB.keys())
-async def test_a_faulty_job_is_refused_with_its_place(
+async def test_an_invalid_job_is_refused_with_a_pointer(
     submit: Served, job: object, pointer: str
 ) -> None:
     answer = await submit.submit([job])
@@ -148,7 +148,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("body", "status"), BODIES.values(), ids=BODIES.keys())
-async def test_a_body_that_is_no_submission_is_refused(
+async def test_an_invalid_submission_body_is_refused(
     submit: Served, body: bytes, status: int
 ) -> None:
     answer = await submit.post("/jobs", body)
@@ -156,7 +156,7 @@ async def test_a_body_that_is_no_submission_is_refused(
     assert answer.json()["detail"]
 
 
-async def test_every_fault_is_named_whatever_its_kind(submit: Served) -> None:
+async def test_errors_of_all_kinds_are_listed_together(submit: Served) -> None:
     jobs = [
         {"command": ["true"], "cpu": "1.5x", "memory": "-1", "colour": 1},
         {"command": ["true"]},
@@ -184,7 +184,7 @@ async def test_every_fault_is_named_whatever_its_kind(submit: Served) -> None:
     assert await submit.events() == []
 
 
-async def test_a_fault_in_the_defaults_is_named_once_and_there(submit: Served) -> None:
+async def test_an_error_in_the_defaults_is_reported_once_at_the_defaults(submit: Served) -> None:
     jobs = [{"command": ["a"]}, {"command": ["b"], "cpu": "2"}, {"command": ["c"], "memory": "x"}]
     answer = await submit.submit(jobs, defaults={"cpu": "1.5x", "pool": "-"})
     assert set(faults(answer)) == {"/defaults/cpu", "/defaults/pool", "/jobs/2/memory"}
@@ -207,7 +207,7 @@ async def test_too_many_jobs_are_refused(submit: Served) -> None:
     assert (await submit.submit([RUN] * 10_000)).status_code == 200
 
 
-async def test_no_job_at_all_is_refused(submit: Served) -> None:
+async def test_an_empty_job_list_is_refused(submit: Served) -> None:
     assert list(faults(await submit.submit([]))) == ["/jobs"]
 
 
@@ -228,7 +228,7 @@ async def test_a_body_beyond_the_limit_is_refused_before_it_is_read(submit: Serv
     assert "33554432 bytes" in answer.json()["detail"]
 
 
-async def test_a_small_body_that_inflates_beyond_the_limit_is_refused(submit: Served) -> None:
+async def test_a_body_above_the_limit_after_decompression_is_refused(submit: Served) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     url = "/api/v1/jobs"
     bomb = gzip.compress(b" " * (40 * 2**20))
@@ -240,14 +240,14 @@ async def test_a_small_body_that_inflates_beyond_the_limit_is_refused(submit: Se
     assert (await submit.client.post(url, content=whole, headers=headers)).status_code == 200
 
 
-async def test_another_content_type_is_refused(submit: Served) -> None:
+async def test_an_unsupported_content_type_is_refused(submit: Served) -> None:
     for headers in ({"Content-Type": "text/plain"}, {"Content-Encoding": "br"}):
         sent = {"Content-Type": "application/json", **headers}
         answer = await submit.client.post("/api/v1/jobs", content=b"{}", headers=sent)
         assert answer.status_code == 415
 
 
-async def test_members_of_a_gang_agree(submit: Served) -> None:
+async def test_members_of_a_gang_with_different_terms_are_refused(submit: Served) -> None:
     def member(**gang: object) -> dict[str, object]:
         return {**RUN, "gang": {"name": "g", "size": 2, **gang}}
 
@@ -260,7 +260,7 @@ async def test_members_of_a_gang_agree(submit: Served) -> None:
     assert (await submit.submit([member(), member()])).status_code == 200
 
 
-async def test_a_job_stands_behind_those_it_waits_for(submit: Served) -> None:
+async def test_a_job_must_come_after_its_dependencies(submit: Served) -> None:
     jobs = [{**RUN, "clientId": "merge", "after": ["part"]}, {**RUN, "clientId": "part"}]
     assert list(faults(await submit.submit(jobs))) == ["/jobs/0/after/0"]
 
@@ -281,7 +281,7 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize(("action", "body", "pointer"), ACTIONS.values(), ids=ACTIONS.keys())
-async def test_a_faulty_action_is_refused_with_its_place(
+async def test_an_invalid_action_is_refused_with_a_pointer(
     submit: Served, action: str, body: object, pointer: str
 ) -> None:
     answer = await submit.post(f"/jobs/{action}", body)
@@ -313,7 +313,7 @@ QUEUES = {
 
 
 @pytest.mark.parametrize(("body", "pointer"), QUEUES.values(), ids=QUEUES.keys())
-async def test_a_faulty_queue_is_refused_with_its_place(
+async def test_an_invalid_queue_is_refused_with_a_pointer(
     submit: Served, body: object, pointer: str
 ) -> None:
     answer = await submit.post("/queues", body)

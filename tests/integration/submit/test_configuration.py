@@ -41,7 +41,7 @@ async def cordons_told(submit: Served, count: int) -> list[configuration.Cordon]
             return told
 
 
-async def test_an_executor_and_a_node_are_cordoned_and_the_log_hears_of_it(submit: Served) -> None:
+async def test_cordons_of_executors_and_nodes_are_written_to_the_log(submit: Served) -> None:
     await reported(submit, "north", "n0")
     url = "/api/v1/executors/north"
     body = {"cordoned": True, "reason": "repairs"}
@@ -70,7 +70,7 @@ async def test_an_executor_and_a_node_are_cordoned_and_the_log_hears_of_it(submi
     ]
 
 
-async def test_a_name_that_nobody_has_cannot_be_cordoned_but_uncordoned(submit: Served) -> None:
+async def test_an_unknown_name_can_only_be_uncordoned(submit: Served) -> None:
     await reported(submit, "north", "n0")
     for path in ("south", "north/nodes/n1"):
         url = f"/api/v1/executors/{path}"
@@ -84,7 +84,7 @@ async def test_only_operators_cordon(fresh_database: str) -> None:
         assert answer.status_code == 403
 
 
-async def test_a_queue_keeps_all_that_it_is_told(submit: Served) -> None:
+async def test_a_queue_stores_all_its_fields(submit: Served) -> None:
     body = {
         "name": "tides",
         "weight": 2.5,
@@ -107,7 +107,7 @@ async def test_a_queue_keeps_all_that_it_is_told(submit: Served) -> None:
     assert queue.retry_policy.memory_factor == 1.5
 
 
-async def test_a_queue_is_tried_without_making_or_changing_it(submit: Served) -> None:
+async def test_a_dry_run_of_a_queue_changes_nothing(submit: Served) -> None:
     good, bad = {"name": "tides", "weight": 2}, {"name": "tides", "weight": -1}
     tried = await submit.post("/queues?dryRun=true", good)
     assert (tried.status_code, tried.json()["weight"]) == (200, 2.0), tried.text
@@ -135,7 +135,7 @@ async def test_a_limit_of_an_unknown_class_is_refused(submit: Served) -> None:
     assert "urgent" in fault["detail"]
 
 
-async def test_queues_are_counted_and_seen_again_only_when_changed(submit: Served) -> None:
+async def test_queues_are_counted_and_have_etags(submit: Served) -> None:
     for name in ("a", "b"):
         await submit.post("/queues", {"name": name})
     listed = (await submit.client.get("/api/v1/queues?include=count&limit=1")).json()
@@ -149,7 +149,7 @@ async def test_queues_are_counted_and_seen_again_only_when_changed(submit: Serve
     assert (changed.status_code, changed.json()["reason"]) == (200, "x")
 
 
-async def test_who_may_not_view_a_queue_does_not_find_it(submit: Served) -> None:
+async def test_a_queue_is_hidden_from_callers_without_view_permission(submit: Served) -> None:
     permissions = [{"subjects": ["ann"], "verbs": ["view", "submit"]}]
     await submit.post("/queues", {"name": "own", "permissions": permissions})
     for name, status in (("ann", 200), ("eve", 404)):
@@ -186,7 +186,7 @@ async def test_a_queue_is_removed_when_it_has_no_live_jobs(
         assert again.json()["version"] > made["version"] + 1
 
 
-async def test_each_change_says_who_asked_for_it(submit: Served) -> None:
+async def test_each_queue_change_records_its_caller(submit: Served) -> None:
     await reported(submit, "north", "n0")
     await submit.post("/queues", {"name": "tides"})
     await submit.post("/queues/tides/cordon", {"reason": "x"})

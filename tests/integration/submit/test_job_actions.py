@@ -34,7 +34,7 @@ async def running(submit: Watched, job_id: ids.JobId) -> None:
     await submit.happened("set", lease)
 
 
-async def test_what_a_filter_concerns_is_counted_and_tried_without_doing_it(
+async def test_a_dry_run_of_a_filter_counts_jobs_and_changes_nothing(
     submit: Watched,
 ) -> None:
     jobs = [{**RUN, "labels": {"team": "x"}}, RUN, {**RUN, "priorityClass": "high"}, RUN]
@@ -63,7 +63,7 @@ async def test_what_a_filter_concerns_is_counted_and_tried_without_doing_it(
     assert len(await submit.events()) > before
 
 
-async def test_ids_are_tried_without_doing_it(submit: Watched) -> None:
+async def test_a_dry_run_by_ids_changes_nothing(submit: Watched) -> None:
     first, second = await had(submit, [RUN, RUN])
     await running(submit, first)
     before = len(await submit.events())
@@ -76,14 +76,14 @@ async def test_ids_are_tried_without_doing_it(submit: Watched) -> None:
     assert len(await submit.events()) == before
 
 
-async def test_an_ended_job_is_no_error(submit: Watched) -> None:
+async def test_an_action_on_an_ended_job_is_not_an_error(submit: Watched) -> None:
     (only,) = await had(submit, [RUN])
     await submit.happened("set", events.JobCancelled(job_id=only, reason="x"))
     answer = await submit.post("/jobs/cancel", {"ids": [only]})
     assert (answer.status_code, answer.json()["matched"]) == (200, 0)
 
 
-async def test_by_ids_the_queue_of_each_job_says_who_may(submit: Watched) -> None:
+async def test_actions_by_ids_check_the_queue_of_each_job(submit: Watched) -> None:
     seen = [{"subjects": ["eve"], "verbs": ["view"]}, {"subjects": ["ann"], "verbs": ["cancel"]}]
     for name, permissions in (("shown", seen), ("hidden", [{**seen[1], "verbs": ["view"]}])):
         made = await submit.post("/queues", {"name": name, "permissions": permissions})
@@ -118,7 +118,7 @@ async def told_to_cancel(submit: Watched) -> list[events.JobCancelRequested]:
     ]
 
 
-async def test_a_queue_that_is_not_seen_cannot_be_acted_on(submit: Watched) -> None:
+async def test_actions_on_hidden_queues_are_refused(submit: Watched) -> None:
     permissions = [{"subjects": ["ann"], "verbs": ["view", "cancel"]}]
     await submit.post("/queues", {"name": "own", "permissions": permissions})
     for name, status in (("ann", 200), ("eve", 422)):
@@ -129,7 +129,7 @@ async def test_a_queue_that_is_not_seen_cannot_be_acted_on(submit: Watched) -> N
         assert answer.status_code == status, answer.text
 
 
-async def test_who_asked_and_why_is_in_every_event(submit: Watched) -> None:
+async def test_every_event_has_its_caller_and_reason(submit: Watched) -> None:
     (only,) = await had(submit, [RUN])
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     submit.client.headers["traceparent"] = trace

@@ -144,7 +144,7 @@ async def asking(killed: Killed, client: int) -> list[str]:
     return answered
 
 
-async def test_who_repeats_each_request_ends_with_exactly_the_jobs_asked_for(
+async def test_repeated_requests_create_each_job_once_despite_kills(
     killed: Killed,
 ) -> None:
     killing = asyncio.create_task(killed.killing())
@@ -159,7 +159,7 @@ async def test_who_repeats_each_request_ends_with_exactly_the_jobs_asked_for(
     assert taken == set(ids)
 
 
-async def test_what_is_submitted_again_is_so_once_whoever_is_killed(
+async def test_jobs_are_resubmitted_once_despite_kills(
     killed: Killed, fresh_database: str, valkey_url: str
 ) -> None:
     jobs = 4_000

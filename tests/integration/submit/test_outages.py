@@ -35,7 +35,7 @@ async def ask_for_jobs(submit: Served, client: int, some: asyncio.Event) -> int:
     return refused
 
 
-async def test_who_repeats_what_was_refused_gets_exactly_the_jobs_asked_for(
+async def test_repeating_refused_requests_creates_each_job_once(
     fresh_database: str, postgres_server: Server
 ) -> None:
     async with served(fresh_database) as submit:
@@ -63,7 +63,7 @@ async def test_who_repeats_what_was_refused_gets_exactly_the_jobs_asked_for(
         assert made.status_code == 201
 
 
-async def test_what_a_full_disk_refuses_is_a_503_with_the_reason(fresh_database: str) -> None:
+async def test_a_full_disk_is_a_503_with_the_reason(fresh_database: str) -> None:
     async with served(fresh_database) as submit:
         token = {"name": "robot", "roles": ["viewer"]}
         async with full_disk(

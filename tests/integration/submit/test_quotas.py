@@ -20,7 +20,7 @@ def refused(answer: Answer, *words: str) -> None:
         assert word in problem["detail"], problem["detail"]
 
 
-async def test_a_queue_takes_no_more_live_jobs_than_its_quota(
+async def test_live_jobs_of_a_queue_are_limited_by_its_quota(
     fresh_database: str, valkey_url: str
 ) -> None:
     settings = {"quotas": Quotas(queue_jobs_max=3)}
@@ -48,7 +48,7 @@ async def test_a_queue_takes_no_more_live_jobs_than_its_quota(
         assert 'fairlead_submit_quota_refusals_total{quota="queueJobsMax"}' in metrics
 
 
-async def test_all_queues_together_have_a_quota_and_so_have_bytes(
+async def test_quotas_limit_all_queues_together_and_bytes(
     fresh_database: str, valkey_url: str
 ) -> None:
     settings = {"quotas": Quotas(jobs_max=2, bytes_max=10_000)}
@@ -64,7 +64,7 @@ async def test_all_queues_together_have_a_quota_and_so_have_bytes(
         refused(dry, "This installation has 2 live jobs")
 
 
-async def test_what_is_known_already_needs_no_quota(fresh_database: str, valkey_url: str) -> None:
+async def test_existing_jobs_need_no_quota(fresh_database: str, valkey_url: str) -> None:
     settings = {"quotas": Quotas(queue_jobs_max=1)}
     async with watched(fresh_database, valkey_url, submit_settings=settings) as submit:
         job = {**RUN, "clientId": "a"}
@@ -75,7 +75,7 @@ async def test_what_is_known_already_needs_no_quota(fresh_database: str, valkey_
         assert again.json()["jobs"][0]["duplicate"]
 
 
-async def test_requests_at_the_same_time_do_not_exceed_a_quota_together(
+async def test_concurrent_requests_do_not_exceed_a_quota(
     fresh_database: str, valkey_url: str
 ) -> None:
     settings = {"quotas": Quotas(queue_jobs_max=5)}
@@ -85,7 +85,7 @@ async def test_requests_at_the_same_time_do_not_exceed_a_quota_together(
         assert sorted(answer.status_code for answer in answers) == [200] * 4 + [403] * 16
 
 
-async def test_several_processes_exceed_a_quota_by_what_is_left_of_it_for_each_at_most(
+async def test_each_of_several_processes_accepts_at_most_the_remaining_quota(
     fresh_database: str, valkey_url: str
 ) -> None:
     """Each process knows of the others' appends through the view only, so each takes at most what

@@ -71,7 +71,7 @@ async def in_set(
     return made
 
 
-async def test_what_a_filter_finds_is_submitted_again_in_another_job_set(submit: Watched) -> None:
+async def test_jobs_of_a_filter_are_resubmitted_into_another_job_set(submit: Watched) -> None:
     jobs = [{**RUN, "clientId": f"{n}", "cpu": 2, "priority": n} for n in range(5)]
     known = await had(submit, jobs)
     await submit.happened("set", events.JobCancelled(job_id=ids.JobId(known[3]), reason="x"))
@@ -88,7 +88,7 @@ async def test_what_a_filter_finds_is_submitted_again_in_another_job_set(submit:
     assert len(await submit.pool.fetch("SELECT * FROM fairlead_submit.action_items")) == 0
 
 
-async def test_a_repeat_makes_no_more(submit: Watched) -> None:
+async def test_a_repeated_resubmission_creates_no_more_jobs(submit: Watched) -> None:
     known = await had(submit, [RUN] * 3)
     body = {"ids": known, "jobSet": "again", "clientId": "mine"}
     answers = [await submit.post("/jobs/resubmit", body) for _ in range(2)]
@@ -99,7 +99,7 @@ async def test_a_repeat_makes_no_more(submit: Watched) -> None:
     assert (other.status_code, other.json()["errors"][0]["pointer"]) == (409, "/clientId")
 
 
-async def test_who_is_waited_for_and_gangs_are_those_of_the_action(submit: Watched) -> None:
+async def test_dependencies_and_gangs_refer_to_resubmitted_jobs(submit: Watched) -> None:
     gang = {"gang": {"name": "g", "size": 3, "minSize": 3}}
     jobs = [
         {**RUN, "clientId": "part"},
@@ -148,7 +148,7 @@ async def again(submit: Watched) -> list[str]:
     ]
 
 
-async def test_what_failed_is_submitted_again_in_its_place_and_only_once(submit: Watched) -> None:
+async def test_failed_jobs_are_resubmitted_once_and_superseded(submit: Watched) -> None:
     jobs = [
         {**RUN, "clientId": "good"},
         {**RUN, "clientId": "bad"},
@@ -175,7 +175,7 @@ async def test_what_failed_is_submitted_again_in_its_place_and_only_once(submit:
     assert await again(submit) == ["bad~3"]
 
 
-async def test_a_job_set_counts_what_was_submitted_again_apart(submit: Watched) -> None:
+async def test_a_job_set_counts_superseded_jobs_separately(submit: Watched) -> None:
     bad, worse = await had(submit, [{**RUN, "clientId": "bad"}, {**RUN, "clientId": "worse"}])
     await submit.happened("set", *ended(bad, "failed"), *ended(worse, "failed"))
     assert len(await again(submit)) == 2
@@ -196,7 +196,7 @@ async def test_a_job_set_counts_what_was_submitted_again_apart(submit: Watched) 
         ({"filter": {"queue": "QUEUE", "jobSet": "set", "states": ["FAILED"]}}, "/filter/states"),
     ],
 )
-async def test_what_failed_stays_in_its_job_set(
+async def test_failed_jobs_are_resubmitted_only_into_their_job_set(
     submit: Watched, change: dict[str, Any], pointer: str
 ) -> None:
     body = {"filter": {"queue": submit.queue, "jobSet": "set"}, "failed": True, **change}
@@ -206,7 +206,7 @@ async def test_what_failed_stays_in_its_job_set(
     assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
 
 
-async def test_who_waits_for_what_is_not_done_and_stays_behind_is_refused(submit: Watched) -> None:
+async def test_a_job_with_an_unfinished_outside_dependency_is_refused(submit: Watched) -> None:
     jobs = [
         {**RUN, "clientId": "a"},
         {**RUN, "clientId": "b", "after": ["a"]},
@@ -227,7 +227,7 @@ async def test_who_waits_for_what_is_not_done_and_stays_behind_is_refused(submit
     assert (await in_set(submit, "again"))[second].after == ()
 
 
-async def test_a_filter_that_finds_nothing_is_done_at_once(submit: Watched) -> None:
+async def test_an_action_without_matching_jobs_is_complete_at_once(submit: Watched) -> None:
     await had(submit, [RUN])
     chosen = {"queue": submit.queue, "jobSet": "nothing"}
     answer = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "again"})
@@ -259,7 +259,7 @@ def _read(plan: Any) -> Iterator[tuple[str, int]]:
         yield from _read(part)
 
 
-async def test_an_action_that_was_cut_off_is_finished_by_another_process(
+async def test_an_interrupted_action_is_finished_by_another_process(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with watched(fresh_database, valkey_url) as submit:
@@ -289,7 +289,7 @@ async def test_an_action_that_was_cut_off_is_finished_by_another_process(
         assert answer.json()["total"] == 2_500
 
 
-async def test_what_was_submitted_a_moment_ago_is_submitted_again_too(submit: Watched) -> None:
+async def test_recent_submissions_are_resubmitted_too(submit: Watched) -> None:
     answer = await submit.submit([RUN] * 3_000, "set")
     chosen = {"queue": submit.queue, "jobSet": "set"}
     tried = await submit.post("/jobs/cancel?dryRun=true", {"filter": chosen})
@@ -303,7 +303,7 @@ async def test_what_was_submitted_a_moment_ago_is_submitted_again_too(submit: Wa
     assert (await done(submit, again))["made"] == 3
 
 
-async def test_what_is_not_seen_cannot_be_submitted_again(submit: Watched) -> None:
+async def test_hidden_jobs_cannot_be_resubmitted(submit: Watched) -> None:
     known = await had(submit, [RUN])
     missing = "00" + "0" * 26
     answer = await submit.post("/jobs/resubmit", {"ids": [missing, *known], "jobSet": "again"})

@@ -89,7 +89,7 @@ async def test_the_short_form_becomes_a_pod_spec_with_its_shape(submit: Served) 
     assert event.runtime_s_max == 336 * 3600
 
 
-async def test_fields_that_nobody_reads_pass_through(submit: Served) -> None:
+async def test_unused_fields_of_a_pod_spec_are_passed_on(submit: Served) -> None:
     spec = {
         "containers": [
             {
@@ -124,7 +124,7 @@ async def test_fields_that_nobody_reads_pass_through(submit: Served) -> None:
     assert (event.priority_class, event.grace_s) == ("high", 60)
 
 
-async def test_defaults_hold_where_a_job_says_nothing(submit: Served) -> None:
+async def test_defaults_apply_to_missing_fields(submit: Served) -> None:
     defaults = {"cpu": "2", "command": ["a"], "labels": {"x": "1", "y": "1"}, "priority": 5}
     jobs = [{}, {"cpu": "3", "labels": {"y": "2"}}, {"podSpec": {"containers": [{}]}}]
     answer = await submit.submit(jobs, defaults=defaults)
@@ -137,7 +137,7 @@ async def test_defaults_hold_where_a_job_says_nothing(submit: Served) -> None:
     assert {event.priority for event in (first, second, third)} == {5}
 
 
-async def test_a_job_waits_for_others_of_its_job_set(submit: Served) -> None:
+async def test_a_job_can_depend_on_jobs_of_its_job_set(submit: Served) -> None:
     jobs = [
         {**RUN, "clientId": "a"},
         {**RUN, "clientId": "b"},
@@ -151,7 +151,7 @@ async def test_a_job_waits_for_others_of_its_job_set(submit: Served) -> None:
     assert (await submitted(submit))[-1].after == (merge.job_id, first.job_id)
 
 
-async def test_a_repeat_names_the_same_jobs(submit: Served) -> None:
+async def test_a_repeated_submission_returns_the_same_jobs(submit: Served) -> None:
     jobs = [{**RUN, "clientId": "a"}, RUN]
     first = (await submit.submit(jobs)).json()["jobs"]
     second = (await submit.submit(jobs)).json()["jobs"]
@@ -159,7 +159,7 @@ async def test_a_repeat_names_the_same_jobs(submit: Served) -> None:
     assert first[1]["id"] != second[1]["id"]
 
 
-async def test_a_repeat_that_the_view_knows_creates_nothing(fresh_database: str) -> None:
+async def test_a_repeated_submission_of_known_jobs_creates_nothing(fresh_database: str) -> None:
     async with served(fresh_database) as submit:
         assert (await submit.submit([{**RUN, "clientId": "a"}])).status_code == 200
         (event,) = await submitted(submit)
@@ -192,7 +192,7 @@ async def test_a_dry_run_writes_nothing(submit: Served) -> None:
     assert await submit.events() == []
 
 
-async def test_a_dry_run_says_whether_it_could_ever_run(fresh_database: str) -> None:
+async def test_a_dry_run_returns_the_feasibility(fresh_database: str) -> None:
     async with served(fresh_database) as submit:
         jobs = [{**RUN, "cpu": 2}, {**RUN, "cpu": 9}, {**RUN, "pool": "far"}, {**RUN, "gpu": 1}]
         body = {"queue": submit.queue, "jobSet": "s", "jobs": jobs}
@@ -242,7 +242,7 @@ async def test_a_job_set_is_cancelled_by_one_event_and_a_queue_by_one_in_each_pa
     assert [event.priority for event in moved] == [7] * JOB_PARTITIONS
 
 
-async def test_a_hold_is_lifted_and_a_run_preempted_by_id(submit: Served) -> None:
+async def test_jobs_are_released_and_preempted_by_id(submit: Served) -> None:
     answer = await submit.submit([{**RUN, "hold": True}])
     job_id = answer.json()["jobs"][0]["id"]
     for action in ("release", "preempt"):
@@ -251,7 +251,7 @@ async def test_a_hold_is_lifted_and_a_run_preempted_by_id(submit: Served) -> Non
     assert kinds == {events.JobSubmitted, events.JobReleased, events.JobPreemptRequested}
 
 
-async def test_a_new_queue_is_usable_at_once_and_the_log_hears_of_it(submit: Served) -> None:
+async def test_a_new_queue_is_usable_at_once_and_written_to_the_log(submit: Served) -> None:
     name = f"{submit.queue}-b"
     answer = await submit.post("/queues", {"name": name, "weight": 2.5})
     assert answer.status_code == 201, answer.text
@@ -277,7 +277,7 @@ async def told(submit: Served, count: int) -> list[configuration.Queue]:
             return mine
 
 
-async def test_when_one_process_ends_another_tells_the_log(fresh_database: str) -> None:
+async def test_another_process_takes_over_the_outbox_relay(fresh_database: str) -> None:
     async with served(fresh_database) as second:
         async with served(fresh_database) as first:
             await first.post("/queues", {"name": f"{second.queue}-a"})
@@ -286,7 +286,7 @@ async def test_when_one_process_ends_another_tells_the_log(fresh_database: str) 
         assert names == {f"{second.queue}-a", f"{second.queue}-b"}
 
 
-async def test_the_document_of_the_api_says_what_a_submission_holds(submit: Served) -> None:
+async def test_the_openapi_document_describes_a_submission(submit: Served) -> None:
     document = (await submit.client.get("/openapi.json")).json()
     post = document["paths"]["/api/v1/jobs"]["post"]
     schemas = document["components"]["schemas"]
@@ -301,7 +301,7 @@ async def test_the_document_of_the_api_says_what_a_submission_holds(submit: Serv
     assert {"200", "400", "401", "403", "409", "413", "422", "503"} <= post["responses"].keys()
 
 
-async def test_a_queue_changes_only_for_who_saw_its_last_version(submit: Served) -> None:
+async def test_a_queue_change_needs_the_current_etag(submit: Served) -> None:
     name = f"{submit.queue}-c"
     made = await submit.post("/queues", {"name": name})
     url, etag = f"/api/v1/queues/{name}", made.headers["etag"]
@@ -323,7 +323,7 @@ async def test_without_a_view_no_queue_is_removed(submit: Served) -> None:
     assert (await submit.client.delete(f"/api/v1/queues/{name}")).status_code == 503
 
 
-async def test_many_small_requests_ask_the_view_a_few_times(fresh_database: str) -> None:
+async def test_view_queries_of_small_requests_are_batched(fresh_database: str) -> None:
     async with served(fresh_database) as submit:
         answers = await asyncio.gather(
             *(submit.submit([{**RUN, "clientId": f"{n}"}]) for n in range(50))

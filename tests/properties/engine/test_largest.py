@@ -96,7 +96,7 @@ def pools(draw: st.DrawFn) -> Snapshot:
 
 @BOUNDED
 @given(pools(), st.sampled_from([0.0, 1.0]), st.sampled_from(["best-fit", "pack"]))
-def test_no_amount_is_so_large_that_a_round_fails_or_counts_wrong(
+def test_the_largest_amounts_are_counted_correctly(
     snapshot: Snapshot, protected: float, placement: Any
 ) -> None:
     assert snapshot_checks.list_problems(snapshot) == []

@@ -122,7 +122,7 @@ class Pool:
 
 @settings(BOUNDED, max_examples=EXAMPLES or 150)
 @given(st.randoms(use_true_random=False))
-def test_every_round_decides_what_the_rules_say_when_read_plainly(chance: random.Random) -> None:
+def test_every_round_equals_the_plain_reading_of_the_rules(chance: random.Random) -> None:
     pool = Pool(chance)
     for _ in range(chance.randint(1, 5)):
         pool.happen()

@@ -9,7 +9,7 @@ from fairlead_scheduler.engine.compiler.decorators import COMPILED
 
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled here")
-def test_no_round_compiles_a_kernel_that_warming_up_did_not() -> None:
+def test_no_round_compiles_a_kernel_after_warm_up() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.properties.engine.warmed"],
         capture_output=True,

@@ -68,7 +68,7 @@ def bearer(token: str) -> dict[str, str]:
 # Tokens of people and programs ----------------------------------------------------------------
 
 
-async def test_a_known_token_says_who_calls(pool: Pool) -> None:
+async def test_a_known_token_identifies_its_caller(pool: Pool) -> None:
     await keep(pool, "fl_1", "submitter", "viewer")
     async with client(Authenticator(pool, Settings())) as http:
         answer = await http.get("/me", headers=bearer("fl_1"))
@@ -96,14 +96,14 @@ async def test_two_servers_on_one_host_have_sessions_of_their_own(pool: Pool) ->
 @pytest.mark.parametrize(
     "header", ["bearer fl_1", "BEARER fl_1", "Bearer  fl_1"], ids=["small", "large", "spaced"]
 )
-async def test_the_scheme_is_read_as_http_says(pool: Pool, header: str) -> None:
+async def test_the_authentication_scheme_is_case_insensitive(pool: Pool, header: str) -> None:
     await keep(pool, "fl_1", "viewer")
     async with client(Authenticator(pool, Settings())) as http:
         assert (await http.get("/me", headers={"Authorization": header})).status_code == 200
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "fl_1"])
-async def test_a_call_without_a_token_is_told_how_to_get_one(pool: Pool, header: str) -> None:
+async def test_a_refusal_without_a_token_explains_how_to_get_one(pool: Pool, header: str) -> None:
     async with client(Authenticator(pool, Settings())) as http:
         answer = await http.get("/me", headers={"Authorization": header})
     assert answer.status_code == 401
@@ -119,13 +119,13 @@ async def test_an_unknown_token_is_refused(pool: Pool) -> None:
     assert answer.json()["type"] == "/problems/unauthenticated"
 
 
-async def test_a_token_past_its_time_is_refused(pool: Pool) -> None:
+async def test_an_expired_token_is_refused(pool: Pool) -> None:
     await keep(pool, "fl_1", "viewer", expires_at=NOW - timedelta(days=365 * 20))
     async with client(Authenticator(pool, Settings())) as http:
         assert (await http.get("/me", headers=bearer("fl_1"))).status_code == 401
 
 
-async def test_an_answer_is_kept_for_a_moment(pool: Pool) -> None:
+async def test_a_token_lookup_is_cached_briefly(pool: Pool) -> None:
     await keep(pool, "fl_1", "viewer")
     authenticator = Authenticator(pool, Settings())
     async with client(authenticator) as http:
@@ -137,7 +137,7 @@ async def test_an_answer_is_kept_for_a_moment(pool: Pool) -> None:
     assert (kept.status_code, fresh.status_code) == (200, 401)
 
 
-async def test_nobody_needs_a_token_where_settings_say_so(pool: Pool) -> None:
+async def test_anonymous_access_needs_no_token(pool: Pool) -> None:
     async with client(Authenticator(pool, Settings(anonymous=True))) as http:
         nobody = await http.get("/me")
         forged = await http.get("/me", headers=bearer("fl_2"))
@@ -152,7 +152,7 @@ class Away:
         raise ConnectionRefusedError("nobody listens")
 
 
-async def test_without_its_database_a_service_says_so_and_when_to_ask_again() -> None:
+async def test_an_unavailable_database_is_a_503_with_retry_after() -> None:
     async with client(Authenticator(Away(), Settings())) as http:
         answer = await http.get("/me", headers=bearer("fl_1"))
     assert answer.status_code == 503
@@ -165,7 +165,7 @@ async def test_without_its_database_a_service_says_so_and_when_to_ask_again() ->
 
 
 @pytest.mark.parametrize(("roles", "status"), [(["operator"], 200), (["admin"], 200)])
-async def test_who_has_the_role_or_is_admin_may(pool: Pool, roles: list[str], status: int) -> None:
+async def test_a_role_or_admin_is_permitted(pool: Pool, roles: list[str], status: int) -> None:
     await keep(pool, "fl_1", *roles)
     async with client(Authenticator(pool, Settings())) as http:
         assert (await http.get("/operate", headers=bearer("fl_1"))).status_code == status
@@ -174,13 +174,13 @@ async def test_who_has_the_role_or_is_admin_may(pool: Pool, roles: list[str], st
 # Secrets --------------------------------------------------------------------------------------
 
 
-def test_every_new_token_is_another_and_shows_what_it_is() -> None:
+def test_new_tokens_are_unique_and_have_a_prefix() -> None:
     made = {auth.new_token() for _ in range(100)}
     assert len(made) == 100
     assert all(token.startswith("fl_") and len(token) >= 43 for token in made)
 
 
-def test_what_is_stored_of_a_token_is_not_the_token() -> None:
+def test_only_a_digest_of_a_token_is_stored() -> None:
     token = auth.new_token()
     assert len(auth.digest(token)) == 32
     assert token.encode() not in auth.digest(token)
@@ -190,7 +190,7 @@ def test_what_is_stored_of_a_token_is_not_the_token() -> None:
 
 
 @given(st.text(min_size=1, max_size=20), st.text(max_size=40), st.integers(0, 2**45))
-def test_a_signed_subject_is_believed_until_its_time(key: str, subject: str, now_ms: int) -> None:
+def test_a_signed_subject_is_valid_until_it_expires(key: str, subject: str, now_ms: int) -> None:
     token = auth.sign(key, subject, now_ms + 1)
     assert auth.verify(key, token, now_ms) == subject
     assert auth.verify(key, token, now_ms + 1) is None
@@ -199,14 +199,14 @@ def test_a_signed_subject_is_believed_until_its_time(key: str, subject: str, now
 
 
 @given(st.integers(min_value=0), st.integers(1, 255))
-def test_a_token_changed_anywhere_is_not_believed(place: int, change: int) -> None:
+def test_a_modified_signed_token_is_refused(place: int, change: int) -> None:
     raw = bytearray(base64.urlsafe_b64decode(auth.sign("key", "logs:run-1", 1_000)))
     raw[place % len(raw)] ^= change
     assert auth.verify("key", base64.urlsafe_b64encode(raw).decode(), 0) is None
 
 
 @pytest.mark.parametrize("token", ["", "x", "====", "é", "AAAA", "A" * 44, "A" * 200])
-def test_nonsense_is_not_believed(token: str) -> None:
+def test_a_malformed_signed_token_is_refused(token: str) -> None:
     assert auth.verify("key", token, 0) is None
 
 

@@ -27,12 +27,12 @@ def test_any_offset_is_read(text: str, want: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         timestamps.parse_rfc3339(text)
 
 
-def test_a_time_without_a_zone_is_told_how_to_write_one() -> None:
+def test_a_time_without_a_zone_is_refused_with_an_example() -> None:
     with pytest.raises(ValueError, match="write it like 2026-01-31T12:00:00Z"):
         timestamps.parse_rfc3339("2026-01-31T12:00:00")
 

@@ -49,7 +49,7 @@ def test_a_topic_gives_the_same_view_before_and_after_compaction(
     assert list(whole.values.items()) == list(short.values.items())
 
 
-def test_a_full_view_keeps_its_keys_up_to_date_and_adds_none() -> None:
+def test_a_full_view_updates_its_keys_and_adds_none() -> None:
     folded = CompactedView(lambda entry: entry.value, keys_max=2)
     full = []
     for written in ([("a", b"1"), ("b", b"1")], [("c", b"1"), ("a", b"2")]):

@@ -32,11 +32,11 @@ def test_a_view_that_the_log_cannot_continue(
 
 
 @pytest.mark.parametrize("positions", [{0: 10, 1: 0}, {0: 20, 1: 5}, {0: 15, 1: 3}])
-def test_a_view_between_start_and_end_is_well(positions: dict[int, int]) -> None:
+def test_a_view_between_start_and_end_is_covered(positions: dict[int, int]) -> None:
     assert compare("view", ("log", positions), STATE) is None
 
 
-def test_a_new_view_of_a_whole_log_is_well() -> None:
+def test_a_new_view_of_a_complete_log_is_covered() -> None:
     assert compare("view", None, LogState("log", {0: 0}, {0: 9})) is None
 
 

@@ -58,7 +58,7 @@ def routes() -> APIRouter:
     return router
 
 
-def test_endpoints_that_take_a_request_and_give_a_response_are_straight() -> None:
+def test_endpoints_with_request_and_response_are_dispatched_directly() -> None:
     assert set(direct_dispatch.find_endpoints([routes()])) == {
         ("POST", "/api/plain"),
         ("GET", "/api/problem"),
@@ -67,7 +67,7 @@ def test_endpoints_that_take_a_request_and_give_a_response_are_straight() -> Non
     }
 
 
-def test_of_two_routes_at_one_place_the_first_counts_as_with_the_framework() -> None:
+def test_the_first_of_two_equal_routes_counts() -> None:
     first, second = routes(), routes()
     found = direct_dispatch.find_endpoints([first, second])
     assert (
@@ -84,7 +84,7 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def test_a_straight_call_reads_its_body_and_knows_its_caller(
+async def test_a_direct_call_has_its_body_and_caller(
     http: httpx2.AsyncClient,
 ) -> None:
     answer = await http.post("/api/plain", content=b"abc", headers={"X-Request-Id": "abc-1"})
@@ -94,19 +94,19 @@ async def test_a_straight_call_reads_its_body_and_knows_its_caller(
     assert "ratelimit" in answer.headers
 
 
-async def test_its_problems_are_told(http: httpx2.AsyncClient) -> None:
+async def test_problems_of_a_direct_call_are_returned(http: httpx2.AsyncClient) -> None:
     answer = await http.get("/api/problem")
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "7")
     assert answer.json()["detail"] == "/api/problem is taken."
     assert answer.json()["instance"] == answer.headers["x-request-id"]
 
 
-async def test_the_worlds_errors_are_told(http: httpx2.AsyncClient) -> None:
+async def test_external_errors_of_a_direct_call_are_returned(http: httpx2.AsyncClient) -> None:
     answer = await http.get("/api/world")
     assert (answer.status_code, answer.json()["detail"]) == (503, "the log is away")
 
 
-async def test_its_mistakes_say_nothing_but_an_id(http: httpx2.AsyncClient) -> None:
+async def test_internal_errors_of_a_direct_call_reveal_only_an_id(http: httpx2.AsyncClient) -> None:
     answer = await http.get("/api/mistake", headers={"X-Request-Id": "abc-1"})
     assert (answer.status_code, answer.json()["type"]) == (500, "/problems/internal")
     assert answer.json()["instance"] == "abc-1"
@@ -122,7 +122,7 @@ async def test_its_mistakes_say_nothing_but_an_id(http: httpx2.AsyncClient) -> N
         ("/api/object", (200, '{"number":1}')),
     ],
 )
-async def test_the_framework_goes_on_to_answer_the_others(
+async def test_the_framework_routes_all_other_calls(
     http: httpx2.AsyncClient, path: str, want: tuple[int, str]
 ) -> None:
     answer = await http.get(path)
@@ -137,7 +137,7 @@ async def test_the_framework_goes_on_to_answer_the_others(
         ("GET", "/api/limited?limit=11", 422),
     ],
 )
-async def test_what_is_not_there_is_refused_as_ever(
+async def test_an_unknown_path_is_refused_by_the_framework(
     http: httpx2.AsyncClient, method: str, path: str, status: int
 ) -> None:
     answer = await http.request(method, path)

@@ -56,7 +56,7 @@ def test_a_disk_elsewhere_is_never_full() -> None:
     assert disk.problem() is None
 
 
-def test_the_sentence_says_what_is_free_and_what_is_needed() -> None:
+def test_the_message_has_the_free_and_needed_space() -> None:
     disk = Disk("/data", free=lambda _: 5 * MIB)
     assert disk.problem() == (
         "The disk is full: 5 MiB are free, and nothing is written until there are 96 MiB. Nothing"
@@ -64,7 +64,7 @@ def test_the_sentence_says_what_is_free_and_what_is_needed() -> None:
     )
 
 
-async def test_appends_wait_for_space_and_reads_go_on() -> None:
+async def test_a_full_disk_refuses_appends_and_permits_reads() -> None:
     free = Free()
     log = DiskGuardedLog(MemoryLog(lambda: 0), Disk("/data", BOUNDS, free))
     await log.create(Topic("things"))
@@ -101,7 +101,7 @@ def client(free: Free) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=gate), base_url="http://localhost")
 
 
-async def test_on_a_full_disk_changes_are_refused_with_the_reason_and_reads_go_on() -> None:
+async def test_a_full_disk_refuses_requests_with_the_reason_and_permits_reads() -> None:
     free = Free()
     async with client(free) as http:
         free.bytes = 9
@@ -124,7 +124,7 @@ async def test_readyz_names_a_full_disk_and_stays_ready(tmp_path: Path) -> None:
     assert "disk" in answer.json()["checks"]
 
 
-def test_what_postgres_says_of_its_disk_is_a_full_database() -> None:
+def test_disk_full_of_postgres_raises_database_full() -> None:
     with (
         pytest.raises(DatabaseFull, match=r"The disk of Postgres is full, .*extend"),
         translate_errors(),

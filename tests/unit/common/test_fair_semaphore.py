@@ -69,7 +69,7 @@ async def test_a_caller_never_has_more_than_its_share() -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_whoever_has_too_many_waiting_is_refused_and_others_are_not() -> None:
+async def test_a_caller_with_too_many_waiting_requests_is_refused_alone() -> None:
     work = Work(FairSemaphore("exports", places=1, per_caller=1, waiting_max=2))
     tasks = [work.begin("greedy") for _ in range(3)]
     await settled()
@@ -86,7 +86,7 @@ async def test_whoever_has_too_many_waiting_is_refused_and_others_are_not() -> N
 
 
 @pytest.mark.parametrize("is_served", [False, True])
-async def test_a_request_that_was_given_up_leaves_its_place_to_others(is_served: bool) -> None:
+async def test_a_cancelled_request_releases_its_slot(is_served: bool) -> None:
     shares = FairSemaphore("queries", places=1, per_caller=1, waiting_max=10)
     work = Work(shares)
     async with shares.place():

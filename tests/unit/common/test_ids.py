@@ -70,7 +70,7 @@ def test_queue_job_set_and_own_id_all_count(other: tuple[str, str, str]) -> None
 @pytest.mark.parametrize(
     "text", ["", "0", "0" * 27, "0" * 29, "0" * 27 + "l", "0" * 27 + "A", "0" * 27 + "é"]
 )
-def test_what_is_no_job_id_is_said_so(text: str) -> None:
+def test_an_invalid_job_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="28 characters"):
         ids.partition_of_job(text)
 
@@ -89,7 +89,7 @@ def test_a_run_id_says_which_run_of_which_job(
 
 
 @pytest.mark.parametrize("text", ["", "a", "a-", "a-b"])
-def test_what_is_no_run_id_is_refused(text: str) -> None:
+def test_an_invalid_run_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="int"):
         ids.parse_run_id(text)
 
@@ -108,7 +108,7 @@ def test_the_number_fits_a_column_of_int64(
 
 
 @given(TIMES_MS, st.integers(4, 10_000), PARTITIONS, PARTITIONS, POSITIONS, POSITIONS, INDEXES)
-def test_who_submitted_a_tick_earlier_has_the_smaller_number(
+def test_an_earlier_tick_has_the_smaller_number(
     time_ms: int, later_ms: int, p: int, q: int, a: int, b: int, index: int
 ) -> None:
     first = ids.submission_number(time_ms, p, a, index)
@@ -116,7 +116,7 @@ def test_who_submitted_a_tick_earlier_has_the_smaller_number(
 
 
 @given(TIMES_MS, PARTITIONS, st.integers(0, 2**40), st.integers(0, 511), st.integers(0, 511))
-def test_messages_that_the_log_took_at_one_time_are_numbered_in_their_order(
+def test_messages_of_one_append_time_are_numbered_in_order(
     time_ms: int, partition: int, block: int, a: int, b: int
 ) -> None:
     first, second = sorted((a, b))
@@ -137,7 +137,7 @@ def test_jobs_of_a_message_are_numbered_in_their_order(
 
 
 @given(TIMES_MS, POSITIONS, INDEXES, PARTITIONS, PARTITIONS)
-def test_two_partitions_never_give_one_number(
+def test_numbers_of_two_partitions_differ(
     time_ms: int, position: int, index: int, p: int, q: int
 ) -> None:
     one = ids.submission_number(time_ms, p, position, index)
@@ -145,7 +145,7 @@ def test_two_partitions_never_give_one_number(
     assert (one == two) == (p == q)
 
 
-def test_the_number_has_room_for_every_partition() -> None:
+def test_the_number_has_bits_for_every_partition() -> None:
     assert JOB_PARTITIONS <= 32
 
 
@@ -158,6 +158,6 @@ def test_a_job_is_named_by_queue_job_set_and_client_id(job_set: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "trial-7", "s/trial-7", "//", "q//c", "/s/c", "q/s/"])
-def test_what_names_no_job_is_refused(text: str) -> None:
+def test_an_invalid_job_reference_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither a job id"):
         ids.job_id_of(text)

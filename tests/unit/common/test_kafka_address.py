@@ -8,7 +8,7 @@ from fairlead_common.domain.errors import LogUrlInvalid
 from fairlead_common.log.kafka import address as kafka_address
 
 
-def test_servers_alone_are_spoken_to_unencrypted_and_unknown() -> None:
+def test_a_plain_address_uses_no_tls_and_no_user() -> None:
     address = kafka_address.parse("kafka://one:9092,two:9092")
     assert address.options() == {
         "bootstrap_servers": "one:9092,two:9092",
@@ -16,7 +16,7 @@ def test_servers_alone_are_spoken_to_unencrypted_and_unknown() -> None:
     }
 
 
-def test_a_user_and_a_password_may_hold_any_sign() -> None:
+def test_user_and_password_can_contain_any_character() -> None:
     options = kafka_address.parse("kafka+tls://a%40b:p%3A%2F%40w@h:1").options()
     assert options["security_protocol"] == "SASL_SSL"
     assert options["sasl_mechanism"] == "SCRAM-SHA-512"
@@ -51,12 +51,12 @@ def test_messages_name_the_user_and_not_the_password() -> None:
         ("kafka+tls://h:1?ca=/nowhere/ca.pem", "/nowhere/ca.pem"),
     ],
 )
-def test_a_url_that_makes_no_sense_is_refused_with_the_reason(url: str, why: str) -> None:
+def test_an_invalid_kafka_url_is_refused_with_the_reason(url: str, why: str) -> None:
     with pytest.raises(LogUrlInvalid, match=why):
         kafka_address.parse(url)
 
 
-def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+def test_an_invalid_certificate_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(LogUrlInvalid, match=r"ca\.pem"):
         kafka_address.parse(f"kafka+tls://h:1?ca={tmp_path}/ca.pem")

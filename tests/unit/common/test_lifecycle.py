@@ -55,7 +55,7 @@ def test_an_ended_job_stays_as_it_ended() -> None:
     assert not [state for state, _ in JOB_STEPS if state in JOB_ENDED]
 
 
-def test_an_ended_run_stays_as_it_ended_but_for_one_given_up_that_had_succeeded() -> None:
+def test_an_ended_run_is_final_except_a_lost_run_that_succeeded() -> None:
     leaving = {key: to for key, to in RUN_STEPS.items() if key[0] in RUN_ENDED}
     assert leaving == {(RunState.LOST, "jobRunSucceeded"): RunState.SUCCEEDED}
 
@@ -70,7 +70,7 @@ def test_every_state_of_a_run_can_be_reached_and_left_or_is_final() -> None:
     assert {state for state, _ in RUN_STEPS} == set(RunState) - RUN_ENDED | {RunState.LOST}
 
 
-def test_a_job_waits_holds_room_or_has_ended() -> None:
+def test_a_job_waits_holds_capacity_or_has_ended() -> None:
     assert {JobState.QUEUED} | JOB_HELD | JOB_ENDED == set(JobState)
     assert not JOB_HELD & JOB_ENDED
 
@@ -122,7 +122,7 @@ def test_a_decision_about_a_queued_job_may_find_it_cancelled() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(JOB_HELD))
-def test_from_wherever_it_holds_room_a_job_can_end_in_every_way_or_wait_again(
+def test_a_job_that_holds_capacity_can_end_in_every_way_or_be_requeued(
     state: JobState,
 ) -> None:
     ends = {to for (at, _), to in JOB_STEPS.items() if at is state}
@@ -134,7 +134,7 @@ def test_the_end_of_a_run_alone_never_ends_its_job() -> None:
     assert not run_ends & JOB_TAGS
 
 
-def test_a_request_to_cancel_ends_only_what_waits() -> None:
+def test_a_cancel_request_ends_only_queued_jobs() -> None:
     cancels = {state for state, tag in JOB_STEPS if tag == "jobCancelRequested"}
     assert cancels == {JobState.QUEUED}
     bulk = {state for state, tag in JOB_STEPS if tag == "jobsCancelRequested"}

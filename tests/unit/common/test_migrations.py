@@ -87,7 +87,7 @@ async def test_an_older_program_refuses_a_newer_schema(pool: Pool, scripts: Scri
         await migrate(pool, SCHEMA, PACKAGE)
 
 
-async def test_a_migration_that_fails_leaves_nothing_and_can_be_run_again(
+async def test_a_failed_migration_is_rolled_back_and_can_be_repeated(
     pool: Pool, scripts: Scripts
 ) -> None:
     half = "CREATE TABLE things.half (id int); SELECT nonsense;"
@@ -99,14 +99,14 @@ async def test_a_migration_that_fails_leaves_nothing_and_can_be_run_again(
     assert await migrate(pool, SCHEMA, PACKAGE) == ["0002_half.sql"]
 
 
-async def test_two_schemas_of_one_database_do_not_meet(pool: Pool, scripts: Scripts) -> None:
+async def test_schemas_of_one_database_are_independent(pool: Pool, scripts: Scripts) -> None:
     scripts.write(**{"0001_thing": "CREATE TABLE thing (id int);"})
     assert await migrate(pool, "one", PACKAGE) == ["0001_thing.sql"]
     scripts.write(**{"0001_other": "CREATE TABLE other (id int);"})
     assert await migrate(pool, "two", PACKAGE) == ["0001_other.sql"]
 
 
-async def test_a_database_that_does_not_answer_is_said_so_within_the_bound() -> None:
+async def test_an_unresponsive_database_is_reported_in_time() -> None:
     url = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
     with pytest.raises(DatabaseUnavailable, match="did not answer within 0 s"):
         await open_pool(url, connect_s_max=0.0)

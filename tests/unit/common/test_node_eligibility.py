@@ -67,7 +67,7 @@ def test_operators(requirement: Requirement, want: bool) -> None:
     assert node_eligibility.meets(SelectorTerm((requirement,)), LABELS, "n0") is want
 
 
-def test_one_term_is_enough_and_all_of_its_requirements_must_hold() -> None:
+def test_one_matching_term_with_all_requirements_is_sufficient() -> None:
     right = SelectorTerm((Requirement("disk", "Exists"),))
     half = SelectorTerm((Requirement("disk", "Exists"), Requirement("x", "Exists")))
     assert node_eligibility.has_affinity(Shape({}, affinity=(half, right)), LABELS, "n0")
@@ -75,7 +75,7 @@ def test_one_term_is_enough_and_all_of_its_requirements_must_hold() -> None:
     assert node_eligibility.has_affinity(Shape({}), LABELS, "n0")
 
 
-def test_an_empty_term_is_met_by_nothing() -> None:
+def test_an_empty_term_matches_nothing() -> None:
     assert not node_eligibility.has_affinity(Shape({}, affinity=(SelectorTerm(),)), LABELS, "n0")
 
 
@@ -85,7 +85,7 @@ def test_a_field_names_one_node() -> None:
     assert not node_eligibility.meets(term, {}, "n1")
 
 
-def test_a_selector_wants_every_label() -> None:
+def test_a_selector_needs_every_label() -> None:
     shape = Shape({}, node_selector={"disk": "ssd", "size": "12"})
     assert node_eligibility.is_selected(shape, LABELS)
     assert not node_eligibility.is_selected(shape, {"disk": "ssd"})

@@ -63,7 +63,7 @@ async def refusal(known: Provider, token: str, issuers: Issuers | None = None) -
     return caught.value.detail
 
 
-async def test_a_token_says_who_and_which_groups_and_settings_say_what_they_may(
+async def test_a_token_has_user_and_groups_and_settings_have_roles(
     known: Provider,
 ) -> None:
     caller = await find(known, known.token(groups=["ml", "ops"]))
@@ -117,22 +117,22 @@ async def test_all_kinds_of_keys_that_are_allowed_are_understood(
         ({"groups": ["g"] * 1_001}, "not a list of names"),
     ],
 )
-async def test_what_a_token_says_must_be_right(
+async def test_invalid_claims_are_refused(
     known: Provider, claims: dict[str, Any], why: str
 ) -> None:
     assert why in await refusal(known, known.token(**claims))
 
 
-async def test_a_clock_may_be_off_a_little(known: Provider) -> None:
+async def test_small_clock_differences_are_tolerated(known: Provider) -> None:
     assert (await find(known, known.token(exp=time.time() - 10))).name == "ann"
     assert "expired" in await refusal(known, known.token(exp=time.time() - 60))
 
 
-async def test_a_token_without_signature_is_not_believed(known: Provider) -> None:
+async def test_a_token_without_signature_is_refused(known: Provider) -> None:
     assert "'none', which is not allowed" in await refusal(known, unsigned(known.token()))
 
 
-async def test_the_public_key_is_no_secret_to_sign_with(known: Provider) -> None:
+async def test_a_token_signed_with_the_public_key_as_secret_is_refused(known: Provider) -> None:
     """The confusion of algorithms: HMAC under the text of the public key."""
     _, private = known.keys["one"]
     public = private.public_key().public_bytes(
@@ -149,7 +149,7 @@ async def test_an_algorithm_must_be_that_of_its_key(known: Provider) -> None:
     assert "its key is not for" in await refusal(known, known.token(algorithm="PS256"), issuers)
 
 
-async def test_a_changed_token_is_not_believed(known: Provider) -> None:
+async def test_a_modified_token_is_refused(known: Provider) -> None:
     header, claims, signature = known.token().split(".")
     other = known.token(sub="root").split(".")[1]
     assert "Signature" in await refusal(known, f"{header}.{other}.{signature}")
@@ -157,14 +157,14 @@ async def test_a_changed_token_is_not_believed(known: Provider) -> None:
         await refusal(known, broken)
 
 
-async def test_a_key_of_another_has_no_say(known: Provider) -> None:
+async def test_a_key_of_another_issuer_is_refused(known: Provider) -> None:
     token = known.token()
     known.keys = {}
     known.rotate("one")
     assert "Signature" in await refusal(known, token)
 
 
-async def test_keys_rotate_without_anybody_noticing(known: Provider) -> None:
+async def test_rotated_keys_are_fetched(known: Provider) -> None:
     clock = Clock()
     issuers = Issuers([known.issuer()], (), clock)
     await find(known, known.token("one"), issuers)
@@ -178,7 +178,7 @@ async def test_keys_rotate_without_anybody_noticing(known: Provider) -> None:
     assert "does not publish" in await refusal(known, old, issuers)
 
 
-async def test_unknown_keys_do_not_make_us_ask_again_and_again(known: Provider) -> None:
+async def test_fetches_for_unknown_keys_are_limited(known: Provider) -> None:
     clock = Clock()
     issuers = Issuers([known.issuer()], (), clock)
     await find(known, known.token(), issuers)
@@ -195,7 +195,7 @@ async def test_unknown_keys_do_not_make_us_ask_again_and_again(known: Provider) 
     assert known.fetched == 2
 
 
-async def test_known_keys_go_on_while_the_provider_is_away(known: Provider) -> None:
+async def test_cached_keys_work_while_the_provider_is_unavailable(known: Provider) -> None:
     clock = Clock()
     issuers = Issuers([known.issuer(keys_s=60)], (), clock)
     await find(known, known.token(), issuers)
@@ -210,7 +210,7 @@ async def test_known_keys_go_on_while_the_provider_is_away(known: Provider) -> N
     assert (await find(known, known.token(sub="eve"), issuers)).name == "eve"
 
 
-async def test_a_provider_that_calls_itself_something_else_is_not_believed(
+async def test_a_discovery_document_of_another_issuer_is_refused(
     known: Provider,
 ) -> None:
     known.says = "https://evil.example"
@@ -218,13 +218,13 @@ async def test_a_provider_that_calls_itself_something_else_is_not_believed(
         await find(known, known.token())
 
 
-async def test_nobody_who_answers_is_an_outage_not_a_refusal() -> None:
+async def test_an_unavailable_provider_is_an_outage() -> None:
     gone = Provider("http://127.0.0.1:1")
     with pytest.raises(IssuerUnavailable, match="returned no keys"):
         await find(gone, gone.token())
 
 
-async def test_a_token_that_was_believed_is_not_looked_at_again_until_it_expires(
+async def test_a_verified_token_is_cached_until_it_expires(
     known: Provider,
 ) -> None:
     clock = Clock()

@@ -50,13 +50,13 @@ async def refused(passwords: Passwords, name: str, password: str) -> str:
     return caught.value.detail
 
 
-async def test_the_right_password_says_who_and_in_which_groups(file: Path) -> None:
+async def test_a_valid_password_identifies_user_and_groups(file: Path) -> None:
     caller = await Passwords(file, ROLES, Clock()).find("ann", "secret")
     assert (caller.name, caller.groups, caller.roles) == ("ann", ("ml", "ops"), ("viewer",))
     assert caller.is_person
 
 
-async def test_a_wrong_name_and_a_wrong_password_are_refused_alike(file: Path) -> None:
+async def test_an_unknown_name_and_a_wrong_password_have_equal_refusals(file: Path) -> None:
     passwords = Passwords(file, (), Clock())
     told = {
         await refused(passwords, *given)
@@ -71,7 +71,7 @@ async def test_a_wrong_name_and_a_wrong_password_are_refused_alike(file: Path) -
     assert len(told) == 1
 
 
-async def test_a_name_that_nobody_has_costs_a_hash_as_well(file: Path) -> None:
+async def test_an_unknown_name_costs_a_hash_too(file: Path) -> None:
     checked: list[str] = []
 
     class Counted(Passwords):
@@ -84,7 +84,7 @@ async def test_a_name_that_nobody_has_costs_a_hash_as_well(file: Path) -> None:
     assert argon2.extract_parameters(hashed).memory_cost >= 2**16
 
 
-async def test_what_was_found_out_is_kept_for_a_while(file: Path) -> None:
+async def test_a_verified_password_is_cached(file: Path) -> None:
     clock = Clock()
     passwords = Passwords(file, (), clock)
     assert passwords.find_cached("ann", "secret") is None
@@ -95,7 +95,7 @@ async def test_what_was_found_out_is_kept_for_a_while(file: Path) -> None:
     assert passwords.find_cached("ann", "secret") is None
 
 
-async def test_a_changed_file_counts_at_once(file: Path) -> None:
+async def test_a_changed_password_file_takes_effect_at_once(file: Path) -> None:
     clock = Clock()
     passwords = Passwords(file, (), clock)
     await passwords.find("ann", "secret")
@@ -115,7 +115,7 @@ async def test_a_changed_file_counts_at_once(file: Path) -> None:
         ("group:{ann}", "line 1"),
     ],
 )
-async def test_a_file_with_faults_lets_nobody_in_and_says_where(
+async def test_an_invalid_password_file_refuses_all_with_the_line(
     tmp_path: Path, text: str, why: str
 ) -> None:
     made = tmp_path / "passwords"
@@ -124,7 +124,7 @@ async def test_a_file_with_faults_lets_nobody_in_and_says_where(
         await Passwords(made, (), Clock()).find("ann", "secret")
 
 
-async def test_a_file_that_is_gone_is_an_outage(tmp_path: Path) -> None:
+async def test_a_missing_password_file_is_an_outage(tmp_path: Path) -> None:
     with pytest.raises(PasswordFileError, match="cannot be read"):
         await Passwords(tmp_path / "none", (), Clock()).find("ann", "secret")
 
@@ -139,6 +139,6 @@ async def test_passwords_that_wait_to_be_checked_are_bounded(file: Path) -> None
 
 
 @pytest.mark.parametrize("words", [[], ["a b"], ["group:x"], ["ann", "bob"]])
-def test_the_command_that_makes_a_line_wants_one_name(words: list[str]) -> None:
+def test_the_password_command_needs_one_name(words: list[str]) -> None:
     with pytest.raises(SystemExit, match="usage"):
         main(words)

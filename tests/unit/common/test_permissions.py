@@ -69,7 +69,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_what_a_caller_may(case: Case) -> None:
+def test_permissions_of_a_caller(case: Case) -> None:
     assert allows(case.caller, case.verb, "q", case.permissions) is case.want
 
 
@@ -94,7 +94,7 @@ CALLERS = st.builds(
 
 
 @given(CALLERS, st.sampled_from(list(Verb)), st.dictionaries(NAMES, PERMISSIONS, max_size=4))
-def test_a_reach_holds_exactly_the_queues_that_allow_it(
+def test_a_queue_scope_contains_exactly_the_permitted_queues(
     caller: Caller, verb: str, restricted: dict[str, tuple[Permission, ...]]
 ) -> None:
     found = find_queue_scope(caller, verb, restricted)
@@ -104,7 +104,7 @@ def test_a_reach_holds_exactly_the_queues_that_allow_it(
 
 
 @given(CALLERS, PERMISSIONS, st.sampled_from(list(Verb)))
-def test_who_may_do_anything_may_look_unless_a_token_says_less(
+def test_every_permission_includes_viewing_unless_a_token_restricts_it(
     caller: Caller, items: tuple[Permission, ...], verb: str
 ) -> None:
     without = msgspec.structs.replace(caller, scope=None)
@@ -114,7 +114,7 @@ def test_who_may_do_anything_may_look_unless_a_token_says_less(
         assert allows(without, verb, "q", items), "a token never widens"
 
 
-def test_a_reach_says_it_to_a_statement() -> None:
+def test_a_queue_scope_has_arrays_for_statements() -> None:
     assert QueueScope().arguments() == (None, [])
     assert QueueScope().is_everything
     assert QueueScope(only=frozenset("ba")).arguments() == (["a", "b"], [])
@@ -130,13 +130,13 @@ def test_a_reach_says_it_to_a_statement() -> None:
         ("viewer", [], None),
     ],
 )
-def test_a_role_is_lent_up_to_what_its_owner_has(
+def test_a_delegated_role_is_limited_by_its_owner(
     wanted: str, held: list[str], got: str | None
 ) -> None:
     assert permissions.cap_role(wanted, held) == got
 
 
-def test_a_queue_that_may_not_be_seen_is_not_there() -> None:
+def test_a_hidden_queue_is_not_found() -> None:
     hidden = only("bob", verbs=("view",))
     with pytest.raises(Problem) as caught:
         permissions.require_verb(SUBMITS, Verb.CANCEL, "q", hidden)
@@ -147,14 +147,14 @@ def test_a_queue_that_may_not_be_seen_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("roles", [(), ("viewer",), ("submitter", "viewer")])
-def test_who_has_none_of_the_roles_is_told_which_would_do(roles: tuple[str, ...]) -> None:
+def test_a_refusal_names_the_sufficient_roles(roles: tuple[str, ...]) -> None:
     with pytest.raises(Problem, match="needs admin or operator") as caught:
         permissions.require_role(Caller("ada", roles), "operator")
     assert caught.value.slug == "forbidden"
     assert ("none" if not roles else ", ".join(roles)) in caught.value.detail
 
 
-def test_a_role_in_a_queue_is_asked_for_with_the_queue() -> None:
+def test_a_refusal_of_a_queue_names_the_queue() -> None:
     local = Caller("ada", queue_roles={"q": ("operator",)})
     permissions.require_role(local, "operator", queue="q")
     for queue in ("r", None):
@@ -162,7 +162,7 @@ def test_a_role_in_a_queue_is_asked_for_with_the_queue() -> None:
             permissions.require_role(local, "operator", queue=queue)
 
 
-def test_a_refusal_names_the_roles_that_somebody_has() -> None:
+def test_a_refusal_names_the_roles_of_the_caller() -> None:
     queue_roles = {f"q{n}": ("viewer",) for n in range(7)}
     assert Caller("ann").titles() == "none"
     assert Caller("ann", roles=("viewer",)).titles() == "viewer"

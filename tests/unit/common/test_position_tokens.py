@@ -14,30 +14,30 @@ PLACES = st.dictionaries(st.integers(0, JOB_PARTITIONS - 1), st.integers(0, 2**6
 
 
 @given(PLACES)
-def test_a_token_says_what_it_was_made_of(places: dict[int, int]) -> None:
+def test_a_token_decodes_to_its_positions(places: dict[int, int]) -> None:
     assert position_tokens.decode(position_tokens.encode(places)) == Place(jobs=places)
 
 
 @given(st.text(max_size=250), st.integers(1, 2**62))
-def test_a_token_of_what_is_configured_says_which_version(name: str, version: int) -> None:
+def test_a_configuration_token_decodes_to_its_version(name: str, version: int) -> None:
     token = position_tokens.encode_configured(f"queue/{name}", version)
     assert position_tokens.decode(token) == Place(configured={f"queue/{name}": version})
     assert len(token) <= position_tokens.TOKEN_LENGTH_MAX
 
 
 @given(PLACES)
-def test_a_token_can_stand_in_a_query_as_it_is(places: dict[int, int]) -> None:
+def test_a_token_needs_no_escaping_in_a_query(places: dict[int, int]) -> None:
     token = position_tokens.encode(places)
     assert token.replace("-", "").replace("_", "").isalnum()
     assert len(token) <= position_tokens.TOKEN_LENGTH_MAX
 
 
-def test_equal_places_give_one_token() -> None:
+def test_equal_positions_have_equal_tokens() -> None:
     assert position_tokens.encode({1: 2, 3: 4}) == position_tokens.encode({3: 4, 1: 2})
 
 
 @given(st.text(max_size=60))
-def test_what_we_never_gave_is_refused_or_is_a_place(token: str) -> None:
+def test_any_text_is_refused_or_decodes_to_positions(token: str) -> None:
     try:
         place, refusal = position_tokens.decode(token), "the position is"
     except ValueError as error:
@@ -72,7 +72,7 @@ def test_a_forged_token_is_refused(token: str) -> None:
 
 
 @given(PLACES, PLACES)
-def test_the_later_of_two_is_behind_both(one: dict[int, int], two: dict[int, int]) -> None:
+def test_the_later_of_two_tokens_covers_both(one: dict[int, int], two: dict[int, int]) -> None:
     merged = position_tokens.merge(one, two)
     assert merged.keys() == one.keys() | two.keys()
     assert all(merged[p] == max(one.get(p, 0), two.get(p, 0)) for p in merged)

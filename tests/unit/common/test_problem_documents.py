@@ -78,11 +78,11 @@ def document(answer: httpx2.Response, status: int, slug: str) -> dict[str, objec
     return body
 
 
-async def test_an_address_of_nothing_is_404(http: httpx2.AsyncClient) -> None:
+async def test_an_unknown_path_is_404(http: httpx2.AsyncClient) -> None:
     document(await http.get("/nothing"), 404, "not-found")
 
 
-async def test_a_method_that_is_not_taken_is_405(http: httpx2.AsyncClient) -> None:
+async def test_an_unsupported_method_is_405(http: httpx2.AsyncClient) -> None:
     document(await http.delete("/things/1"), 405, "method-not-allowed")
 
 
@@ -96,7 +96,7 @@ async def test_parameters_that_are_not_valid_are_422_and_all_named(
     assert all(fault["detail"] for fault in faults)
 
 
-async def test_a_body_that_is_no_json_is_a_problem_too(http: httpx2.AsyncClient) -> None:
+async def test_a_body_that_is_not_json_is_a_problem(http: httpx2.AsyncClient) -> None:
     answer = await http.post(
         "/wanted", content=b"{nonsense", headers={"content-type": "application/json"}
     )
@@ -115,7 +115,7 @@ async def test_every_kind_of_problem_has_its_status_and_title(
     assert answer.headers["retry-after"] == "7"
 
 
-async def test_many_faults_are_cut_and_counted(http: httpx2.AsyncClient) -> None:
+async def test_a_long_list_of_errors_is_truncated_and_counted(http: httpx2.AsyncClient) -> None:
     body = document(await http.get(f"/faults/{FIELD_ERRORS_MAX + 1}"), 422, "invalid")
     assert isinstance(body["errors"], list)
     assert len(body["errors"]) == FIELD_ERRORS_MAX
@@ -125,21 +125,19 @@ async def test_many_faults_are_cut_and_counted(http: httpx2.AsyncClient) -> None
     )
 
 
-async def test_as_many_faults_as_fit_are_all_there(http: httpx2.AsyncClient) -> None:
+async def test_a_list_of_errors_within_the_limit_is_complete(http: httpx2.AsyncClient) -> None:
     body = document(await http.get(f"/faults/{FIELD_ERRORS_MAX}"), 422, "invalid")
     assert body["detail"] == "Some jobs are odd."
 
 
 @pytest.mark.parametrize("kind", ["log", "unknown"])
-async def test_what_is_the_worlds_fault_may_be_tried_again(
-    http: httpx2.AsyncClient, kind: str
-) -> None:
+async def test_an_external_failure_can_be_retried(http: httpx2.AsyncClient, kind: str) -> None:
     answer = await http.get(f"/world/{kind}")
     document(answer, 503, "unavailable")
     assert answer.headers["retry-after"] == "1"
 
 
-async def test_our_own_mistake_is_a_document_that_says_nothing_of_our_insides(
+async def test_an_internal_error_reveals_no_details(
     http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await http.get("/mistake", headers={"X-Request-Id": "abc-1"})

@@ -40,7 +40,7 @@ def raised() -> Iterator[str]:
                     continue
 
 
-def test_every_type_that_is_raised_has_a_page_and_no_page_is_of_none() -> None:
+def test_every_problem_type_that_is_raised_has_a_page() -> None:
     assert set(raised()) | BY_STATUS_ALONE == set(TYPES)
 
 
@@ -54,9 +54,7 @@ def test_the_documentation_has_the_pages_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("slug", sorted(TYPES))
-async def test_a_page_says_what_it_means_and_what_to_do(
-    http: httpx2.AsyncClient, slug: str
-) -> None:
+async def test_a_problem_page_has_meaning_and_remedy(http: httpx2.AsyncClient, slug: str) -> None:
     page = await http.get(f"/problems/{slug}", headers={"Accept": "text/html"})
     text = await http.get(f"/problems/{slug}")
     assert page.headers["content-type"].startswith("text/html")
@@ -69,12 +67,12 @@ async def test_a_page_says_what_it_means_and_what_to_do(
         assert str(TYPES[slug].status) in answer.text
 
 
-async def test_the_list_leads_to_all_pages(http: httpx2.AsyncClient) -> None:
+async def test_the_list_of_problems_links_to_all_pages(http: httpx2.AsyncClient) -> None:
     page = (await http.get("/problems", headers={"Accept": "text/html"})).text
     assert all(f'href="/problems/{slug}"' in page for slug in TYPES)
 
 
-async def test_a_type_that_is_none_is_not_found(http: httpx2.AsyncClient) -> None:
+async def test_an_unknown_problem_type_is_not_found(http: httpx2.AsyncClient) -> None:
     for name in ("nonsense", "<script>", "x" * 90):
         answer = await http.get(f"/problems/{name}", headers={"Accept": "text/html"})
         assert answer.status_code == 404

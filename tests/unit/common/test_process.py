@@ -83,7 +83,7 @@ def test_a_signal_ends_the_tasks_in_order_and_is_a_success(number: signal.Signal
     assert f"ended by {number.name}" in log
 
 
-def test_a_main_that_ends_is_a_success() -> None:
+def test_a_main_that_returns_is_a_success() -> None:
     with started(ENDS) as process:
         printed, _ = process.communicate(timeout=60)
     assert (process.returncode, printed) == (0, "worked\n")
@@ -104,7 +104,7 @@ def test_wrong_settings_are_a_sentence_not_a_traceback() -> None:
     assert "Traceback" not in log
 
 
-def test_a_log_whose_url_makes_no_sense_is_named_without_a_traceback() -> None:
+def test_an_invalid_log_url_is_reported_without_a_traceback() -> None:
     with started(BAD_LOG) as process:
         _, log = process.communicate(timeout=60)
     assert process.returncode == 1

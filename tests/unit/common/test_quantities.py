@@ -82,7 +82,7 @@ def test_a_quantity_is_read_as_kubernetes_reads_it(
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD.values(), ids=BAD.keys())
-def test_what_is_no_amount_is_refused_with_the_reason(text: str | float, reason: str) -> None:
+def test_an_invalid_amount_is_refused_with_the_reason(text: str | float, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         quantities.parse_quantity(MEMORY, text, round_up=True)
 

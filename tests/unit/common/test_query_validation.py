@@ -21,7 +21,7 @@ def test_durations(text: str | None, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1s", "1h", "soon", "1e3", "99999999s", "٣s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a valid duration"):
         query_validation.parse_wait_s(text, 7.0)
 
@@ -64,12 +64,12 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def test_what_is_right_is_let_in(http: httpx2.AsyncClient) -> None:
+async def test_valid_parameters_are_accepted(http: httpx2.AsyncClient) -> None:
     answer = await http.get("/problems/things?kind=a&limit=2&wait=2s&label.team=vision")
     assert answer.json() == ["a", 2, None, "2s"]
 
 
-async def test_one_answer_names_all_that_is_wrong_with_a_query(http: httpx2.AsyncClient) -> None:
+async def test_all_errors_of_a_query_are_listed_in_one_response(http: httpx2.AsyncClient) -> None:
     query = "limit=0&wait=soon&colour=red&after=x&after=y&label.=1&a~/b=1"
     answer = await http.get(f"/problems/things?{query}")
     assert answer.status_code == 422
@@ -86,14 +86,14 @@ async def test_one_answer_names_all_that_is_wrong_with_a_query(http: httpx2.Asyn
     }
 
 
-async def test_so_many_labels_are_too_many(http: httpx2.AsyncClient) -> None:
+async def test_the_number_of_labels_is_limited(http: httpx2.AsyncClient) -> None:
     query = "&".join(f"label.l{n}=x" for n in range(17))
     answer = await http.get(f"/problems/things?kind=a&{query}")
     (fault,) = answer.json()["errors"]
     assert fault == {"pointer": "/query/label.", "detail": "17 are given; at most 16 are allowed."}
 
 
-async def test_an_address_with_a_slash_too_many_is_none(http: httpx2.AsyncClient) -> None:
+async def test_a_path_with_an_extra_slash_is_not_found(http: httpx2.AsyncClient) -> None:
     answer = await http.get("/problems/things/x/")
     assert answer.status_code == 404
     assert answer.json()["detail"].startswith("/problems/things/x/ does not exist.")

@@ -7,7 +7,7 @@ from fairlead_common.web import rate_limits
 from fairlead_common.web.rate_limits import ConcurrencyLimiter, RateLimiter
 
 
-def test_a_full_bucket_gives_a_burst_and_then_what_flows_in() -> None:
+def test_a_full_bucket_permits_a_burst_and_then_the_rate() -> None:
     buckets: RateLimiter[str] = RateLimiter(2.0, 4, 10)
     assert [buckets.take("ann", 100.0).left for _ in range(4)] == [3, 2, 1, 0]
     refused = buckets.take("ann", 100.0)
@@ -18,7 +18,7 @@ def test_a_full_bucket_gives_a_burst_and_then_what_flows_in() -> None:
     assert buckets.take("ann", 1_000.0).left == 3
 
 
-def test_who_is_refused_pays_nothing_for_it() -> None:
+def test_a_refused_request_uses_no_token() -> None:
     buckets: RateLimiter[str] = RateLimiter(1.0, 1, 10)
     buckets.take("ann", 0.0)
     for _ in range(100):
@@ -26,21 +26,21 @@ def test_who_is_refused_pays_nothing_for_it() -> None:
     assert buckets.take("ann", 1.0).wait_s == 0
 
 
-def test_one_callers_bucket_is_not_anothers() -> None:
+def test_each_caller_has_a_separate_bucket() -> None:
     buckets: RateLimiter[str] = RateLimiter(1.0, 1, 10)
     assert buckets.take("ann", 0.0).wait_s == 0
     assert buckets.take("bob", 0.0).wait_s == 0
     assert buckets.take("ann", 0.0).wait_s > 0
 
 
-def test_memory_is_bounded_however_many_callers_come() -> None:
+def test_the_number_of_buckets_is_bounded() -> None:
     buckets: RateLimiter[int] = RateLimiter(0.001, 5, 100)
     for caller in range(10_000):
         buckets.take(caller, 0.0)
     assert len(buckets) == 100
 
 
-def test_who_has_a_full_bucket_is_forgotten_first() -> None:
+def test_full_buckets_are_evicted_first() -> None:
     buckets: RateLimiter[str] = RateLimiter(1.0, 2, 3)
     for name in ("ann", "ann", "bob", "eve"):
         buckets.take(name, 0.0)
@@ -49,7 +49,7 @@ def test_who_has_a_full_bucket_is_forgotten_first() -> None:
 
 
 @given(st.lists(st.floats(0, 3), max_size=60), st.integers(1, 20), st.floats(0.5, 50))
-def test_never_more_than_a_burst_and_what_flowed_in(
+def test_requests_never_exceed_the_burst_and_the_rate(
     pauses: list[float], burst: int, per_second: float
 ) -> None:
     buckets: RateLimiter[str] = RateLimiter(per_second, burst, 10)
@@ -63,7 +63,7 @@ def test_never_more_than_a_burst_and_what_flowed_in(
     assert taken <= burst + (now_s - 1_000.0) * per_second + 1e-6
 
 
-def test_places_are_taken_and_given_back() -> None:
+def test_slots_are_acquired_and_released() -> None:
     under_way: ConcurrencyLimiter[str] = ConcurrencyLimiter(2)
     assert [under_way.begin("ann") for _ in range(3)] == [True, True, False]
     assert under_way.begin("bob")

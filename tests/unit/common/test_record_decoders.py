@@ -28,7 +28,7 @@ def test_no_events_make_no_message() -> None:
     assert events.records("q", "s", "ada", []) == []
 
 
-def test_a_message_says_whose_job_set_it_is_and_who_asked() -> None:
+def test_a_message_has_its_job_set_and_caller() -> None:
     (record,) = events.records("q", "s", "ada", [cancelled("a")], request="r1", traceparent="t1")
     assert (record.topic, record.key) == ("fairlead.jobs", "q/s")
     assert record.partition == ids.job_set_partition("q", "s")
@@ -38,7 +38,7 @@ def test_a_message_says_whose_job_set_it_is_and_who_asked() -> None:
     assert (sequence.request, sequence.traceparent) == ("r1", "t1")
 
 
-def test_what_concerns_no_one_job_set_goes_where_it_is_told() -> None:
+def test_an_event_without_a_job_set_goes_to_the_given_partition() -> None:
     (record,) = events.records("", "", "ada", [cancelled("a")], partition=7)
     assert (record.key, record.partition) == ("/", 7)
 
@@ -59,13 +59,13 @@ def test_large_events_are_spread_over_messages_of_at_most_a_mebibyte() -> None:
     assert [name for record in made for name in names(record)] == list("0123456")
 
 
-def test_one_event_that_is_too_large_stays_whole_for_the_log_to_refuse() -> None:
+def test_a_too_large_event_is_not_split() -> None:
     (record,) = events.records("q", "s", "ada", [cancelled("a", RECORD_BYTES_MAX)])
     assert len(record.value or b"") > RECORD_BYTES_MAX
 
 
 @given(st.lists(st.sampled_from([0, 10, 200 * KIB, 700 * KIB]), max_size=12))
-def test_whatever_the_sizes_the_order_is_kept_and_the_bounds_hold(sizes: list[int]) -> None:
+def test_messages_preserve_order_and_bounds_for_all_sizes(sizes: list[int]) -> None:
     made = events.records("q", "s", "ada", [cancelled(str(n), s) for n, s in enumerate(sizes)])
     told = [names(record) for record in made]
     assert [name for part in told for name in part] == [str(n) for n in range(len(sizes))]
@@ -74,6 +74,6 @@ def test_whatever_the_sizes_the_order_is_kept_and_the_bounds_hold(sizes: list[in
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"nonsense", b'{"queue": 1}'])
-def test_what_is_no_message_is_refused(value: bytes) -> None:
+def test_an_invalid_message_is_refused(value: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         events.decode(value)

@@ -109,7 +109,7 @@ def test_there_are_many_pairs() -> None:
 
 
 @pytest.mark.parametrize(("behind", "truth"), PAIRS)
-def test_a_scheduler_that_is_behind_learns_the_truth(behind: Knowledge, truth: Knowledge) -> None:
+def test_an_old_scheduler_view_is_completed(behind: Knowledge, truth: Knowledge) -> None:
     folds = Folds()
     folds.state(history(behind))
     folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=True)))
@@ -119,7 +119,7 @@ def test_a_scheduler_that_is_behind_learns_the_truth(behind: Knowledge, truth: K
 
 
 @pytest.mark.parametrize(("behind", "truth"), PAIRS)
-def test_a_lookout_that_is_behind_learns_the_truth(behind: Knowledge, truth: Knowledge) -> None:
+def test_an_old_lookout_view_is_completed(behind: Knowledge, truth: Knowledge) -> None:
     folds = Folds()
     folds.state(history(behind))
     folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=False)))
@@ -131,7 +131,7 @@ def test_a_lookout_that_is_behind_learns_the_truth(behind: Knowledge, truth: Kno
 
 @pytest.mark.parametrize("every_run", [True, False])
 @pytest.mark.parametrize(("behind", "truth"), PAIRS)
-def test_what_knows_the_truth_is_not_changed(
+def test_a_complete_view_is_not_changed(
     behind: Knowledge, truth: Knowledge, every_run: bool
 ) -> None:
     if truth.state in (JobState.SUCCEEDED, JobState.PREEMPTED) and truth.run == behind.run:
@@ -155,7 +155,7 @@ def test_an_end_is_true_wherever_it_is_known() -> None:
         assert chosen(runs, ended, scheduler_complete=complete) is Choice.LOOKOUT
 
 
-def test_a_complete_view_is_believed() -> None:
+def test_a_complete_view_is_the_source_of_a_repair() -> None:
     waits, runs = live(JobState.QUEUED, 0), live(JobState.RUNNING, 1, RunState.RUNNING)
     assert chosen(runs, waits, lookout_complete=False) is Choice.SCHEDULER
     assert chosen(waits, runs, scheduler_complete=False) is Choice.LOOKOUT

@@ -9,7 +9,7 @@ RING = Keyring("one")
 
 
 @pytest.mark.parametrize("value", ["", "x", "pässword\n", "y" * 40_000])
-def test_a_sealed_value_can_be_opened_for_its_queue_alone(value: str) -> None:
+def test_a_sealed_value_can_be_opened_only_for_its_queue(value: str) -> None:
     sealed = RING.seal("q", value)
     assert RING.open("q", sealed) == value
     assert len(value) < 4 or value not in sealed
@@ -17,7 +17,7 @@ def test_a_sealed_value_can_be_opened_for_its_queue_alone(value: str) -> None:
         RING.open("other", sealed)
 
 
-def test_the_same_value_is_sealed_alike_so_that_a_repeat_is_known() -> None:
+def test_sealing_is_deterministic() -> None:
     assert RING.seal("q", "x") == RING.seal("q", "x") != RING.seal("q", "y")
 
 
@@ -38,7 +38,7 @@ def test_a_damaged_text_is_refused_without_being_repeated(broken: str) -> None:
         RING.open("q", broken.format(name=name))
 
 
-def test_a_spec_is_shown_without_sealed_texts() -> None:
+def test_sealed_texts_are_removed_from_a_spec() -> None:
     reference = {"secretKeyRef": {"name": "s", "key": "k"}}
     env = [
         {"name": "A", "value": "open"},

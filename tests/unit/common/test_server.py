@@ -60,7 +60,7 @@ async def test_a_server_that_answers_is_alive() -> None:
     assert (answer.status_code, answer.text) == (200, "ok\n")
 
 
-async def test_a_service_is_ready_when_all_checks_are_well() -> None:
+async def test_a_service_is_ready_if_all_checks_pass() -> None:
     async with client({"log": well, "view": well}) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 200
@@ -71,7 +71,7 @@ async def test_a_service_is_ready_when_all_checks_are_well() -> None:
     }
 
 
-async def test_a_service_says_what_it_is_not_ready_for() -> None:
+async def test_readiness_names_the_failed_check() -> None:
     async with client({"log": well, "view": ill}) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 503
@@ -80,7 +80,7 @@ async def test_a_service_says_what_it_is_not_ready_for() -> None:
     assert told["checks"] == {"log": "ok", "view": "the view is 12 s behind"}
 
 
-async def test_a_check_that_never_answers_is_no_reason_to_hang() -> None:
+async def test_a_check_that_hangs_times_out() -> None:
     async with client({"log": silent}) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 503
@@ -97,7 +97,7 @@ async def test_a_check_that_fails_is_a_service_that_is_not_ready() -> None:
     assert answer.json()["checks"] == {"log": "failed: nobody listens", "view": "ok"}
 
 
-async def test_a_degraded_service_is_ready_and_says_why() -> None:
+async def test_a_degraded_service_is_ready_with_the_reason() -> None:
     async def degraded() -> str | None:
         return Degraded("pool gpu: its last round failed")
 
@@ -140,13 +140,13 @@ async def test_metrics_are_there_for_prometheus() -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost:8080", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080"]
 )
-async def test_our_own_names_are_served(host: str) -> None:
+async def test_configured_host_names_are_accepted(host: str) -> None:
     async with client() as http:
         assert (await http.get("/id", headers={"Host": host})).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", ""])
-async def test_a_foreign_name_is_refused_as_browsers_are_made_to_send_them(host: str) -> None:
+async def test_a_foreign_host_header_is_refused(host: str) -> None:
     async with client() as http:
         answer = await http.get("/healthz", headers={"Host": host})
     assert answer.status_code == 400
@@ -154,7 +154,7 @@ async def test_a_foreign_name_is_refused_as_browsers_are_made_to_send_them(host:
     assert "setting `hosts`" in answer.json()["detail"]
 
 
-async def test_settings_say_which_names_are_ours() -> None:
+async def test_host_names_come_from_the_settings() -> None:
     named = Settings(hosts=("fairlead.example",))
     async with client(settings=named) as http:
         assert (await http.get("/id", headers={"Host": "fairlead.example"})).status_code == 200
@@ -166,19 +166,19 @@ async def test_settings_say_which_names_are_ours() -> None:
 # Request ids ----------------------------------------------------------------------------------
 
 
-async def test_a_request_keeps_the_id_that_it_brought() -> None:
+async def test_a_given_request_id_is_retained() -> None:
     async with client() as http:
         answer = await http.get("/id", headers={"X-Request-Id": "abc-1"})
     assert (answer.json(), answer.headers["x-request-id"]) == ("abc-1", "abc-1")
 
 
-async def test_a_request_without_an_id_is_given_one_of_its_own() -> None:
+async def test_a_request_without_an_id_gets_one() -> None:
     async with client() as http:
         first, second = [await http.get("/id") for _ in range(2)]
     assert first.json() == first.headers["x-request-id"] != second.json()
 
 
-async def test_a_long_id_is_cut_and_a_strange_one_replaced() -> None:
+async def test_a_long_request_id_is_truncated_and_an_invalid_one_replaced() -> None:
     async with client() as http:
         long = await http.get("/id", headers={"X-Request-Id": "a" * 1_000})
         strange = await http.get("/id", headers={"X-Request-Id": "a\tb"})
@@ -244,7 +244,7 @@ async def test_an_internal_error_announces_that_its_connection_is_closed() -> No
 @pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
-def test_a_server_that_ends_just_when_somebody_comes_leaves_nothing_open(
+def test_a_connection_during_shutdown_is_closed(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     app = server.build_app("test", [], {}, Settings())

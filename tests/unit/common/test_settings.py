@@ -35,19 +35,19 @@ def faults_of(environment: dict[str, str]) -> dict[str, str]:
     return {fault.pointer: fault.detail for fault in caught.value.faults}
 
 
-def test_without_anything_defaults_count_and_nobody_is_let_in() -> None:
+def test_defaults_apply_and_permit_no_access() -> None:
     made = load(Own, {})
     assert made == Own()
     assert made.http_host == "127.0.0.1"
     assert not made.anonymous
 
 
-def test_the_file_counts_over_defaults(tmp_path: Path) -> None:
+def test_the_file_overrides_defaults(tmp_path: Path) -> None:
     made = load(Own, written(tmp_path, "leaseSMax: 5\nshares: {gpu: 0.5}\npools: [a, b]\n"))
     assert (made.lease_s_max, made.shares, made.pools) == (5, {"gpu": 0.5}, ("a", "b"))
 
 
-def test_the_environment_counts_over_the_file(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     environment = written(tmp_path, "leaseSMax: 5\nspeed: 2.0\n")
     made = load(Own, environment | {"FAIRLEAD_LEASE_S_MAX": "7"})
     assert (made.lease_s_max, made.speed) == (7, 2.0)
@@ -65,12 +65,12 @@ def test_a_setting_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
     assert "line 2" in detail
 
 
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_changes_no_setting(tmp_path: Path) -> None:
     assert load(Own, written(tmp_path, "")) == Own()
 
 
 @pytest.mark.parametrize(("text", "want"), [("true", True), ("1", True), ("false", False)])
-def test_yes_and_no_are_read_as_people_write_them(text: str, want: bool) -> None:
+def test_common_spellings_of_booleans_are_accepted(text: str, want: bool) -> None:
     assert load(Own, {"FAIRLEAD_ANONYMOUS": text}).anonymous is want
 
 
@@ -84,11 +84,11 @@ def test_lists_and_mappings_are_json_in_the_environment() -> None:
     assert (made.pools, made.shares) == (("a",), {"cpu": 0.5})
 
 
-def test_variables_of_others_are_none_of_ours() -> None:
+def test_variables_of_other_programs_are_ignored() -> None:
     assert load(Own, {"FAIRLEAD_SOMETHING_ELSE": "x", "PATH": "/bin"}) == Own()
 
 
-def test_every_fault_is_said_with_its_name(tmp_path: Path) -> None:
+def test_every_invalid_variable_is_reported_by_name(tmp_path: Path) -> None:
     environment = written(tmp_path, "leeseSMax: 5\nspede: 1\n")
     environment |= {"FAIRLEAD_LEASE_S_MAX": "many", "FAIRLEAD_ANONYMOUS": "perhaps"}
     faults = faults_of(environment)
@@ -102,19 +102,19 @@ def test_every_fault_is_said_with_its_name(tmp_path: Path) -> None:
     assert faults[f"{file}: spede"] == "is not a setting of this service"
 
 
-def test_wrong_values_in_the_file_are_all_said_with_their_names(tmp_path: Path) -> None:
+def test_every_invalid_value_of_the_file_is_reported_by_name(tmp_path: Path) -> None:
     environment = written(tmp_path, "leaseSMax: soon\nspeed: fast\n")
     file = environment[FILE_VARIABLE]
     assert faults_of(environment).keys() == {f"{file}: leaseSMax", f"{file}: speed"}
 
 
-def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_a_missing_settings_file_is_reported(tmp_path: Path) -> None:
     missing = str(tmp_path / "none.yaml")
     assert "cannot be read" in faults_of({FILE_VARIABLE: missing})[missing]
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just words", "{a: [}"])
-def test_a_file_that_is_no_mapping_is_said_so(text: str, tmp_path: Path) -> None:
+def test_a_settings_file_that_is_not_a_mapping_is_reported(text: str, tmp_path: Path) -> None:
     environment = written(tmp_path, text)
     faults = faults_of(environment)
     assert list(faults) == [environment[FILE_VARIABLE]]
@@ -138,7 +138,7 @@ def test_one_file_serves_several_services(tmp_path: Path) -> None:
         ("executor: {shutdownS: 3}\n", ExecutorSettings().executor),
     ],
 )
-def test_the_executors_section_and_its_name_are_told_apart(
+def test_the_executor_section_and_name_are_distinguished(
     text: str, name: str, tmp_path: Path
 ) -> None:
     settings = load(ExecutorSettings, written(tmp_path, text))
@@ -146,12 +146,12 @@ def test_the_executors_section_and_its_name_are_told_apart(
     assert load(SchedulerSettings, written(tmp_path, "executor: {shutdownS: 3}\n")).cycle_s > 0
 
 
-def test_a_section_that_is_no_mapping_is_said(tmp_path: Path) -> None:
+def test_a_section_that_is_not_a_mapping_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"scheduler: is not a mapping of settings"):
         load(SchedulerSettings, written(tmp_path, "scheduler: fast\n"))
 
 
-def test_a_wrong_name_in_a_services_own_section_is_said(tmp_path: Path) -> None:
+def test_an_unknown_setting_in_a_section_is_reported(tmp_path: Path) -> None:
     environment = written(tmp_path, "scheduler: {cycel: 5}\n")
     with pytest.raises(SettingsError, match="cycel: is not a setting of this service"):
         load(SchedulerSettings, environment)

@@ -68,7 +68,7 @@ def test_a_shape_is_read_back_the_same(shape: shapes.Shape) -> None:
     assert shapes.decode(bytes(shapes.encode(shape))) == shape
 
 
-def test_what_is_default_is_not_written() -> None:
+def test_defaults_are_not_encoded() -> None:
     plain = shapes.Shape(requests={"memory": 1, "cpu": 1_000})
     assert bytes(shapes.encode(plain)) == b'{"requests":{"cpu":1000,"memory":1}}'
 
@@ -87,6 +87,6 @@ def test_the_name_is_the_same_in_every_version() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b'{"requests":{"cpu":"1"}}'])
-def test_what_is_no_shape_is_refused(raw: bytes) -> None:
+def test_an_invalid_shape_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"JSON|Object|Expected|truncated"):
         shapes.decode(raw)

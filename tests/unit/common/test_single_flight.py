@@ -30,27 +30,27 @@ class Oracle:
         return answer
 
 
-async def test_who_asks_meanwhile_gets_the_same_answer() -> None:
+async def test_concurrent_calls_share_one_result() -> None:
     oracle = Oracle()
     first, second = await oracle.ask(), await oracle.ask()
     oracle.may_speak.set()
     assert (await first, await second) == (1, 1)
 
 
-async def test_who_asks_later_asks_anew() -> None:
+async def test_a_later_call_executes_again() -> None:
     oracle = Oracle()
     oracle.may_speak.set()
     assert [await (await oracle.ask()) for _ in range(2)] == [1, 2]
 
 
-async def test_other_questions_are_asked_at_the_same_time() -> None:
+async def test_calls_with_other_keys_run_concurrently() -> None:
     oracle = Oracle()
     one, other = await oracle.ask("one"), await oracle.ask("other")
     oracle.may_speak.set()
     assert (await one, await other) == (1, 2)
 
 
-async def test_who_gives_up_takes_the_answer_from_nobody_else() -> None:
+async def test_a_cancelled_call_does_not_cancel_the_others() -> None:
     oracle = Oracle()
     first, second = await oracle.ask(), await oracle.ask()
     first.cancel()
@@ -59,7 +59,7 @@ async def test_who_gives_up_takes_the_answer_from_nobody_else() -> None:
     assert await second == 1
 
 
-async def test_a_failure_is_told_to_all_and_not_kept() -> None:
+async def test_a_failure_is_raised_to_all_callers_and_not_cached() -> None:
     oracle = Oracle()
     oracle.asked = 12
     both = await oracle.ask(), await oracle.ask()

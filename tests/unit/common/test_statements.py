@@ -33,7 +33,7 @@ def test_two_statements_of_one_name_are_refused() -> None:
         Statements(TEXT + TEXT)
 
 
-def test_a_file_of_no_statements_has_none() -> None:
+def test_an_empty_file_has_no_statements() -> None:
     assert len(Statements("-- nothing\n")) == 0
 
 

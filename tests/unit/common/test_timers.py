@@ -15,7 +15,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS))
-def test_timers_do_what_a_dictionary_of_times_does(steps: list[tuple[str, int, int]]) -> None:
+def test_timers_equal_a_dictionary_of_times(steps: list[tuple[str, int, int]]) -> None:
     timers: Timers[int] = Timers()
     plain: dict[int, int] = {}
     for step, at_ms, key in steps:
@@ -34,13 +34,13 @@ def test_timers_do_what_a_dictionary_of_times_does(steps: list[tuple[str, int, i
         assert timers.next_ms() == min(plain.values(), default=None)
 
 
-def test_keys_that_are_due_come_the_earliest_first() -> None:
+def test_due_keys_are_ordered_by_time() -> None:
     timers: Timers[str] = Timers()
     timers.set([(3, "c"), (1, "a"), (2, "b"), (9, "z")])
     assert timers.due(3) == ["a", "b", "c"]
 
 
-def test_times_that_were_unset_are_not_held_for_ever() -> None:
+def test_unset_times_are_removed() -> None:
     timers: Timers[int] = Timers()
     for key in range(10 * SPARE):
         timers.set([(1_000_000 + key, key)])
@@ -49,7 +49,7 @@ def test_times_that_were_unset_are_not_held_for_ever() -> None:
     assert timers.held <= SPARE + 2 * len(timers)
 
 
-def test_times_that_were_replaced_are_not_held_for_ever() -> None:
+def test_replaced_times_are_removed() -> None:
     timers: Timers[int] = Timers()
     for at_ms in range(10 * SPARE):
         timers.set([(1_000_000 + at_ms, 0)])
@@ -57,7 +57,7 @@ def test_times_that_were_replaced_are_not_held_for_ever() -> None:
     assert timers.next_ms() == 1_000_000 + 10 * SPARE - 1
 
 
-def test_nothing_is_held_of_many_times_that_were_unset_at_once() -> None:
+def test_many_times_unset_at_once_are_removed() -> None:
     timers: Timers[int] = Timers()
     timers.set((1_000_000, key) for key in range(10 * SPARE))
     timers.unset(range(10 * SPARE))

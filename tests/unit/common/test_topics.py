@@ -73,7 +73,7 @@ def test_a_report_is_taken_back_under_its_key() -> None:
     assert record.value is None
 
 
-def test_topics_are_kept_as_their_readers_need() -> None:
+def test_topics_have_their_retention_or_compaction() -> None:
     assert not topics.jobs().compacted
     folded = (topics.leases("north"), topics.clusters(), topics.config(), topics.reports())
     assert all(topic.compacted and topic.partitions == 1 for topic in folded)

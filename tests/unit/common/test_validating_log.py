@@ -57,7 +57,7 @@ async def read_all(log: ValidatingLog, topic: str) -> tuple[list[Entry], dict[in
 
 
 @pytest.mark.parametrize("found", KINDS, ids=lambda found: f"{found.topic}: {found.kind}")
-async def test_a_record_that_cannot_be_decoded_is_passed_over(found: Poison) -> None:
+async def test_an_undecodable_record_is_skipped(found: Poison) -> None:
     inner = await a_log()
     await append(inner, poison.good(found.topic, "before"))
     position = put(inner, found)
@@ -78,7 +78,7 @@ async def test_a_record_that_cannot_be_decoded_is_passed_over(found: Poison) -> 
     assert noted.time_ms == NOW_MS
 
 
-async def test_readers_that_meet_a_record_again_note_it_once() -> None:
+async def test_a_record_read_again_is_reported_once() -> None:
     inner = await a_log()
     put(inner, next(poison.poisons(CLUSTERS)))
     log = ValidatingLog(inner, Quarantine("scheduler"))
@@ -87,7 +87,7 @@ async def test_readers_that_meet_a_record_again_note_it_once() -> None:
     assert len(log.quarantine.records) == 1
 
 
-async def test_tombstones_are_no_poison() -> None:
+async def test_tombstones_are_valid_records() -> None:
     inner = await a_log()
     record = poison.good(REPORTS, "q")
     await append(inner, record, Record(REPORTS, record.key, None))
@@ -96,7 +96,7 @@ async def test_tombstones_are_no_poison() -> None:
     assert [entry.value for entry in entries] == [record.value, None]
 
 
-async def test_an_optional_event_of_an_unknown_type_is_left_out_silently() -> None:
+async def test_an_unknown_optional_event_is_ignored_silently() -> None:
     inner = await a_log()
     found = poison.unknown_event("optional.jobPainted", poison.submitted("a"))
     put(inner, found)
@@ -110,7 +110,7 @@ async def test_an_optional_event_of_an_unknown_type_is_left_out_silently() -> No
     assert await log.quarantine.check()() is None
 
 
-async def test_an_optional_record_of_an_unknown_kind_is_left_out_silently() -> None:
+async def test_an_unknown_optional_record_is_ignored_silently() -> None:
     inner = await a_log()
     value = b'{"type":"optional.weather","city":"Mainz"}'
     put(inner, Poison("optional", CLUSTERS, 0, "weather", value))
@@ -155,7 +155,7 @@ async def test_a_stopped_partition_stays_stopped_while_the_reader_reads_on() -> 
     assert validating_log.stopped_partitions(reader) == {PARTITION: position}
 
 
-async def test_a_stopped_partition_goes_on_where_an_operator_says_to_skip_the_record() -> None:
+async def test_a_stopped_partition_continues_after_a_record_in_skip_records() -> None:
     inner = await a_log()
     position = put(inner, poison.unknown_event("jobPainted"))
     await append(inner, poison.good(JOBS, "after"))
@@ -166,7 +166,7 @@ async def test_a_stopped_partition_goes_on_where_an_operator_says_to_skip_the_re
     assert [noted.outcome for noted in log.quarantine.records.values()] == ["skipped"]
 
 
-async def test_no_more_records_are_noted_than_the_bound_but_stops_always() -> None:
+async def test_reports_are_limited_except_stops() -> None:
     own = Quarantine("lookout")
     for position in range(quarantine.RECORDS_MAX + 10):
         own.add(CLUSTERS, Entry(0, position, "k", b"", NOW_MS), "garbage", "skipped")
@@ -175,7 +175,7 @@ async def test_no_more_records_are_noted_than_the_bound_but_stops_always() -> No
     assert len(own.records) == quarantine.RECORDS_MAX + 1
 
 
-def test_what_is_shown_of_a_record_is_text() -> None:
+def test_the_excerpt_of_a_record_is_text() -> None:
     own = Quarantine("lookout")
     own.add(JOBS, Entry(0, 0, "\udcff", b"a\n\x00\xff" + b"x" * 1_000, NOW_MS), "r", "skipped")
     (noted,) = own.records.values()
@@ -186,7 +186,7 @@ def test_what_is_shown_of_a_record_is_text() -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_what_our_services_write_can_be_decoded(topic: str) -> None:
+def test_records_of_all_services_can_be_decoded(topic: str) -> None:
     record = poison.good(topic, "a")
     decode = decoders.decoder_of(topic)
     assert decode is not None

@@ -32,7 +32,7 @@ def joined() -> tuple[Wire, CoalescingTransport]:
     return wire, CoalescingTransport(wire, asyncio.get_running_loop())
 
 
-async def test_a_head_and_its_body_leave_together_at_the_end_of_the_turn() -> None:
+async def test_header_and_body_are_sent_together_at_the_end_of_the_turn() -> None:
     wire, transport = joined()
     transport.write(b"head ")
     transport.write(bytearray(b"body"))
@@ -41,7 +41,7 @@ async def test_a_head_and_its_body_leave_together_at_the_end_of_the_turn() -> No
     assert wire.told == [b"head body"]
 
 
-async def test_what_is_written_later_leaves_later() -> None:
+async def test_later_writes_are_sent_later() -> None:
     wire, transport = joined()
     for piece in (b"one", b"two"):
         transport.write(piece)
@@ -49,7 +49,7 @@ async def test_what_is_written_later_leaves_later() -> None:
     assert wire.told == [b"one", b"two"]
 
 
-async def test_what_is_changed_after_it_was_written_leaves_as_it_was() -> None:
+async def test_a_buffer_changed_after_its_write_is_sent_unchanged() -> None:
     wire, transport = joined()
     piece = bytearray(b"one")
     transport.write(piece)
@@ -58,7 +58,7 @@ async def test_what_is_changed_after_it_was_written_leaves_as_it_was() -> None:
     assert wire.told == [b"one"]
 
 
-async def test_no_more_waits_than_may() -> None:
+async def test_pending_bytes_are_limited() -> None:
     wire, transport = joined()
     transport.write(b"a" * write_coalescing.BYTES_MAX)
     assert wire.told == []
@@ -69,7 +69,7 @@ async def test_no_more_waits_than_may() -> None:
     assert wire.told[1:] == [b"c"]
 
 
-async def test_closing_sends_first_what_was_written() -> None:
+async def test_closing_sends_pending_writes_first() -> None:
     wire, transport = joined()
     transport.write(b"one")
     transport.write_eof()
@@ -78,7 +78,7 @@ async def test_closing_sends_first_what_was_written() -> None:
     assert wire.told == [b"one", "eof", "close"]
 
 
-async def test_a_connection_that_is_given_up_sends_nothing_more() -> None:
+async def test_an_aborted_connection_sends_nothing_more() -> None:
     wire, transport = joined()
     transport.write(b"one")
     transport.abort()

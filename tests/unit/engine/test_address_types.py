@@ -91,7 +91,7 @@ def test_a_kernel_and_what_it_calls_read_and_change_the_arrays() -> None:
     assert mine.amount.tolist() == [[[0, 1], [2, 4]], [[4, 5], [6, 8]]]
 
 
-def test_an_array_that_is_not_in_one_piece_is_refused() -> None:
+def test_a_noncontiguous_array_is_refused() -> None:
     with pytest.raises(AssertionError, match="contiguous"):
         raised(held()._replace(share=np.zeros(4)[::2]), 1)
 
@@ -104,7 +104,7 @@ def test_tuples_within_a_tuple_are_read_and_changed_in_place() -> None:
     assert outer.first.amount[0].tolist() == [[0, 1], [2, 3]]
 
 
-def test_a_kernel_that_makes_arrays_keeps_none_that_it_was_given() -> None:
+def test_a_kernel_with_own_arrays_retains_no_argument() -> None:
     outer = Outer(held(), held(), np.zeros(1, np.int64))
     uses = sys.getrefcount(outer.first.amount), sys.getrefcount(outer.total)
     for _ in range(3):

@@ -25,7 +25,7 @@ def texts() -> str:
 
 
 @pytest.mark.parametrize("rule", [*RULES, "section 6"])
-def test_the_rule_is_shown_by_a_case_or_a_test_that_names_it(rule: str) -> None:
+def test_every_rule_is_named_by_a_case_or_test(rule: str) -> None:
     assert re.search(rf"\b{rule}(?![0-9])", texts(), re.IGNORECASE)
 
 

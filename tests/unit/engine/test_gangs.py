@@ -13,7 +13,7 @@ from fairlead_scheduler.engine.snapshot import Code, Rest
 from tests.unit.engine.pools import BALANCE, placed, pool
 
 
-def test_members_left_over_run_alone_or_fail_as_their_gang_says() -> None:
+def test_leftover_members_run_alone_or_fail_by_rest() -> None:
     made, names = pool({"id": "g", "queue": "A", "count": 2, "cpu": 1, "gang": {}})
     ended = replace(made, gang_started=np.ones(1, np.bool_))
     assert placed(schedule(ended, BALANCE), names) == ["g0", "g1"]
@@ -30,7 +30,7 @@ def test_an_incomplete_gang_is_rejected_when_its_time_to_assemble_is_over() -> N
     assert plan.rejected_code.tolist() == [Code.GANG_INCOMPLETE]
 
 
-def test_further_members_fail_when_tried_in_vain_under_rest_fail() -> None:
+def test_further_members_without_a_node_fail_under_rest_fail() -> None:
     made, names = pool(
         {"id": "g", "queue": "A", "count": 3, "cpu": 4, "gang": {"minSize": 2, "rest": "fail"}}
     )

@@ -11,7 +11,7 @@ from fairlead_scheduler.engine.snapshot import Bucket, Code, NodeFlag
 from tests.unit.engine.pools import BALANCE, codes, placed, pool, preempted, run
 
 
-def test_an_executor_that_lags_gets_nothing_new_and_the_reason_says_so() -> None:
+def test_a_lagging_executor_gets_no_new_runs_and_is_the_reason() -> None:
     made, names = pool({"id": "a", "queue": "A", "cpu": 1})
     lagging = replace(made, node_flags=np.full(2, NodeFlag.LAGGING, np.uint8))
     plan = schedule(lagging, BALANCE)
@@ -20,7 +20,7 @@ def test_an_executor_that_lags_gets_nothing_new_and_the_reason_says_so() -> None
     assert plan.reasons.counts[0, Bucket.LAGGING] == 2
 
 
-def test_when_time_is_up_nothing_new_starts_and_what_is_evicted_returns() -> None:
+def test_after_the_time_limit_only_evicted_runs_return() -> None:
     made, names = pool(
         run("a", "A", "n0", cpu=4), run("b", "A", "n1", cpu=4), {"id": "c", "queue": "B", "cpu": 4}
     )

@@ -18,7 +18,7 @@ def test_a_pool_that_never_had_a_node_rejects_nothing() -> None:
     assert codes(plan) == {Code.NO_MATCHING_NODE}
 
 
-def test_a_job_that_became_infeasible_waits_and_says_so() -> None:
+def test_a_job_that_became_infeasible_waits_with_that_reason() -> None:
     made, _ = pool({"id": "a", "queue": "A", "cpu": 9})
     assert schedule(made, BALANCE).rejected_code.tolist() == [Code.INFEASIBLE]
     kept = replace(made, job_flags=np.array([JobFlag.WAITS_IF_INFEASIBLE], np.uint8))

@@ -273,7 +273,7 @@ def _refused(plan: Plan, row: int) -> Code | None:
 
 
 @pytest.mark.parametrize("case", SENTENCES.values(), ids=SENTENCES.keys())
-def test_what_waits_or_is_refused_says_why_with_its_numbers(
+def test_reasons_of_waiting_and_rejected_jobs_have_numbers(
     case: tuple[dict[str, Any], list[dict[str, Any]], str],
 ) -> None:
     """E1."""

@@ -34,7 +34,7 @@ def test_a_gang_with_a_member_on_a_lost_node_is_not_evicted_by_any_rule() -> Non
     assert preempted(schedule(made, BALANCE), names) == ["g0", "h0"]
 
 
-def test_a_run_that_is_stopping_is_no_victim() -> None:
+def test_a_stopping_run_is_never_a_victim() -> None:
     made, names = pool(
         run("a", "A", "n0", cpu=4),
         run("b", "A", "n1", cpu=4),
@@ -44,7 +44,7 @@ def test_a_run_that_is_stopping_is_no_victim() -> None:
     assert preempted(schedule(replace(made, job_flags=flags), BALANCE), names) == ["b0"]
 
 
-def test_work_since_the_last_checkpoint_is_what_stopping_a_run_loses() -> None:
+def test_lost_work_counts_from_the_last_checkpoint() -> None:
     made, names = pool(
         run("a", "A", "n0", cpu=4),
         run("b", "A", "n1", cpu=4),

@@ -21,12 +21,12 @@ def sound() -> Snapshot:
     return made
 
 
-def test_a_sound_snapshot_has_no_faults() -> None:
+def test_a_valid_snapshot_has_no_errors() -> None:
     assert snapshot_checks.list_problems(sound()) == []
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_weight_that_is_no_number_above_zero_is_refused_by_queue(weight: float) -> None:
+def test_an_invalid_weight_is_refused_with_its_queue(weight: float) -> None:
     broken = replace(sound(), queue_weight=np.array([1.0, weight]))
     with pytest.raises(
         snapshot_checks.InvalidSnapshotError, match=r"queue_weight of 'B' is .*above 0"

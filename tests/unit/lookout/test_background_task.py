@@ -13,7 +13,7 @@ class Trouble(Exception):
     """What a piece of work may end with."""
 
 
-async def test_a_piece_begins_when_the_one_before_is_done() -> None:
+async def test_a_task_starts_when_the_previous_one_has_ended() -> None:
     told: list[str] = []
     gate = asyncio.Event()
 

@@ -34,7 +34,7 @@ def test_chunks_hold_every_line_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 300])
-def test_a_chunk_is_read_behind_any_of_its_events(count: int) -> None:
+def test_a_chunk_can_be_read_from_after_any_of_its_events(count: int) -> None:
     told = lines(count)
     (chunk,) = event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: told})
     for index, line in enumerate(told):

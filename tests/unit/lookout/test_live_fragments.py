@@ -112,7 +112,7 @@ async def test_many_fragments_of_one_caller_do_not_delay_that_of_another() -> No
         assert renders.order.index("p") <= 2
 
 
-async def test_an_error_of_ours_ends_the_stream() -> None:
+async def test_an_internal_error_ends_the_stream() -> None:
     async def render() -> bytes:
         raise ValueError("a template is wrong")
 

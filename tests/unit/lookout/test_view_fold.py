@@ -26,7 +26,7 @@ from tests.unit.lookout.builders import (
 )
 
 
-def test_a_job_goes_the_whole_way() -> None:
+def test_a_job_passes_all_states() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a")), message(1, leased("a"), pending("a"), running("a")))
     assert view.state("a") == "RUNNING"
@@ -63,7 +63,7 @@ def test_a_lost_run_that_had_succeeded_is_the_success_of_its_queued_job() -> Non
     assert view.cache.job_sets[QUEUE, JOB_SET].held == {}
 
 
-def test_events_of_a_job_nobody_knows_change_nothing() -> None:
+def test_events_of_an_unknown_job_change_nothing() -> None:
     view = PlainView()
     changes = view.fold(message(0, leased("ghost"), cancel("ghost"), *succeeded("ghost")))
     assert not changes.jobs
@@ -122,7 +122,7 @@ def test_a_job_that_succeeds_while_it_is_being_cancelled_has_succeeded() -> None
     assert view.cache.jobs[job_id("a")].stopping is None
 
 
-def test_a_lease_of_a_cancelled_job_makes_a_run_but_leaves_the_job_alone() -> None:
+def test_a_lease_of_a_cancelled_job_creates_a_run_and_does_not_change_the_job() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), cancel("a")), message(1, leased("a")))
     assert view.state("a") == "CANCELLED"
@@ -221,7 +221,7 @@ def test_a_job_set_has_finished_each_time_its_last_live_job_ends() -> None:
     assert view.types().count("finished") == 2
 
 
-def test_a_filter_finds_the_jobs_known_at_its_place() -> None:
+def test_a_filter_matches_the_jobs_at_its_position() -> None:
     view = PlainView()
     wanted = JobFilter(queue=QUEUE, job_set=JOB_SET)
     view.fold(message(0, submitted("before")))
@@ -233,7 +233,7 @@ def test_a_filter_finds_the_jobs_known_at_its_place() -> None:
     assert view.state("after") == "QUEUED"
 
 
-def test_a_filter_looks_at_the_states_of_its_place() -> None:
+def test_a_filter_uses_the_states_at_its_position() -> None:
     view = PlainView()
     queued = JobFilter(queue=QUEUE, states=(JobState.QUEUED,))
     view.fold(message(0, submitted("a"), submitted("b"), leased("a")))
@@ -269,7 +269,7 @@ def test_a_filter_can_name_class_label_cluster_and_node() -> None:
         assert len(changed) == position
 
 
-def test_a_filter_leaves_other_queues_alone() -> None:
+def test_a_filter_ignores_other_queues() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a")))
     view.fold(message(1, events.JobsCancelRequested(filter=JobFilter(queue="other"))))

@@ -11,7 +11,7 @@ from fairlead_scheduler.state.arrays import LARGE, RESERVED, STEP, grow_array
 from fairlead_scheduler.state.job_index import NO_ROW, JobIndex
 
 
-def test_what_is_long_enough_stays_as_it_is() -> None:
+def test_an_array_with_enough_rows_is_unchanged() -> None:
     array = np.arange(5)
     assert grow_array(array, 5) is array
 
@@ -34,14 +34,14 @@ def test_a_large_array_grows_without_being_copied() -> None:
     assert (grown[large.size :] == -1).all()
 
 
-def test_arrays_of_equal_size_stay_so_as_they_grow_together() -> None:
+def test_arrays_of_equal_size_grow_equally() -> None:
     few, many = np.zeros(1_000, np.uint8), np.zeros(1_000, "S32")
     for rows in (1_001, LARGE, LARGE + 1, LARGE + STEP + 1):
         few, many = grow_array(few, rows), grow_array(many, rows)
         assert few.size == many.size
 
 
-def test_who_has_more_than_room_is_set_aside_for_is_copied_and_keeps_what_was_there() -> None:
+def test_an_array_beyond_its_reserved_addresses_is_copied() -> None:
     full = grow_array(np.zeros(1, np.bool_), RESERVED)
     full[-1] = True
     more = grow_array(full, RESERVED + 1)
@@ -50,7 +50,7 @@ def test_who_has_more_than_room_is_set_aside_for_is_copied_and_keeps_what_was_th
     assert not more[RESERVED:].any()
 
 
-def test_where_room_for_all_cannot_be_set_aside_an_array_grows_all_the_same() -> None:
+def test_an_array_grows_without_reserved_addresses() -> None:
     wide = np.zeros(1, "S8192")  # room for all rows: 128 GiB, more than most machines promise
     wide[0] = b"first"
     for rows in (LARGE + 1, LARGE + STEP + 1):

@@ -71,7 +71,7 @@ RATES = Rules(
 )
 
 
-def test_whoever_folds_the_leases_knows_what_is_left_in_the_buckets() -> None:
+def test_folding_leases_gives_the_levels_of_the_buckets() -> None:
     view = View(PoolBuckets(RATES))
     jobs = [submitted(name) for name in ("a", "b", "c")]
     job_fold.fold_messages(
@@ -84,7 +84,7 @@ def test_whoever_folds_the_leases_knows_what_is_left_in_the_buckets() -> None:
     assert buckets.all.tokens(at_ms) == 8
 
 
-def test_a_preemption_for_balance_and_its_gang_mates_use_tokens_and_urgency_uses_none() -> None:
+def test_fair_share_preemptions_of_a_gang_use_tokens_and_urgency_none() -> None:
     view = View(PoolBuckets(RATES))
     jobs = [submitted(name) for name in ("a", "b", "c", "x", "y")]
     job_fold.fold_messages(
@@ -105,7 +105,7 @@ def test_a_preemption_for_balance_and_its_gang_mates_use_tokens_and_urgency_uses
     assert view.buckets.pool("default").preemptions.tokens(1_000) == 0
 
 
-def test_saved_buckets_are_as_empty_as_they_were() -> None:
+def test_saved_buckets_have_the_same_levels() -> None:
     before = PoolBuckets(RATES)
     before.pool("p").take_start_tokens("q", 4, 1_000)
     levels = msgspec.json.decode(msgspec.json.encode(before.levels()), type=dict[str, Levels])
@@ -115,7 +115,7 @@ def test_saved_buckets_are_as_empty_as_they_were() -> None:
     assert after.preemptions.tokens(2_000) == 2
 
 
-def test_an_executor_grows_silent_only_by_time_in_which_it_could_be_heard() -> None:
+def test_silence_counts_only_while_the_log_is_read() -> None:
     clusters = Clusters()
     clusters.fold([heartbeat("e0"), heartbeat("e1")])
     clusters.add_silence(5)
@@ -128,7 +128,7 @@ def test_an_executor_grows_silent_only_by_time_in_which_it_could_be_heard() -> N
     assert clusters.find_silent_executors(0) == {"e1"}
 
 
-def test_a_node_keeps_its_number_when_it_goes_and_comes_back() -> None:
+def test_a_node_that_comes_back_has_its_old_number() -> None:
     clusters = Clusters()
     clusters.fold([node("n0"), node("n1"), Entry(0, 0, "e0/n0", None, 0), node("n2"), node("n0")])
     assert {name.node: number for name, number in clusters.numbers.items()} == {
@@ -138,7 +138,7 @@ def test_a_node_keeps_its_number_when_it_goes_and_comes_back() -> None:
     }
 
 
-def test_saved_numbers_win_over_those_that_a_standby_gave() -> None:
+def test_saved_numbers_override_those_of_a_standby() -> None:
     clusters = Clusters()
     clusters.fold([node("n0"), node("n1")])
     clusters.restore_numbers({("e0", "n1"): 7})
@@ -146,7 +146,7 @@ def test_saved_numbers_win_over_those_that_a_standby_gave() -> None:
     assert clusters.unsaved == [("e0", "n0", 8)]
 
 
-def test_a_cordon_of_the_executor_or_node_or_its_own_word_keeps_new_work_away() -> None:
+def test_cordons_and_unschedulable_nodes_exclude_new_runs() -> None:
     clusters, nodes = Clusters(), AllNodes()
 
     def cordoned() -> list[bool]:
@@ -165,7 +165,7 @@ def test_a_cordon_of_the_executor_or_node_or_its_own_word_keeps_new_work_away() 
     assert cordoned() == [True, False]
 
 
-def test_of_two_values_of_a_queue_the_higher_version_counts() -> None:
+def test_the_higher_version_of_a_queue_counts() -> None:
     queues, clusters = Queues(), Clusters()
     newer, older = Queue(name="a", version=2, weight=2.0), Queue(name="a", version=1, weight=1.0)
     for queue in (newer, older):
@@ -182,7 +182,7 @@ ODD_QUEUES = {
 
 
 @pytest.mark.parametrize(("odd", "why"), ODD_QUEUES.values(), ids=ODD_QUEUES.keys())
-def test_a_queue_that_makes_no_sense_does_no_harm(odd: Queue, why: str) -> None:
+def test_an_invalid_queue_record_is_tolerated(odd: Queue, why: str) -> None:
     queues = Queues()
     queues.fold([entry(configuration.record(odd))], Clusters())
     found = queues.get("a")
@@ -193,7 +193,7 @@ def test_a_queue_that_makes_no_sense_does_no_harm(odd: Queue, why: str) -> None:
     assert not queues.invalid_records
 
 
-def test_a_record_that_cannot_be_read_is_passed_over_and_named() -> None:
+def test_an_unreadable_record_is_skipped_and_reported() -> None:
     clusters, queues = Clusters(), Queues()
     bad = Entry(0, 0, "e0/n0", b'{"type":"node","allocatable":{"cpu":null}}', 0)
     clusters.fold([bad, node("n1")])
@@ -203,7 +203,7 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_named() -> None:
     assert "cannot be decoded" in queues.invalid_records["queue/a"]
 
 
-def test_a_node_with_less_than_nothing_has_nothing_and_is_named() -> None:
+def test_a_node_with_negative_amounts_has_zero_and_is_reported() -> None:
     clusters = Clusters()
     clusters.fold([node("n0", allocatable={"cpu": -4})])
     assert "less than 0 of cpu" in clusters.invalid_records["e0/n0"]
@@ -227,7 +227,7 @@ def unit(number: int, leases: int) -> AppendBatch:
 
 
 @given(st.lists(st.integers(0, 900), max_size=30))
-def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) -> None:
+def test_appends_contain_whole_batches_and_stay_within_bounds(sizes: list[int]) -> None:
     units = [unit(number, leases) for number, leases in enumerate(sizes)]
     seen_leases: list[str] = []
     seen_jobs: list[str] = []

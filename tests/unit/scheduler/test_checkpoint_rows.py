@@ -46,7 +46,7 @@ def test_a_view_is_the_same_after_it_was_saved_and_loaded(
 
 @given(seed=seeds)
 @settings(max_examples=30, deadline=None)
-def test_what_is_derived_from_the_rows_is_there_after_loading(seed: int) -> None:
+def test_derived_data_exists_after_loading(seed: int) -> None:
     view, table = random_view(seed, 30), Table()
     table.save(view)
     loaded = table.load()
@@ -64,9 +64,7 @@ def test_what_is_derived_from_the_rows_is_there_after_loading(seed: int) -> None
 
 @given(seed=seeds, steps=st.lists(st.sampled_from(["add", "change", "end"]), max_size=8))
 @settings(max_examples=50, deadline=None)
-def test_what_was_saved_in_steps_is_what_one_save_of_all_writes(
-    seed: int, steps: list[str]
-) -> None:
+def test_saves_in_steps_equal_one_full_save(seed: int, steps: list[str]) -> None:
     chance = np.random.default_rng(seed)
     view, table = random_view(seed, 10), Table()
     table.save(view)
@@ -83,7 +81,7 @@ def test_what_was_saved_in_steps_is_what_one_save_of_all_writes(
     assert content_of(table.load()) == content_of(view)
 
 
-def test_a_new_leader_goes_on_with_the_numbers_that_are_saved() -> None:
+def test_a_new_leader_continues_with_the_saved_numbers() -> None:
     view, table = random_view(1, 20), Table()
     table.save(view)
     # a standby that numbered names in another order takes over
@@ -95,7 +93,7 @@ def test_a_new_leader_goes_on_with_the_numbers_that_are_saved() -> None:
     assert content_of(table.load()) == content_of(view) | content_of(standby)
 
 
-def test_names_that_no_job_has_are_dropped_and_their_numbers_used_again() -> None:
+def test_unused_names_are_deleted_and_their_numbers_reused() -> None:
     view, table = View(), Table()
     table.saved_names = SavedNames(unused_max=3)
     chance = np.random.default_rng(5)
@@ -109,7 +107,7 @@ def test_names_that_no_job_has_are_dropped_and_their_numbers_used_again() -> Non
     assert max(number for _, number in table.names) < 200
 
 
-def test_rows_that_are_not_of_this_format_are_refused() -> None:
+def test_rows_of_another_format_are_refused() -> None:
     record = bytes(checkpoint_rows.RECORD.itemsize - 8)
     row = struct.pack(">hi", 2, 28) + b"0" * 28 + struct.pack(">i", len(record)) + record
     decoder = checkpoint_rows.RowDecoder()
@@ -118,7 +116,7 @@ def test_rows_that_are_not_of_this_format_are_refused() -> None:
         decoder.finish()
 
 
-def test_a_row_that_names_a_number_without_a_name_is_refused() -> None:
+def test_a_row_with_an_unknown_number_is_refused() -> None:
     view, table = random_view(3, 5), Table()
     table.save(view)
     table.names = {place: parts for place, parts in table.names.items() if place[0] != "shape"}
@@ -128,7 +126,7 @@ def test_a_row_that_names_a_number_without_a_name_is_refused() -> None:
 
 @given(seed=seeds, done=st.integers(0, 40), rows_max=st.integers(1, 12))
 @settings(max_examples=60, deadline=None)
-def test_a_save_that_breaks_off_leaves_each_partition_as_it_was_at_its_position(
+def test_an_interrupted_save_leaves_each_partition_consistent(
     seed: int, done: int, rows_max: int
 ) -> None:
     chance = np.random.default_rng(seed)
@@ -157,7 +155,7 @@ def test_a_save_that_breaks_off_leaves_each_partition_as_it_was_at_its_position(
     assert content_of(table.load()) == content_of(view)
 
 
-def test_a_part_holds_whole_partitions_and_no_more_jobs_than_it_may() -> None:
+def test_a_part_has_whole_partitions_and_a_bounded_number_of_jobs() -> None:
     view, names = random_view(4, 300), SavedNames()
     parts = CheckpointParts(view, names, [0] * PARTITIONS, rows_max=40)
     saved: list[set[JobId]] = []
@@ -172,7 +170,7 @@ def test_a_part_holds_whole_partitions_and_no_more_jobs_than_it_may() -> None:
     assert sum(map(len, partitions)) == len(set().union(*partitions))
 
 
-def test_submissions_are_saved_before_their_jobs_and_left_out_when_those_ended() -> None:
+def test_submissions_are_saved_early_and_omitted_for_ended_jobs() -> None:
     view, table = View(), Table()
     ids = [new_job_id(partition, 0, 0) for partition in range(4)]
     for partition, job_id in enumerate(ids):

@@ -44,9 +44,7 @@ def _told(jobs: list[ev.JobSubmitted], per_message: int) -> View:
 
 @pytest.mark.parametrize("per_message", [1, 100])
 @pytest.mark.parametrize("field", WAYS_TO_DIFFER)
-def test_a_job_keeps_what_it_says_beside_others_that_say_something_else(
-    field: str, per_message: int
-) -> None:
+def test_jobs_of_a_batch_have_their_own_fields(field: str, per_message: int) -> None:
     says = WAYS_TO_DIFFER[field]
     # First some that agree, then some that do not.
     said = [says[-1]] * EVENTS_PER_BATCH + [
@@ -77,7 +75,7 @@ def test_a_job_finds_its_own_submission_in_the_message_that_it_shares() -> None:
     assert [found[job.job_id].grace_s for job in jobs] == list(range(3 * EVENTS_PER_BATCH))
 
 
-def test_the_shape_of_a_class_is_another_than_that_of_another_class() -> None:
+def test_equal_shapes_of_two_classes_are_distinct() -> None:
     jobs = [
         submitted(f"{n:028d}", priority_class="urgent" if n % 2 else "default") for n in range(4)
     ]

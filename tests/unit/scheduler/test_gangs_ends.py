@@ -44,7 +44,7 @@ def back(view: View, *found: ev.AnyEvent) -> None:
     job_fold.fold_messages(view, [message(view.positions[0], *found)], {})
 
 
-def test_a_member_that_cannot_start_takes_its_gang_back_in_one_append() -> None:
+def test_a_member_that_cannot_start_requeues_its_gang_in_one_append() -> None:
     view = fold(gang_of("a", "b", "c"), started("a", "b", "c"), [RETURNED])
     (unit,) = decide(view, held("a-1", "b-1", "c-1"))
     requeued, *others = events([unit])
@@ -58,7 +58,7 @@ def test_a_member_that_cannot_start_takes_its_gang_back_in_one_append() -> None:
     assert stops([unit]) == {"b-1", "c-1"}
 
 
-def test_the_others_are_queued_again_whatever_their_policy_and_without_a_retry() -> None:
+def test_other_members_are_requeued_without_using_a_retry() -> None:
     view = fold(gang_of("a", "b", on_preemption="fail"), started("a", "b"), [RETURNED])
     back(view, *events(decide(view, held("a-1", "b-1"))))
     assert decide(view, held("b-1", wish=DesiredState.STOP)) == []
@@ -71,7 +71,7 @@ def test_the_others_are_queued_again_whatever_their_policy_and_without_a_retry()
     assert (state(view, "a"), state(view, "b")) == ("QUEUED", "QUEUED")
 
 
-def test_members_wait_until_all_that_are_stopped_have_ended() -> None:
+def test_members_wait_until_all_stopping_members_have_ended() -> None:
     view = fold(gang_of("a", "b"), started("a", "b"), [RETURNED])
     back(view, *events(decide(view, held("a-1", "b-1"))))
     excluded = marked(view)
@@ -83,13 +83,13 @@ def marked(view: View) -> set[str]:
     return {view.jobs.rows.id_at(row) for row in kept(view, held()).excluded}
 
 
-def test_a_member_that_the_gang_can_do_without_goes_back_alone() -> None:
+def test_a_member_above_min_size_is_requeued_alone() -> None:
     view = fold(gang_of("a", "b", "c", min_size=2), started("a", "b", "c"), [RETURNED])
     (event,) = events(decide(view, held("a-1", "b-1", "c-1")))
     assert isinstance(event, ev.JobRequeued)
 
 
-def test_a_member_that_failed_before_it_started_counts_as_one_that_could_not() -> None:
+def test_a_failure_before_the_start_of_a_member_counts_as_a_return() -> None:
     failed = ev.JobRunFailed(
         job_id=A, run=1, category=FailureCategory.START, reason="no such command"
     )
@@ -100,7 +100,7 @@ def test_a_member_that_failed_before_it_started_counts_as_one_that_could_not() -
     assert isinstance(other, ev.JobRunPreempting)
 
 
-def test_a_member_that_failed_after_it_started_takes_nobody_along() -> None:
+def test_a_member_that_failed_after_its_start_ends_alone() -> None:
     failed = ev.JobRunFailed(
         job_id=A, run=1, category=FailureCategory.EXIT_CODE, reason="exit code 3"
     )
@@ -141,7 +141,7 @@ def test_a_queued_member_that_is_cancelled_leaves_the_others_waiting() -> None:
     assert state(view, "b") == "QUEUED"
 
 
-def test_a_later_member_that_says_otherwise_of_its_gang_fails_alone_and_says_how() -> None:
+def test_a_later_member_with_other_gang_terms_fails_alone() -> None:
     first, later = Gang(name="g", size=3, min_size=2), Gang(name="g", size=2)
     view = fold([submitted("a", gang=first)], [submitted("b", gang=later)])
     (failed,) = events(decide(view, held()))
@@ -157,7 +157,7 @@ def test_a_later_member_that_says_otherwise_of_its_gang_fails_alone_and_says_how
     assert view.gang_members[c.GangName("q", "s", "g")] == {A, C}
 
 
-def test_a_member_that_was_asked_to_stop_does_not_hide_one_that_cannot_start() -> None:
+def test_a_stopping_member_does_not_hide_one_that_cannot_start() -> None:
     asked = ev.JobPreemptRequested(job_id=A)
     stopped = ev.JobRunStopped(job_id=A, run=1, reason="asked to")
     returned = ev.JobRunReturned(job_id=B, run=1, reason="no room")
@@ -165,7 +165,7 @@ def test_a_member_that_was_asked_to_stop_does_not_hide_one_that_cannot_start() -
     assert stops(decide(view, held("a-1", "b-1", "c-1"))) == {"c-1"}
 
 
-def test_who_joins_a_gang_that_can_never_start_fails_with_it() -> None:
+def test_a_member_of_a_failed_gang_fails() -> None:
     failed = ev.JobFailed(job_id=A, category=FailureCategory.ADMISSION, reason="no node")
     view = fold(gang_of("a", "b", "c")[:2], started("a"), [RETURNED], [failed])
     back(view, gang_of("a", "b", "c")[2])
@@ -173,7 +173,7 @@ def test_who_joins_a_gang_that_can_never_start_fails_with_it() -> None:
     assert {event.job_id for event in ended} == {B, C}
 
 
-def test_a_large_gang_of_which_no_member_starts_fails_in_no_time() -> None:
+def test_a_large_gang_without_a_start_fails_quickly() -> None:
     names = [f"m{number}" for number in range(2_000)]
     start, why = FailureCategory.START, "no such command"
     fails = [ev.JobRunFailed(job_id=JobId(n), run=1, category=start, reason=why) for n in names]

@@ -30,7 +30,7 @@ print(process.memory_info().rss - before - sum(map(len, between)))
 """Large arrays come and go between objects that stay."""
 
 
-async def test_giving_memory_back_goes_on_or_ends_at_once_where_it_cannot() -> None:
+async def test_trimming_memory_continues_or_ends_at_once_if_unsupported() -> None:
     task = asyncio.create_task(heap.trim_regularly())
     await asyncio.sleep(0)
     task.cancel()

@@ -121,7 +121,7 @@ def test_the_end_of_a_run(event: ev.AnyEvent, job: dict[str, object], want: ev.A
     assert [(change.run, change.state) for change in units[0].leases] == [("a-1", None)]
 
 
-def test_a_retry_counts_avoids_the_node_and_asks_for_more_memory() -> None:
+def test_a_retry_is_counted_avoids_the_node_and_gets_more_memory() -> None:
     shape = shapes.Shape(requests={"cpu": 1000, "memory": 100})
     view = ended(FAILED, retry=RETRY, shape=shapes.encode(shape))
     (event,) = events(decide(view, held("a-1")))
@@ -131,7 +131,7 @@ def test_a_retry_counts_avoids_the_node_and_asks_for_more_memory() -> None:
     assert shapes.decode(event.shape).requests == {"cpu": 1000, "memory": 200}
 
 
-def test_the_last_retry_is_the_last() -> None:
+def test_no_retry_follows_the_last_one() -> None:
     view = fold(
         [submitted("a", retry=RETRY)],
         [leased("a")],
@@ -144,14 +144,14 @@ def test_the_last_retry_is_the_last() -> None:
     assert isinstance(event, ev.JobFailed)
 
 
-def test_a_job_that_was_to_be_cancelled_is_cancelled_however_its_run_failed() -> None:
+def test_a_cancelling_job_is_cancelled_whatever_the_end_of_its_run() -> None:
     view = fold(
         [submitted("a")], [leased("a")], [ev.JobCancelRequested(job_id=A, reason="why")], [FAILED]
     )
     assert events(decide(view, held("a-1"))) == [ev.JobCancelled(job_id=A, reason="why")]
 
 
-def test_a_preempted_job_is_queued_again_or_ends_as_its_policy_says() -> None:
+def test_a_preempted_job_is_requeued_or_ends_by_its_policy() -> None:
     for policy, kind in (("requeue", ev.JobRequeued), ("fail", ev.JobPreempted)):
         view = fold(
             [submitted("a", on_preemption=policy)],
@@ -163,7 +163,7 @@ def test_a_preempted_job_is_queued_again_or_ends_as_its_policy_says() -> None:
         assert type(event) is kind
 
 
-def test_a_run_that_is_to_stop_is_told_so_once() -> None:
+def test_a_stop_is_sent_once() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobCancelRequested(job_id=A, reason="why")])
     (unit,) = decide(view, held("a-1"))
     record = unit.leases[0].record
@@ -173,7 +173,7 @@ def test_a_run_that_is_to_stop_is_told_so_once() -> None:
     assert decide(view, held("a-1", wish=DesiredState.STOP)) == []
 
 
-def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -> None:
+def test_a_stopping_run_is_examined_again_when_its_job_changes() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobPreemptRequested(job_id=A)])
     watch, live = Deadlines(), held("a-1")
     world = (Queues(), Clusters())
@@ -196,7 +196,7 @@ def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -
     assert told() == []
 
 
-def test_a_job_queued_for_longer_than_it_wanted_is_cancelled() -> None:
+def test_a_job_beyond_its_maximum_queue_time_is_cancelled() -> None:
     view = fold([submitted("a", queue_s_max=5)])
     assert decide(view, held(), now_ms=4_999) == []
     (event,) = events(decide(view, held(), now_ms=5_000))
@@ -213,7 +213,7 @@ def silent(seconds: float) -> Clusters:
     return clusters
 
 
-def test_runs_on_a_lost_executor_are_given_up_and_their_leases_wish_them_to_stop() -> None:
+def test_runs_on_a_lost_executor_are_given_up_with_leases_to_stop() -> None:
     view = fold([submitted("a")], [leased("a")])
     (unit,) = decide(view, held("a-1"), clusters=silent(601))
     (event,) = events([unit])
@@ -259,7 +259,7 @@ def test_the_requeuing_of_a_lost_run_leaves_its_lease_to_the_executor() -> None:
     assert unit.leases == ()
 
 
-def test_the_lease_of_a_lost_run_goes_when_its_executor_reports_the_end() -> None:
+def test_the_lease_of_a_lost_run_is_cleared_when_its_end_is_reported() -> None:
     stopped = ev.JobRunStopped(job_id=A, run=1, reason="")
     live = given_up()
     (unit,) = decide(fold(*LOST_AND_QUEUED, [stopped]), live, clusters=silent(1))
@@ -269,7 +269,7 @@ def test_the_lease_of_a_lost_run_goes_when_its_executor_reports_the_end() -> Non
     assert live.given_up == {}
 
 
-def test_the_lease_of_a_lost_run_goes_when_its_job_has_ended() -> None:
+def test_the_lease_of_a_lost_run_is_cleared_when_its_job_has_ended() -> None:
     view = fold(*LOST_AND_QUEUED, [ev.JobCancelRequested(job_id=A)])
     (unit,) = decide(view, given_up(), clusters=silent(1))
     assert [(change.run, change.state) for change in unit.leases] == [("a-1", None)]
@@ -288,7 +288,7 @@ def test_a_lost_run_that_had_succeeded_is_the_success_of_its_job() -> None:
         assert [type(event) for event in events(found)] == [ev.JobSucceeded]
 
 
-def test_a_run_that_was_to_follow_a_success_is_stopped_before_it_starts() -> None:
+def test_a_run_after_a_late_success_is_stopped_before_it_starts() -> None:
     view = fold(*LOST_AND_QUEUED, [leased("a", run=2)], [SUCCEEDED])
     (unit,) = decide(view, held("a-2"), clusters=silent(1))
     (change,) = unit.leases
@@ -298,14 +298,14 @@ def test_a_run_that_was_to_follow_a_success_is_stopped_before_it_starts() -> Non
     assert decide(view, held("a-2", wish=DesiredState.STOP)) == []
 
 
-def test_a_success_that_comes_before_the_job_is_queued_again_counts() -> None:
+def test_a_success_before_the_requeue_counts() -> None:
     early = fold(*LOST_AND_QUEUED[:3], [SUCCEEDED])
     assert [type(event) for event in events(decide(early, given_up()))] == [ev.JobSucceeded]
     between = fold(*LOST_AND_QUEUED[:3], [SUCCEEDED], LOST_AND_QUEUED[3])
     assert [type(event) for event in events(decide(between, given_up()))] == [ev.JobSucceeded]
 
 
-def test_a_success_that_comes_after_the_next_run_has_started_changes_nothing() -> None:
+def test_a_success_after_the_start_of_the_next_run_is_ignored() -> None:
     pending = ev.JobRunPending(job_id=A, run=2)
     view = fold(*LOST_AND_QUEUED, [leased("a", run=2), pending], [SUCCEEDED])
     assert decide(view, held("a-2"), clusters=silent(1)) == []
@@ -323,7 +323,7 @@ def test_a_new_leader_leaves_the_leases_of_lost_runs_to_their_executors() -> Non
     assert live.given_up == {"a-1": A}
 
 
-def test_a_run_that_its_node_lost_is_tried_again_once_where_no_policy_says_otherwise() -> None:
+def test_a_node_lost_run_is_retried_once_by_default() -> None:
     lost = ev.JobRunFailed(job_id=A, run=1, category=FailureCategory.NODE_LOST, reason="killed")
     (event,) = events(decide(ended(lost), held("a-1")))
     assert isinstance(event, ev.JobRequeued)
@@ -336,7 +336,7 @@ def test_a_run_that_its_node_lost_is_tried_again_once_where_no_policy_says_other
     assert isinstance(event, ev.JobFailed)
 
 
-def test_the_lease_of_a_run_that_outlived_its_job_is_cleared() -> None:
+def test_the_lease_of_a_run_is_cleared_after_its_job_ended() -> None:
     view = fold(
         [submitted("a")],
         [ev.JobCancelRequested(job_id=A)],
@@ -347,7 +347,7 @@ def test_the_lease_of_a_run_that_outlived_its_job_is_cleared() -> None:
     assert [(change.run, change.state) for change in unit.leases] == [("a-1", None)]
 
 
-def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
+def test_a_new_leader_finds_orphaned_leases() -> None:
     view = fold(
         [submitted("a"), submitted("b")],
         [leased("a"), leased("b")],
@@ -359,14 +359,14 @@ def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
     ]
 
 
-def test_what_a_round_must_leave_alone_is_marked() -> None:
+def test_rows_excluded_from_rounds_are_marked() -> None:
     view = fold([submitted("a", queue_s_max=5), submitted("b")])
     excluded = kept(view, held(), now_ms=9_000).excluded
     marked = [view.jobs.rows.id_at(row) for row in sorted(excluded)]
     assert marked == ["a"]
 
 
-def test_a_queues_policy_holds_for_jobs_that_say_nothing_and_for_no_others() -> None:
+def test_the_retry_policy_of_a_queue_applies_only_to_jobs_without_one() -> None:
     queues = Queues()
     queue = Queue(name="q", retry_policy=RetryPolicy(limit=1, on=(FailureCategory.OOM,)))
     record = configuration.record(queue)
@@ -377,7 +377,7 @@ def test_a_queues_policy_holds_for_jobs_that_say_nothing_and_for_no_others() -> 
     assert isinstance(event, ev.JobFailed)
 
 
-def test_more_memory_ends_at_what_the_largest_node_of_the_pool_has() -> None:
+def test_more_memory_is_limited_by_the_largest_node_of_the_pool() -> None:
     clusters = Clusters()
     for name, memory in (("n0", 130), ("n1", 150)):
         allocatable = {"memory": memory}
@@ -389,7 +389,7 @@ def test_more_memory_ends_at_what_the_largest_node_of_the_pool_has() -> None:
     assert shapes.decode(event.shape).requests["memory"] == 150
 
 
-def test_a_run_beyond_its_maximum_is_stopped_as_failed_once_its_executor_had_its_chance() -> None:
+def test_a_run_beyond_its_maximum_fails_after_the_deadline_grace() -> None:
     running = ev.JobRunRunning(job_id=A, run=1)
     view = fold([submitted("a", runtime_s_max=5, grace_s=2)], [leased("a")], [running])
     started_ms = int(view.jobs.running_ms[view.jobs.rows[A]])
@@ -408,7 +408,7 @@ def test_a_run_that_has_not_started_has_no_deadline() -> None:
     assert decide(view, held("a-1"), now_ms=10**9) == []
 
 
-def test_a_node_that_vanished_with_its_runs_gives_them_up_after_a_while() -> None:
+def test_runs_on_a_removed_node_are_given_up_after_a_delay() -> None:
     node = Node(executor="e0", name="n0", allocatable={})
     gone = records.node_gone_record("e0", "n0")
     clusters = Clusters()
@@ -424,7 +424,7 @@ def test_a_node_that_vanished_with_its_runs_gives_them_up_after_a_while() -> Non
     assert event.reason == "executor e0 no longer reports node n0"
 
 
-def test_a_node_that_came_back_in_time_keeps_its_runs() -> None:
+def test_runs_stay_on_a_node_that_comes_back_in_time() -> None:
     node = Node(executor="e0", name="n0", allocatable={})
     gone = records.node_gone_record("e0", "n0")
     clusters = Clusters()
@@ -435,7 +435,7 @@ def test_a_node_that_came_back_in_time_keeps_its_runs() -> None:
     assert decide(fold([submitted("a")], [leased("a")]), held("a-1"), clusters=clusters) == []
 
 
-def test_a_new_leader_misses_nodes_that_went_before_its_time() -> None:
+def test_a_new_leader_detects_nodes_removed_before_its_term() -> None:
     clusters = Clusters()
     clusters.expect_nodes([NodeName("e0", "n0")])
     clusters.add_silence(61)

@@ -7,7 +7,7 @@ import sys
 LATER = {"fastapi", "uvicorn", "redis", "aiokafka", "jwt", "cryptography"}
 
 
-def test_nothing_is_imported_before_the_first_lease_that_it_does_not_need() -> None:
+def test_imports_before_the_first_lease_are_limited() -> None:
     modules = "fairlead_scheduler.__main__, fairlead_scheduler.service.service"
     code = f"import sys, {modules}; print(*sys.modules)"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}

@@ -43,12 +43,12 @@ def test_a_submission_of_an_id_that_ended_before_changes_nothing() -> None:
     assert A not in view.jobs.rows
 
 
-def test_a_repeat_within_one_message_makes_one_job() -> None:
+def test_a_duplicate_within_one_message_is_one_job() -> None:
     view = fold([submitted("a"), submitted("a")])
     assert len(view.live_rows()) == 1
 
 
-def test_a_job_goes_its_way_to_success() -> None:
+def test_a_job_passes_all_states_to_success() -> None:
     view = fold([submitted("a")])
     steps: list[tuple[ev.AnyEvent, str]] = [
         (leased("a"), "LEASED"),
@@ -63,7 +63,7 @@ def test_a_job_goes_its_way_to_success() -> None:
     assert A not in view.jobs.rows
 
 
-def test_a_run_that_ended_asks_for_attention_until_the_job_is_decided() -> None:
+def test_an_ended_run_is_pending_until_its_job_is_decided() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobRunSucceeded(job_id=A, run=1)])
     assert attended(view) == {A}
     job_fold.fold_messages(view, [message(3, ev.JobSucceeded(job_id=A))], {})
@@ -84,7 +84,7 @@ def test_a_late_report_of_an_old_run_changes_nothing() -> None:
     assert known_of(view) == before
 
 
-def test_a_queued_job_ends_at_the_cancel_itself() -> None:
+def test_a_queued_job_ends_with_its_cancel_request() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
     assert state(view, "a") == "CANCELLED"
 
@@ -96,7 +96,7 @@ def test_a_running_job_keeps_its_state_until_its_run_has_ended() -> None:
     assert view.jobs.rare[row].stop_reason == "why"
 
 
-def test_a_lease_that_crossed_a_cancel_makes_a_run_that_is_to_be_stopped() -> None:
+def test_a_lease_of_a_cancelled_job_is_a_run_to_stop() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)], [leased("a")])
     row = view.jobs.rows[A]
     assert state(view, "a") == "CANCELLED"
@@ -104,7 +104,7 @@ def test_a_lease_that_crossed_a_cancel_makes_a_run_that_is_to_be_stopped() -> No
     assert attended(view) == {A}
 
 
-def test_a_job_that_ended_with_a_live_run_is_forgotten_when_the_run_ends() -> None:
+def test_an_ended_job_with_a_live_run_is_removed_when_the_run_ends() -> None:
     view = fold(
         [submitted("a")],
         [ev.JobCancelRequested(job_id=A)],
@@ -123,7 +123,7 @@ def test_a_job_that_ended_while_queued_keeps_its_row_for_a_while() -> None:
     assert A not in view.jobs.rows
 
 
-def test_a_job_waits_until_all_it_comes_after_succeeded() -> None:
+def test_a_job_waits_until_all_dependencies_succeeded() -> None:
     view = fold([submitted("a"), submitted("b"), submitted("c", after=(A, B))])
     row = view.jobs.rows[JobId("c")]
     succeed: list[ev.AnyEvent] = []
@@ -135,7 +135,7 @@ def test_a_job_waits_until_all_it_comes_after_succeeded() -> None:
     assert not view.jobs.flags[row] & c.DEPENDS
 
 
-def test_a_job_after_one_that_failed_is_doomed_and_says_why() -> None:
+def test_a_job_with_a_failed_dependency_is_cancelled_with_the_reason() -> None:
     view = fold([submitted("a"), submitted("b", after=(A,))], [ev.JobCancelRequested(job_id=A)])
     row = view.jobs.rows[B]
     assert view.jobs.flags[row] & c.CANNOT_START
@@ -143,7 +143,7 @@ def test_a_job_after_one_that_failed_is_doomed_and_says_why() -> None:
     assert B in attended(view)
 
 
-def test_a_job_knows_what_it_comes_after_also_when_that_one_leaves_in_the_same_batch() -> None:
+def test_a_dependency_that_ends_in_the_same_batch_is_found() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
     view.ended, view.recent = {}, {}  # as after a save whose memory is gone
     late_ms = 1000 + end_events.ROW_RELEASE_DELAY_MS
@@ -154,7 +154,7 @@ def test_a_job_knows_what_it_comes_after_also_when_that_one_leaves_in_the_same_b
     assert view.jobs.flags[view.jobs.rows[B]] & c.CANNOT_START
 
 
-def test_a_gang_starts_again_as_one_until_a_member_that_ran_has_ended_for_good() -> None:
+def test_a_gang_restarts_as_a_whole_until_a_member_has_ended() -> None:
     gang = ev.Gang(name="g", size=2)
     name = c.GangName("q", "s", "g")
     both = [submitted("a", gang=gang), submitted("b", gang=gang)]
@@ -172,19 +172,19 @@ def test_a_gang_starts_again_as_one_until_a_member_that_ran_has_ended_for_good()
     assert view.jobs.rare[view.jobs.rows[A]].gang_started
 
 
-def test_a_job_after_one_that_had_succeeded_long_ago_may_start() -> None:
+def test_a_job_with_a_dependency_that_succeeded_long_ago_can_start() -> None:
     known = {A: c.Ended(JobState.SUCCEEDED, "d", 0)}
     view = fold([submitted("b", after=(A,))], known=known)
     assert not view.jobs.flags[view.jobs.rows[B]] & c.DEPENDS
 
 
-def test_a_cancel_by_filter_finds_the_jobs_known_at_its_place_only() -> None:
+def test_a_cancel_by_filter_matches_only_earlier_jobs() -> None:
     chosen = JobFilter(queue="q", job_set="s")
     view = fold([submitted("a")], [ev.JobsCancelRequested(filter=chosen)], [submitted("b")])
     assert (state(view, "a"), state(view, "b")) == ("CANCELLED", "QUEUED")
 
 
-def test_a_filter_on_state_and_labels_leaves_the_others_alone() -> None:
+def test_a_filter_on_state_and_labels_ignores_other_jobs() -> None:
     chosen = JobFilter(queue="q", states=(JobState.QUEUED,), labels={"team": "red"})
     view = fold(
         [submitted("a", labels={"team": "red"}), submitted("b", labels={"team": "blue"})],
@@ -200,7 +200,7 @@ def _singly(names: Sequence[str], kind: type[ev.JobEvent], **said: object) -> li
     return [cast(ev.AnyEvent, kind(job_id=JobId(name), **said)) for name in names]
 
 
-def test_many_that_a_filter_finds_are_preempted_as_each_would_be() -> None:
+def test_a_bulk_preemption_equals_single_ones() -> None:
     before = (
         [submitted(name) for name in MANY],
         [leased(name) for name in MANY[:35]],
@@ -239,7 +239,7 @@ UNUSUAL: dict[str, list[list[ev.AnyEvent]]] = {
 
 
 @pytest.mark.parametrize("between", UNUSUAL.values(), ids=UNUSUAL.keys())
-def test_many_jobs_that_end_together_end_as_each_would(between: list[list[ev.AnyEvent]]) -> None:
+def test_a_batch_of_ends_equals_single_ends(between: list[list[ev.AnyEvent]]) -> None:
     before: list[list[ev.AnyEvent]] = [
         [submitted(name) for name in MANY],
         [leased(name) for name in MANY],
@@ -262,7 +262,7 @@ def test_many_jobs_that_end_together_end_as_each_would(between: list[list[ev.Any
             _check(view)
 
 
-def test_room_that_was_given_away_is_marked_until_the_run_is_gone() -> None:
+def test_capacity_of_a_preempted_run_is_marked_until_it_ends() -> None:
     preempting = ev.JobRunPreempting(
         job_id=A, run=1, cause=PreemptionCause.URGENCY, reason="for b", for_job=B
     )
@@ -317,7 +317,7 @@ def _check(view: View) -> None:
 
 @settings(max_examples=300)
 @given(history=_history, data=st.data())
-def test_however_the_log_is_cut_and_read_again_the_view_is_the_same(
+def test_any_split_and_repetition_of_the_log_gives_the_same_view(
     history: list[list[ev.AnyEvent]], data: st.DataObject
 ) -> None:
     whole = [message(position, *events) for position, events in enumerate(history)]
@@ -358,7 +358,7 @@ def _in_partition(partition: int, event: ev.AnyEvent) -> ev.AnyEvent:
     step_ms=st.sampled_from([1_000, 20_000]),
     twice=st.booleans(),
 )
-def test_messages_folded_together_say_what_they_say_one_by_one(
+def test_messages_folded_in_a_batch_equal_single_folds(
     history: list[tuple[int, list[ev.AnyEvent]]], step_ms: int, twice: bool
 ) -> None:
     entries = []
@@ -393,7 +393,7 @@ def test_messages_folded_together_say_what_they_say_one_by_one(
     run=st.integers(1, 2),
     cancelled=st.lists(st.integers(0, 39), max_size=2),
 )
-def test_many_successes_told_at_once_say_what_they_say_one_by_one(
+def test_a_batch_of_successes_equals_single_ones(
     told: list[int], once: bool, run: int, cancelled: list[int]
 ) -> None:
     names = [f"00j{number:02}".ljust(28, "0") for number in range(40)]

@@ -25,7 +25,7 @@ def since(journal: RowJournal, place: int) -> list[int] | None:
     return None if rows is None else rows.tolist()
 
 
-def test_a_journal_names_each_row_once_from_any_place_that_it_still_knows() -> None:
+def test_a_journal_returns_each_changed_row_once_from_any_retained_position() -> None:
     journal = RowJournal(entries_max=4)
     assert since(journal, 0) == []
     journal.extend([7, 3, 7])
@@ -38,7 +38,7 @@ def test_a_journal_names_each_row_once_from_any_place_that_it_still_knows() -> N
     assert since(journal, 6) == []
 
 
-def test_more_rows_than_a_journal_holds_leave_the_newest() -> None:
+def test_a_full_journal_retains_the_newest_rows() -> None:
     journal = RowJournal(entries_max=3)
     journal.add(5)
     journal.extend(range(10))
@@ -47,7 +47,7 @@ def test_more_rows_than_a_journal_holds_leave_the_newest() -> None:
     assert since(journal, 10) == [9]
 
 
-def test_many_changes_are_told_as_few_are() -> None:
+def test_many_journal_entries_equal_few() -> None:
     journal = RowJournal()
     journal.extend(list(range(MANY, -1, -1)) * 2)
     assert since(journal, 0) == list(range(MANY + 1))
@@ -91,7 +91,7 @@ def test_the_newest_submissions_stay_in_memory_when_they_are_saved() -> None:
     assert list(specs.saved) == ["b", "c"]
 
 
-def test_a_standby_keeps_the_submissions_that_the_leader_has_not_saved() -> None:
+def test_a_standby_retains_submissions_that_the_leader_has_not_saved() -> None:
     specs = Specs()
     specs.unsaved = {A: submitted("a"), B: submitted("b")}
     specs.forget_saved([B])
@@ -140,7 +140,7 @@ _IDS = st.one_of(
 
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.booleans(), st.lists(_IDS, max_size=30, unique=True)), max_size=20))
-def test_ids_name_their_rows_whatever_came_and_went(steps: list[tuple[bool, list[JobId]]]) -> None:
+def test_ids_map_to_their_rows_after_any_changes(steps: list[tuple[bool, list[JobId]]]) -> None:
     names, capacity = JobIndex(4), 4
     real: dict[JobId, int] = {}
     free: list[int] = []

@@ -45,17 +45,17 @@ def test_the_same_checkout_finds_its_kernels_again(tmp_path: Path) -> None:
     assert folder_of(one).startswith("/kept/engine-")
 
 
-def test_another_checkout_of_the_same_source_has_kernels_of_its_own(tmp_path: Path) -> None:
+def test_another_checkout_has_separate_kernels(tmp_path: Path) -> None:
     one, two = checkout(tmp_path / "one"), checkout(tmp_path / "two")
     assert folder_of(one) != folder_of(two)
 
 
-def test_another_processor_has_kernels_of_its_own(tmp_path: Path) -> None:
+def test_another_processor_has_separate_kernels(tmp_path: Path) -> None:
     one = checkout(tmp_path / "one")
     assert folder_of(one) != folder_of(one, NUMBA_CPU_NAME="generic")
 
 
-def test_a_changed_source_has_kernels_of_its_own(tmp_path: Path) -> None:
+def test_a_changed_source_has_separate_kernels(tmp_path: Path) -> None:
     one = checkout(tmp_path / "one")
     before = folder_of(one)
     with (one / "fairlead_scheduler" / "engine" / "round.py").open("a") as file:
@@ -63,7 +63,7 @@ def test_a_changed_source_has_kernels_of_its_own(tmp_path: Path) -> None:
     assert folder_of(one) != before
 
 
-def test_only_the_kernels_that_were_used_last_are_kept(tmp_path: Path) -> None:
+def test_only_the_most_recent_kernels_are_retained(tmp_path: Path) -> None:
     folders = [tmp_path / f"engine-{number}" for number in range(compilation.FOLDERS_MAX + 3)]
     for used_s, folder in enumerate(folders):
         folder.mkdir()

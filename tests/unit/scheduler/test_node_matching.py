@@ -29,13 +29,13 @@ def test_a_field_makes_names_part_of_the_type() -> None:
     assert node_matching.match_shapes([wishes], types).tolist() == [[[Match.SUITS, Match.AFFINITY]]]
 
 
-def test_the_first_thing_that_rules_out_is_named() -> None:
+def test_the_first_mismatch_is_reported() -> None:
     wishes = ShapeConstraints(Shape({}, node_selector={"disk": "ssd"}))
     types = types_of(NodeType((RED,), (("disk", "hdd"),)), NodeType(labels=(("disk", "hdd"),)))
     assert node_matching.match_shapes([wishes], types).tolist() == [[[Match.TAINT, Match.LABEL]]]
 
 
-def test_labels_that_nobody_asks_about_make_no_types() -> None:
+def test_unused_labels_do_not_distinguish_types() -> None:
     relevant = node_matching.relevant_labels(
         [ShapeConstraints(Shape({}, node_selector={"disk": "ssd"}))]
     )
@@ -49,7 +49,7 @@ def test_an_away_entry_tolerates_its_taints_and_nothing_else() -> None:
     assert table.tolist() == [[[1, 1], [0, 1]], [[1, 1], [1, 1]]]
 
 
-def test_what_a_shape_prefers_ranks_nodes_and_rules_none_out() -> None:
+def test_preferences_rank_nodes_and_exclude_none() -> None:
     """N1: preferred affinity, by the weight of the terms that are met."""
     fast = SelectorTerm((Requirement("disk", "In", ("ssd",)),))
     wishes = ShapeConstraints(Shape({}, preferred=(Preference(10, fast),)))

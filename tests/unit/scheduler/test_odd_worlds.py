@@ -137,7 +137,7 @@ def entry(record: Record) -> Entry:
         max_size=6,
     )
 )
-def test_a_cycle_never_raises_and_its_own_decisions_fit(
+def test_a_cycle_never_raises_and_its_decisions_can_be_folded(
     turns: list[tuple[list[ev.AnyEvent], list[Record], list[Record]]],
 ) -> None:
     harness = SchedulerHarness(SETTINGS.rules)

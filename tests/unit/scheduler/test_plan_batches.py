@@ -36,7 +36,7 @@ def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
     return world, told
 
 
-def test_a_gang_whose_leases_no_log_takes_at_once_fails_and_others_start() -> None:
+def test_a_gang_above_the_append_limit_fails_and_others_start() -> None:
     world, told = started(msgspec.Raw(b'"' + b"x" * 1_000_000 + b'"'))
     world.append("q", told)
     jobs = world.view.jobs
@@ -47,6 +47,6 @@ def test_a_gang_whose_leases_no_log_takes_at_once_fails_and_others_start() -> No
     assert world.queued() == set()
 
 
-def test_a_large_gang_that_a_log_takes_starts() -> None:
+def test_a_large_gang_within_the_append_limit_starts() -> None:
     _, told = started(msgspec.Raw(b'"' + b"x" * 900_000 + b'"'))
     assert {type(event) for event in told} == {ev.JobRunLeased}

@@ -42,7 +42,7 @@ def test_a_job_is_folded_however_many_pools_were_named_before() -> None:
     assert view.jobs.pools.values[view.jobs.pool[view.jobs.rows[JobId("a")]]] == "late"
 
 
-def test_of_pools_without_nodes_so_many_are_looked_at_and_another_when_its_nodes_come() -> None:
+def test_pools_without_nodes_are_limited_until_they_get_nodes() -> None:
     harness = SchedulerHarness(view=view_with_many_pools(BARE_POOLS_MAX))
     decider = harness.make_decider(SchedulerSettings())
     decider.decide_round("p0", decider.decide_housekeeping(0), 0, lambda: 0.0)
@@ -80,7 +80,7 @@ def reported(pool: str, queues: int) -> dict[str, bytes]:
     return {record.key: record.value for record in made if record.value is not None}
 
 
-def test_what_was_said_of_a_pool_that_is_gone_is_taken_back_a_part_at_a_time() -> None:
+def test_reports_of_a_removed_pool_are_deleted_in_parts() -> None:
     reporter = Reporter(reports_max=3)
     gone, here = reported("gone", 5), reported("here", 1)
     reporter.restore({**gone, **here})
@@ -90,7 +90,7 @@ def test_what_was_said_of_a_pool_that_is_gone_is_taken_back_a_part_at_a_time() -
     assert reporter.retract_pools(["here", "new"]) == []
 
 
-def test_pools_come_and_go_without_end() -> None:
+def test_pools_can_be_added_and_removed_without_limit() -> None:
     harness = SchedulerHarness()
     view, decider = harness.view, harness.make_decider(SchedulerSettings())
     for number in range(30):
@@ -106,7 +106,7 @@ def test_pools_come_and_go_without_end() -> None:
     assert len(view.jobs.pools) <= 6
 
 
-def test_buckets_that_are_full_again_are_forgotten() -> None:
+def test_full_buckets_are_removed() -> None:
     rules = Rules(queue_rate=Rate(per_second=1.0, burst=10), rate=Rate(per_second=100.0, burst=100))
     buckets = PoolBuckets(rules)
     for number in range(100):
@@ -117,7 +117,7 @@ def test_buckets_that_are_full_again_are_forgotten() -> None:
     assert buckets.pool("p1").queue("q1").tokens(100_000) == 10
 
 
-def test_buckets_without_rates_are_not_kept() -> None:
+def test_buckets_without_rates_are_not_stored() -> None:
     buckets = PoolBuckets(Rules())
     for number in range(100):
         buckets.pool(f"p{number}").take_start_tokens(f"q{number}", 5, 1_000)
@@ -154,7 +154,7 @@ def test_buckets_are_those_of_the_pools_rules() -> None:
     assert PoolBuckets(GPU_RULES, levels).pool("slow").queue("q").burst == 1
 
 
-def test_each_pools_round_goes_by_its_rules() -> None:
+def test_each_round_uses_the_rules_of_its_pool() -> None:
     harness = SchedulerHarness(GPU_RULES)
     asked = {}
 
@@ -174,7 +174,7 @@ def test_each_pools_round_goes_by_its_rules() -> None:
     assert asked["other"] == ("spread", 0, ("licences",))
 
 
-def test_a_queue_that_submit_has_forgotten_is_forgotten() -> None:
+def test_a_queue_deleted_by_submit_is_removed() -> None:
     queues, clusters = Queues(), Clusters()
     record = configuration.record(Queue(name="q", version=3, weight=5.0, deleted=True))
     queues.fold([Entry(0, 0, record.key, record.value, 0)], clusters)
@@ -184,7 +184,7 @@ def test_a_queue_that_submit_has_forgotten_is_forgotten() -> None:
     assert queues.version > version
 
 
-def test_a_job_that_ends_before_what_it_waits_for_is_waited_with_no_more() -> None:
+def test_an_ended_job_is_removed_from_the_dependents() -> None:
     view = fold([submitted("b", after=("never",))])
     assert view.dependents.keys() == {"never"}
     job_fold.fold_messages(view, [message(1, ev.JobCancelRequested(job_id=JobId("b")))], {})

@@ -61,7 +61,7 @@ def waiting(found: dict[str, Waiting | QueueShare | Round]) -> Waiting:
     return one
 
 
-def test_a_queue_says_what_it_skipped_for_which_reason_and_who_is_first() -> None:
+def test_a_queue_report_has_skipped_jobs_by_reason_and_the_first_job() -> None:
     view = fold([submitted("a"), submitted("b"), submitted("c")])
     share = said(view, (1,))["default/q"]
     assert isinstance(share, QueueShare)
@@ -70,7 +70,7 @@ def test_a_queue_says_what_it_skipped_for_which_reason_and_who_is_first() -> Non
     assert (share.first_waiting, share.first_position) == ("b", 1)
 
 
-def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
+def test_reports_beyond_the_limit_follow_in_later_rounds() -> None:
     kinds = [shapes.encode(shapes.Shape(requests={"cpu": 1000 * cpu})) for cpu in range(2, 9)]
     view = fold([submitted(f"j{at}", shape=kind) for at, kind in enumerate(kinds)])
     reporter, told = Reporter(CLASSES, reports_max=4), set[str]()
@@ -84,13 +84,13 @@ def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
     assert len(told) == len(kinds)
 
 
-def test_jobs_of_a_pool_without_nodes_say_so() -> None:
+def test_jobs_of_a_pool_without_nodes_have_that_reason() -> None:
     assert waiting(said(fold([submitted("a")]), ())).sentence == (
         "Pool default has no nodes. Start an executor that reports nodes in this pool."
     )
 
 
-def test_jobs_of_a_cordoned_queue_say_who_cordoned_it_and_why() -> None:
+def test_jobs_of_a_cordoned_queue_have_its_author_and_reason() -> None:
     queue = Queue(name="q", cordoned=True, reason="holiday")
     found = waiting(said(fold([submitted("a")]), (1,), queue))
     assert (found.code, found.sentence) == (
@@ -99,20 +99,20 @@ def test_jobs_of_a_cordoned_queue_say_who_cordoned_it_and_why() -> None:
     )
 
 
-def test_jobs_of_a_deleted_queue_wait_and_say_that_it_was_deleted() -> None:
+def test_jobs_of_a_deleted_queue_wait_with_that_reason() -> None:
     queue = Queue(name="q", deleted=True)
     found = waiting(said(fold([submitted("a")]), (1,), queue))
     assert found.code == "queue-cordoned"
     assert "was deleted" in found.sentence
 
 
-def test_jobs_of_a_class_that_is_configured_no_more_go_on_and_say_so() -> None:
+def test_jobs_of_a_removed_class_continue_with_a_note() -> None:
     view = fold([submitted(name, priority_class="gone") for name in ("a", "b")])
     found = waiting(said(view, (1,)))
     assert "Priority class gone is no longer configured" in found.sentence
 
 
-def test_members_that_wait_for_the_end_of_others_say_so() -> None:
+def test_members_that_wait_for_stopping_ones_have_that_reason() -> None:
     both = [submitted(name, gang=Gang(name="g", size=2)) for name in ("a", "b")]
     returned = ev.JobRunReturned(job_id=JobId("a"), run=1, reason="no room")
     view = fold(both, [leased("a"), leased("b", node="n1")], [returned])
@@ -125,13 +125,13 @@ def test_members_that_wait_for_the_end_of_others_say_so() -> None:
     assert (found.code, found.gang, found.jobs) == ("gang-stopping", "g", 1)
 
 
-def test_what_was_said_is_not_said_again() -> None:
+def test_unchanged_reports_are_not_repeated() -> None:
     view, reporter = fold([submitted("a")]), Reporter(CLASSES)
     assert len(said(view, (), reporter=reporter)) == 3
     assert said(view, (), reporter=reporter) == {}
 
 
-def test_a_failing_pool_gives_every_waiting_job_that_reason_until_it_is_well() -> None:
+def test_a_failing_pool_is_the_reason_of_its_waiting_jobs() -> None:
     gang = Gang(name="g", size=2)
     view, reporter = fold([submitted("a"), submitted("b", gang=gang)]), Reporter(CLASSES)
     said(view, (0,), reporter=reporter)

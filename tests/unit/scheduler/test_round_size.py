@@ -23,7 +23,7 @@ def large() -> Snapshot:
     return replace(small(), node_number=np.arange(round_size.PAIRS_MAX + 1))
 
 
-def test_a_round_that_python_makes_in_time_is_made() -> None:
+def test_a_small_round_runs_without_kernels() -> None:
     assert a_round(RoundSizeLimit(schedule), small()).placed_job.tolist() == [0]
 
 
@@ -32,7 +32,7 @@ def test_large_round_is_postponed_until_kernels_are_compiled() -> None:
         a_round(RoundSizeLimit(schedule), large())
 
 
-def test_where_compiling_failed_python_makes_large_rounds_too() -> None:
+def test_large_rounds_run_in_python_if_compiling_failed() -> None:
     plan = schedule(small(), EngineSettings())
     engine = RoundSizeLimit(lambda *_, **__: plan)
     engine.over = True

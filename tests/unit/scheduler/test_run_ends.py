@@ -39,7 +39,7 @@ def memory_of(spec: msgspec.Raw | bytes) -> list[dict[str, dict[str, object]]]:
     return [container["resources"] for container in containers]
 
 
-def test_requests_and_limits_of_all_containers_grow_alike() -> None:
+def test_requests_and_limits_of_all_containers_grow_in_proportion() -> None:
     first: dict[str, dict[str, object]] = {
         "requests": {"cpu": "1", "memory": "1Gi"},
         "limits": {"memory": "2Gi"},

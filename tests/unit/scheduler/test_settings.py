@@ -106,13 +106,13 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("fields", "said"), FAULTS.values(), ids=FAULTS.keys())
-def test_what_makes_no_sense_is_refused_by_name(fields: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused_by_name(fields: dict[str, object], said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         msgspec.structs.replace(PLAIN, **fields).check()
     assert said in str(caught.value)
 
 
-def test_all_that_is_wrong_is_said_at_once_and_what_is_right_passes() -> None:
+def test_all_invalid_settings_are_reported_at_once() -> None:
     PLAIN.check()
     wrong = msgspec.structs.replace(PLAIN, round_s_max=-1.0, executor_timeout_s=1.0)
     with pytest.raises(SettingsError) as caught:

@@ -58,7 +58,7 @@ def led() -> History:
     return history
 
 
-def test_an_executor_that_reports_no_more_grows_silent_with_the_leaders_heartbeats() -> None:
+def test_silence_of_an_executor_grows_with_the_leaders_heartbeats() -> None:
     history = led()
     history.leader(5, 10, 15)
     history.read()
@@ -71,7 +71,7 @@ def test_an_executor_that_reports_no_more_grows_silent_with_the_leaders_heartbea
     assert history.clusters.silence_s == {"e0": 5.0}
 
 
-def test_a_frozen_leader_takes_nobody_for_silent_who_reported_meanwhile() -> None:
+def test_time_of_a_frozen_leader_is_not_silence_of_executors() -> None:
     history = led()
     history.executor(*range(5, 1_000, 5))
     history.leader(1_000)
@@ -87,14 +87,14 @@ def test_time_without_a_heartbeat_of_the_leader_counts_for_one_step() -> None:
     assert history.clusters.silence_s == {"e0": STEP_S_MAX}
 
 
-def test_heartbeats_of_another_leader_count_nothing() -> None:
+def test_heartbeats_of_another_leader_do_not_count() -> None:
     history = led()
     history.leader(5, 10, instance="other")
     history.read()
     assert history.clusters.silence_s == {"e0": 0.0}
 
 
-def test_a_new_leader_starts_afresh() -> None:
+def test_a_new_leader_starts_at_zero_silence() -> None:
     history = led()
     history.node_gone(1)
     history.leader(5, 10, 15)
@@ -107,7 +107,7 @@ def test_a_new_leader_starts_afresh() -> None:
     assert history.clusters.silence_s == {"e0": 5.0}
 
 
-def test_a_node_is_gone_for_as_long_as_the_leaders_heartbeats_say() -> None:
+def test_a_removed_node_ages_by_the_leaders_heartbeats() -> None:
     history = led()
     history.node_gone(1)
     history.leader(4, 1_000)
@@ -115,7 +115,7 @@ def test_a_node_is_gone_for_as_long_as_the_leaders_heartbeats_say() -> None:
     assert history.clusters.missing_s == {NodeName("e0", "n0"): 4.0 + STEP_S_MAX}
 
 
-def test_a_clock_of_the_log_that_goes_back_makes_nobody_younger_or_older() -> None:
+def test_a_log_clock_set_back_changes_no_silence() -> None:
     history = led()
     history.leader(5, 3, 6)
     history.read()
@@ -153,7 +153,7 @@ def log_clock(history: History, clocks: Clocks) -> LogClock:
     )
 
 
-def test_the_time_of_the_log_stands_still_for_a_leader_that_has_read_nothing() -> None:
+def test_log_time_stops_for_a_leader_that_reads_nothing() -> None:
     history, clocks = led(), Clocks()
     log_time = log_clock(history, clocks)
     assert log_time.now_ms() == 0

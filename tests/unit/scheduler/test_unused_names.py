@@ -53,7 +53,7 @@ def sizes(view: View) -> list[int]:
     return [len(names) for names in (jobs.queues, jobs.shapes, jobs.pools, jobs.nodes)]
 
 
-def test_names_stay_bounded_however_many_there_were() -> None:
+def test_the_number_of_names_is_bounded() -> None:
     view = View()
     fold(view, submitted("stays"))
     for number in range(200):
@@ -65,7 +65,7 @@ def test_names_stay_bounded_however_many_there_were() -> None:
     assert view.jobs.shape_of(int(view.jobs.shape[row])).requests == {"cpu": 1000}
 
 
-def test_names_that_are_used_are_kept_without_a_look_at_all_jobs_each_time() -> None:
+def test_used_names_are_retained_without_a_scan_each_time() -> None:
     view = View()
     for number in range(4 * SPARE):
         fold(view, submitted(f"j{number}", 1000 + number))
@@ -86,7 +86,7 @@ def build(builder: Builder) -> BuiltSnapshot:
     return builder.build("default", now_ms=0)
 
 
-def test_what_was_found_feasible_is_not_rejected_later() -> None:
+def test_a_feasible_shape_is_not_rejected_later() -> None:
     view, clusters, queues = View(), Clusters(), Queues()
     builder = Builder((), Rules(), view, clusters, queues)
     report_node(clusters, 4000)
@@ -122,7 +122,7 @@ def test_runs_are_counted_on_their_nodes_under_the_new_numbers() -> None:
     assert watch.find_rows_on_nodes(view, [name]) == [view.jobs.rows[JobId("a")]]
 
 
-def test_nodes_that_are_known_though_no_job_ever_used_them_are_not_in_use() -> None:
+def test_nodes_without_jobs_are_not_in_use() -> None:
     view, watch = View(), Deadlines()
     view.jobs.nodes.number(NodeName("e", "n"))  # as a checkpoint that still holds the name does
     watch.update(view)

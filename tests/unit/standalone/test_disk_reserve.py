@@ -40,7 +40,7 @@ def test_too_little_space_is_refused_with_the_amount() -> None:
         plan_wal(Path("/data"), (needed - 1) * MIB, DiskUsage())
 
 
-def test_the_reserve_takes_its_space_and_is_kept_while_there_is_enough(tmp_path: Path) -> None:
+def test_the_reserve_is_allocated_while_there_is_space(tmp_path: Path) -> None:
     disk_reserve.keep_reserve(tmp_path, 200 * MIB)
     assert not (tmp_path / disk_reserve.RESERVE_FILE).exists()
     disk_reserve.keep_reserve(tmp_path, 10_000 * MIB)

@@ -44,7 +44,7 @@ def sink(kept: RotatingLog, shown: list[str]) -> Output:
     return Output("web", kept, shown.append)
 
 
-def test_lines_may_come_in_pieces(sink: Output, shown: list[str]) -> None:
+def test_lines_can_arrive_in_pieces(sink: Output, shown: list[str]) -> None:
     sink.feed(b'{"level": "ERROR", "mes', 0)
     sink.feed(b'sage": "x"}\nPANIC: y', 0)
     sink.feed(b"\n", 0)
@@ -65,7 +65,7 @@ def test_a_line_without_end_needs_no_memory_without_end(sink: Output) -> None:
     assert len(sink._rest) <= process_output.LINE_BYTES_MAX
 
 
-def test_a_log_is_kept_up_to_twice_its_bound(tmp_path: Path) -> None:
+def test_a_log_is_limited_to_twice_its_bound(tmp_path: Path) -> None:
     kept = RotatingLog(tmp_path / "web.log", bytes_max=100)
     for number in range(50):
         kept.write(b"%09d\n" % number)

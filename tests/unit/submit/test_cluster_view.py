@@ -58,7 +58,7 @@ async def log() -> AsyncIterator[_Log]:
     await log.close()
 
 
-async def test_an_entry_read_before_the_log_failed_is_shown_though_nothing_follows(
+async def test_entries_read_before_a_log_failure_are_applied(
     log: _Log,
 ) -> None:
     fleet = ClusterView(log)
@@ -69,7 +69,7 @@ async def test_an_entry_read_before_the_log_failed_is_shown_though_nothing_follo
     assert (await fleet.read()).executors == {"a"}
 
 
-async def test_a_log_that_does_not_answer_in_time_is_away(log: _Log) -> None:
+async def test_an_unresponsive_log_raises_log_unavailable(log: _Log) -> None:
     log.breaks = log.waits = True
     with pytest.raises(LogUnavailable):
         await ClusterView(log, read_s_max=0.01).read()

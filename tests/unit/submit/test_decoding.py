@@ -48,7 +48,7 @@ def slowly(body: bytes) -> tuple[request_types.Submission, list[FieldError]] | P
 
 @given(document=st.one_of(submissions, things))
 @settings(max_examples=400)
-def test_the_slow_way_finds_a_fault_where_the_fast_way_fails_and_nowhere_else(
+def test_the_slow_decoder_finds_errors_exactly_where_the_fast_one_fails(
     document: object,
 ) -> None:
     body = msgspec.json.encode(document)
@@ -97,14 +97,14 @@ REPEATED = {
 
 
 @pytest.mark.parametrize(("body", "pointers"), REPEATED.values(), ids=REPEATED.keys())
-def test_a_name_that_is_said_twice_is_a_fault(body: bytes, pointers: list[str]) -> None:
+def test_a_duplicate_name_is_an_error(body: bytes, pointers: list[str]) -> None:
     assert DECODER.decode_valid(body) is None
     _, found = DECODER(body)
     assert [fault.pointer for fault in found] == pointers
 
 
 @given(document=things)
-def test_what_is_left_after_the_faults_is_without_fault(document: object) -> None:
+def test_a_body_without_its_invalid_fields_is_valid(document: object) -> None:
     _, kept = validation.validate_document(document, request_types.Submission)
     if kept is not None:
         again, _ = validation.validate_document(kept, request_types.Submission)
@@ -116,20 +116,20 @@ def test_pointers_are_escaped() -> None:
     assert [fault.pointer for fault in found] == ["/a~1b~0c"]
 
 
-def test_far_too_many_objects_are_refused_before_they_take_room() -> None:
+def test_too_many_objects_are_refused_before_they_use_memory() -> None:
     with pytest.raises(Problem) as refused:
         DECODER(b"[" + b"{}," * 700_000 + b"{}]")
     assert refused.value.slug == "too-large"
 
 
-def test_messages_do_not_repeat_what_is_long() -> None:
+def test_messages_do_not_repeat_long_values() -> None:
     found, _ = validation.validate_document(
         {"queue": "x" * 10, "jobs": "y" * 9_999}, request_types.Submission
     )
     assert len(found[0].detail) < 200
 
 
-def test_who_makes_very_many_mistakes_is_told_of_the_first() -> None:
+def test_only_the_first_of_very_many_errors_are_listed() -> None:
     with pytest.raises(Problem) as refused:
         DECODER(b'{"jobs": [' + b"1," * 50_000 + b"1]}")
     assert len(refused.value.field_errors) == validation.ERRORS_MAX

@@ -90,7 +90,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_verdict(case: Case) -> None:
+def test_feasibility_of_a_shape(case: Case) -> None:
     kind = feasibility.JobKind(bytes(shapes.encode(case.shape)), "default", "default")
     queue = Queue(name="q", limits={"default": dict(case.limits)})
     classes = {"default": case.priority_class}
@@ -99,7 +99,7 @@ def test_a_verdict(case: Case) -> None:
     assert (said.why is None) == (case.want is True)
 
 
-def test_a_verdict_says_what_is_too_small() -> None:
+def test_an_infeasible_answer_names_the_insufficient_resource() -> None:
     kind = feasibility.JobKind(bytes(shapes.encode(Shape({"cpu": 9000}))), "default", "default")
     said = feasibility.check_feasibility(
         [kind], [node(), node("n1", 4)], Queue(name="q"), {"default": PLAIN}
@@ -111,7 +111,7 @@ def test_a_verdict_says_what_is_too_small() -> None:
     ("members", "label", "feasible_"),
     [(4, None, True), (5, None, False), (2, "rack", True), (3, "rack", False), (2, "row", False)],
 )
-def test_a_gang_fits_if_its_members_find_places_together(
+def test_a_gang_is_feasible_if_its_members_fit_together(
     members: int, label: str | None, feasible_: bool
 ) -> None:
     nodes = [node("n0", 4, labels={"rack": "a"}), node("n1", 4, labels={"rack": "b"})]

@@ -87,7 +87,7 @@ async def outcomes(writer: LogWriter, *requests: list[Record]) -> list[object]:
     )
 
 
-async def test_each_request_learns_the_positions_of_its_own_partitions(log: MemoryLog) -> None:
+async def test_each_request_gets_the_positions_of_its_partitions(log: MemoryLog) -> None:
     async with writing(log) as (writer, _):
         one, two = await outcomes(writer, [record("a", 3)], [record("b", 5), record("c", 3)])
     assert isinstance(one, dict)
@@ -95,7 +95,7 @@ async def test_each_request_learns_the_positions_of_its_own_partitions(log: Memo
     assert (set(one), set(two)) == ({3}, {3, 5})
 
 
-async def test_requests_that_arrive_during_an_append_go_together_into_the_next(
+async def test_requests_during_an_append_share_the_next_one(
     log: MemoryLog,
 ) -> None:
     picky = Picky(log)
@@ -107,7 +107,7 @@ async def test_requests_that_arrive_during_an_append_go_together_into_the_next(
     assert picky.appends == [[b"a"], [b"b", b"c", b"d"]]
 
 
-async def test_an_append_holds_no_more_than_it_may(log: MemoryLog) -> None:
+async def test_the_size_of_an_append_is_limited(log: MemoryLog) -> None:
     picky = Picky(log)
     async with writing(picky, append_bytes_max=10) as (writer, _):  # type: ignore[arg-type]
         await outcomes(writer, *([record("x" * 6)] for _ in range(3)), [record("y" * 50)])
@@ -128,7 +128,7 @@ async def test_a_request_that_the_log_refuses_fails_alone(log: MemoryLog) -> Non
     assert written(log) == [b"a", b"b", b"c", b"d"]
 
 
-async def test_a_record_that_no_log_takes_is_refused_before_it_waits(log: MemoryLog) -> None:
+async def test_a_too_large_record_is_refused_before_it_waits(log: MemoryLog) -> None:
     async with writing(log) as (writer, _):
         with pytest.raises(RecordTooLarge):
             await writer.append([record("x" * (2**20 + 1))])
@@ -141,7 +141,7 @@ async def test_a_record_that_no_log_takes_is_refused_before_it_waits(log: Memory
         (AppendFailure.UNKNOWN_NOT_WRITTEN, [b"c"]),
     ],
 )
-async def test_after_an_unknown_outcome_all_are_told_and_the_writer_goes_on(
+async def test_an_unknown_outcome_fails_all_requests_and_the_writer_continues(
     log: MemoryLog, fault: AppendFailure, there: list[bytes]
 ) -> None:
     log.core.fail_next(fault, NAME)
@@ -155,7 +155,7 @@ async def test_after_an_unknown_outcome_all_are_told_and_the_writer_goes_on(
     assert written(log) == there
 
 
-async def test_while_the_log_is_away_requests_fail_and_afterwards_they_do_not(
+async def test_requests_fail_only_while_the_log_is_unavailable(
     log: MemoryLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with writing(log) as (writer, _):
@@ -173,7 +173,7 @@ async def test_while_the_log_is_away_requests_fail_and_afterwards_they_do_not(
     assert written(log) == [b"c"]
 
 
-async def test_what_waits_is_bounded(log: MemoryLog) -> None:
+async def test_pending_requests_are_bounded(log: MemoryLog) -> None:
     async with writing(log, pending_bytes_max=10) as (writer, _):
         results = await outcomes(writer, *([record("x" * 6)] for _ in range(3)))
     assert isinstance(results[0], dict)
@@ -183,7 +183,7 @@ async def test_what_waits_is_bounded(log: MemoryLog) -> None:
     assert written(log) == [b"x" * 6]
 
 
-async def test_another_process_of_our_name_ends_this_one(log: MemoryLog) -> None:
+async def test_a_process_is_fenced_by_another_of_its_name(log: MemoryLog) -> None:
     async with writing(log) as (writer, task):
         await writer.append([record("a")])
         await log.producer(NAME)
@@ -193,7 +193,7 @@ async def test_another_process_of_our_name_ends_this_one(log: MemoryLog) -> None
     assert written(log) == [b"a"]
 
 
-async def test_who_waits_when_the_writer_ends_is_told(log: MemoryLog) -> None:
+async def test_pending_requests_fail_when_the_writer_ends(log: MemoryLog) -> None:
     async with writing(log) as (writer, task):
         waiting = asyncio.create_task(outcomes(writer, [record("a")]))
         await writer.append([record("b")])

@@ -20,14 +20,14 @@ def read(body: bytes, step: int = 7, jobs_max: int = 100) -> tuple[Submission, l
 
 
 @given(st.integers(1, 200))
-def test_pieces_make_no_difference(step: int) -> None:
+def test_the_chunk_size_does_not_change_the_result(step: int) -> None:
     body = b'{"cpu": 1}\n{"cpu": 2}\r\n\n  {"cpu": 3, "memory": null}\n{"cpu": "\xc3\xa9"}'
     request, found = read(body, step)
     assert found == []
     assert [job.cpu for job in request.jobs or ()] == [1, 2, 3, "é"]
 
 
-def test_faults_are_named_by_line() -> None:
+def test_errors_are_located_by_line() -> None:
     body = (
         b'{"cpu": 1}\n\n{"cpu": true}\n{"cpu": 1, "cpu": 2}\n{"a": 1}\n[]\n'
         b'{"labels": {"a": "\\u0000"}}\n'
@@ -53,14 +53,14 @@ ODD_LINES = {
 
 
 @pytest.mark.parametrize("body", ODD_LINES.values(), ids=ODD_LINES.keys())
-def test_a_line_that_is_no_json_makes_the_body_unreadable(body: bytes) -> None:
+def test_a_line_that_is_not_json_makes_the_body_malformed(body: bytes) -> None:
     with pytest.raises(Problem) as refused:
         read(body)
     assert refused.value.slug == "malformed"
     assert refused.value.field_errors
 
 
-def test_reading_ends_as_soon_as_it_is_too_much() -> None:
+def test_reading_stops_at_the_limit() -> None:
     lines = JobLineDecoder(jobs_max=2)
     lines.feed(b"{}\n{}\n")
     with pytest.raises(Problem) as refused:
@@ -72,5 +72,5 @@ def test_reading_ends_as_soon_as_it_is_too_much() -> None:
     assert refused.value.slug == "too-large"
 
 
-def test_nothing_is_no_job() -> None:
+def test_an_empty_body_has_no_jobs() -> None:
     assert read(b"") == (msgspec.convert({"queue": "q", "jobSet": "s", "jobs": []}, Submission), [])

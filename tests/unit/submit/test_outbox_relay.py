@@ -34,7 +34,7 @@ def _gauge() -> float:
     return cast("float", metrics.OUTBOX._value.get())
 
 
-async def test_the_gauge_says_what_waits_where_it_is_told_and_nowhere_else() -> None:
+async def test_only_the_relaying_process_reports_the_outbox_size() -> None:
     metrics.OUTBOX.set(0)
     outbox = _Outbox()
     connection = cast("db.Connection", outbox)

@@ -114,7 +114,7 @@ quantities = st.one_of(
     requests=st.dictionaries(st.sampled_from(["cpu", "memory", "x/y"]), quantities),
     limits=st.dictionaries(st.sampled_from(["cpu", "memory", "x/y"]), quantities),
 )
-def test_any_amounts_are_understood_or_refused_with_their_place(
+def test_any_amount_is_accepted_or_refused_with_a_pointer(
     requests: dict[str, object], limits: dict[str, object]
 ) -> None:
     read = demand({"containers": [{"resources": {"requests": requests, "limits": limits}}]})
@@ -181,7 +181,7 @@ def preferring(*wishes: object) -> dict[str, object]:
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(wishes)}}
 
 
-def test_preferred_terms_are_kept_with_their_weights_which_add_up_for_one_term() -> None:
+def test_weights_of_equal_preferred_terms_are_added() -> None:
     fast = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["b", "a"]}]}
     same = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["a", "b"]}]}
     near = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
@@ -245,7 +245,7 @@ FAULTY = {
 
 
 @pytest.mark.parametrize(("part", "pointer"), FAULTY.values(), ids=FAULTY.keys())
-def test_a_faulty_part_is_named(part: dict[str, object], pointer: str) -> None:
+def test_an_invalid_field_of_a_pod_spec_is_named(part: dict[str, object], pointer: str) -> None:
     read = demand({"containers": [container()], **part}, "low")
     assert [fault.pointer for fault in read.faults] == [pointer]
 

@@ -61,13 +61,15 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("allow", "job", "pointer"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_not_allowed_is_refused(allow: AllowList, job: object, pointer: str) -> None:
+def test_fields_outside_the_allow_list_are_refused(
+    allow: AllowList, job: object, pointer: str
+) -> None:
     _, found = submitted(job, allow)
     assert [fault.pointer.endswith(pointer) for fault in found] == [True], found
     assert "permitted to use" in found[0].detail or "nodeName" in found[0].pointer
 
 
-def test_what_is_allowed_is_taken() -> None:
+def test_fields_of_the_allow_list_are_accepted() -> None:
     allow = AllowList(
         namespaces=("default",),
         volumes=("persistentVolumeClaim/data", "emptyDir"),
@@ -77,7 +79,7 @@ def test_what_is_allowed_is_taken() -> None:
         assert submitted(job, allow)[1] == []
 
 
-def test_what_cannot_be_read_is_named_also_where_the_queue_is_limited() -> None:
+def test_invalid_fields_of_a_restricted_queue_are_named() -> None:
     for spec in (5, {"containers": [{"args": ["x" * 70_000]}]}):
         _, found = submitted({"podSpec": spec}, AllowList(nodes=("n0",), volumes=()))
         assert [fault.pointer for fault in found] == ["/jobs/0/podSpec"]
@@ -107,7 +109,7 @@ def armada(**words: str) -> dict[str, Any]:
     return {**RUN, "annotations": {f"armadaproject.io/{key}": text for key, text in words.items()}}
 
 
-def test_a_gang_may_be_said_as_armada_says_it() -> None:
+def test_gang_annotations_of_armada_are_read() -> None:
     job = armada(
         gangId="g", gangCardinality="4", gangMinimumCardinality="2", gangNodeUniformityLabel="rack"
     )
@@ -135,13 +137,13 @@ ODD = {
 
 
 @pytest.mark.parametrize(("job", "word"), ODD.values(), ids=ODD.keys())
-def test_an_odd_gang_of_armada_is_refused(job: object, word: str) -> None:
+def test_invalid_gang_annotations_of_armada_are_refused(job: object, word: str) -> None:
     _, found = submitted(job)
     assert f"/jobs/0/annotations/armadaproject.io~1{word}" in {fault.pointer for fault in found}
 
 
 @pytest.mark.parametrize(("given", "grace_s"), [(None, 1), (0, 1), (1, 1), (300, 300)])
-def test_the_grace_of_a_job(given: int | None, grace_s: int) -> None:
+def test_the_grace_period_of_a_job(given: int | None, grace_s: int) -> None:
     event, found = submitted(pod(terminationGracePeriodSeconds=given))
     assert found == []
     assert event.grace_s == grace_s

@@ -56,14 +56,14 @@ def test_each_form_becomes_a_sealed_variable(env: object, expected: object) -> N
         assert env_of(template({"command": None, "podSpec": pod})) == [expected]
 
 
-def test_the_same_job_has_the_same_digest_and_another_value_another() -> None:
+def test_the_digest_of_a_job_covers_its_secret_values() -> None:
     def digest(value: str) -> str:
         return template({"env": {"A": {"value": value, "secret": True}}}).event.digest
 
     assert digest("x") == digest("x") != digest("y")
 
 
-def test_a_changed_secret_makes_no_other_job_of_a_repeated_request() -> None:
+def test_a_changed_secret_does_not_change_the_digest_of_a_reference() -> None:
     changed = QueueSecrets(RING, "q", {"s": {"k": RING.seal("q", "new")}})
     job = {"env": {"A": {"valueFrom": REFERENCE}}}
     old, new = template(job), template(job, changed)
@@ -80,7 +80,7 @@ def test_a_changed_secret_makes_no_other_job_of_a_repeated_request() -> None:
         ({"A": {"secret": True}}, "/env/A/value"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_where_it_is(env: object, pointer: str) -> None:
+def test_an_invalid_secret_is_reported_with_a_pointer(env: object, pointer: str) -> None:
     assert [fault.pointer for fault in template({"env": env}).faults] == [pointer]
 
 
@@ -92,7 +92,7 @@ def test_a_sealed_text_of_another_job_is_not_accepted() -> None:
     assert FieldError("/podSpec/containers/0/env/0/sealed", "is not a known field") in found
 
 
-def test_without_a_key_secrets_are_refused_and_not_stored_in_the_open() -> None:
+def test_without_a_key_secrets_are_refused() -> None:
     keyless = QueueSecrets(Keyring(""), "q", {})
     made = template({"env": {"A": {"value": "hidden", "secret": True}}}, keyless)
     assert [fault.detail for fault in made.faults] == [secret_variables.NO_KEY]
@@ -102,7 +102,7 @@ def test_without_a_key_secrets_are_refused_and_not_stored_in_the_open() -> None:
     ).faults
 
 
-def test_requests_that_may_refer_to_secrets_are_found() -> None:
+def test_requests_with_possible_secret_references_are_found() -> None:
     def refers(text: bytes) -> bool:
         return secret_variables.use_secrets([msgspec.json.decode(text, type=Job)])
 
@@ -113,7 +113,7 @@ def test_requests_that_may_refer_to_secrets_are_found() -> None:
     assert not refers(b'{"podSpec": {}}')
 
 
-def test_a_job_that_is_submitted_again_keeps_its_values_and_renews_its_references() -> None:
+def test_a_resubmitted_job_keeps_values_and_renews_references() -> None:
     env = {"A": {"value": "hidden", "secret": True}, "B": {"valueFrom": REFERENCE}}
     spec = bytes(template({"env": env}).event.spec)
     new = RING.seal("q", "new")

@@ -29,13 +29,13 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "said"), FAULTS.values(), ids=FAULTS.keys())
-def test_what_makes_no_sense_is_refused_by_name(fields: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_refused_by_name(fields: dict[str, object], said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         msgspec.structs.replace(PLAIN, **fields).check()
     assert said in str(caught.value)
 
 
-def test_classes_that_contradict_themselves_are_refused_as_the_scheduler_does() -> None:
+def test_contradictory_classes_are_refused_by_submit_and_scheduler() -> None:
     twice = (*DEFAULT_CLASSES, PriorityClass(name="low", value=3, limits={"cpu": 2.0}))
     said = []
     for settings in (SubmitSettings(), SchedulerSettings()):
@@ -46,10 +46,10 @@ def test_classes_that_contradict_themselves_are_refused_as_the_scheduler_does() 
     assert "names 'low' 2 times" in said[0]
 
 
-def test_the_settings_as_they_come_pass() -> None:
+def test_the_default_settings_are_valid() -> None:
     PLAIN.check()
 
 
-def test_the_host_names_a_process_unless_a_setting_does() -> None:
+def test_the_default_instance_is_the_host_name() -> None:
     assert PLAIN.with_instance("3f1c9a7be07d").instance == "3f1c9a7be07d"
     assert msgspec.structs.replace(PLAIN, instance="a").with_instance("b").instance == "a"

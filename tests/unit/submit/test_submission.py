@@ -52,7 +52,7 @@ SAME = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
-def test_these_have_one_digest(one: object, other: object) -> None:
+def test_equivalent_jobs_have_equal_digests(one: object, other: object) -> None:
     assert digest(one) == digest(other)
 
 
@@ -66,17 +66,17 @@ OTHER = {
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER.keys())
-def test_these_have_two_digests(one: object, other: object) -> None:
+def test_different_jobs_have_different_digests(one: object, other: object) -> None:
     assert digest(one) != digest(other)
 
 
-def test_a_digest_is_of_what_the_client_said_not_of_our_defaults() -> None:
+def test_a_digest_does_not_cover_defaults() -> None:
     changed = JobPolicy(job_defaults=JobDefaults(requests={"cpu": "7"}))
     assert digest(RUN) == digest(RUN, settings=changed)
     assert digest({**RUN, "cpu": "2"}) == digest(RUN, defaults={"cpu": "2"})
 
 
-def test_jobs_that_differ_in_their_client_id_share_what_was_read() -> None:
+def test_jobs_that_differ_only_in_client_id_share_a_template() -> None:
     made, found = prepared([{**RUN, "clientId": str(number)} for number in range(3)])
     assert found == []
     first = made.jobs[0]
@@ -91,7 +91,7 @@ def test_jobs_without_a_client_id_get_ids_in_order() -> None:
     assert len(set(fresh)) == 3
 
 
-def test_templates_of_other_defaults_are_not_mixed_up() -> None:
+def test_templates_are_separate_per_defaults() -> None:
     templates = JobTemplates(JobPolicy())
     amounts = [
         bytes(prepared([RUN], defaults, templates=templates)[0].jobs[0].shape)
@@ -100,13 +100,13 @@ def test_templates_of_other_defaults_are_not_mixed_up() -> None:
     assert amounts[0] == amounts[2] == amounts[3] != amounts[1]
 
 
-def test_a_working_folder_is_that_of_the_container() -> None:
+def test_a_working_folder_applies_to_the_container() -> None:
     made, found = prepared([{**RUN, "workingDir": "/data/in"}], {"workingDir": "/data"})
     assert found == []
     assert msgspec.json.decode(made.jobs[0].spec)["containers"][0]["workingDir"] == "/data/in"
 
 
-def test_a_working_folder_of_the_defaults_leaves_pod_specs_alone() -> None:
+def test_a_default_working_folder_does_not_change_pod_specs() -> None:
     made, found = prepared([{"podSpec": SPEC}], {"workingDir": "/data"})
     assert found == []
     assert "workingDir" not in msgspec.json.decode(made.jobs[0].spec)["containers"][0]
@@ -126,7 +126,7 @@ def test_a_working_folder_is_an_absolute_path(folder: str) -> None:
         ({"on": ["oom"]}, ("oom",)),
     ],
 )
-def test_retries_without_causes_follow_every_failure_that_another_try_may_mend(
+def test_retries_without_categories_apply_to_all_retryable_failures(
     retry: object, categories: tuple[str, ...]
 ) -> None:
     made, found = prepared([{**RUN, "retry": retry}])
@@ -181,7 +181,7 @@ KEPT = JobTemplates(JobPolicy())
 
 
 @given(any_job, st.none() | any_job)
-def test_a_job_is_read_the_same_whatever_was_read_before(
+def test_the_template_cache_does_not_change_the_result(
     job: dict[str, object], defaults: dict[str, object] | None
 ) -> None:
     fresh, found = prepared([job], defaults)
@@ -190,7 +190,7 @@ def test_a_job_is_read_the_same_whatever_was_read_before(
     assert found or fresh == kept
 
 
-def test_names_of_jobs_to_wait_for_are_bounded() -> None:
+def test_the_number_of_dependencies_is_limited() -> None:
     settings = JobPolicy(limits=Limits(after_max=3))
     made, found = prepared([{**RUN, "after": ["a", "b"]}] * 2, settings=settings)
     assert [fault.pointer for fault in found] == ["/jobs"]
@@ -201,14 +201,14 @@ def gang(**more: object) -> dict[str, object]:
     return {**RUN, "gang": {"name": "g", "size": 3, **more}}
 
 
-def test_members_of_a_whole_gang_are_numbered_in_the_order_given() -> None:
+def test_members_of_a_complete_gang_are_numbered_in_order() -> None:
     made, found = prepared([gang(), RUN, gang(), gang()])
     assert found == []
     assert [job.gang.member for job in made.jobs if job.gang is not None] == [0, 1, 2]
     assert len({job.digest for job in made.jobs if job.gang is not None}) == 1
 
 
-def test_members_whose_others_come_elsewhere_have_the_number_that_they_say_or_none() -> None:
+def test_members_of_a_partial_gang_have_their_stated_number_or_none() -> None:
     made, found = prepared([gang(), gang()])
     assert found == []
     assert [job.gang and job.gang.member for job in made.jobs] == [None, None]
@@ -225,14 +225,14 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize(("numbers", "places"), NUMBERS.values(), ids=NUMBERS.keys())
-def test_numbers_of_members_that_contradict_each_other_are_named(
+def test_conflicting_member_numbers_are_reported(
     numbers: list[int | None], places: list[str]
 ) -> None:
     _, found = prepared([gang(member=number) for number in numbers])
     assert [fault.pointer for fault in found] == [f"{place}/gang/member" for place in places]
 
 
-def test_a_job_that_asks_for_a_gpu_may_run_longer() -> None:
+def test_a_job_with_a_gpu_has_the_longer_runtime_limit() -> None:
     made, _ = prepared([RUN, {**RUN, "gpu": 1}, {**RUN, "gpu": 1, "maxRuntimeSeconds": 60}])
     assert [job.runtime_s_max for job in made.jobs] == [72 * 3600, 336 * 3600, 60]
 
@@ -247,7 +247,7 @@ def test_a_checkpoint_interval_is_read_from_its_annotation() -> None:
     ]
 
 
-def test_jobs_that_share_a_large_pod_spec_are_bounded_by_what_they_take_in_the_log() -> None:
+def test_jobs_with_a_large_shared_pod_spec_are_limited_by_event_bytes() -> None:
     settings = JobPolicy(limits=Limits(events_bytes_max=100_000))
     defaults = {"podSpec": {"containers": [{"args": ["x" * 9_000]}]}}
     assert prepared([{}] * 9, defaults, settings)[1] == []

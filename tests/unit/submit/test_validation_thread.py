@@ -15,7 +15,7 @@ from fairlead_submit.service.validation_thread import LARGE_BYTES, ValidationThr
 WAIT_S = 60.0
 
 
-async def test_the_event_loop_goes_on_while_a_large_request_is_checked() -> None:
+async def test_the_event_loop_continues_during_a_large_validation() -> None:
     validator, began, is_answered = ValidationThread(), asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -30,7 +30,7 @@ async def test_the_event_loop_goes_on_while_a_large_request_is_checked() -> None
     validator.close()
 
 
-async def test_another_callers_request_is_checked_after_at_most_one_of_a_greedy_one() -> None:
+async def test_validations_of_two_callers_alternate() -> None:
     validator, release = ValidationThread(), threading.Event()
     order: list[str] = []
 
@@ -53,7 +53,7 @@ async def test_another_callers_request_is_checked_after_at_most_one_of_a_greedy_
     validator.close()
 
 
-async def test_a_large_faulty_body_is_told_all_its_faults() -> None:
+async def test_all_errors_of_a_large_body_are_listed() -> None:
     validator = ValidationThread()
     jobs = [{"command": ["true"], "priority": "high"}] * (LARGE_BYTES // 20)
     body = msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": jobs})

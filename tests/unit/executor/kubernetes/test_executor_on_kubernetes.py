@@ -152,7 +152,7 @@ async def test_a_preempted_run_is_reported_so_by_an_executor_after_the_one_that_
     assert ended == "preempted for b"
 
 
-async def test_nodes_reach_the_log_as_they_change(world: FakeWorld) -> None:
+async def test_node_changes_are_appended_to_the_log(world: FakeWorld) -> None:
     installation = Installation(world)
 
     def known() -> dict[str, Node]:

@@ -211,7 +211,9 @@ async def test_a_pod_deleted_by_hand_is_noticed_and_held_until_that_is_reported(
     await world.until(lambda: not world.server.pods())
 
 
-async def test_secret_values_reach_the_cluster_as_a_secret_of_the_pod(world: FakeWorld) -> None:
+async def test_secret_values_are_sent_to_the_cluster_as_a_secret_of_the_pod(
+    world: FakeWorld,
+) -> None:
     await world.open(secrets_key="a key")
     sealed = Keyring("a key").seal("q", "hunter2")
     container = {"name": "main", "image": "x", "env": [{"name": "P", "sealed": sealed}]}

@@ -49,7 +49,7 @@ def test_a_name_that_is_no_valid_label_is_an_annotation_only() -> None:
     assert metadata["annotations"]["fairlead.dev/queue"] == "a queue"
 
 
-def test_labels_of_the_user_are_kept_and_cannot_replace_ours() -> None:
+def test_labels_of_the_user_are_retained_and_cannot_replace_ours() -> None:
     lease_labels = {"team": "x", "fairlead.dev/executor": "another", "fairlead.dev/own": "1"}
     labels = build(labels=lease_labels).pod["metadata"]["labels"]
     assert labels["team"] == "x"
