@@ -1,5 +1,6 @@
 """Check names, docstrings and messages against docs/glossary.md: `make lint` runs it.
 
+Of the tests it checks the names of test functions.
 Findings that are listed in tools/language_exceptions.txt are accepted; an exception without a
 finding is an error. `--update` writes the list again, and refuses to make it longer.
 """
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = ("libs/*/fairlead*", "services/*/fairlead*", "clients/python/fairlead", "tools")
+TESTS: Final = ("tests",)
 GENERATED: Final = "# Generated from "
 """How a module begins that is not checked, because its source is."""
 
@@ -73,17 +75,16 @@ def parse_glossary(text: str) -> Glossary:
 def check(root: Path) -> list[Finding]:
     """Everything that the glossary does not allow in the sources below `root`, in order."""
     glossary = parse_glossary((root / GLOSSARY).read_text())
-    files = sorted(
-        file
-        for pattern in SOURCES
-        for folder in root.glob(pattern)
-        for file in folder.rglob("*.py")
-        if "__pycache__" not in file.parts and not file.read_text().startswith(GENERATED)
-    )
+    files = _python_files(root, SOURCES)
     found = [
         finding
         for file in files
         for finding in check_file(str(file.relative_to(root)), file.read_text(), glossary)
+    ]
+    found += [
+        finding
+        for file in _python_files(root, TESTS)
+        for finding in check_test_names(str(file.relative_to(root)), file.read_text(), glossary)
     ]
     found += check_base_names([str(file.relative_to(root)) for file in files], glossary)
     return sorted({finding[:2]: finding for finding in reversed(found)}.values())
@@ -103,6 +104,24 @@ def check_file(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
                         yield Finding(path, f'"{phrase}"', f"line {node.lineno}: write {term}")
             case _:
                 continue
+    yield from _check_names(path, names, glossary)
+
+
+def check_test_names(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
+    """The findings in the names of the test functions of one file."""
+    names = [
+        (node.name, node.lineno)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    ]
+    yield from _check_names(path, names, glossary)
+
+
+def _check_names(
+    path: str, names: Iterable[tuple[str, int]], glossary: Glossary
+) -> Iterator[Finding]:
+    """The findings in names, each given with its line."""
     for name, line in names:
         words = {word.lower() for word in _WORD.findall(name)}
         whole = "_".join(word.lower() for word in _WORD.findall(name))
@@ -112,6 +131,17 @@ def check_file(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
         if whole in glossary.names:
             term = glossary.names[whole]
             yield Finding(path, f"`{whole}` alone", f"line {line}: {name}, write {term}")
+
+
+def _python_files(root: Path, folders: Iterable[str]) -> list[Path]:
+    """The modules below the folders that match these patterns, in order, without generated ones."""
+    return sorted(
+        file
+        for pattern in folders
+        for folder in root.glob(pattern)
+        for file in folder.rglob("*.py")
+        if "__pycache__" not in file.parts and not file.read_text().startswith(GENERATED)
+    )
 
 
 def check_base_names(paths: Iterable[str], glossary: Glossary) -> Iterator[Finding]:

@@ -64,6 +64,17 @@ def test_a_phrase_is_not_allowed_in_a_docstring_or_message(root: Path, text: str
     assert len(terms(root, text)) == 1
 
 
+def test_only_test_functions_of_a_test_module_are_checked(root: Path) -> None:
+    (root / "tests/unit").mkdir(parents=True)
+    (root / "tests/unit/test_module.py").write_text(
+        'async def test_all_doors_close() -> None:\n    """Through the doors."""\n\n\n'
+        "def doors() -> None: ...\n"
+    )
+    (finding,) = check(root)
+    assert (finding.path, finding.term) == ("tests/unit/test_module.py", "`doors`")
+    assert finding.place.startswith("line 1: test_all_doors_close")
+
+
 def test_words_that_only_contain_a_term_are_allowed(root: Path) -> None:
     assert (
         terms(root, 'def outdoors():\n    """Through the doorstep, in thoughtless haste."""') == []
