@@ -72,18 +72,18 @@ def test_a_mean_share_is_weighted_with_the_time_for_which_it_held() -> None:
         return ReportRecord("p/q", at_ms, record)
 
     whole = fairness_fold.fold_reports({}, [said(0, 1.0), said(45_000, 0.0), said(60_000, 0.5)])
-    first = whole.sums[MINUTE_MS, "q", 0, "p"]
+    first = whole.totals[MINUTE_MS, "q", 0, "p"]
     assert (first.ms, first.actual_share) == (60_000, 45_000)
     known: dict[fairness_fold.ShareKey, fairness_fold.ReportedShare] = {}
     parts = []
     for record in [said(0, 1.0), said(45_000, 0.0), said(60_000, 0.5)]:
         added = fairness_fold.fold_reports(known, [record])
         known |= {key: each for key, each in added.current.items() if each is not None}
-        parts.append(added.sums.get((MINUTE_MS, "q", 0, "p")))
+        parts.append(added.totals.get((MINUTE_MS, "q", 0, "p")))
     assert sum(each.actual_share for each in parts if each) == first.actual_share
     ended = fairness_fold.fold_reports(known, [ReportRecord("p/q", 120_000, None)])
     assert ended.current == {("p", "q"): None}
-    assert ended.sums[MINUTE_MS, "q", 60_000, "p"].actual_share == 30_000
+    assert ended.totals[MINUTE_MS, "q", 60_000, "p"].actual_share == 30_000
 
 
 def test_a_deleted_shape_is_recorded_again_with_the_next_job_that_has_it() -> None:

@@ -33,13 +33,13 @@ class ReportRecord(msgspec.Struct, frozen=True):
 
 
 class ReportedShare(msgspec.Struct, frozen=True):
-    """The last report about a queue in a pool, and up to when it has been added to the sums."""
+    """The last report about a queue in a pool, and up to when it has been added to the totals."""
 
     share: QueueShare
     summed_ms: int
 
 
-class ShareSums(msgspec.Struct):
+class ShareTotals(msgspec.Struct):
     """Values x ms of one bucket."""
 
     ms: int = 0
@@ -63,7 +63,7 @@ class FairnessChanges(msgspec.Struct, frozen=True):
     """What a batch of records adds to the tables. `current`: the newest reports, None for a queue
     that has left its pool."""
 
-    sums: dict[BucketKey, ShareSums]
+    totals: dict[BucketKey, ShareTotals]
     current: dict[ShareKey, ReportedShare | None]
     rounds: list[Round]
 
@@ -104,17 +104,17 @@ def _add_until(
 ) -> None:
     reported = changes.current[key] if key in changes.current else known.get(key)
     if reported is not None:
-        add_share(changes.sums, reported, time_ms)
+        add_share(changes.totals, reported, time_ms)
 
 
-def add_share(sums: dict[BucketKey, ShareSums], reported: ReportedShare, until_ms: int) -> None:
+def add_share(totals: dict[BucketKey, ShareTotals], reported: ReportedShare, until_ms: int) -> None:
     """Add the time in which this report was the newest."""
     share = reported.share
     for width_ms, span_ms in ((MINUTE_MS, MINUTES_RETAINED_MS), (HOUR_MS, GAP_MS_MAX)):
         from_ms = max(reported.summed_ms, until_ms - span_ms)
         for start_ms, ms in split_time(from_ms, until_ms, width_ms):
             key = (width_ms, share.queue, start_ms, share.pool)
-            bucket = sums.get(key)
+            bucket = totals.get(key)
             if bucket is None:
-                sums[key] = bucket = ShareSums()
+                totals[key] = bucket = ShareTotals()
             bucket.add(share, ms)

@@ -9,7 +9,7 @@ from fairlead_common.domain import position_tokens, quantities, timestamps
 from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.service import clock
 from fairlead_lookout.domain import resource_usage
-from fairlead_lookout.domain.fairness_fold import ShareSums
+from fairlead_lookout.domain.fairness_fold import ShareTotals
 from fairlead_lookout.store.queries.view_reader import (
     CountedJobSet,
     JobRows,
@@ -368,16 +368,16 @@ def describe_job_sets(page: JobSetPage, count: str | None = None) -> JobSetsResp
     )
 
 
-def describe_shares(start_ms: int, pool: str, sums: ShareSums) -> ShareResponse:
-    """Means from sums that are weighted with ms."""
+def describe_shares(start_ms: int, pool: str, totals: ShareTotals) -> ShareResponse:
+    """Means from totals that are weighted with ms."""
     return ShareResponse(
         time=timestamps.rfc3339(start_ms),
         pool=pool,
-        share=round(sums.actual_share / sums.ms, 6),
-        fair_share=round(sums.fair_share / sums.ms, 6),
-        demand_share=round(sums.demand_share / sums.ms, 6),
-        queued=round(sums.queued / sums.ms, 3),
-        running=round(sums.running / sums.ms, 3),
+        share=round(totals.actual_share / totals.ms, 6),
+        fair_share=round(totals.fair_share / totals.ms, 6),
+        demand_share=round(totals.demand_share / totals.ms, 6),
+        queued=round(totals.queued / totals.ms, 3),
+        running=round(totals.running / totals.ms, 3),
     )
 
 

@@ -59,7 +59,7 @@ class Leases:
     def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
         """Restore the leases in the topic of an executor."""
         for run, value in newest.items():
-            self.by_run[RunId(run)] = lease_state(executor, _wish.decode(value).wish)
+            self.by_run[RunId(run)] = lease_state(executor, _desired_state.decode(value).wish)
 
     def assume_wanted(self, view: View) -> None:
         """Assume leases for live runs whose lease could not be read: executors may have them."""
@@ -92,11 +92,11 @@ class Leases:
         return run in self.given_up
 
 
-class _OnlyWish(msgspec.Struct, frozen=True):
+class _DesiredStateOnly(msgspec.Struct, frozen=True):
     wish: DesiredState = DesiredState.RUN
 
 
-_wish: Final = msgspec.json.Decoder(_OnlyWish)
+_desired_state: Final = msgspec.json.Decoder(_DesiredStateOnly)
 
 
 def new_lease(

@@ -130,8 +130,8 @@ class Comparison:
     ) -> tuple[Knowledge | None, ev.JobSubmitted | None]:
         """A job that the scheduler takes back, without dependencies that cannot be met.
 
-        The truth is None if the specification is lost, and a final state if a dependency cannot be
-        met.
+        Returns None instead of the truth if the specification is lost, and a final state if a
+        dependency cannot be met.
         """
         if submitted is None:
             return None, None

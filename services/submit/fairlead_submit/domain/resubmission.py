@@ -77,7 +77,7 @@ def make_new_id(target: Target, job_id: str, client_id: str | None) -> JobId:
 def make_new_job(
     old: JobSubmitted, target: Target, context: JobContext, classes: Collection[str]
 ) -> JobSubmitted | str:
-    """The new job, or the reason why there is none.
+    """The new job, or the reason why it cannot be made.
 
     Its gang has a new name, since the old gang perhaps still exists, and only the members that are
     resubmitted. A job that waited for a job of the action waits for the replacement.

@@ -1,4 +1,4 @@
-"""Reads and writes shares over time: the positions of the reports, sums, current shares, rounds."""
+"""Reads and writes shares over time: positions of the reports, totals, current shares, rounds."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -53,11 +53,11 @@ class FairnessStore:
 
     async def _write_changes(self, changes: FairnessChanges) -> None:
         execute = self._connection.execute
-        if changes.sums:
+        if changes.totals:
             rows = [
-                (*key, sums.ms, sums.actual_share, sums.fair_share, sums.demand_share, sums.queued,
-                 sums.running)
-                for key, sums in sorted(changes.sums.items())
+                (*key, each.ms, each.actual_share, each.fair_share, each.demand_share, each.queued,
+                 each.running)
+                for key, each in sorted(changes.totals.items())
             ]  # fmt: skip
             await execute(FAIRNESS["add_shares"], *map(list, zip(*rows, strict=True)))
         current: list[tuple[Any, ...]] = [

@@ -5,7 +5,7 @@ from typing import Final
 
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_lookout.domain import fairness_fold, resource_usage
-from fairlead_lookout.domain.fairness_fold import BucketKey, ReportedShare, ShareSums
+from fairlead_lookout.domain.fairness_fold import BucketKey, ReportedShare, ShareTotals
 from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.queries.view_reader import ViewReader
 from fairlead_lookout.store.view_schema import FAIRNESS
@@ -19,22 +19,22 @@ HourlyUsage = dict[tuple[int, str], dict[str, dict[str, float]]]
 
 async def read_shares(
     view: ViewReader, queue: str, width_ms: int, from_ms: int, to_ms: int, now_ms: int
-) -> list[tuple[int, str, ShareSums]]:
-    """(first ms, pool, sums) of the buckets between two times, in order. What the fold has not
+) -> list[tuple[int, str, ShareTotals]]:
+    """(first ms, pool, totals) of the buckets between two times, in order. What the fold has not
     added yet is included."""
-    sums: dict[BucketKey, ShareSums] = {}
+    totals: dict[BucketKey, ShareTotals] = {}
     for row in await view.fetch_text(
         FAIRNESS["share_buckets"], width_ms, queue, from_ms, to_ms, ROWS_MAX
     ):
         key = (width_ms, queue, row["start_ms"], row["pool"])
-        sums[key] = ShareSums(*(row[name] for name in ShareSums.__struct_fields__))
+        totals[key] = ShareTotals(*(row[name] for name in ShareTotals.__struct_fields__))
     for row in await view.fetch_text(FAIRNESS["current_shares_of_queue"], queue):
         share = scheduling_reports.decode(row["report"])
         assert isinstance(share, scheduling_reports.QueueShare)
-        fairness_fold.add_share(sums, ReportedShare(share, row["summed_ms"]), min(now_ms, to_ms))
+        fairness_fold.add_share(totals, ReportedShare(share, row["summed_ms"]), min(now_ms, to_ms))
     return [
         (start_ms, pool, each)
-        for (width, _, start_ms, pool), each in sorted(sums.items(), key=lambda item: item[0][2:])
+        for (width, _, start_ms, pool), each in sorted(totals.items(), key=lambda item: item[0][2:])
         if width == width_ms and from_ms <= start_ms < to_ms and each.ms
     ]
 
