@@ -13,7 +13,7 @@ from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.web import auth
 from fairlead_submit.store import schema, token_store
 from tests.e2e.pages.log_server import log_server
-from tests.integration.lookout.world import World, running
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import (
     SHAPE,
     cancel,
@@ -63,29 +63,31 @@ async def browser_page(chromium: str) -> AsyncIterator[Page]:
         assert [text for text in said if "Failed to load resource" not in text] == []
 
 
-def address(world: World, path: str) -> str:
+def address(harness: LookoutHarness, path: str) -> str:
     """A page's address."""
-    return f"{world.client.base_url}{path}"
+    return f"{harness.client.base_url}{path}"
 
 
 async def test_counts_are_live_without_a_reload(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
     ):
-        await world.read("/jobsets/q/s", await world.tell(submitted("a"), submitted("b")))
-        await page.goto(address(world, "/"))
+        await harness.read(
+            "/jobsets/q/s", await harness.append_events(submitted("a"), submitted("b"))
+        )
+        await page.goto(address(harness, "/"))
         row = page.locator("tr[data-job-set=s]")
         await expect(row.locator("td").nth(2)).to_have_text("2")
         await page.evaluate("window.notReloaded = true")
-        await world.tell(leased("a"), started("a"))
+        await harness.append_events(leased("a"), started("a"))
         await expect(row.locator("td").nth(3)).to_have_text("1")
         await expect(page.locator("[data-count=RUNNING]")).to_have_text("1")
-        await world.tell(*succeeded("a"), cancel("b"))
+        await harness.append_events(*succeeded("a"), cancel("b"))
         await expect(row.locator("td").nth(4)).to_have_text("1")
-        await world.tell(submitted("c", "new set"), job_set="new set")
+        await harness.append_events(submitted("c", "new set"), job_set="new set")
         await expect(page.locator("tr[data-job-set='new set']")).to_have_count(1)
         assert await page.evaluate("window.notReloaded")
 
@@ -94,19 +96,19 @@ async def test_from_the_job_sets_to_a_job_and_its_runs(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
     ):
         told = [submitted("a"), leased("a"), started("a"), failed_run("a"), requeued("a")]
-        await world.read("/jobsets/q/s", await world.tell(*told, submitted("b")))
-        await page.goto(address(world, "/"))
+        await harness.read("/jobsets/q/s", await harness.append_events(*told, submitted("b")))
+        await page.goto(address(harness, "/"))
         await page.get_by_role("link", name="s", exact=True).click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("s")
         await page.get_by_role("link", name="Queued 2").click()
         await page.get_by_role("link", name="a", exact=True).click()
         await expect(page.locator("[data-state]")).to_have_text("Queued")
         await expect(page.locator("#run-1")).to_contain_text("exit code other than 0")
-        await world.tell(leased("a", run=2), started("a", run=2))
+        await harness.append_events(leased("a", run=2), started("a", run=2))
         await expect(page.locator("[data-state]")).to_have_text("Running")
         await expect(page.locator("#run-2")).to_contain_text("Running")
 
@@ -115,7 +117,7 @@ async def test_a_job_page_has_the_reasons_of_waiting_and_failure(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
     ):
         why = scheduling_reports.Waiting(
@@ -127,16 +129,16 @@ async def test_a_job_page_has_the_reasons_of_waiting_and_failure(
             jobs=1,
             nodes={"busy: cpu": 3},
         )
-        await world.append([scheduling_reports.record(why)])
-        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
-        await page.goto(address(world, f"/jobs/{job_id('a')}"))
+        await harness.append([scheduling_reports.record(why)])
+        await harness.read("/jobsets/q/s", await harness.append_events(submitted("a")))
+        await page.goto(address(harness, f"/jobs/{job_id('a')}"))
         note = page.get_by_label("Why the job waits")
         await expect(note).to_contain_text("has 2 CPUs free")
         await expect(note).to_contain_text("3 nodes: busy: cpu")
         failed = events.JobFailed(
             job_id=job_id("a"), category=events.FailureCategory.OOM, reason="used 3 GiB of 2 GiB"
         )
-        await world.tell(leased("a"), started("a"), failed)
+        await harness.append_events(leased("a"), started("a"), failed)
         await expect(page.get_by_label("Why the job ended")).to_contain_text("used 3 GiB of 2 GiB")
 
 
@@ -144,30 +146,30 @@ async def test_a_log_page_is_updated_only_while_the_run_is_live(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
         log_server("key") as executor,
     ):
         executor.text = "first line\n" + EVIL
         beat = clusters.Heartbeat(executor="e", address=executor.address)
-        await world.append([clusters.heartbeat_record(beat)])
-        await world.read(
-            "/jobsets/q/s", await world.tell(submitted("a"), leased("a"), started("a"))
+        await harness.append([clusters.heartbeat_record(beat)])
+        await harness.read(
+            "/jobsets/q/s", await harness.append_events(submitted("a"), leased("a"), started("a"))
         )
-        await page.goto(address(world, f"/jobs/{job_id('a')}"))
+        await page.goto(address(harness, f"/jobs/{job_id('a')}"))
         await expect(page.locator("pre.log")).to_contain_text("first line")
         await expect(page.locator("pre.log")).to_contain_text(EVIL)
         executor.text += "\nsecond line"
         await expect(page.locator("pre.log")).to_contain_text("second line")
-        await world.read("/jobsets/q/s", await world.tell(*succeeded("a")))
+        await harness.read("/jobsets/q/s", await harness.append_events(*succeeded("a")))
         await expect(page.locator("#log[hx-get]")).to_have_count(0)
         await expect(page.locator("pre.log")).to_contain_text("second line")
         assert executor.run_ids == {f"{job_id('a')}-1"}
-        answer = await world.get(f"/jobs/{job_id('a')}/logs", follow=True, tail=7)
+        answer = await harness.get(f"/jobs/{job_id('a')}/logs", follow=True, tail=7)
         assert answer.text == executor.text
         assert executor.parameters["tail"] == "7"
         executor.gone = True
-        answer = await world.get(f"/jobs/{job_id('a')}/logs")
+        answer = await harness.get(f"/jobs/{job_id('a')}/logs")
         assert answer.status_code == 404
         assert "removed" in answer.json()["detail"]
 
@@ -176,7 +178,7 @@ async def test_user_input_is_escaped_in_pages(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
     ):
         name = job_id("x", EVIL)
@@ -186,10 +188,10 @@ async def test_user_input_is_escaped_in_pages(
             events.JobCancelRequested(job_id=name, reason=EVIL),
             events.JobCancelled(job_id=name, reason=EVIL),
         ]
-        after = await world.tell(*told, job_set=EVIL)
-        await world.read("/jobs", after)
+        after = await harness.append_events(*told, job_set=EVIL)
+        await harness.read("/jobs", after)
         for path in ("/", f"/jobs/{name}"):
-            await page.goto(address(world, path))
+            await page.goto(address(harness, path))
             await expect(page.get_by_text(EVIL).first).to_be_visible()
             assert await page.locator("main img").count() == 0
         await page.get_by_role("link", name=EVIL).first.click()
@@ -201,12 +203,12 @@ async def test_job_lists_have_next_pages(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
     ):
-        after = await world.tell(*[submitted(f"j{number}") for number in range(70)])
-        await world.read("/jobsets/q/s", after)
-        await page.goto(address(world, "/jobsets/q/s"))
+        after = await harness.append_events(*[submitted(f"j{number}") for number in range(70)])
+        await harness.read("/jobsets/q/s", after)
+        await page.goto(address(harness, "/jobsets/q/s"))
         await expect(page.locator("tbody tr")).to_have_count(50)
         await page.get_by_role("link", name="Older").click()
         await expect(page.locator("tbody tr")).to_have_count(20)
@@ -221,18 +223,18 @@ async def test_an_anonymous_page_explains_how_to_sign_in(
     session, _ = await token_store.insert_token(pool, viewer, None, token_store.KIND_SESSION)
     await pool.close()
     async with (
-        running(fresh_database, valkey_url, anonymous=False) as world,
+        running(fresh_database, valkey_url, anonymous=False) as harness,
         browser_page(chromium) as page,
     ):
         for path in ("/", "/jobsets/q/s", "/jobs/x", "/jobs/x/log", "/live/jobsets"):
-            answer = await world.client.get(path)
+            answer = await harness.client.get(path)
             assert answer.status_code == 401, path
-        await page.goto(address(world, "/"))
+        await page.goto(address(harness, "/"))
         await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
         await expect(page.locator("pre")).to_have_text("fairlead token link")
-        cookie = auth.cookie_name(world.client.base_url.netloc.decode())
+        cookie = auth.cookie_name(harness.client.base_url.netloc.decode())
         await page.context.add_cookies(
-            [{"name": cookie, "value": session, "url": str(world.client.base_url)}]
+            [{"name": cookie, "value": session, "url": str(harness.client.base_url)}]
         )
         await page.reload()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Job sets")
@@ -243,14 +245,14 @@ async def test_a_missing_object_has_an_error_page(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
     ):
-        await page.goto(address(world, "/"))
+        await page.goto(address(harness, "/"))
         await expect(page.locator(".empty")).to_contain_text("No jobs have been submitted yet")
-        await page.goto(address(world, "/jobs/nothing"))
+        await page.goto(address(harness, "/jobs/nothing"))
         await expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
-        answer = await world.client.get("/")
+        answer = await harness.client.get("/")
         assert "'unsafe" not in answer.headers["content-security-policy"]
 
 
@@ -258,7 +260,7 @@ async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
     fresh_database: str, valkey_url: str, chromium: str, tmp_path: Path
 ) -> None:
     async with (
-        running(fresh_database, valkey_url) as world,
+        running(fresh_database, valkey_url) as harness,
         browser_page(chromium) as page,
     ):
         why = scheduling_reports.Waiting(
@@ -276,11 +278,13 @@ async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
             )
             for actual in (0.2, 0.4)
         ]  # fmt: skip
-        await world.append(
+        await harness.append(
             [*map(scheduling_reports.record, shares), scheduling_reports.record(why)]
         )
-        await world.read("/jobsets", await world.tell(submitted("a"), submitted("b"), leased("b")))
-        await page.goto(address(world, f"/jobs/{job_id('a')}"))
+        await harness.read(
+            "/jobsets", await harness.append_events(submitted("a"), submitted("b"), leased("b"))
+        )
+        await page.goto(address(harness, f"/jobs/{job_id('a')}"))
         await expect(page.get_by_text("Queue position: 1")).to_be_visible()
         await page.locator(".facts").get_by_role("link", name="q", exact=True).click()
         await expect(page.get_by_role("heading", name="Queue q")).to_be_visible()

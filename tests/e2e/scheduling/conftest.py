@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from fairlead_standalone.service.testing import Whole
-from tests.e2e.scheduling.world import World
+from tests.e2e.scheduling.installation import Installation
 
 SIMULATION = {
     "nodes": [
@@ -26,14 +26,14 @@ SIMULATION = {
 
 
 @pytest.fixture(scope="session")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Commands run here, on what counts as two cores and a gigabyte."""
     environment = {"FAIRLEAD_RESOURCES": json.dumps({"cpu": "2", "memory": "1Gi"})}
     yield from _running(Whole(tmp_path_factory.mktemp("machine"), environment=environment))
 
 
 @pytest.fixture(scope="session")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Nothing runs; there are a few small pools, and an executor is given up soon."""
     environment = {
         "FAIRLEAD_SIMULATION": json.dumps(SIMULATION),
@@ -45,11 +45,11 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yield from _running(Whole(folder, "--backend", "simulated", environment=environment))
 
 
-def _running(whole: Whole) -> Iterator[World]:
+def _running(whole: Whole) -> Iterator[Installation]:
     with whole:
         whole.start()
-        world = World(whole)
+        installation = Installation(whole)
         try:
-            yield world
+            yield installation
         finally:
-            world.close()
+            installation.close()

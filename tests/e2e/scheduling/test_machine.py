@@ -7,7 +7,7 @@ import pytest
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
 from fairlead_common.domain.records.leases import DesiredState
-from tests.e2e.scheduling.world import World, lines, shell, wait_lines
+from tests.e2e.scheduling.installation import Installation, lines, shell, wait_lines
 
 LOW, HIGH = {"priorityClass": "low"}, {"priorityClass": "high"}
 
@@ -29,7 +29,7 @@ def stubborn(file: Path) -> str:
 
 
 def test_an_urgent_job_starts_after_the_preempted_run_which_is_repeated(
-    machine: World, file: Path
+    machine: Installation, file: Path
 ) -> None:
     machine.submit("default", "urgency", shell("low", stubborn(file), cpu="2", **LOW))
     wait_lines(machine.whole, file, "started")
@@ -52,7 +52,7 @@ def test_an_urgent_job_starts_after_the_preempted_run_which_is_repeated(
     assert shown.run == 2
 
 
-def test_a_preempted_job_ends_if_its_policy_is_fail(machine: World, file: Path) -> None:
+def test_a_preempted_job_ends_if_its_policy_is_fail(machine: Installation, file: Path) -> None:
     job = shell("fails", stubborn(file), cpu="2", onPreemption="fail", **LOW)
     machine.submit("default", "final", job)
     wait_lines(machine.whole, file, "started")
@@ -63,7 +63,7 @@ def test_a_preempted_job_ends_if_its_policy_is_fail(machine: World, file: Path) 
     assert machine.see("fails", lambda job: job.state == "PREEMPTED").run == 1
 
 
-def test_a_retry_after_oom_gets_more_memory(machine: World) -> None:
+def test_a_retry_after_oom_gets_more_memory(machine: Installation) -> None:
     hungry = "x = bytearray(100 << 20); import os, time; time.sleep(60)"
     script = f'[ "$FAIRLEAD_RUN" = 1 ] && exec python3 -c "{hungry}"; exit 0'
     retry = {"limit": 1, "on": ["oom"], "memoryFactor": 2.5}
@@ -78,7 +78,7 @@ def test_a_retry_after_oom_gets_more_memory(machine: World) -> None:
     assert bytes(again.spec).count(b'"160Mi"') == 2
 
 
-def test_a_job_beyond_its_maximum_run_time_is_ended(machine: World) -> None:
+def test_a_job_beyond_its_maximum_run_time_is_ended(machine: Installation) -> None:
     machine.submit("default", "deadline", shell("long", "sleep 600", maxRuntimeSeconds=1))
     failed = machine.first("long", ev.JobFailed)
     assert failed.category is FailureCategory.DEADLINE
@@ -86,7 +86,7 @@ def test_a_job_beyond_its_maximum_run_time_is_ended(machine: World) -> None:
 
 
 def test_members_of_a_gang_are_leased_together_with_gang_variables(
-    machine: World, file: Path
+    machine: Installation, file: Path
 ) -> None:
     words = "$FAIRLEAD_GANG_NAME $FAIRLEAD_GANG_SIZE $FAIRLEAD_GANG_MIN_SIZE $FAIRLEAD_GANG_MEMBER"
     where = '$FAIRLEAD_GANG_UNIFORMITY_LABEL="$FAIRLEAD_GANG_UNIFORMITY_VALUE" on $FAIRLEAD_NODE'
@@ -106,7 +106,7 @@ def test_members_of_a_gang_are_leased_together_with_gang_variables(
 
 
 def test_a_gang_fails_as_a_whole_if_a_member_starts_on_no_node(
-    machine: World,
+    machine: Installation,
 ) -> None:
     gang = {"name": "lame", "size": 2}
     bad = {**shell("lame", ""), "command": ["/no/such/command"]}
@@ -122,7 +122,9 @@ def test_a_gang_fails_as_a_whole_if_a_member_starts_on_no_node(
     assert not back.counted
 
 
-def test_a_cordoned_queue_starts_no_jobs_and_reports_the_reason(machine: World, file: Path) -> None:
+def test_a_cordoned_queue_starts_no_jobs_and_reports_the_reason(
+    machine: Installation, file: Path
+) -> None:
     machine.ask("POST", "/queues", {"name": "shut"})
     machine.ask("POST", "/queues/shut/cordon", {"reason": "holiday"})
     machine.submit("shut", "s", shell("patient", f"echo ran >> {file}"))
@@ -134,7 +136,9 @@ def test_a_cordoned_queue_starts_no_jobs_and_reports_the_reason(machine: World, 
     machine.first("patient", ev.JobSucceeded)
 
 
-def test_the_retry_policy_of_a_queue_and_a_new_priority_apply(machine: World, file: Path) -> None:
+def test_the_retry_policy_of_a_queue_and_a_new_priority_apply(
+    machine: Installation, file: Path
+) -> None:
     block = shell("block", f"while [ ! -e {file}.go ]; do sleep 0.05; done", cpu="2")
     machine.submit("default", "order", block)
     machine.first("block", ev.JobRunRunning)

@@ -12,11 +12,11 @@ import pytest
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import PreemptionCause
 from fairlead_standalone.servers.addresses import free_port
-from tests.e2e.scheduling.world import World, ended, idle
+from tests.e2e.scheduling.installation import Installation, ended, idle
 
 
 def test_a_queue_below_its_share_preempts_and_events_give_the_cause(
-    simulated: World,
+    simulated: Installation,
 ) -> None:
     for queue in ("rich", "poor"):
         simulated.ask("POST", "/queues", {"name": queue})
@@ -43,21 +43,21 @@ def test_a_queue_below_its_share_preempts_and_events_give_the_cause(
         simulated.whole.wait_for(lambda queue=queue: not live(simulated, queue))  # type: ignore[misc]
 
 
-def shares_of(world: World) -> set[str]:
+def shares_of(installation: Installation) -> set[str]:
     """The queues of which the report of the pool says what they hold."""
-    report = world.ask("GET", "/pools/default/report")
+    report = installation.ask("GET", "/pools/default/report")
     return {share["queue"] for share in report["shares"]}
 
 
-def live(world: World, queue: str) -> int:
+def live(installation: Installation, queue: str) -> int:
     """How many jobs of a queue have not ended."""
-    sets = world.ask("GET", f"/jobsets?queue={queue}")
+    sets = installation.ask("GET", f"/jobsets?queue={queue}")
     found = next(value for value in sets.values() if isinstance(value, list))
     return sum(each["live"] for each in found)
 
 
 def test_a_returned_member_requeues_its_gang_which_fails_without_nodes(
-    simulated: World,
+    simulated: Installation,
 ) -> None:
     gang = {"name": "g", "size": 2}
     bad = {"fairlead.dev/simulated-failure": "returned"}
@@ -75,7 +75,7 @@ def test_a_returned_member_requeues_its_gang_which_fails_without_nodes(
 
 
 def test_a_job_runs_on_its_preferred_node_or_another_if_that_is_full(
-    simulated: World,
+    simulated: Installation,
 ) -> None:
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}
     wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
@@ -92,7 +92,7 @@ def test_a_job_runs_on_its_preferred_node_or_another_if_that_is_full(
 
 
 @pytest.fixture
-def second(simulated: World) -> Iterator[subprocess.Popen[bytes]]:
+def second(simulated: Installation) -> Iterator[subprocess.Popen[bytes]]:
     """Another executor, with one node of the pool `lonely`."""
     nodes = [{"name": "far", "resources": {"cpu": 2, "memory": "4Gi"}, "pool": "lonely"}]
     environment = {
@@ -111,7 +111,7 @@ def second(simulated: World) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_gang_continues_without_a_dead_executor_and_the_lost_member_rejoins(
-    simulated: World, second: subprocess.Popen[bytes]
+    simulated: Installation, second: subprocess.Popen[bytes]
 ) -> None:
     wide = {"name": "wide", "size": 2}
     fields: dict[str, Any] = {"gang": wide, "cpu": "2", "pool": "lonely"}

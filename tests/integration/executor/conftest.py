@@ -1,15 +1,15 @@
-"""`world`: an empty log, and a folder for executors."""
+"""`harness`: an empty log, and a folder for executors."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.executor.world import World
+from tests.integration.executor.executor_harness import ExecutorHarness
 
 
 @pytest.fixture
-async def world(fresh_database: str, tmp_path: Path) -> AsyncIterator[World]:
-    """A world of its own for each test."""
-    async with World.open(fresh_database, tmp_path) as opened:
+async def harness(fresh_database: str, tmp_path: Path) -> AsyncIterator[ExecutorHarness]:
+    """A new harness for each test."""
+    async with ExecutorHarness.open(fresh_database, tmp_path) as opened:
         yield opened

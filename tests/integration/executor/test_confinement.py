@@ -16,7 +16,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.confinement import child
 from fairlead_executor.confinement.choice import choose
-from tests.integration.executor.world import Executor, World
+from tests.integration.executor.executor_harness import Executor, ExecutorHarness
 
 NOBODY = 65534
 
@@ -73,31 +73,33 @@ ABOVE = ORDINARY + 'file=$(dirname "$FOLDER")/made-by-a-job; echo > "$file"; rm 
 """Also makes a file in the folder that holds the data folder: Landlock cannot permit that."""
 
 
-def attack(world: World, name: str, victim: Lease, executor: Executor, python: str) -> Lease:
+def attack(
+    harness: ExecutorHarness, name: str, victim: Lease, executor: Executor, python: str
+) -> Lease:
     """A job that tries everything against the data folder, another run, and the executor."""
-    command = [python, "-I", "-c", ATTACK, str(world.folder)]
-    command += [str(world.run_folder(victim)), str(executor.process.pid), "no-such-socket"]
+    command = [python, "-I", "-c", ATTACK, str(harness.folder)]
+    command += [str(harness.run_folder(victim)), str(executor.process.pid), "no-such-socket"]
     disks = {"name": "DISKS", "value": json.dumps(list(child.raw_devices()))}
-    return world.job(name, command, container={"env": [disks]})
+    return harness.job(name, command, container={"env": [disks]})
 
 
 async def attacked(
-    world: World, method: str, settings: dict[str, str], python: str = sys.executable
+    harness: ExecutorHarness, method: str, settings: dict[str, str], python: str = sys.executable
 ) -> dict[str, bool]:
     """What such a job could do."""
     for name, text in (("token", "fl_secret"), ("spare", "x")):
-        (world.folder / name).write_text(text)
-        (world.folder / name).chmod(0o600)
-    async with world.executor({"FAIRLEAD_CONFINEMENT": method, **settings}) as executor:
-        await world.until_ready()
-        victim = world.job("victim", "echo mine; sleep 100", queue="another")
-        await world.lease(victim)
-        await world.until_told(victim, ev.JobRunRunning)
-        lease = attack(world, "attacker", victim, executor, python)
-        await world.lease(lease)
-        end = await world.until_ended(lease)
-        assert isinstance(end, ev.JobRunSucceeded), (end, world.errors(lease))
-        possible: dict[str, bool] = json.loads(world.output(lease))
+        (harness.folder / name).write_text(text)
+        (harness.folder / name).chmod(0o600)
+    async with harness.executor({"FAIRLEAD_CONFINEMENT": method, **settings}) as executor:
+        await harness.until_ready()
+        victim = harness.job("victim", "echo mine; sleep 100", queue="another")
+        await harness.lease(victim)
+        await harness.until_reported(victim, ev.JobRunRunning)
+        lease = attack(harness, "attacker", victim, executor, python)
+        await harness.lease(lease)
+        end = await harness.until_ended(lease)
+        assert isinstance(end, ev.JobRunSucceeded), (end, harness.errors(lease))
+        possible: dict[str, bool] = json.loads(harness.output(lease))
     return possible
 
 
@@ -128,31 +130,35 @@ def need(method: str, folder: Path) -> int:
 
 
 @pytest.mark.parametrize("method", [child.NAMESPACES, child.LANDLOCK])
-async def test_a_confined_job_cannot_access_the_installation(world: World, method: str) -> None:
-    abi = need(method, world.folder)
-    possible = await attacked(world, method, {})
+async def test_a_confined_job_cannot_access_the_installation(
+    harness: ExecutorHarness, method: str
+) -> None:
+    abi = need(method, harness.folder)
+    possible = await attacked(harness, method, {})
     if abi < child.SIGNAL_ABI:
         del possible["signal"], possible["signal its runner"]
     assert [what for what, done in possible.items() if done] == []
-    assert (world.folder / "token").read_text() == "fl_secret"
+    assert (harness.folder / "token").read_text() == "fl_secret"
 
 
-async def test_without_confinement_a_job_reads_the_data_folder(world: World) -> None:
-    (world.folder / "token").write_text("fl_secret")
-    async with world.executor({"FAIRLEAD_CONFINEMENT": child.OFF}) as executor:
-        await world.until_ready()
-        lease = world.job("reader", ["cat", str(world.folder / "token")])
-        await world.lease(lease)
-        await world.until_ended(lease)
+async def test_without_confinement_a_job_reads_the_data_folder(harness: ExecutorHarness) -> None:
+    (harness.folder / "token").write_text("fl_secret")
+    async with harness.executor({"FAIRLEAD_CONFINEMENT": child.OFF}) as executor:
+        await harness.until_ready()
+        lease = harness.job("reader", ["cat", str(harness.folder / "token")])
+        await harness.lease(lease)
+        await harness.until_ended(lease)
         assert "jobs are not confined: it is switched off" in executor.log.read_text()
-    assert world.output(lease) == "fl_secret"
+    assert harness.output(lease) == "fl_secret"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can change users")
-async def test_a_job_of_another_user_cannot_access_the_installation(world: World) -> None:
-    let_others_pass(world.folder)
+async def test_a_job_of_another_user_cannot_access_the_installation(
+    harness: ExecutorHarness,
+) -> None:
+    let_others_pass(harness.folder)
     possible = await attacked(
-        world, child.OFF, {"FAIRLEAD_JOB_USERS": '{"q": "nobody"}'}, everybodys_python()
+        harness, child.OFF, {"FAIRLEAD_JOB_USERS": '{"q": "nobody"}'}, everybodys_python()
     )
     assert [what for what, done in possible.items() if done] == []
 
@@ -160,34 +166,34 @@ async def test_a_job_of_another_user_cannot_access_the_installation(world: World
 @pytest.mark.parametrize("method", [child.NAMESPACES, child.LANDLOCK, child.OFF])
 @pytest.mark.parametrize("users", ["{}", '{"q": "nobody"}'])
 async def test_a_confined_job_works_as_usual_elsewhere(
-    world: World, tmp_path_factory: pytest.TempPathFactory, method: str, users: str
+    harness: ExecutorHarness, tmp_path_factory: pytest.TempPathFactory, method: str, users: str
 ) -> None:
     if method != child.OFF:
-        need(method, world.folder)
+        need(method, harness.folder)
     if users != "{}" and os.geteuid() != 0:
         pytest.skip("NOT TESTED: only root can change users")
     outside = tmp_path_factory.mktemp("outside")
     outside.chmod(0o777)
-    let_others_pass(world.folder)
+    let_others_pass(harness.folder)
     let_others_pass(outside)
     settings = {"FAIRLEAD_CONFINEMENT": method, "FAIRLEAD_JOB_USERS": users}
-    async with world.executor(settings):
-        await world.until_ready()
+    async with harness.executor(settings):
+        await harness.until_ready()
         script = ORDINARY if method == child.LANDLOCK or users != "{}" else ABOVE
-        folder = {"name": "FOLDER", "value": str(world.folder)}
+        folder = {"name": "FOLDER", "value": str(harness.folder)}
         words = ["sh", "-c", script, "sh", str(outside)]
-        here = world.job("here", words, container={"env": [folder]})
-        user = world.job("user", ["id", "-un"], container={"workingDir": str(outside)})
-        await world.lease(here, user)
+        here = harness.job("here", words, container={"env": [folder]})
+        user = harness.job("user", ["id", "-un"], container={"workingDir": str(outside)})
+        await harness.lease(here, user)
         for lease in (here, user):
-            end = await world.until_ended(lease)
-            assert isinstance(end, ev.JobRunSucceeded), (end, world.errors(lease))
-    lines = world.output(here).splitlines()
+            end = await harness.until_ended(lease)
+            assert isinstance(end, ev.JobRunSucceeded), (end, harness.errors(lease))
+    lines = harness.output(here).splitlines()
     assert lines[:2] == ["more", "outside"]
-    assert world.output(user).strip() == ("nobody" if users != "{}" else current_user())
+    assert harness.output(user).strip() == ("nobody" if users != "{}" else current_user())
 
 
-async def test_a_run_has_as_many_processors_as_it_requests(world: World) -> None:
+async def test_a_run_has_as_many_processors_as_it_requests(harness: ExecutorHarness) -> None:
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
         pytest.skip("NOT TESTED: this machine has one processor")
@@ -195,18 +201,18 @@ async def test_a_run_has_as_many_processors_as_it_requests(world: World) -> None
     command = [sys.executable, "-c", script]
 
     async def seen(name: str, milli: int) -> Sequence[int]:
-        lease = world.job(name, command, requests={"cpu": milli})
-        await world.lease(lease)
-        await world.until_ended(lease)
-        found: list[int] = json.loads(world.output(lease))
+        lease = harness.job(name, command, requests={"cpu": milli})
+        await harness.lease(lease)
+        await harness.until_ended(lease)
+        found: list[int] = json.loads(harness.output(lease))
         return found
 
-    async with world.executor():
-        await world.until_ready()
+    async with harness.executor():
+        await harness.until_ready()
         assert len(await seen("one", 500)) == 1
         assert await seen("all", 64_000) == available
-    async with world.executor({"FAIRLEAD_LIMIT_CPU": "false"}):
-        await world.until_ready()
+    async with harness.executor({"FAIRLEAD_LIMIT_CPU": "false"}):
+        await harness.until_ready()
         assert await seen("free", 500) == available
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_common.domain.records import events as ev
 from tests import disks
-from tests.integration.executor.world import ENDS, World, is_alive, until
+from tests.integration.executor.executor_harness import ENDS, ExecutorHarness, is_alive, until
 
 
 @pytest.fixture
@@ -24,35 +24,35 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_a_run_that_ends_on_a_full_disk_is_reported_as_it_ended(
-    small_disk: Path, shared: Path, world: World
+    small_disk: Path, shared: Path, harness: ExecutorHarness
 ) -> None:
     go, command = shared / "go", shared / "command"
-    async with world.executor():
-        await world.until_ready()
-        run = world.job("a", f"echo $$$$ > {command}; while [ ! -e {go} ]; do sleep 0.05; done")
-        await world.lease(run)
+    async with harness.executor():
+        await harness.until_ready()
+        run = harness.job("a", f"echo $$$$ > {command}; while [ ! -e {go} ]; do sleep 0.05; done")
+        await harness.lease(run)
         await until(command.exists)
-        await world.until_told(run, ev.JobRunRunning)
+        await harness.until_reported(run, ev.JobRunRunning)
         disks.fill(small_disk / "filler")
         go.touch()
         await until(lambda: not is_alive(int(command.read_text())))
-        await until((world.run_folder(run) / "exit.new").exists)  # its end is being written
-        assert not world.of(run, *ENDS)
+        await until((harness.run_folder(run) / "exit.new").exists)  # its end is being written
+        assert not harness.of(run, *ENDS)
         (small_disk / "filler").unlink()
-        assert isinstance(await world.until_ended(run), ev.JobRunSucceeded)
+        assert isinstance(await harness.until_ended(run), ev.JobRunSucceeded)
 
 
 async def test_a_run_that_is_leased_on_a_full_disk_starts_when_there_is_space(
-    small_disk: Path, shared: Path, world: World
+    small_disk: Path, shared: Path, harness: ExecutorHarness
 ) -> None:
     started = shared / "started"
-    async with world.executor():
-        await world.until_ready()
+    async with harness.executor():
+        await harness.until_ready()
         disks.fill(small_disk / "filler")
-        run = world.job("a", f"echo once >> {started}")
-        await world.lease(run)
-        await until(world.run_folder(run).exists)  # its runner tries to write its start
-        assert not world.of(run, *ENDS)
+        run = harness.job("a", f"echo once >> {started}")
+        await harness.lease(run)
+        await until(harness.run_folder(run).exists)  # its runner tries to write its start
+        assert not harness.of(run, *ENDS)
         (small_disk / "filler").unlink()
-        assert isinstance(await world.until_ended(run), ev.JobRunSucceeded)
+        assert isinstance(await harness.until_ended(run), ev.JobRunSucceeded)
     assert started.read_text() == "once\n"

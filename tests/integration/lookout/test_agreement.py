@@ -11,7 +11,7 @@ from fairlead_common.domain.records import events
 from fairlead_lookout.domain.model import Job, Message, Run
 from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.table_rows import JOB_COLUMNS
-from tests.integration.lookout.world import running
+from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import JOB_SET, QUEUE, PlainView
 from tests.unit.lookout.histories import history
 
@@ -24,7 +24,7 @@ async def test_tables_agree_with_a_plain_fold(
 ) -> None:
     chance = random.Random(seed)
     messages = history(seed)
-    async with running(fresh_database, valkey_url, jobs_known_max=3, fold_events_max=7) as world:
+    async with running(fresh_database, valkey_url, jobs_known_max=3, fold_events_max=7) as harness:
         after = ""
         while messages:
             size = chance.randint(1, min(9, len(messages)))
@@ -34,12 +34,12 @@ async def test_tables_agree_with_a_plain_fold(
                 for record in events.records(QUEUE, JOB_SET, "anna", told)
             ]
             del messages[:size]
-            after = await world.append(records)
+            after = await harness.append(records)
             if chance.random() < 0.5:
-                await world.get("/jobsets", after)
-        told = await world.lines(f"/jobsets/{QUEUE}/{JOB_SET}/events", after)
+                await harness.get("/jobsets", after)
+        told = await harness.lines(f"/jobsets/{QUEUE}/{JOB_SET}/events", after)
         plain = PlainView()
-        plain.fold(*_log(world.log.core))
+        plain.fold(*_log(harness.log.core))
     assert told == plain.published[QUEUE, JOB_SET]
     connection = await asyncpg.connect(fresh_database)
     try:

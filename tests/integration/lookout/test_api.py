@@ -12,7 +12,7 @@ from fairlead_common.domain.position_tokens import encode
 from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.domain.records.events import Gang
 from fairlead_submit.store import schema, token_store
-from tests.integration.lookout.world import World, running
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import (
     SHAPE,
     cancel,
@@ -28,12 +28,14 @@ SETS = 40
 
 
 async def test_pages_of_jobs_show_each_job_once(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         for job_set in ("s", "t"):
             jobs = [submitted(f"j{number}", job_set) for number in range(25)]
-            after = await world.tell(*jobs, job_set=job_set)
-            await world.read(f"/jobsets/q/{job_set}", after)
-        await world.read("/jobsets/q/s", await world.tell(*[cancel(f"j{n}") for n in range(5)]))
+            after = await harness.append_events(*jobs, job_set=job_set)
+            await harness.read(f"/jobsets/q/{job_set}", after)
+        await harness.read(
+            "/jobsets/q/s", await harness.append_events(*[cancel(f"j{n}") for n in range(5)])
+        )
         for query, many in (
             ({}, 50),
             ({"queue": "q", "state": "QUEUED"}, 45),
@@ -44,7 +46,7 @@ async def test_pages_of_jobs_show_each_job_once(fresh_database: str, valkey_url:
             seen: list[str] = []
             cursor: dict[str, str] = {}
             while True:
-                page = await world.read("/jobs", limit=7, include="count", **query, **cursor)
+                page = await harness.read("/jobs", limit=7, include="count", **query, **cursor)
                 seen += [job["id"] for job in page["jobs"]]
                 assert page["count"] == str(many)
                 if "next" not in page:
@@ -56,7 +58,7 @@ async def test_pages_of_jobs_show_each_job_once(fresh_database: str, valkey_url:
 async def test_failed_jobs_are_found_among_many_job_sets(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         for number in range(SETS + 5):
             name, job_set = f"j{number}", f"s{number}"
             rejected = events.JobRejected(
@@ -67,18 +69,20 @@ async def test_failed_jobs_are_found_among_many_job_sets(
                 submitted("well", job_set),
                 rejected,
             ]
-            after = await world.tell(*told, job_set=job_set)
-            await world.read("/jobsets", after, limit=1)
+            after = await harness.append_events(*told, job_set=job_set)
+            await harness.read("/jobsets", after, limit=1)
         for state, many in (("REJECTED", SETS + 5), ("FAILED", 0), ("QUEUED", SETS + 5)):
-            found = await world.read("/jobs", state=state, limit=1_000)
+            found = await harness.read("/jobs", state=state, limit=1_000)
             assert len(found["jobs"]) == many
             assert {job["state"] for job in found["jobs"]} <= {state}
 
 
 async def test_groups_are_counted(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        after = await world.tell(submitted("a"), submitted("b"), submitted("c"), cancel("c"))
-        found = await world.read("/jobs", after, groupBy="state,queue")
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(
+            submitted("a"), submitted("b"), submitted("c"), cancel("c")
+        )
+        found = await harness.read("/jobs", after, groupBy="state,queue")
         assert found["groups"] == [
             {"group": {"state": "QUEUED", "queue": "q"}, "jobs": 2},
             {"group": {"state": "CANCELLED", "queue": "q"}, "jobs": 1},
@@ -88,28 +92,28 @@ async def test_groups_are_counted(fresh_database: str, valkey_url: str) -> None:
 async def test_job_sets_are_listed_newest_first_and_by_activity(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        await world.read("/jobsets", await world.tell(submitted("a")))
-        after = await world.tell(submitted("a", "t"), job_set="t")
-        found = await world.read("/jobsets", after)
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.read("/jobsets", await harness.append_events(submitted("a")))
+        after = await harness.append_events(submitted("a", "t"), job_set="t")
+        found = await harness.read("/jobsets", after)
         assert [each["jobSet"] for each in found["jobSets"]] == ["t", "s"]
-        after = await world.tell(cancel("a"))
-        found = await world.read("/jobsets", after, active=True)
+        after = await harness.append_events(cancel("a"))
+        found = await harness.read("/jobsets", after, active=True)
         assert [each["jobSet"] for each in found["jobSets"]] == ["t"]
         assert found.get("count") is None
         for query, count in (({}, "2"), ({"active": True}, "1"), ({"q": "nowhere"}, "0")):
-            counted = await world.read("/jobsets", limit=1, include="count", **query)
+            counted = await harness.read("/jobsets", limit=1, include="count", **query)
             assert counted["count"] == count, query
-        first = await world.read("/jobsets", limit=1)
-        rest = await world.read("/jobsets", limit=1, cursor=first["next"])
+        first = await harness.read("/jobsets", limit=1)
+        rest = await harness.read("/jobsets", limit=1, cursor=first["next"])
         assert [each["jobSet"] for each in rest["jobSets"]] == ["s"]
 
 
 async def test_a_job_set_with_a_slash_in_its_name(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        after = await world.tell(submitted("a", "x/y"), job_set="x/y")
-        assert (await world.read("/jobsets/q/x%2Fy", after))["jobSet"] == "x/y"
-        assert len(await world.lines("/jobsets/q/x%2Fy/events")) == 1
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(submitted("a", "x/y"), job_set="x/y")
+        assert (await harness.read("/jobsets/q/x%2Fy", after))["jobSet"] == "x/y"
+        assert len(await harness.lines("/jobsets/q/x%2Fy/events")) == 1
 
 
 async def test_a_job_is_found_by_queue_job_set_and_client_id(
@@ -117,42 +121,42 @@ async def test_a_job_is_found_by_queue_job_set_and_client_id(
 ) -> None:
     key = "q/x/y/one"
     named = ids.job_id_of(key)
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         told = msgspec.structs.replace(submitted("a"), job_id=named, client_id="one")
-        after = await world.tell(told, job_set="x/y")
+        after = await harness.append_events(told, job_set="x/y")
         for path in (f"/jobs/{key}", "/jobs/q%2Fx%2Fy%2Fone", f"/jobs/{named}"):
-            assert (await world.read(path, after))["id"] == named
-        page = await world.client.get(f"/jobs/{key}")
+            assert (await harness.read(path, after))["id"] == named
+        page = await harness.client.get(f"/jobs/{key}")
         assert (page.status_code, page.headers["location"]) == (303, f"/jobs/{named}")
-        assert (await world.client.get("/jobs/q//one")).status_code == 404
+        assert (await harness.client.get("/jobs/q//one")).status_code == 404
 
 
 async def test_a_job_cancelled_for_another_names_it_by_its_client_id(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         other = job_id("first")
         reason = f"job {other}, which it waits for, ended FAILED"
-        after = await world.tell(
+        after = await harness.append_events(
             submitted("first", client_id="first"),
             submitted("then", client_id="then", after=(other,)),
             events.JobCancelled(job_id=job_id("then"), reason=reason),
         )
         said = "job first, which it waits for, ended FAILED"
-        assert (await world.read(f"/jobs/{job_id('then')}", after))["reason"] == said
-        listed = await world.read("/jobs", state="CANCELLED")
+        assert (await harness.read(f"/jobs/{job_id('then')}", after))["reason"] == said
+        listed = await harness.read("/jobs", state="CANCELLED")
         assert [job["reason"] for job in listed["jobs"]] == [said]
 
 
 async def test_a_job_detail_has_all_fields(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        after = await world.tell(
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(
             submitted("a", labels={"team": "x"}, gang=Gang("g", 2), runtime_s_max=60),
             leased("a", node="n7"),
             started("a"),
             failed_run("a"),
         )
-        found = await world.read(f"/jobs/{job_id('a')}", after, spec=True)
+        found = await harness.read(f"/jobs/{job_id('a')}", after, spec=True)
         (run,) = found["runs"]
         assert (run["node"], run["exitCode"], run["category"]) == ("n7", 3, "exit-code")
         assert run["message"].startswith("The command ended")
@@ -160,13 +164,13 @@ async def test_a_job_detail_has_all_fields(fresh_database: str, valkey_url: str)
         assert found["gang"]["name"] == "g"
         assert found["maxRuntimeSeconds"] == 60
         assert found["spec"] == {"containers": []}
-        assert "spec" not in await world.read(f"/jobs/{job_id('a')}")
+        assert "spec" not in await harness.read(f"/jobs/{job_id('a')}")
 
 
 async def test_a_job_detail_has_the_reason_why_it_waits(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         why = scheduling_reports.Waiting(
             pool="default",
             queue="q",
@@ -183,8 +187,8 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
             job_set="s",
             gang="g",
         )
-        await world.append([scheduling_reports.record(why), scheduling_reports.record(member)])
-        after = await world.tell(
+        await harness.append([scheduling_reports.record(why), scheduling_reports.record(member)])
+        after = await harness.append_events(
             submitted("plain"),
             submitted("held", hold=True),
             submitted("later", start_after_ms=4_000_000_000_000),
@@ -192,10 +196,10 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
             submitted("member", gang=Gang("g", 2)),
             submitted("other", priority_class="urgent"),
         )
-        await world.read("/jobsets/q/s", after)
+        await harness.read("/jobsets/q/s", after)
         codes = {}
         for name in ("held", "later", "merge", "other"):
-            codes[name] = (await world.read(f"/jobs/{job_id(name)}"))["why"]["code"]
+            codes[name] = (await harness.read(f"/jobs/{job_id(name)}"))["why"]["code"]
         assert codes == {
             "held": "hold",
             "later": "startAfter",
@@ -203,18 +207,20 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
             "other": "scheduling",
         }
         async with asyncio.timeout(120):
-            found = await _explained(world, "plain")
+            found = await _explained(harness, "plain")
             assert found == ("insufficient-resources", why.sentence)
-            assert await _explained(world, "member") == ("gang-incomplete", member.sentence)
-        report = await world.read("/queues/q/report")
+            assert await _explained(harness, "member") == ("gang-incomplete", member.sentence)
+        report = await harness.read("/queues/q/report")
         assert report["reasons"] == {"insufficient-resources": 3, "gang-incomplete": 0}
-        await world.read("/jobsets/q/s", await world.tell(leased("plain"), *succeeded("plain")))
-        assert "why" not in await world.read(f"/jobs/{job_id('plain')}")
-        merge = (await world.read(f"/jobs/{job_id('merge')}"))["why"]
+        await harness.read(
+            "/jobsets/q/s", await harness.append_events(leased("plain"), *succeeded("plain"))
+        )
+        assert "why" not in await harness.read(f"/jobs/{job_id('plain')}")
+        merge = (await harness.read(f"/jobs/{job_id('merge')}"))["why"]
         assert merge["dependencies"] == {job_id("held"): "QUEUED"}
         assert merge["clientIds"] == {job_id("held"): "held"}
         assert "to succeed: held." in merge["sentence"]
-        listed = await world.read("/jobs", state="QUEUED")
+        listed = await harness.read("/jobs", state="QUEUED")
         assert {job["clientId"]: job["waitingFor"] for job in listed["jobs"]} == {
             "held": "hold",
             "later": "startAfter",
@@ -224,10 +230,10 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
         }
 
 
-async def _explained(world: World, name: str) -> tuple[str, str]:
+async def _explained(harness: LookoutHarness, name: str) -> tuple[str, str]:
     """The code and sentence of a job once the reports have been read."""
     while True:
-        why = (await world.read(f"/jobs/{job_id(name)}"))["why"]
+        why = (await harness.read(f"/jobs/{job_id(name)}"))["why"]
         if why["code"] != "scheduling":
             return why["code"], why["sentence"]
         await asyncio.sleep(0.02)
@@ -236,34 +242,36 @@ async def _explained(world: World, name: str) -> tuple[str, str]:
 async def test_a_long_poll_answers_when_the_job_set_changed(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         path = "/api/v1/jobsets/q/s"
-        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
-        first = await world.client.get(path)
+        await harness.read("/jobsets/q/s", await harness.append_events(submitted("a")))
+        first = await harness.client.get(path)
         seen = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
-        same = await world.client.get(path, params={"wait": "50ms"}, headers=seen)
+        same = await harness.client.get(path, params={"wait": "50ms"}, headers=seen)
         assert same.status_code == 304
-        waiting = asyncio.create_task(world.client.get(path, params={"wait": "30s"}, headers=seen))
-        await world.tell(leased("a"))
+        waiting = asyncio.create_task(
+            harness.client.get(path, params={"wait": "30s"}, headers=seen)
+        )
+        await harness.append_events(leased("a"))
         changed = await waiting
         assert changed.json()["states"] == {"LEASED": 1}
         finishing = asyncio.create_task(
-            world.client.get(path, params={"wait": "30s", "until": "finished"})
+            harness.client.get(path, params={"wait": "30s", "until": "finished"})
         )
-        await world.tell(started("a"))
-        await world.tell(*succeeded("a"))
+        await harness.append_events(started("a"))
+        await harness.append_events(*succeeded("a"))
         assert (await finishing).json()["live"] == 0
 
 
 async def test_a_long_poll_can_start_before_its_job_set_exists(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         early = [
-            asyncio.create_task(world.get(path, wait="30s"))
+            asyncio.create_task(harness.get(path, wait="30s"))
             for path in ("/jobsets/q/s", f"/jobs/{job_id('a')}", "/jobsets/q/never")
         ]
-        await world.tell(submitted("a"))
+        await harness.append_events(submitted("a"))
         job_set, job, never = await asyncio.gather(*early)
         assert job_set.json()["jobs"] == 1
         assert job.json()["state"] == "QUEUED"
@@ -273,31 +281,31 @@ async def test_a_long_poll_can_start_before_its_job_set_exists(
 async def test_long_polls_are_limited_and_do_not_block_reads(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url, waits_max=1) as world:
-        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
+    async with running(fresh_database, valkey_url, waits_max=1) as harness:
+        await harness.read("/jobsets/q/s", await harness.append_events(submitted("a")))
         path = f"/jobs/{job_id('a')}"
-        tag = (await world.get(path)).headers["etag"]
+        tag = (await harness.get(path)).headers["etag"]
 
         def polls() -> asyncio.Task[httpx2.Response]:
-            asked = world.client.get(
+            asked = harness.client.get(
                 f"/api/v1{path}", params={"wait": "30s"}, headers={"If-None-Match": tag}
             )
             return asyncio.create_task(asked)
 
         waiting = polls()
-        while (await world.get("/jobsets/q/never", wait="1ms")).status_code != 503:
+        while (await harness.get("/jobsets/q/never", wait="1ms")).status_code != 503:
             waiting = polls() if waiting.done() else waiting  # the other had the only place
-        assert (await world.get(path)).status_code == 200
-        assert (await world.get("/jobsets/q/s", wait="1s")).status_code == 200
-        await world.tell(leased("a"))
+        assert (await harness.get(path)).status_code == 200
+        assert (await harness.get("/jobsets/q/s", wait="1s")).status_code == 200
+        await harness.append_events(leased("a"))
         assert (await waiting).json()["state"] == "LEASED"
 
 
 async def test_a_wait_for_a_position_that_is_not_reached_is_a_503(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        answer = await world.get("/jobs", after=encode({3: 1_000}), wait="100ms")
+    async with running(fresh_database, valkey_url) as harness:
+        answer = await harness.get("/jobs", after=encode({3: 1_000}), wait="100ms")
         assert answer.status_code == 503
         assert "1000 messages behind" in answer.json()["detail"]
 
@@ -331,8 +339,8 @@ async def test_invalid_parameters_get_a_problem_with_pointers(
     status: int,
     pointer: str | None,
 ) -> None:
-    async with running(database, valkey_url) as world:
-        answer = await world.client.get(f"/api/v1{path}", params=query)
+    async with running(database, valkey_url) as harness:
+        answer = await harness.client.get(f"/api/v1{path}", params=query)
         assert answer.status_code == status
         assert answer.headers["content-type"] == "application/problem+json"
         found = [fault["pointer"] for fault in answer.json().get("errors", [])]
@@ -340,10 +348,10 @@ async def test_invalid_parameters_get_a_problem_with_pointers(
 
 
 async def test_a_cursor_of_another_list_is_refused(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        after = await world.tell(submitted("a"), submitted("b"))
-        page = await world.read("/jobs", after, limit=1)
-        answer = await world.get("/jobs", cursor=page["next"], state="QUEUED")
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(submitted("a"), submitted("b"))
+        page = await harness.read("/jobs", after, limit=1)
+        answer = await harness.get("/jobs", cursor=page["next"], state="QUEUED")
         assert answer.status_code == 400
         assert answer.json()["errors"][0]["pointer"] == "/query/cursor"
 
@@ -351,15 +359,15 @@ async def test_a_cursor_of_another_list_is_refused(fresh_database: str, valkey_u
 async def test_names_that_postgres_cannot_store_find_nothing(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        await world.read("/jobs", await world.tell(submitted("a")))
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.read("/jobs", await harness.append_events(submitted("a")))
         for path in ("/jobs/a%00b", "/jobsets/q/a%00b"):
-            answer = await world.client.get(f"/api/v1{path}")
+            answer = await harness.client.get(f"/api/v1{path}")
             assert answer.status_code == 404, path
         names = ("queue", "jobSet", "class", "cluster", "node", "category", "q", "label.a")
         paths = [*(f"/jobs?{name}=a%00" for name in names), "/jobs?label.%00=a", "/jobsets?q=%00"]
         for path in [*paths, "/jobs/export.csv?q=%00", "/jobs?groupBy=node&q=%00"]:
-            answer = await world.client.get(f"/api/v1{path}")
+            answer = await harness.client.get(f"/api/v1{path}")
             assert answer.status_code == 422, path
             (fault,) = answer.json()["errors"]
             assert "NUL" in fault["detail"]
@@ -368,19 +376,19 @@ async def test_names_that_postgres_cannot_store_find_nothing(
 async def test_a_cluster_without_heartbeat_has_nodes_but_no_logs(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         node = clusters.Node(executor="e", name="n0", allocatable={"cpu": 4000})
-        await world.append([clusters.node_record(node)])
-        after = await world.tell(submitted("a"), leased("a"), submitted("b"))
-        await world.read("/jobsets/q/s", after)
+        await harness.append([clusters.node_record(node)])
+        after = await harness.append_events(submitted("a"), leased("a"), submitted("b"))
+        await harness.read("/jobsets/q/s", after)
         async with asyncio.timeout(120):
-            while not (found := (await world.read("/clusters"))["clusters"]):  # noqa: ASYNC110
+            while not (found := (await harness.read("/clusters"))["clusters"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert found[0]["allocatable"] == {"cpu": 4.0}
-        answer = await world.get(f"/jobs/{job_id('a')}/logs")
+        answer = await harness.get(f"/jobs/{job_id('a')}/logs")
         assert answer.status_code == 404
         assert "does not serve logs" in answer.json()["detail"]
-        answer = await world.get(f"/jobs/{job_id('b')}/logs")
+        answer = await harness.get(f"/jobs/{job_id('b')}/logs")
         assert "has not run yet" in answer.json()["detail"]
 
 
@@ -402,8 +410,8 @@ async def test_every_route_needs_a_token_with_view_permission(
         )
     }
     await pool.close()
-    async with running(fresh_database, valkey_url, anonymous=False) as world:
-        document = (await world.client.get("/openapi.json")).json()
+    async with running(fresh_database, valkey_url, anonymous=False) as harness:
+        document = (await harness.client.get("/openapi.json")).json()
         paths = [path for path in document["paths"] if path.startswith("/api/")]
         assert len(paths) >= 9
         for path in paths:
@@ -414,9 +422,9 @@ async def test_every_route_needs_a_token_with_view_permission(
                 ({"Authorization": f"Bearer {tokens['expired']}"}, 401),
                 ({"Authorization": f"Bearer {tokens['nobody']}"}, 403),
             ):
-                answer = await world.client.get(address, headers=headers)
+                answer = await harness.client.get(address, headers=headers)
                 assert answer.status_code == status, (path, headers)
-            answer = await world.client.get(
+            answer = await harness.client.get(
                 address, headers={"Authorization": f"Bearer {tokens['viewer']}"}
             )
             allowed = (403,) if path in FOR_OPERATORS else (200, 404, 422)

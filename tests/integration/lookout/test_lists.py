@@ -16,7 +16,7 @@ from fairlead_lookout.store.queries import job_lists
 from fairlead_lookout.store.queries.job_lists import JobLists
 from fairlead_lookout.store.queries.list_filters import JobFilter
 from fairlead_lookout.store.queries.view_reader import ViewReader
-from tests.integration.lookout.world import World, running
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import (
     cancel,
     failed_run,
@@ -28,13 +28,15 @@ from tests.unit.lookout.builders import (
 from tests.unit.lookout.builders import running as started
 
 
-async def pages(world: World, path: str = "/jobs", limit: int = 3, **query: Any) -> list[Any]:
+async def pages(
+    harness: LookoutHarness, path: str = "/jobs", limit: int = 3, **query: Any
+) -> list[Any]:
     """All items of a list, read page by page."""
     name = {"/jobs": "jobs", "/jobsets": "jobSets"}[path]
     found: list[Any] = []
     cursor: dict[str, str] = {}
     while True:
-        page = await world.read(path, limit=limit, **query, **cursor)
+        page = await harness.read(path, limit=limit, **query, **cursor)
         found += page[name]
         if "next" not in page:
             return found
@@ -46,7 +48,7 @@ def failed(name: str, category: events.FailureCategory) -> events.AnyEvent:
     return events.JobFailed(job_id=job_id(name), category=category, reason="it failed")
 
 
-async def some_jobs(world: World) -> None:
+async def some_jobs(harness: LookoutHarness) -> None:
     """Jobs of several queues, classes, labels, nodes and ends."""
     told: list[events.AnyEvent] = [
         submitted("a", labels={"team": "x", "kind": "big"}, annotations={"who": "anna"}),
@@ -64,11 +66,11 @@ async def some_jobs(world: World) -> None:
         leased("e", node="n3"),
         *succeeded("e"),
     ]
-    after = await world.tell(*told)
-    await world.read("/jobsets/q/s", after)
+    after = await harness.append_events(*told)
+    await harness.read("/jobsets/q/s", after)
     other = [submitted("z", "other-set")]
-    after = await world.tell(*other, job_set="other-set")
-    await world.read("/jobsets", after)
+    after = await harness.append_events(*other, job_set="other-set")
+    await harness.read("/jobsets", after)
 
 
 @pytest.mark.parametrize(
@@ -97,28 +99,28 @@ async def some_jobs(world: World) -> None:
 async def test_a_filter_finds_its_jobs_and_counts_them(
     fresh_database: str, valkey_url: str, query: dict[str, str], want: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        await some_jobs(world)
-        found = await pages(world, limit=1, **query)
+    async with running(fresh_database, valkey_url) as harness:
+        await some_jobs(harness)
+        found = await pages(harness, limit=1, **query)
         assert sorted(job["clientId"] for job in found) == sorted(want)
-        page = await world.read("/jobs", include="count", **query)
+        page = await harness.read("/jobs", include="count", **query)
         assert page["count"] == str(len(want))
 
 
 async def test_lists_are_sorted_by_the_requested_field(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        await some_jobs(world)
-        newest = [job["clientId"] for job in await pages(world)]
+    async with running(fresh_database, valkey_url) as harness:
+        await some_jobs(harness)
+        newest = [job["clientId"] for job in await pages(harness)]
         assert newest == ["z", "e", "d", "c", "b", "a"]
-        oldest = [job["clientId"] for job in await pages(world, sort="submitted")]
+        oldest = [job["clientId"] for job in await pages(harness, sort="submitted")]
         assert oldest == newest[::-1]
-        by_priority = [job["priority"] for job in await pages(world, limit=2, sort="-priority")]
+        by_priority = [job["priority"] for job in await pages(harness, limit=2, sort="-priority")]
         assert by_priority == [7, 3, 0, 0, 0, 0]
         for sort in ("changed", "started", "ended"):
-            up = [job["id"] for job in await pages(world, limit=2, sort=sort)]
-            down = [job["id"] for job in await pages(world, limit=2, sort=f"-{sort}")]
+            up = [job["id"] for job in await pages(harness, limit=2, sort=sort)]
+            down = [job["id"] for job in await pages(harness, limit=2, sort=f"-{sort}")]
             assert up == down[::-1]
             assert len(set(up)) == 6
 
@@ -144,14 +146,14 @@ async def test_groups_count_the_jobs_of_a_filter(
     query: dict[str, str],
     want: dict[tuple[str, ...], int],
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        await some_jobs(world)
-        found = await world.read("/jobs", groupBy=by, **query)
+    async with running(fresh_database, valkey_url) as harness:
+        await some_jobs(harness)
+        found = await harness.read("/jobs", groupBy=by, **query)
         groups = {tuple(each["group"].values()): each["jobs"] for each in found["groups"]}
         assert groups == want
         assert found["total"] == str(sum(want.values()))
         most = max(want.values())
-        (greatest,) = (await world.read("/jobs", groupBy=by, limit=1, **query))["groups"]
+        (greatest,) = (await harness.read("/jobs", groupBy=by, limit=1, **query))["groups"]
         assert greatest["jobs"] == most
 
 
@@ -167,8 +169,10 @@ async def test_groups_count_jobs_without_listing_them(fresh_database: str, valke
                 self.plans += [row[0] for row in await super().fetch_text(explained, *arguments)]
             return await super().fetch_text(text, *arguments)
 
-    async with running(fresh_database, valkey_url) as world:
-        await world.read("/jobs", await world.tell(*(submitted(f"j{n}") for n in range(500))))
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.read(
+            "/jobs", await harness.append_events(*(submitted(f"j{n}") for n in range(500)))
+        )
         pool = await db.open_pool(fresh_database, size_max=1)
         view = Explained(pool)
         found = await JobLists(view).count_groups(JobFilter(), ["node", "label.team"], 100)
@@ -192,22 +196,22 @@ async def test_a_page_is_complete_up_to_its_cursor_for_any_number_of_branches(
     fresh_database: str, valkey_url: str
 ) -> None:
     chance = random.Random(7)
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         told: dict[str, str] = {}
         for number in range(60):
             queue, name = f"q{chance.randrange(5)}", f"j{number}"
             job = submitted(name, labels={"odd": "1"} if number % 7 == 0 else {})
             done = [cancel(name)] if chance.random() < 0.4 else []
             told[name] = queue
-            after = await world.tell(job, *done, queue=queue)
-        await world.read("/jobsets", after)
-        newest = [job["clientId"] for job in await pages(world, limit=1_000)]
+            after = await harness.append_events(job, *done, queue=queue)
+        await harness.read("/jobsets", after)
+        newest = [job["clientId"] for job in await pages(harness, limit=1_000)]
         assert sorted(newest) == sorted(told)
         for limit in (1, 4, 50):
-            assert [job["clientId"] for job in await pages(world, limit=limit)] == newest
-        odd = [job["clientId"] for job in await pages(world, limit=2, **{"label.odd": "1"})]
+            assert [job["clientId"] for job in await pages(harness, limit=limit)] == newest
+        odd = [job["clientId"] for job in await pages(harness, limit=2, **{"label.odd": "1"})]
         assert odd == [name for name in newest if int(name[1:]) % 7 == 0]
-        one = [job["clientId"] for job in await pages(world, queue="q3", sort="submitted")]
+        one = [job["clientId"] for job in await pages(harness, queue="q3", sort="submitted")]
         assert one == [name for name in newest[::-1] if told[name] == "q3"]
 
 
@@ -245,11 +249,11 @@ def test_branches_are_visited_as_far_back_as_each_other(sizes: list[int], rows: 
 async def test_an_error_names_the_unknown_parameter(
     database: str, valkey_url: str, path: str, query: dict[str, str], pointer: str
 ) -> None:
-    async with running(database, valkey_url) as world:
-        answer = await world.client.get(f"/api/v1{path}", params=query)
+    async with running(database, valkey_url) as harness:
+        answer = await harness.client.get(f"/api/v1{path}", params=query)
         assert answer.status_code == 422, answer.text
         assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
-        twice = await world.client.get(f"/api/v1{path}?limit=1&limit=2")
+        twice = await harness.client.get(f"/api/v1{path}?limit=1&limit=2")
         assert twice.status_code == 422
 
 
@@ -257,8 +261,10 @@ async def test_all_invalid_parameters_are_listed_in_one_response(
     database: str, valkey_url: str
 ) -> None:
     wrong = {"state": "TIRED", "sort": "colour", "groupBy": "x", "limit": "0", "wait": "soon"}
-    async with running(database, valkey_url) as world:
-        answer = await world.client.get("/api/v1/jobs", params={**wrong, "submittedAfter": "then"})
+    async with running(database, valkey_url) as harness:
+        answer = await harness.client.get(
+            "/api/v1/jobs", params={**wrong, "submittedAfter": "then"}
+        )
         pointers = {fault["pointer"] for fault in answer.json()["errors"]}
         assert pointers == {f"/query/{name}" for name in (*wrong, "submittedAfter")}
 
@@ -266,45 +272,47 @@ async def test_all_invalid_parameters_are_listed_in_one_response(
 async def test_too_many_jobs_are_sorted_only_by_submission(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        await world.read("/jobsets", await world.tell(submitted("a")))
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.read("/jobsets", await harness.append_events(submitted("a")))
         connection = await asyncpg.connect(fresh_database)
         await connection.execute("UPDATE fairlead_lookout.queue_counts SET jobs = 1000000")
         await connection.close()
-        answer = await world.get("/jobs", sort="-ended")
+        answer = await harness.get("/jobs", sort="-ended")
         assert answer.status_code == 422
         assert "Narrow the filter" in answer.json()["errors"][0]["detail"]
-        assert len((await world.read("/jobs", sort="submitted"))["jobs"]) == 1
+        assert len((await harness.read("/jobs", sort="submitted"))["jobs"]) == 1
 
 
 async def test_lists_are_exported_as_csv_and_ndjson(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         many = [submitted(f"j{number}") for number in range(2_500)]
         for start in range(0, len(many), 500):
-            after = await world.tell(*many[start : start + 500])
-        after = await world.tell(submitted("=1+2", labels={"team": "x"}))
-        answer = await world.get("/jobs/export.csv", after)
+            after = await harness.append_events(*many[start : start + 500])
+        after = await harness.append_events(submitted("=1+2", labels={"team": "x"}))
+        answer = await harness.get("/jobs/export.csv", after)
         assert answer.headers["content-type"].startswith("text/csv")
         rows = list(csv.DictReader(io.StringIO(answer.text)))
         assert len({row["id"] for row in rows}) == len(rows) == 2_501
         assert rows[0]["clientId"] == "'=1+2"
         assert rows[-1] | {"clientId": "j0", "state": "QUEUED"} == rows[-1]
-        lines = await world.lines("/jobs/export.csv", format="ndjson", **{"label.team": "x"})
+        lines = await harness.lines("/jobs/export.csv", format="ndjson", **{"label.team": "x"})
         assert [line["clientId"] for line in lines] == ["=1+2"]
-        sets = list(csv.DictReader(io.StringIO((await world.get("/jobsets/export.csv")).text)))
+        sets = list(csv.DictReader(io.StringIO((await harness.get("/jobsets/export.csv")).text)))
         assert [(row["queue"], row["jobs"]) for row in sets] == [("q", "2501")]
 
 
 async def test_job_sets_are_found_by_name_queue_and_activity(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         for number in range(12):
             name, queue = f"set-{number}", f"q{number % 3}"
             jobs: list[events.AnyEvent] = [submitted("a", name)]
             if number % 2:
                 jobs.append(events.JobCancelRequested(job_id=job_id("a", name)))
-            await world.read("/jobsets", await world.tell(*jobs, job_set=name, queue=queue))
+            await harness.read(
+                "/jobsets", await harness.append_events(*jobs, job_set=name, queue=queue)
+            )
         for query, want in (
             ({}, range(12)),
             ({"queue": "q1"}, range(1, 12, 3)),
@@ -314,45 +322,45 @@ async def test_job_sets_are_found_by_name_queue_and_activity(
             ({"q": "nothing"}, ()),
             ({"queue": "nobody"}, ()),
         ):
-            found = await pages(world, "/jobsets", limit=2, **query)
+            found = await pages(harness, "/jobsets", limit=2, **query)
             assert [each["jobSet"] for each in found] == [f"set-{n}" for n in sorted(want)[::-1]]
 
 
 async def test_a_job_set_has_its_failures_and_its_usage(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        await some_jobs(world)
-        found = await world.read("/jobsets/q/s")
+    async with running(fresh_database, valkey_url) as harness:
+        await some_jobs(harness)
+        found = await harness.read("/jobsets/q/s")
         assert found["failures"] == {"exit-code": 1}
         assert set(found["resourceHours"]) <= {"cpu"}
 
 
 async def test_an_export_has_labels_and_requests(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        after = await world.tell(submitted("a", labels={"team": "x"}))
-        lines = (await world.get("/jobs/export.csv", after)).text.splitlines()
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(submitted("a", labels={"team": "x"}))
+        lines = (await harness.get("/jobs/export.csv", after)).text.splitlines()
         (row,) = csv.DictReader(lines)
         assert (row["labels"], row["requests"]) == ('{"team":"x"}', '{"cpu":1.0}')
-        answer = await world.get("/jobs/export.csv", after, format="ndjson")
+        answer = await harness.get("/jobs/export.csv", after, format="ndjson")
         assert answer.json()["requests"] == {"cpu": 1.0}
 
 
 async def test_an_export_has_scheduling_fields_on_request(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         retry = events.RetryPolicy(limit=2, on=(events.FailureCategory.OOM,))
         job = submitted("a", retry=retry, runtime_s_max=60, after=(job_id("b"),))
-        await world.read("/jobs", await world.tell(job))
-        (line,) = await world.lines("/jobs/export.csv", format="ndjson", include="submission")
+        await harness.read("/jobs", await harness.append_events(job))
+        (line,) = await harness.lines("/jobs/export.csv", format="ndjson", include="submission")
         submission = line["submission"]
         assert submission["shape"]["requests"] == {"cpu": 1000}
         assert (submission["maxRuntimeSeconds"], submission["after"]) == (60, [job_id("b")])
         assert submission["retry"] == {"limit": 2, "on": ["oom"]}
         assert (submission["whenInfeasible"], submission["onPreemption"]) == ("reject", "requeue")
-        table = (await world.get("/jobs/export.csv", include="submission")).text
+        table = (await harness.get("/jobs/export.csv", include="submission")).text
         (row,) = csv.DictReader(table.splitlines())
         assert json.loads(row["submission"]) == line["submission"]
-        (plain,) = await world.lines("/jobs/export.csv", format="ndjson")
+        (plain,) = await harness.lines("/jobs/export.csv", format="ndjson")
         assert "submission" not in plain

@@ -9,7 +9,7 @@ from fairlead_common.db import open_pool
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Permission
 from fairlead_submit.store import schema, token_store
-from tests.integration.lookout.world import World, running
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 
 SHUT = configuration.Queue(name="q", permissions=(Permission(("bob",), ("view",)),))
@@ -37,13 +37,13 @@ async def _tokens(database: str) -> dict[str, str]:
     return made
 
 
-async def _get(world: World, token: str, path: str) -> httpx2.Response:
+async def _get(harness: LookoutHarness, token: str, path: str) -> httpx2.Response:
     headers = {"Authorization": f"Bearer {token}"}
-    return await world.client.get(f"/api/v1{path}", headers=headers)
+    return await harness.client.get(f"/api/v1{path}", headers=headers)
 
 
-async def _read(world: World, token: str, path: str) -> Any:
-    answer = await _get(world, token, path)
+async def _read(harness: LookoutHarness, token: str, path: str) -> Any:
+    answer = await _get(harness, token, path)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -52,34 +52,34 @@ async def test_a_queue_without_view_permission_is_hidden(
     fresh_database: str, valkey_url: str
 ) -> None:
     tokens = await _tokens(fresh_database)
-    async with running(fresh_database, valkey_url, anonymous=False) as world:
-        await world.tell(submitted("a"), leased("a"))
-        after = await world.tell(submitted("b", "t"), queue="open", job_set="t")
+    async with running(fresh_database, valkey_url, anonymous=False) as harness:
+        await harness.append_events(submitted("a"), leased("a"))
+        after = await harness.append_events(submitted("b", "t"), queue="open", job_set="t")
         anna, bob = tokens["anna"], tokens["bob"]
-        await _read(world, bob, f"/jobs?after={after}&wait=30s")
+        await _read(harness, bob, f"/jobs?after={after}&wait=30s")
         for token, want in ((anna, {"b"}), (bob, {"a", "b"})):
-            jobs = (await _read(world, token, "/jobs"))["jobs"]
+            jobs = (await _read(harness, token, "/jobs"))["jobs"]
             assert {job["clientId"] for job in jobs} == want
-            groups = (await _read(world, token, "/jobs?groupBy=queue"))["groups"]
+            groups = (await _read(harness, token, "/jobs?groupBy=queue"))["groups"]
             assert sum(group["jobs"] for group in groups) == len(want)
-            by_node = (await _read(world, token, "/jobs?groupBy=node"))["groups"]
+            by_node = (await _read(harness, token, "/jobs?groupBy=node"))["groups"]
             assert sum(group["jobs"] for group in by_node) == len(want)
-            count = (await _read(world, token, "/jobs?include=count"))["count"]
+            count = (await _read(harness, token, "/jobs?include=count"))["count"]
             assert count == str(len(want))
-            sets = (await _read(world, token, "/jobsets"))["jobSets"]
+            sets = (await _read(harness, token, "/jobsets"))["jobSets"]
             assert len(sets) == len(want)
-            text = (await _get(world, token, "/jobs/export.csv?format=ndjson")).text
+            text = (await _get(harness, token, "/jobs/export.csv?format=ndjson")).text
             found = [msgspec.json.decode(line) for line in text.splitlines()]
             assert {job["clientId"] for job in found} == want
         for path in HIDDEN:
-            assert (await _get(world, anna, path)).status_code == 404, path
-        assert (await _read(world, anna, "/jobs?queue=q"))["jobs"] == []
-        assert (await _read(world, bob, "/jobsets/q/s"))["jobs"] == 1
-        pages = {path: await _get_page(world, anna, path) for path in ("/", "/jobsets/q/s")}
+            assert (await _get(harness, anna, path)).status_code == 404, path
+        assert (await _read(harness, anna, "/jobs?queue=q"))["jobs"] == []
+        assert (await _read(harness, bob, "/jobsets/q/s"))["jobs"] == 1
+        pages = {path: await _get_page(harness, anna, path) for path in ("/", "/jobsets/q/s")}
         assert "/jobsets/open/t" in pages["/"].text
         assert "/jobsets/q/s" not in pages["/"].text
         assert pages["/jobsets/q/s"].status_code == 404
 
 
-async def _get_page(world: World, token: str, path: str) -> httpx2.Response:
-    return await world.client.get(path, headers={"Authorization": f"Bearer {token}"})
+async def _get_page(harness: LookoutHarness, token: str, path: str) -> httpx2.Response:
+    return await harness.client.get(path, headers={"Authorization": f"Bearer {token}"})

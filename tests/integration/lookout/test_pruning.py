@@ -9,7 +9,7 @@ import msgspec
 from fairlead_common.domain import shapes
 from fairlead_common.domain.records import events
 from fairlead_common.log.memory_log import MemoryCore
-from tests.integration.lookout.world import running
+from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import cancel, job_id, submitted
 
 TABLES = ("jobs", "job_specs", "runs", "counters", "job_sets")
@@ -19,26 +19,28 @@ async def test_old_jobs_are_deleted_and_live_jobs_stay(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
-    async with running(fresh_database, valkey_url, core) as world:
+    async with running(fresh_database, valkey_url, core) as harness:
         jobs = [submitted(f"j{number}") for number in range(50)]
         ended = [cancel(f"j{number}") for number in range(40)]
-        await world.read("/jobsets", await world.tell(*jobs, *ended))
+        await harness.read("/jobsets", await harness.append_events(*jobs, *ended))
         gone = [submitted("a", "t"), cancel_in("a", "t")]
-        await world.read("/jobsets", await world.tell(*gone, job_set="t"))
-    async with running(fresh_database, valkey_url, core, jobs_days=0) as world:
+        await harness.read("/jobsets", await harness.append_events(*gone, job_set="t"))
+    async with running(fresh_database, valkey_url, core, jobs_days=0) as harness:
         async with asyncio.timeout(120):
-            while len((await world.read("/jobs", limit=1_000))["jobs"]) > 10:  # noqa: ASYNC110
+            while len((await harness.read("/jobs", limit=1_000))["jobs"]) > 10:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        found = await world.read("/jobs", groupBy="queue,state")
+        found = await harness.read("/jobs", groupBy="queue,state")
         assert found["groups"] == [{"group": {"queue": "q", "state": "QUEUED"}, "jobs": 10}]
-        (only,) = (await world.read("/jobsets"))["jobSets"]
+        (only,) = (await harness.read("/jobsets"))["jobSets"]
         assert (only["jobSet"], only["jobs"], only["states"]) == ("s", 10, {"QUEUED": 10})
-        assert (await world.get(f"/jobs/{job_id('j0')}")).status_code == 404
+        assert (await harness.get(f"/jobs/{job_id('j0')}")).status_code == 404
         # The name of a job set that is gone begins anew, and so does a job's.
-        again = await world.read("/jobsets/q/t", await world.tell(submitted("a", "t"), job_set="t"))
+        again = await harness.read(
+            "/jobsets/q/t", await harness.append_events(submitted("a", "t"), job_set="t")
+        )
         assert again["jobs"] == 1
-        after = await world.tell(submitted("j0"), cancel("j49"))
-        assert (await world.read("/jobsets/q/s", after))["jobs"] == 11
+        after = await harness.append_events(submitted("j0"), cancel("j49"))
+        assert (await harness.read("/jobsets/q/s", after))["jobs"] == 11
     connection = await asyncpg.connect(fresh_database)
     try:
         for table in ("jobs", "job_specs"):
@@ -58,20 +60,20 @@ async def test_a_shape_is_deleted_with_its_last_job_and_recreated(
 ) -> None:
     core = MemoryCore()
     small, large, other = ({"cpu": amount} for amount in (1, 2, 3))
-    async with running(fresh_database, valkey_url, core) as world:
+    async with running(fresh_database, valkey_url, core) as harness:
         told = [shaped("live", small), shaped("gone", large), shaped("back", other)]
         ended = [cancel("gone"), cancel("back")]
-        await world.read("/jobsets", await world.tell(*told, *ended))
+        await harness.read("/jobsets", await harness.append_events(*told, *ended))
     connection = await asyncpg.connect(fresh_database)
     try:
         await connection.execute("UPDATE fairlead_lookout.shapes SET used = used - 3")
         # As if it had been submitted then, and nothing had happened to it since.
         await connection.execute("UPDATE fairlead_lookout.jobs SET number = 1")
-        async with running(fresh_database, valkey_url, core, jobs_days=0) as world:
+        async with running(fresh_database, valkey_url, core, jobs_days=0) as harness:
             async with asyncio.timeout(120):
                 while await known_shapes(connection) != [small]:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
-            await world.read("/jobsets", await world.tell(shaped("again", other)))
+            await harness.read("/jobsets", await harness.append_events(shaped("again", other)))
             assert await known_shapes(connection) == [small, other]
     finally:
         await connection.close()

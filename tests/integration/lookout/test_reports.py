@@ -9,7 +9,7 @@ from fairlead_common.domain.records import clusters, configuration, scheduling_r
 from fairlead_common.log import Record
 from fairlead_common.log.memory_log import MemoryCore
 from fairlead_common.service import clock
-from tests.integration.lookout.world import World, running
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 from tests.unit.lookout.builders import running as started
 
@@ -40,13 +40,13 @@ def share(queue: str, actual: float, queued: int = 0) -> Record:
 
 
 async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         nodes = [
             clusters.Node(executor="e", name=f"n{number}", allocatable={"cpu": 4000})
             for number in range(3)
         ]
         cordon = configuration.Cordon(executor="e", node="n1", reason="a bad disk")
-        await world.append(
+        await harness.append(
             [
                 *map(clusters.node_record, nodes),
                 clusters.heartbeat_record(clusters.Heartbeat(executor="e", backend="simulated")),
@@ -54,9 +54,9 @@ async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valke
             ]
         )
         told = [submitted("a"), submitted("b"), leased("a", node="n0"), leased("b", node="n0")]
-        await world.read("/jobsets", await world.tell(*told, started("a")))
+        await harness.read("/jobsets", await harness.append_events(*told, started("a")))
         found = await until(
-            lambda: world.read("/clusters/e/nodes"),
+            lambda: harness.read("/clusters/e/nodes"),
             lambda found: len(found["nodes"]) == 3 and found["nodes"][1].get("cordoned", False),
         )
         first, second, third = found["nodes"]
@@ -64,11 +64,11 @@ async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valke
         assert set(first["jobs"]) == {job_id("a"), job_id("b")}
         assert (second["reason"], second["runs"]) == ("a bad disk", 0)
         assert third["used"] == {}
-        (cluster,) = (await world.read("/clusters"))["clusters"]
+        (cluster,) = (await harness.read("/clusters"))["clusters"]
         assert (cluster["runs"], cluster["used"]) == (2, {"cpu": 2.0})
         assert cluster["cordonedNodes"] == 1
         assert cluster["allocatable"] == {"cpu": 12.0}
-        assert (await world.get("/clusters/nowhere/nodes")).status_code == 404
+        assert (await harness.get("/clusters/nowhere/nodes")).status_code == 404
 
 
 async def test_reports_of_queues_and_pools_and_the_last_rounds(
@@ -76,7 +76,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
 ) -> None:
     core = MemoryCore()
     now_ms = clock.now_ms()
-    async with running(fresh_database, valkey_url, core) as world:
+    async with running(fresh_database, valkey_url, core) as harness:
         queue = configuration.Queue(name="q", weight=2.0, limits={"default": {"cpu": 0.5}})
         why = scheduling_reports.Waiting(
             pool="default",
@@ -90,7 +90,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
             scheduling_reports.Round(pool="default", at_ms=now_ms + n, scheduled=n)
             for n in (1, 2, 3)
         ]
-        await world.append(
+        await harness.append(
             [
                 share("q", 0.25, queued=7),
                 share("other", 0.5),
@@ -100,29 +100,30 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
             ]
         )
         found = await until(
-            lambda: world.read("/queues/q/report"),
+            lambda: harness.read("/queues/q/report"),
             lambda found: bool(found["reasons"] and found["limits"]),
         )
         assert found["reasons"] == {"queue-limit": 7}
         assert found["limits"] == {"default": {"cpu": 0.5}}
         assert [each["actualShare"] for each in found["shares"]] == [0.25]
-        pool = await world.read("/pools/default/report")
+        pool = await harness.read("/pools/default/report")
         assert [each["queue"] for each in pool["shares"]] == ["other", "q"]
         assert pool["round"]["scheduled"] == 3
         assert pool["round"]["time"] == timestamps.rfc3339(now_ms + 3)
         for unknown in ("queues/nobody/report", "pools/nowhere/report", "pools/nowhere/rounds"):
-            assert (await world.get(f"/{unknown}")).status_code == 404, unknown
-        await _rounds(world, [3, 2, 1])
-    async with running(fresh_database, valkey_url, core) as world:
-        await _rounds(world, [3, 2, 1])
+            assert (await harness.get(f"/{unknown}")).status_code == 404, unknown
+        await _rounds(harness, [3, 2, 1])
+    async with running(fresh_database, valkey_url, core) as harness:
+        await _rounds(harness, [3, 2, 1])
 
 
-async def _rounds(world: World, want: list[int]) -> None:
+async def _rounds(harness: LookoutHarness, want: list[int]) -> None:
     found = await until(
-        lambda: world.read("/pools/default/rounds"), lambda found: len(found["rounds"]) == len(want)
+        lambda: harness.read("/pools/default/rounds"),
+        lambda found: len(found["rounds"]) == len(want),
     )
     assert [each["scheduled"] for each in found["rounds"]] == want
-    assert len((await world.read("/pools/default/rounds", limit=1))["rounds"]) == 1
+    assert len((await harness.read("/pools/default/rounds", limit=1))["rounds"]) == 1
 
 
 async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
@@ -130,21 +131,21 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
 ) -> None:
     core = MemoryCore()
     began = timestamps.rfc3339(clock.now_ms() - 60_000)
-    async with running(fresh_database, valkey_url, core) as world:
-        await world.append([share("q", 0.25, queued=3)])
-        await world.read("/jobsets", await world.tell(submitted("a"), leased("a")))
+    async with running(fresh_database, valkey_url, core) as harness:
+        await harness.append([share("q", 0.25, queued=3)])
+        await harness.read("/jobsets", await harness.append_events(submitted("a"), leased("a")))
         found = await until(
-            lambda: world.read("/fairness", queue="q", **{"from": began}),
+            lambda: harness.read("/fairness", queue="q", **{"from": began}),
             lambda found: bool(found["points"] and found["used"]),
         )
         assert found["stepSeconds"] == 60
         assert {point["share"] for point in found["points"]} == {0.25}
         assert {point["queued"] for point in found["points"]} == {3.0}
         assert 0 < found["used"]["cpu"] < 0.1
-    async with running(fresh_database, valkey_url, core) as world:
-        await world.append([share("q", 0.75)])
+    async with running(fresh_database, valkey_url, core) as harness:
+        await harness.append([share("q", 0.75)])
         found = await until(
-            lambda: world.read("/fairness", queue="q", **{"from": began}),
+            lambda: harness.read("/fairness", queue="q", **{"from": began}),
             lambda found: found["points"][-1]["share"] > 0.25,
         )
         assert all(0.25 <= point["share"] <= 0.75 for point in found["points"])
@@ -153,33 +154,35 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
             {"from": "2030-01-01T00:00:00Z"},
             {"to": began, "from": began},
         ):
-            answer = await world.get("/fairness", queue="q", **query)
+            answer = await harness.get("/fairness", queue="q", **query)
             assert answer.status_code == 422
 
 
 async def test_reports_wait_for_a_changed_queue_or_cordon(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         queue = configuration.Queue(name="q", version=7, cordoned=True)
         cordon = configuration.Cordon(executor="e", version=8)
         beat = clusters.heartbeat_record(clusters.Heartbeat(executor="e", backend="simulated"))
-        await world.append([beat])
-        await until(lambda: world.read("/clusters"), lambda found: found["clusters"])
-        waiting = asyncio.create_task(world.read("/queues/q/report", configuration.position(queue)))
-        await world.append([configuration.record(queue), configuration.record(cordon)])
+        await harness.append([beat])
+        await until(lambda: harness.read("/clusters"), lambda found: found["clusters"])
+        waiting = asyncio.create_task(
+            harness.read("/queues/q/report", configuration.position(queue))
+        )
+        await harness.append([configuration.record(queue), configuration.record(cordon)])
         assert (await waiting)["cordoned"]
-        (cluster,) = (await world.read("/clusters", configuration.position(cordon)))["clusters"]
+        (cluster,) = (await harness.read("/clusters", configuration.position(cordon)))["clusters"]
         assert cluster["cordoned"]
         older = configuration.position(configuration.Queue(name="q", version=6))
-        assert (await world.read("/queues/q/report", older))["cordoned"]
+        assert (await harness.read("/queues/q/report", older))["cordoned"]
 
 
 async def test_a_wait_for_a_nonexistent_version_times_out(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url) as world:
+    async with running(fresh_database, valkey_url) as harness:
         never = configuration.position(configuration.Queue(name="q", version=1))
-        answer = await world.get("/queues/q/report", never, wait="1ms")
+        answer = await harness.get("/queues/q/report", never, wait="1ms")
         assert answer.status_code == 503
         assert "has not reached that position" in answer.json()["detail"]

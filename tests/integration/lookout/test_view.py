@@ -14,7 +14,7 @@ from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.log.memory_log import MemoryCore
 from tests.conftest import Server
 from tests.full_disk import full_disk
-from tests.integration.lookout.world import World, running, said_of_the_view
+from tests.integration.lookout.lookout_harness import LookoutHarness, running, said_of_the_view
 from tests.unit.lookout.builders import (
     cancel,
     job_id,
@@ -44,18 +44,18 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def folds(world: World, partitions: int) -> None:
+async def folds(harness: LookoutHarness, partitions: int) -> None:
     """Wait until a process folds so many partitions."""
 
     async def holds() -> bool:
-        return len(world.service.deps.progress.own_partitions) == partitions
+        return len(harness.service.deps.progress.own_partitions) == partitions
 
     await until(holds)
 
 
-async def states(world: World, after: str) -> dict[str, int]:
+async def states(harness: LookoutHarness, after: str) -> dict[str, int]:
     """Jobs by state of the one job set."""
-    found = await world.read("/jobsets/q/s", after)
+    found = await harness.read("/jobsets/q/s", after)
     counted: dict[str, int] = found["states"]
     return counted
 
@@ -64,13 +64,15 @@ async def test_a_restarted_lookout_continues_at_the_position_of_the_view(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
-    async with running(fresh_database, valkey_url, core) as world:
-        after = await world.tell(submitted("a"), submitted("b"), leased("a"))
-        assert await states(world, after) == {"LEASED": 1, "QUEUED": 1}
-    async with running(fresh_database, valkey_url, core) as world:
-        after = await world.tell(pending("a"), started("a"), *succeeded("a"), submitted("a"))
-        assert await states(world, after) == {"SUCCEEDED": 1, "QUEUED": 1}
-        (run,) = (await world.read(f"/jobs/{job_id('a')}"))["runs"]
+    async with running(fresh_database, valkey_url, core) as harness:
+        after = await harness.append_events(submitted("a"), submitted("b"), leased("a"))
+        assert await states(harness, after) == {"LEASED": 1, "QUEUED": 1}
+    async with running(fresh_database, valkey_url, core) as harness:
+        after = await harness.append_events(
+            pending("a"), started("a"), *succeeded("a"), submitted("a")
+        )
+        assert await states(harness, after) == {"SUCCEEDED": 1, "QUEUED": 1}
+        (run,) = (await harness.read(f"/jobs/{job_id('a')}"))["runs"]
         assert run["state"] == "SUCCEEDED"
 
 
@@ -78,19 +80,19 @@ async def test_a_filter_finds_jobs_that_are_no_longer_in_memory(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
-    async with running(fresh_database, valkey_url, core) as world:
+    async with running(fresh_database, valkey_url, core) as harness:
         told = [submitted(f"j{number}") for number in range(50)]
-        after = await world.tell(*told, leased("j7"))
-        await states(world, after)
-    async with running(fresh_database, valkey_url, core) as world:
+        after = await harness.append_events(*told, leased("j7"))
+        await states(harness, after)
+    async with running(fresh_database, valkey_url, core) as harness:
         wanted = JobFilter(queue="q", states=(JobState.QUEUED,))
-        after = await world.tell(
+        after = await harness.append_events(
             submitted("late"), events.JobsCancelRequested(filter=wanted), submitted("later")
         )
-        assert await states(world, after) == {"CANCELLED": 50, "LEASED": 1, "QUEUED": 1}
+        assert await states(harness, after) == {"CANCELLED": 50, "LEASED": 1, "QUEUED": 1}
         cancelled = [
             event["jobId"]
-            for event in await world.lines("/jobsets/q/s/events")
+            for event in await harness.lines("/jobsets/q/s/events")
             if event["type"] == "cancelled"
         ]
         assert len(cancelled) == len(set(cancelled)) == 50
@@ -98,24 +100,26 @@ async def test_a_filter_finds_jobs_that_are_no_longer_in_memory(
 
 async def test_an_older_run_is_found_in_the_table(fresh_database: str, valkey_url: str) -> None:
     core = MemoryCore()
-    async with running(fresh_database, valkey_url, core) as world:
-        after = await world.tell(submitted("a"), leased("a"), requeued("a"), leased("a", run=2))
-        await states(world, after)
-    async with running(fresh_database, valkey_url, core) as world:
+    async with running(fresh_database, valkey_url, core) as harness:
+        after = await harness.append_events(
+            submitted("a"), leased("a"), requeued("a"), leased("a", run=2)
+        )
+        await states(harness, after)
+    async with running(fresh_database, valkey_url, core) as harness:
         late = events.JobRunReturned(job_id=job_id("a"), run=1, reason="never started")
-        after = await world.tell(late)
-        runs = (await world.read(f"/jobs/{job_id('a')}", after))["runs"]
+        after = await harness.append_events(late)
+        runs = (await harness.read(f"/jobs/{job_id('a')}", after))["runs"]
         assert [(run["run"], run["state"]) for run in runs] == [(2, "LEASED"), (1, "RETURNED")]
 
 
 async def test_a_view_refuses_another_log(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url, MemoryCore("one")) as world:
-        await states(world, await world.tell(submitted("a")))
+    async with running(fresh_database, valkey_url, MemoryCore("one")) as harness:
+        await states(harness, await harness.append_events(submitted("a")))
 
-    async with running(fresh_database, valkey_url, MemoryCore("another")) as world:
-        said = await said_of_the_view(world)
+    async with running(fresh_database, valkey_url, MemoryCore("another")) as harness:
+        said = await said_of_the_view(harness)
         assert "belongs to the log" in said
-        shown = await world.read(f"/jobs/{job_id('a')}")  # what it holds is shown all the same
+        shown = await harness.read(f"/jobs/{job_id('a')}")  # what it holds is shown all the same
         assert shown["state"] == "QUEUED"
 
 
@@ -123,12 +127,12 @@ async def test_a_position_moved_by_another_process_ends_the_process(
     fresh_database: str, valkey_url: str
 ) -> None:
     async def disturbed() -> None:
-        async with running(fresh_database, valkey_url) as world:
-            await states(world, await world.tell(submitted("a")))
+        async with running(fresh_database, valkey_url) as harness:
+            await states(harness, await harness.append_events(submitted("a")))
             connection = await asyncpg.connect(fresh_database)
             await connection.execute("UPDATE fairlead_lookout.progress SET position = position + 1")
             await connection.close()
-            await world.tell(submitted("b"))
+            await harness.append_events(submitted("b"))
             await asyncio.Event().wait()
 
     assert isinstance(await failure(disturbed()), ViewConflict)
@@ -139,10 +143,10 @@ async def test_a_failed_batch_is_rolled_back(fresh_database: str, valkey_url: st
     connection = await asyncpg.connect(fresh_database)
 
     async def disturbed() -> None:
-        async with running(fresh_database, valkey_url, core) as world:
-            await states(world, await world.tell(submitted("a")))
+        async with running(fresh_database, valkey_url, core) as harness:
+            await states(harness, await harness.append_events(submitted("a")))
             await connection.execute("ALTER TABLE fairlead_lookout.runs RENAME TO gone")
-            await world.tell(submitted("b"), leased("b"))
+            await harness.append_events(submitted("b"), leased("b"))
             await asyncio.Event().wait()
 
     assert isinstance(await failure(disturbed()), asyncpg.UndefinedTableError)
@@ -150,9 +154,9 @@ async def test_a_failed_batch_is_rolled_back(fresh_database: str, valkey_url: st
     assert await connection.fetchval("SELECT sum(jobs) FROM fairlead_lookout.counters") == 1
     await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO runs")
     await connection.close()
-    async with running(fresh_database, valkey_url, core) as world:
-        after = await world.tell(submitted("c"))
-        assert await states(world, after) == {"QUEUED": 2, "LEASED": 1}
+    async with running(fresh_database, valkey_url, core) as harness:
+        after = await harness.append_events(submitted("c"))
+        assert await states(harness, after) == {"QUEUED": 2, "LEASED": 1}
 
 
 async def test_a_failed_write_also_discards_the_batch_folded_on_top_of_it(
@@ -164,22 +168,22 @@ async def test_a_failed_write_also_discards_the_batch_folded_on_top_of_it(
     later = [record for each in told for record in events.records("q", "s", "anna", each)]
 
     async def disturbed() -> None:
-        async with running(fresh_database, valkey_url, core, fold_events_max=1) as world:
-            await states(world, await world.tell(submitted("a"), leased("a")))
+        async with running(fresh_database, valkey_url, core, fold_events_max=1) as harness:
+            await states(harness, await harness.append_events(submitted("a"), leased("a")))
             await connection.execute("ALTER TABLE fairlead_lookout.runs RENAME TO gone")
-            await world.append(later)
+            await harness.append(later)
             await asyncio.Event().wait()
 
     assert isinstance(await failure(disturbed()), asyncpg.UndefinedTableError)
     assert await connection.fetchval("SELECT state FROM fairlead_lookout.jobs") == "LEASED"
     await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO runs")
     await connection.close()
-    async with running(fresh_database, valkey_url, core) as world:
-        assert await states(world, await world.tell(submitted("b"))) == {
+    async with running(fresh_database, valkey_url, core) as harness:
+        assert await states(harness, await harness.append_events(submitted("b"))) == {
             "QUEUED": 1,
             "SUCCEEDED": 1,
         }
-        types = [event["type"] for event in await world.lines("/jobsets/q/s/events")]
+        types = [event["type"] for event in await harness.lines("/jobsets/q/s/events")]
         once = ["submitted", "leased", "pending", "running", "succeeded", "finished"]
         assert types == [*once, "submitted"]
 
@@ -193,17 +197,17 @@ async def test_partitions_are_shared_and_taken_over_by_the_last_process(
             await folds(second, 16)
             sets = [f"s{number}" for number in range(20)]
             for job_set in sets:
-                after = await first.tell(submitted("a", job_set), job_set=job_set)
-                for world in (first, second):
-                    found = await world.read(f"/jobsets/q/{job_set}", after)
+                after = await first.append_events(submitted("a", job_set), job_set=job_set)
+                for harness in (first, second):
+                    found = await harness.read(f"/jobsets/q/{job_set}", after)
                     assert found["states"] == {"QUEUED": 1}
             partitions = {ids.job_set_partition("q", job_set) for job_set in sets}
-            for world in (first, second):
-                assert partitions & world.service.deps.progress.own_partitions
+            for harness in (first, second):
+                assert partitions & harness.service.deps.progress.own_partitions
         await folds(first, 32)
         for job_set in sets:
             gone = events.JobCancelRequested(job_id=job_id("a", job_set))
-            after = await first.tell(gone, job_set=job_set)
+            after = await first.append_events(gone, job_set=job_set)
             found = await first.read(f"/jobsets/q/{job_set}", after)
             assert found["states"] == {"CANCELLED": 1}
 
@@ -212,38 +216,38 @@ async def test_the_fold_continues_after_postgres_was_killed(
     postgres_server: Server, fresh_database: str, valkey_url: str
 ) -> None:
     _ = postgres_server.pid
-    async with running(fresh_database, valkey_url) as world:
-        await states(world, await world.tell(submitted("a"), leased("a")))
+    async with running(fresh_database, valkey_url) as harness:
+        await states(harness, await harness.append_events(submitted("a"), leased("a")))
         postgres_server.kill()
-        after = await world.tell(started("a"), submitted("b"), cancel("b"))
-        away = await world.get(f"/jobs/{job_id('a')}")
+        after = await harness.append_events(started("a"), submitted("b"), cancel("b"))
+        away = await harness.get(f"/jobs/{job_id('a')}")
         assert away.status_code == 503
         assert "Retry-After" in away.headers
         postgres_server.restart()
 
         async def back() -> bool:
-            return (await world.get("/jobsets/q/s", after)).status_code == 200
+            return (await harness.get("/jobsets/q/s", after)).status_code == 200
 
         await until(back)
-        assert await states(world, after) == {"RUNNING": 1, "CANCELLED": 1}
-        answer = await world.client.get("/readyz")
+        assert await states(harness, after) == {"RUNNING": 1, "CANCELLED": 1}
+        answer = await harness.client.get("/readyz")
         assert answer.json()["checks"]["lookout view"] == "ok"
 
 
 async def test_on_a_full_disk_the_view_stops_and_stays_readable(
     fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(fresh_database, valkey_url, away_s=0.1) as world:
-        first = await world.tell(submitted("a"))
-        assert await states(world, first) == {"QUEUED": 1}
+    async with running(fresh_database, valkey_url, away_s=0.1) as harness:
+        first = await harness.append_events(submitted("a"))
+        assert await states(harness, first) == {"QUEUED": 1}
         async with full_disk(fresh_database, "fairlead_lookout.jobs"):
-            position = await world.tell(submitted("b"))
+            position = await harness.append_events(submitted("b"))
 
             async def is_said() -> bool:
-                answer = await world.client.get("/readyz")
+                answer = await harness.client.get("/readyz")
                 assert answer.status_code == 200, answer.text
                 return "disk of Postgres is full" in answer.json()["checks"]["lookout view"]
 
             await until(is_said)
-            assert await states(world, first) == {"QUEUED": 1}
-        assert await states(world, position) == {"QUEUED": 2}
+            assert await states(harness, first) == {"QUEUED": 1}
+        assert await states(harness, position) == {"QUEUED": 2}

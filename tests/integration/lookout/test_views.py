@@ -4,16 +4,16 @@ from typing import Any
 
 import asyncpg
 
-from tests.integration.lookout.world import running
+from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import cancel, job_id, leased, submitted
 
 
 async def test_submit_can_read_the_jobs_of_the_view(fresh_database: str, valkey_url: str) -> None:
-    async with running(fresh_database, valkey_url) as world:
-        after = await world.tell(
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(
             submitted("a", labels={"team": "x"}), submitted("b"), cancel("b"), leased("a")
         )
-        await world.read("/jobsets", after)
+        await harness.read("/jobsets", after)
         known = await _rows(fresh_database, "known_jobs", "job_id")
         assert {row["job_id"]: row["state"] for row in known} == {
             job_id("a"): "LEASED",
@@ -27,7 +27,7 @@ async def test_submit_can_read_the_jobs_of_the_view(fresh_database: str, valkey_
         first = found[job_id("a")]
         assert (first["executor"], first["node"], first["labels"]) == ("e", "n0", '{"team": "x"}')
         assert b'"clientId":"a"' in first["submitted"]
-        await world.read("/jobsets", await world.tell(cancel("a")))
+        await harness.read("/jobsets", await harness.append_events(cancel("a")))
 
 
 async def _rows(database: str, view: str, order: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
 from tests.conftest import Server
 from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
-from tests.integration.standalone.repairing import Installation
+from tests.integration.standalone.repair_harness import Installation
 
 DROP_CHECKPOINT = "DROP SCHEMA fairlead_scheduler CASCADE"
 DROP_LOOKOUT = "DROP SCHEMA fairlead_lookout CASCADE"

@@ -1,4 +1,4 @@
-"""Readers meet every kind of poison on every topic: they pass it over, and say so once."""
+"""Readers skip every kind of undecodable record of every topic, and report it once."""
 
 import contextlib
 import json
@@ -17,10 +17,10 @@ from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import CLUSTERS, JOBS, REPORTS
 from fairlead_common.log.validating_log import ValidatingLog, ValidatingReader
 from fairlead_common.service.health import Degraded
-from tests import poison
-from tests.poison import PARTITION, TOPICS, Poison
+from tests import undecodable_records
+from tests.undecodable_records import PARTITION, TOPICS, UndecodableRecord
 
-KINDS = [each for topic in TOPICS for each in poison.poisons(topic)]
+KINDS = [each for topic in TOPICS for each in undecodable_records.make_records(topic)]
 NOW_MS = 1_700_000_000_000
 
 
@@ -31,13 +31,13 @@ async def a_log() -> MemoryLog:
         topics.clusters(),
         topics.config(),
         topics.reports(),
-        topics.leases(poison.EXECUTOR),
+        topics.leases(undecodable_records.EXECUTOR),
     ):
         await log.create(topic)
     return log
 
 
-def put(log: MemoryLog, found: Poison) -> int:
+def put(log: MemoryLog, found: UndecodableRecord) -> int:
     return log.core.write_foreign(found.topic, found.partition, found.key, found.value, NOW_MS)
 
 
@@ -57,14 +57,17 @@ async def read_all(log: ValidatingLog, topic: str) -> tuple[list[Entry], dict[in
 
 
 @pytest.mark.parametrize("found", KINDS, ids=lambda found: f"{found.topic}: {found.kind}")
-async def test_an_undecodable_record_is_skipped(found: Poison) -> None:
+async def test_an_undecodable_record_is_skipped(found: UndecodableRecord) -> None:
     inner = await a_log()
-    await append(inner, poison.good(found.topic, "before"))
+    await append(inner, undecodable_records.good(found.topic, "before"))
     position = put(inner, found)
-    await append(inner, poison.good(found.topic, "after"))
+    await append(inner, undecodable_records.good(found.topic, "after"))
     log = ValidatingLog(inner, Quarantine("scheduler", now_ms=lambda: NOW_MS))
     entries, positions = await read_all(log, found.topic)
-    before, after = poison.good(found.topic, "before"), poison.good(found.topic, "after")
+    before, after = (
+        undecodable_records.good(found.topic, "before"),
+        undecodable_records.good(found.topic, "after"),
+    )
     assert [entry.value for entry in entries] == [before.value, after.value]
     assert positions == await inner.end_positions(found.topic)
     (noted,) = log.quarantine.records.values()
@@ -80,7 +83,7 @@ async def test_an_undecodable_record_is_skipped(found: Poison) -> None:
 
 async def test_a_record_read_again_is_reported_once() -> None:
     inner = await a_log()
-    put(inner, next(poison.poisons(CLUSTERS)))
+    put(inner, next(undecodable_records.make_records(CLUSTERS)))
     log = ValidatingLog(inner, Quarantine("scheduler"))
     await read_all(log, CLUSTERS)
     await read_all(log, CLUSTERS)
@@ -89,7 +92,7 @@ async def test_a_record_read_again_is_reported_once() -> None:
 
 async def test_tombstones_are_valid_records() -> None:
     inner = await a_log()
-    record = poison.good(REPORTS, "q")
+    record = undecodable_records.good(REPORTS, "q")
     await append(inner, record, Record(REPORTS, record.key, None))
     log = ValidatingLog(inner, Quarantine("lookout"))
     entries, _ = await read_all(log, REPORTS)
@@ -98,13 +101,15 @@ async def test_tombstones_are_valid_records() -> None:
 
 async def test_an_unknown_optional_event_is_ignored_silently() -> None:
     inner = await a_log()
-    found = poison.unknown_event("optional.jobPainted", poison.submitted("a"))
+    found = undecodable_records.unknown_event(
+        "optional.jobPainted", undecodable_records.submitted("a")
+    )
     put(inner, found)
     log = ValidatingLog(inner, Quarantine("scheduler"))
     (entry,), positions = await read_all(log, JOBS)
     (event,) = decoders.decode_jobs(entry).events
     assert isinstance(event, ev.JobSubmitted)
-    assert event.job_id == poison.job_id("a")
+    assert event.job_id == undecodable_records.job_id("a")
     assert positions == await inner.end_positions(JOBS)
     assert not log.quarantine.records
     assert await log.quarantine.check()() is None
@@ -113,7 +118,7 @@ async def test_an_unknown_optional_event_is_ignored_silently() -> None:
 async def test_an_unknown_optional_record_is_ignored_silently() -> None:
     inner = await a_log()
     value = b'{"type":"optional.weather","city":"Mainz"}'
-    put(inner, Poison("optional", CLUSTERS, 0, "weather", value))
+    put(inner, UndecodableRecord("optional", CLUSTERS, 0, "weather", value))
     log = ValidatingLog(inner, Quarantine("scheduler"))
     assert (await read_all(log, CLUSTERS))[0] == []
     assert not log.quarantine.records
@@ -121,15 +126,15 @@ async def test_an_unknown_optional_record_is_ignored_silently() -> None:
 
 async def test_an_unknown_event_stops_its_partition_and_no_other() -> None:
     inner = await a_log()
-    await append(inner, poison.good(JOBS, "before"))
-    position = put(inner, poison.unknown_event("jobPainted"))
-    await append(inner, poison.good(JOBS, "after"))
-    elsewhere = ev.records("another", "set", "x", [poison.submitted("b")])[0]
+    await append(inner, undecodable_records.good(JOBS, "before"))
+    position = put(inner, undecodable_records.unknown_event("jobPainted"))
+    await append(inner, undecodable_records.good(JOBS, "after"))
+    elsewhere = ev.records("another", "set", "x", [undecodable_records.submitted("b")])[0]
     await append(inner, elsewhere)
     log = ValidatingLog(inner, Quarantine("scheduler"))
     entries, positions = await read_all(log, JOBS)
     assert {entry.value for entry in entries} == {
-        poison.good(JOBS, "before").value,
+        undecodable_records.good(JOBS, "before").value,
         elsewhere.value,
     }
     end = await inner.end_positions(JOBS)
@@ -143,12 +148,12 @@ async def test_an_unknown_event_stops_its_partition_and_no_other() -> None:
 
 async def test_a_stopped_partition_stays_stopped_while_the_reader_reads_on() -> None:
     inner = await a_log()
-    position = put(inner, poison.unknown_event("jobPainted"))
+    position = put(inner, undecodable_records.unknown_event("jobPainted"))
     log = ValidatingLog(inner, Quarantine("scheduler"))
     reader = await log.reader(JOBS, await inner.start_positions(JOBS))
     assert isinstance(reader, ValidatingReader)
     reader.screen(await reader.read(wait_s=0))
-    await append(inner, poison.good(JOBS, "after"))
+    await append(inner, undecodable_records.good(JOBS, "after"))
     batch = await reader.read(wait_s=0)
     assert batch.entries == []
     assert batch.positions[PARTITION] == position
@@ -157,11 +162,11 @@ async def test_a_stopped_partition_stays_stopped_while_the_reader_reads_on() -> 
 
 async def test_a_stopped_partition_continues_after_a_record_in_skip_records() -> None:
     inner = await a_log()
-    position = put(inner, poison.unknown_event("jobPainted"))
-    await append(inner, poison.good(JOBS, "after"))
+    position = put(inner, undecodable_records.unknown_event("jobPainted"))
+    await append(inner, undecodable_records.good(JOBS, "after"))
     log = ValidatingLog(inner, Quarantine("scheduler", [f"{JOBS}/{PARTITION}/{position}"]))
     entries, positions = await read_all(log, JOBS)
-    assert [entry.value for entry in entries] == [poison.good(JOBS, "after").value]
+    assert [entry.value for entry in entries] == [undecodable_records.good(JOBS, "after").value]
     assert positions == await inner.end_positions(JOBS)
     assert [noted.outcome for noted in log.quarantine.records.values()] == ["skipped"]
 
@@ -187,7 +192,7 @@ def test_the_excerpt_of_a_record_is_text() -> None:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_records_of_all_services_can_be_decoded(topic: str) -> None:
-    record = poison.good(topic, "a")
+    record = undecodable_records.good(topic, "a")
     decode = decoders.decoder_of(topic)
     assert decode is not None
     assert decode(Entry(0, 0, record.key, record.value, 0)) is not None
@@ -209,7 +214,7 @@ def test_no_bytes_raise_anything_but_undecodable(topic: str, key: str, value: by
 def test_no_change_of_a_good_record_raises_anything_but_undecodable(
     topic: str, data: st.DataObject
 ) -> None:
-    record = poison.good(topic, "a")
+    record = undecodable_records.good(topic, "a")
     assert record.value is not None
     value = json.loads(record.value)
     inner = data.draw(st.sampled_from([value, *value.get("events", ())]))
@@ -222,7 +227,7 @@ def test_no_change_of_a_good_record_raises_anything_but_undecodable(
 def test_no_damage_to_a_good_record_raises_anything_but_undecodable(
     topic: str, data: st.DataObject
 ) -> None:
-    record = poison.good(topic, "a")
+    record = undecodable_records.good(topic, "a")
     assert record.value is not None
     value = bytearray(record.value)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -238,7 +243,7 @@ def decode_or_refuse(topic: str, key: str, value: bytes | None) -> None:
 
 
 def test_an_unknown_type_beside_a_damaged_event_still_stops() -> None:
-    found = poison.unknown_event("jobPainted")
+    found = undecodable_records.unknown_event("jobPainted")
     assert found.value is not None
     value = json.loads(found.value)
     value["events"].append({"type": "jobSucceeded"})

@@ -1,4 +1,4 @@
-"""Records that no service of ours has written: every kind of poison, for every topic."""
+"""Records that no service of ours has written: every kind of damage, for every topic."""
 
 import hashlib
 import json
@@ -18,8 +18,8 @@ from fairlead_common.domain.records.scheduling_reports import QueueShare
 from fairlead_common.log import Record, topics
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
 
-EXECUTOR: Final = "poisoned"
-QUEUE, JOB_SET = "poison", "set"
+EXECUTOR: Final = "damaged"
+QUEUE, JOB_SET = "damaged", "set"
 PARTITION: Final = job_set_partition(QUEUE, JOB_SET)
 LEASES: Final = topics.leases(EXECUTOR).name
 LONG: Final = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(80))
@@ -35,7 +35,7 @@ _FIELDS: Final = {
 TOPICS: Final = (JOBS, LEASES, CLUSTERS, CONFIG, REPORTS)
 
 
-class Poison(NamedTuple):
+class UndecodableRecord(NamedTuple):
     """One record that cannot be decoded. `key`: as in `Entry`."""
 
     kind: str
@@ -80,72 +80,72 @@ def good(topic: str, name: str) -> Record:
     return scheduling_reports.record(QueueShare(pool="default", queue=name, weight=1.0))
 
 
-def poisons(topic: str) -> Iterator[Poison]:
+def make_records(topic: str) -> Iterator[UndecodableRecord]:
     """Every kind for this topic; none of them holds an event of an unknown type."""
     partition = PARTITION if topic == JOBS else 0
     record = good(topic, "victim")
     key, value = record.key, record.value
     assert value is not None
 
-    def poison(kind: str, data: bytes | None, under: str = key) -> Poison:
-        return Poison(kind, topic, partition, under, data)
+    def damaged(kind: str, data: bytes | None, under: str = key) -> UndecodableRecord:
+        return UndecodableRecord(kind, topic, partition, under, data)
 
-    yield poison("garbage bytes", b"\x00\xff\xfe garbage")
-    yield poison("an empty value", b"")
-    yield poison("JSON cut off", value[: len(value) // 2])
-    yield poison("a JSON array", b"[1, 2]")
-    yield poison("JSON of another shape", b'{"something": "else"}')
-    yield poison("a field of another type", _changed(value, _FIELDS[topic], 7))
+    yield damaged("garbage bytes", b"\x00\xff\xfe garbage")
+    yield damaged("an empty value", b"")
+    yield damaged("JSON cut off", value[: len(value) // 2])
+    yield damaged("a JSON array", b"[1, 2]")
+    yield damaged("JSON of another shape", b'{"something": "else"}')
+    yield damaged("a field of another type", _changed(value, _FIELDS[topic], 7))
     if topic != LEASES:  # no table holds a lease
-        yield poison("a name that is too long", _changed(value, _FIELDS[topic], LONG))
-    yield poison("deep nesting", b'{"x":' * 5_000 + b"1" + b"}" * 5_000)
-    yield poison("text that is not UTF-8", value[:-1] + b',"more":"\xff"}')
-    yield poison("a NUL in a text", value[:-1] + b',"more":"a\\u0000b"}')
-    yield poison("a key that is not UTF-8", value, "\udcff\udcfe")
-    yield poison("no key", value, "")
+        yield damaged("a name that is too long", _changed(value, _FIELDS[topic], LONG))
+    yield damaged("deep nesting", b'{"x":' * 5_000 + b"1" + b"}" * 5_000)
+    yield damaged("text that is not UTF-8", value[:-1] + b',"more":"\xff"}')
+    yield damaged("a NUL in a text", value[:-1] + b',"more":"a\\u0000b"}')
+    yield damaged("a key that is not UTF-8", value, "\udcff\udcfe")
+    yield damaged("no key", value, "")
     if topic == JOBS:
-        yield poison("no value", None)
-        yield from _poisoned_jobs(partition, key)
+        yield damaged("no value", None)
+        yield from _damaged_jobs(partition, key)
         return
-    yield poison("a record of an unknown kind", b'{"type":"somethingNew","name":"x"}')
-    yield poison("the key of another record", value, f"{key}-another")
+    yield damaged("a record of an unknown kind", b'{"type":"somethingNew","name":"x"}')
+    yield damaged("the key of another record", value, f"{key}-another")
     if topic == LEASES:
-        yield poison("a key that is not a run id", value, "not-a-run")
-        yield poison("a key without a number", None, f"{job_id('victim')}-x")
-        yield poison("a run id that is not one", _changed(value, "after", ["x"]))
-        yield poison("a number out of range", _changed(value, "run", 2**70))
+        yield damaged("a key that is not a run id", value, "not-a-run")
+        yield damaged("a key without a number", None, f"{job_id('victim')}-x")
+        yield damaged("a run id that is not one", _changed(value, "after", ["x"]))
+        yield damaged("a number out of range", _changed(value, "run", 2**70))
     if topic == CLUSTERS:
-        yield poison("a name that no topic can have", value, "no such/executor name")
-        yield poison("a number out of range", _changed(value, "allocatable", {"cpu": 2**70}))
+        yield damaged("a name that no topic can have", value, "no such/executor name")
+        yield damaged("a number out of range", _changed(value, "allocatable", {"cpu": 2**70}))
 
 
-def _poisoned_jobs(partition: int, key: str) -> Iterator[Poison]:
+def _damaged_jobs(partition: int, key: str) -> Iterator[UndecodableRecord]:
     event = json.loads(msgspec.json.encode(submitted("victim")))
 
-    def poison(kind: str, **fields: object) -> Poison:
+    def damaged(kind: str, **fields: object) -> UndecodableRecord:
         sequence = {"queue": QUEUE, "jobSet": JOB_SET, "by": "x", "events": [{**event, **fields}]}
-        return Poison(kind, JOBS, partition, key, json.dumps(sequence).encode())
+        return UndecodableRecord(kind, JOBS, partition, key, json.dumps(sequence).encode())
 
-    yield poison("an event without a type", type=None)
-    yield poison("a job id that is not one", jobId="x")
-    yield poison("a job id of no partition", jobId="z" * 28)
-    yield poison("a shape that is not one", shape={"requests": ["cpu"]})
-    yield poison("a spec that is not an object", spec=[])
-    yield poison("a pool with too long a name", pool=LONG)
-    yield poison("a resource with too long a name", shape={"requests": {LONG: 1}})
-    yield poison("a priority out of range", priority=2**70)
-    yield poison("a time out of range", queueSMax=2**62)
-    yield poison("a run of no number", type="jobRunSucceeded", run=0)
-    yield poison("a dependency that is not a job id", after=["x"])
-    yield poison("a word that is not known", type="jobFailed", category="bored", reason="")
+    yield damaged("an event without a type", type=None)
+    yield damaged("a job id that is not one", jobId="x")
+    yield damaged("a job id of no partition", jobId="z" * 28)
+    yield damaged("a shape that is not one", shape={"requests": ["cpu"]})
+    yield damaged("a spec that is not an object", spec=[])
+    yield damaged("a pool with too long a name", pool=LONG)
+    yield damaged("a resource with too long a name", shape={"requests": {LONG: 1}})
+    yield damaged("a priority out of range", priority=2**70)
+    yield damaged("a time out of range", queueSMax=2**62)
+    yield damaged("a run of no number", type="jobRunSucceeded", run=0)
+    yield damaged("a dependency that is not a job id", after=["x"])
+    yield damaged("a word that is not known", type="jobFailed", category="bored", reason="")
 
 
-def unknown_event(tag: str, *others: ev.AnyEvent, name: str = "victim") -> Poison:
+def unknown_event(tag: str, *others: ev.AnyEvent, name: str = "victim") -> UndecodableRecord:
     """A record of `fairlead.jobs` with an event of this type, and others after it."""
     rest = [json.loads(msgspec.json.encode(event)) for event in others]
     events = [{"type": tag, "jobId": job_id(name), "colour": "red"}, *rest]
     value = json.dumps({"queue": QUEUE, "jobSet": JOB_SET, "by": "x", "events": events})
-    return Poison(tag, JOBS, PARTITION, f"{QUEUE}/{JOB_SET}", value.encode())
+    return UndecodableRecord(tag, JOBS, PARTITION, f"{QUEUE}/{JOB_SET}", value.encode())
 
 
 def a_run(name: str) -> str:

@@ -37,13 +37,13 @@ ENDS: Final = (
 )
 
 
-class World:
-    """What the executor named `local` was leased, and what it told."""
+class ExecutorHarness:
+    """The leases of the executor named `local`, and its reports."""
 
     def __init__(self, log: EventLog, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
-        self.told: list[ev.RunEvent] = []
+        self.reported: list[ev.RunEvent] = []
         self.node = ""
         self.heartbeat: Heartbeat | None = None
         self._log = log
@@ -53,18 +53,18 @@ class World:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, url: str, folder: Path) -> AsyncIterator["World"]:
-        """The world, with all topics made."""
+    async def open(cls, url: str, folder: Path) -> AsyncIterator["ExecutorHarness"]:
+        """The harness, with all topics made."""
         log = await open_log(url)
-        world = cls(log, url, folder)
+        harness = cls(log, url, folder)
         try:
             for topic in (topics.jobs(), topics.clusters(), topics.leases("local")):
                 await log.create(topic)
-            world._scheduler = await log.producer("scheduler")
-            world._jobs = await log.reader(topics.JOBS, await log.start_positions(topics.JOBS))
+            harness._scheduler = await log.producer("scheduler")
+            harness._jobs = await log.reader(topics.JOBS, await log.start_positions(topics.JOBS))
             start = await log.start_positions(topics.CLUSTERS)
-            world._clusters = await log.reader(topics.CLUSTERS, start)
-            yield world
+            harness._clusters = await log.reader(topics.CLUSTERS, start)
+            yield harness
         finally:
             await log.close()
 
@@ -96,14 +96,14 @@ class World:
         await self._scheduler.append(records)
 
     async def read(self) -> None:
-        """Take in what was told since, waiting a little for it."""
+        """Read new reports, waiting briefly for them."""
         assert self._jobs is not None
         assert self._clusters is not None
         for entry in (await self._jobs.read(wait_s=0.1)).entries:
             assert entry.value is not None
             for event in ev.decode(entry.value).events:
                 assert isinstance(event, ev.RunEvent)
-                self.told.append(event)
+                self.reported.append(event)
         for entry in (await self._clusters.read(wait_s=0)).entries:
             match clusters.decode(entry.value or b""):
                 case Heartbeat() as heartbeat:
@@ -118,23 +118,23 @@ class World:
                 await self.read()
 
     async def until_ready(self) -> None:
-        """Read until the executor has told of its node."""
+        """Read until the executor has reported its node."""
         await self.until(lambda: self.heartbeat is not None and bool(self.node))
 
-    async def until_told(self, a_lease: Lease, *kinds: type[ev.RunEvent]) -> ev.RunEvent:
-        """Read until the run was told as one of these; the report."""
+    async def until_reported(self, a_lease: Lease, *kinds: type[ev.RunEvent]) -> ev.RunEvent:
+        """Read until the run was reported as one of these; returns the report."""
         await self.until(lambda: bool(self.of(a_lease, *kinds)))
         return self.of(a_lease, *kinds)[0]
 
     async def until_ended(self, a_lease: Lease) -> ev.RunEvent:
-        """Read until the end of the run was told; the report."""
-        return await self.until_told(a_lease, *ENDS)
+        """Read until the end of the run was reported; returns the report."""
+        return await self.until_reported(a_lease, *ENDS)
 
     def of(self, a_lease: Lease, *kinds: type[ev.RunEvent]) -> list[ev.RunEvent]:
-        """What was told of this run, in order."""
+        """The reports of this run, in order."""
         return [
             event
-            for event in self.told
+            for event in self.reported
             if (event.job_id, event.run) == (a_lease.job_id, a_lease.run)
             and (not kinds or isinstance(event, kinds))
         ]
@@ -179,11 +179,13 @@ class World:
 class Executor:
     """`python -m fairlead_executor` with the process backend."""
 
-    def __init__(self, world: World, settings: Mapping[str, str], lifeline: int | None) -> None:
+    def __init__(
+        self, harness: ExecutorHarness, settings: Mapping[str, str], lifeline: int | None
+    ) -> None:
         self.port = free_port()
         ours = {
-            "FAIRLEAD_LOG_URL": world.url,
-            "FAIRLEAD_DATA": str(world.folder),
+            "FAIRLEAD_LOG_URL": harness.url,
+            "FAIRLEAD_DATA": str(harness.folder),
             "FAIRLEAD_HTTP_PORT": str(self.port),
             "FAIRLEAD_SIGNING_KEY": KEY,
             "FAIRLEAD_RESOURCES": '{"cpu": "64", "memory": "64Gi"}',
@@ -192,7 +194,7 @@ class Executor:
         }
         if lifeline is not None:
             ours["FAIRLEAD_SUPERVISOR_FD"] = str(lifeline)
-        self.log = world.folder / f"executor-{self.port}.log"
+        self.log = harness.folder / f"executor-{self.port}.log"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "fairlead_executor"],

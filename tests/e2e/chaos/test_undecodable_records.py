@@ -1,4 +1,4 @@
-"""Every topic of a running Fairlead is poisoned: jobs still run, pages answer, doctor lists it."""
+"""Undecodable records in every topic of a running Fairlead: jobs run, and doctor lists them."""
 
 import asyncio
 import json
@@ -17,15 +17,15 @@ from fairlead_common.log import Record, topics
 from fairlead_common.log.opening import open_log
 from fairlead_standalone.data.data_folder import Holder
 from fairlead_standalone.service.testing import Whole
-from tests import poison
-from tests.poison import LEASES, TOPICS
+from tests import undecodable_records
+from tests.undecodable_records import LEASES, TOPICS
 
 LOCAL = topics.leases("local").name
 DAMAGED = "undecodable record"
 
 
-async def poison_all(whole: Whole) -> int:
-    """Append every kind of poison to every topic; how many records those are."""
+async def append_undecodable_records(whole: Whole) -> int:
+    """Append every kind of undecodable record to every topic; returns their number."""
     holder = msgspec.json.decode((whole.data / "lock").read_bytes(), type=Holder)
     log = await open_log(holder.database_url)
     count = 0
@@ -33,7 +33,7 @@ async def poison_all(whole: Whole) -> int:
         producer = await log.producer("a stranger")
         for topic in TOPICS:
             there = LOCAL if topic == LEASES else topic
-            for each in poison.poisons(topic):
+            for each in undecodable_records.make_records(topic):
                 if each.is_utf8:
                     await producer.append([Record(there, each.key, each.value, each.partition)])
                     count += 1
@@ -106,7 +106,7 @@ def test_undecodable_records_are_listed_and_jobs_run_also_after_a_restart(
         whole.start()
         run_a_job(whole, "before")
         children = {name: whole.child(name).pid for name in ("web", "scheduler", "executor")}
-        count = asyncio.run(poison_all(whole))
+        count = asyncio.run(append_undecodable_records(whole))
         run_a_job(whole, "after")
         check(whole, tmp_path, count)
         assert {name: whole.child(name).pid for name in children} == children

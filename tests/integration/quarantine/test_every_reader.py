@@ -1,4 +1,4 @@
-"""Every topic, every reader, every kind of poison: what comes after it is read all the same."""
+"""Every reader of every topic reads on after every kind of undecodable record."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -28,8 +28,8 @@ from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from fairlead_submit.service.cluster_view import ClusterView
-from tests import poison
-from tests.poison import LEASES, PARTITION, Poison
+from tests import undecodable_records
+from tests.undecodable_records import LEASES, PARTITION, UndecodableRecord
 
 WAIT_S_MAX: Final = 120.0
 NAMES: Final = ("before", "after")
@@ -41,7 +41,7 @@ async def a_log() -> ValidatingLog:
     inner = MemoryLog(lambda: 1_000)
     for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
         await inner.create(topic)
-    await inner.create(topics.leases(poison.EXECUTOR))
+    await inner.create(topics.leases(undecodable_records.EXECUTOR))
     return ValidatingLog(inner, Quarantine("test"))
 
 
@@ -79,7 +79,7 @@ async def follow(log: ValidatingLog, topic: str) -> State:
 
 async def scheduler_jobs(log: ValidatingLog) -> set[str]:
     state = await follow(log, JOBS)
-    return {name for name in NAMES if poison.job_id(name) in state.view.jobs.rows}
+    return {name for name in NAMES if undecodable_records.job_id(name) in state.view.jobs.rows}
 
 
 async def scheduler_clusters(log: ValidatingLog) -> set[str]:
@@ -92,8 +92,8 @@ async def scheduler_config(log: ValidatingLog) -> set[str]:
 
 async def leader_leases(log: ValidatingLog) -> set[str]:
     held = Leases()
-    held.read_back(poison.EXECUTOR, (await compacted_view.read_newest(log, LEASES))[0])
-    return {name for name in NAMES if poison.a_run(name) in held.by_run}
+    held.read_back(undecodable_records.EXECUTOR, (await compacted_view.read_newest(log, LEASES))[0])
+    return {name for name in NAMES if undecodable_records.a_run(name) in held.by_run}
 
 
 async def leader_reports(log: ValidatingLog) -> set[str]:
@@ -126,23 +126,23 @@ async def submit_clusters(log: ValidatingLog) -> set[str]:
 
 async def executor_leases(log: ValidatingLog) -> set[str]:
     state = await an_executor(log)
-    return {name for name in NAMES if poison.a_run(name) in state.desired}
+    return {name for name in NAMES if undecodable_records.a_run(name) in state.desired}
 
 
 async def executor_clusters(log: ValidatingLog) -> set[str]:
     """It reads the nodes that it reported, and reports as gone those that are no more."""
     await an_executor(log)
     entries = core_of(log).core.read(CLUSTERS, {0: 0}).entries
-    prefix = f"{poison.EXECUTOR}/"
+    prefix = f"{undecodable_records.EXECUTOR}/"
     return {each.key.removeprefix(prefix) for each in entries if each.value is None and each.key}
 
 
 async def an_executor(log: ValidatingLog) -> ExecutorState:
     """An executor that has taken over and reported."""
-    node = Node(executor=poison.EXECUTOR, name="n", allocatable={})
+    node = Node(executor=undecodable_records.EXECUTOR, name="n", allocatable={})
     cluster = SimulatedCluster([node], Simulation(min_s=1e6), lambda: 1_000)
-    state = ExecutorState(poison.EXECUTOR, cluster, instance="i", heartbeat_ms=50)
-    producer = await fence(log, poison.EXECUTOR)
+    state = ExecutorState(undecodable_records.EXECUTOR, cluster, instance="i", heartbeat_ms=50)
+    producer = await fence(log, undecodable_records.EXECUTOR)
     executor = Executor(state, log, producer, "i", lambda: 1_000, lambda: 0.0)
     async with working(executor.run()):
         while executor.problem is not None:  # noqa: ASYNC110 (as above)
@@ -166,19 +166,21 @@ READERS: Final[dict[tuple[str, str], Reader]] = {
 CASES: Final = [
     pytest.param(read, each, id=f"{topic}, {name}: {each.kind}")
     for (topic, name), read in READERS.items()
-    for each in poison.poisons(topic)
+    for each in undecodable_records.make_records(topic)
 ]
 
 
 @pytest.mark.parametrize(("read", "found"), CASES)
-async def test_records_after_an_undecodable_one_are_read(read: Reader, found: Poison) -> None:
+async def test_records_after_an_undecodable_one_are_read(
+    read: Reader, found: UndecodableRecord
+) -> None:
     log = await a_log()
     producer = await log.producer("test")
-    await producer.append([poison.good(found.topic, "before")])
+    await producer.append([undecodable_records.good(found.topic, "before")])
     core_of(log).core.write_foreign(
         found.topic, found.partition, found.key, found.value, time_ms=1_000
     )
-    await producer.append([poison.good(found.topic, "after")])
+    await producer.append([undecodable_records.good(found.topic, "after")])
     assert await read(log) == set(NAMES)
     (noted,) = log.quarantine.records.values()
     assert noted.outcome == "skipped"
@@ -187,16 +189,16 @@ async def test_records_after_an_undecodable_one_are_read(read: Reader, found: Po
 async def test_the_follower_stops_at_an_unknown_event_and_no_wait_includes_it() -> None:
     log = await a_log()
     producer = await log.producer("test")
-    await producer.append([poison.good(JOBS, "before")])
-    found = poison.unknown_event("jobPainted")
+    await producer.append([undecodable_records.good(JOBS, "before")])
+    found = undecodable_records.unknown_event("jobPainted")
     at = core_of(log).core.write_foreign(JOBS, PARTITION, found.key, found.value, time_ms=1_000)
-    await producer.append([poison.good(JOBS, "after")])
+    await producer.append([undecodable_records.good(JOBS, "after")])
     state = await follow(log, JOBS)
-    assert poison.job_id("before") in state.view.jobs.rows
-    assert poison.job_id("after") not in state.view.jobs.rows
+    assert undecodable_records.job_id("before") in state.view.jobs.rows
+    assert undecodable_records.job_id("after") not in state.view.jobs.rows
     assert state.view.stopped == {PARTITION}
     assert state.view.positions[PARTITION] == at
-    (job_id, _) = parse_run_id(poison.a_run("before"))
+    (job_id, _) = parse_run_id(undecodable_records.a_run("before"))
     row = state.view.jobs.rows[job_id]
     assert state.view.decidable(state.view.live_rows()).tolist() == []
     assert row in state.view.live_rows()

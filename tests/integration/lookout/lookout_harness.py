@@ -21,7 +21,7 @@ from fairlead_standalone.servers.addresses import free_port
 WAIT_S = 60.0
 
 
-class World:
+class LookoutHarness:
     """The running service, a client of it, and a writer to its log."""
 
     def __init__(self, service: Service, client: httpx2.AsyncClient, log: MemoryLog) -> None:
@@ -29,11 +29,11 @@ class World:
         self.client = client
         self.log = log
 
-    async def tell(
-        self, *told: events.AnyEvent, queue: str = "q", job_set: str = "s", by: str = "anna"
+    async def append_events(
+        self, *appended: events.AnyEvent, queue: str = "q", job_set: str = "s", by: str = "anna"
     ) -> str:
         """Append events of a job set; returns the position to read after."""
-        return await self.append(events.records(queue, job_set, by, told))
+        return await self.append(events.records(queue, job_set, by, appended))
 
     async def append(self, records: Sequence[Record]) -> str:
         """Append records; returns the position to read after."""
@@ -65,7 +65,7 @@ class World:
 @asynccontextmanager
 async def running(
     database: str, redis: str, core: MemoryCore | None = None, **settings: Any
-) -> AsyncIterator[World]:
+) -> AsyncIterator[LookoutHarness]:
     """A service that serves and folds until the end of the block; its tasks' failures come out."""
     port = free_port()
     own = Settings(
@@ -96,17 +96,17 @@ async def running(
         tasks = [group.create_task(each) for each in service.tasks()]
         tasks.append(group.create_task(server.serve(app, "127.0.0.1", port)))
         await _answering(client)
-        yield World(service, client, log)
+        yield LookoutHarness(service, client, log)
         for task in tasks:
             task.cancel()
     await log.close()
 
 
-async def said_of_the_view(world: World) -> str:
+async def said_of_the_view(harness: LookoutHarness) -> str:
     """What `/readyz` says of a view that is not well, as soon as it does; it is ready meanwhile."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            answer = await world.client.get("/readyz")
+            answer = await harness.client.get("/readyz")
             said: str = answer.json()["checks"]["lookout view"]
             if said != "ok" and answer.status_code == 200:
                 return said

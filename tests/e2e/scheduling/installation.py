@@ -24,7 +24,7 @@ E = TypeVar("E", bound=ev.JobEvent)
 T = TypeVar("T")
 
 
-class World:
+class Installation:
     """Submits to one queue and job set at a time, and waits for facts in the log."""
 
     def __init__(self, whole: Whole) -> None:

@@ -1,4 +1,4 @@
-"""Whole services meet every kind of poison on every topic, and stop where they must."""
+"""Services read every kind of undecodable record of every topic, and stop where they must."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -14,16 +14,16 @@ from fairlead_common.log.topics import JOBS
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.service import Service
 from fairlead_scheduler.service.settings import SchedulerSettings
-from tests import poison
-from tests.integration.lookout.world import running as lookout
+from tests import undecodable_records
+from tests.integration.lookout.lookout_harness import running as lookout
 from tests.integration.scheduler.world import World, job_id, submitted
-from tests.poison import PARTITION, TOPICS, Poison
+from tests.undecodable_records import PARTITION, TOPICS, UndecodableRecord
 from tests.unit.lookout import builders
 
 WAIT_S_MAX = 120.0
 
 
-async def append(log: EventLog, found: Iterable[Poison]) -> None:
+async def append(log: EventLog, found: Iterable[UndecodableRecord]) -> None:
     """Append what every log can hold."""
     producer = await log.producer("a stranger")
     for each in found:
@@ -31,13 +31,15 @@ async def append(log: EventLog, found: Iterable[Poison]) -> None:
             await producer.append([Record(each.topic, each.key, each.value, each.partition)])
 
 
-async def every_poison(world: World) -> None:
+async def append_undecodable_records(world: World) -> None:
     """Every kind on every topic, that of the leases for an executor that has reported."""
-    await world.log.create(topics.leases(poison.EXECUTOR))
-    producer = await world.log.producer("poisoned")
-    await producer.append([clusters.heartbeat_record(Heartbeat(executor=poison.EXECUTOR))])
+    await world.log.create(topics.leases(undecodable_records.EXECUTOR))
+    producer = await world.log.producer("damaged")
+    await producer.append(
+        [clusters.heartbeat_record(Heartbeat(executor=undecodable_records.EXECUTOR))]
+    )
     for topic in TOPICS:
-        await append(world.log, poison.poisons(topic))
+        await append(world.log, undecodable_records.make_records(topic))
 
 
 @asynccontextmanager
@@ -66,12 +68,12 @@ async def test_a_scheduler_leases_jobs_despite_undecodable_records(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with World.open(fresh_database) as world:
-        await every_poison(world)
+        await append_undecodable_records(world)
         await world.report_nodes()
         await world.tell(submitted("a"))
         async with scheduler(fresh_database, valkey_url) as service:
             await leased(world, run_id(job_id("a"), 1))
-            await every_poison(world)
+            await append_undecodable_records(world)
             await world.tell(submitted("b"))
             await leased(world, run_id(job_id("b"), 1))
             said = await service.checks()["quarantine"]()
@@ -82,13 +84,13 @@ async def test_a_scheduler_leases_jobs_despite_undecodable_records(
 async def test_jobs_of_a_stopped_partition_wait_until_it_continues(
     fresh_database: str, valkey_url: str
 ) -> None:
-    before, after = (run_id(poison.job_id(name), 1) for name in ("before", "after"))
+    before, after = (run_id(undecodable_records.job_id(name), 1) for name in ("before", "after"))
     async with World.open(fresh_database) as world:
         producer = await world.log.producer("a newer submit")
-        await producer.append([poison.good(JOBS, "before")])
-        found = poison.unknown_event("jobPainted")
+        await producer.append([undecodable_records.good(JOBS, "before")])
+        found = undecodable_records.unknown_event("jobPainted")
         appended = await producer.append([Record(JOBS, found.key, found.value, PARTITION)])
-        await producer.append([poison.good(JOBS, "after")])
+        await producer.append([undecodable_records.good(JOBS, "after")])
         await world.report_nodes()
         async with scheduler(fresh_database, valkey_url) as service:
             await world.tell(submitted("a"))
@@ -108,13 +110,13 @@ async def test_a_new_leader_ends_no_run_of_a_partition_that_it_cannot_read(
     fresh_database: str, valkey_url: str
 ) -> None:
     """A lease that a newer leader wrote after the unknown event stays."""
-    unseen = poison.good(topics.leases(poison.EXECUTOR).name, "unseen")
+    unseen = undecodable_records.good(topics.leases(undecodable_records.EXECUTOR).name, "unseen")
     async with World.open(fresh_database) as world:
-        await world.log.create(topics.leases(poison.EXECUTOR))
-        await append(world.log, [poison.unknown_event("jobPainted")])
+        await world.log.create(topics.leases(undecodable_records.EXECUTOR))
+        await append(world.log, [undecodable_records.unknown_event("jobPainted")])
         producer = await world.log.producer("a newer leader")
         await producer.append(
-            [unseen, clusters.heartbeat_record(Heartbeat(executor=poison.EXECUTOR))]
+            [unseen, clusters.heartbeat_record(Heartbeat(executor=undecodable_records.EXECUTOR))]
         )
         await world.report_nodes()
         await world.tell(submitted("a"))
@@ -149,22 +151,22 @@ async def test_lookout_lists_jobs_and_quarantine_despite_undecodable_records(
     fresh_database: str, valkey_url: str
 ) -> None:
     core, written = MemoryCore(), set[tuple[str, int, int]]()
-    read_by_lookout = [topic for topic in TOPICS if topic != poison.LEASES]
+    read_by_lookout = [topic for topic in TOPICS if topic != undecodable_records.LEASES]
     async with lookout(fresh_database, valkey_url, core) as world:
         for topic in read_by_lookout:
-            for each in poison.poisons(topic):
+            for each in undecodable_records.make_records(topic):
                 at = core.write_foreign(topic, each.partition, each.key, each.value, 1_000)
                 written.add((topic, each.partition, at))
-        await world.append([poison.good(topic, "sound") for topic in read_by_lookout])
-        stop = poison.unknown_event("jobPainted")
+        await world.append([undecodable_records.good(topic, "sound") for topic in read_by_lookout])
+        stop = undecodable_records.unknown_event("jobPainted")
         at = core.write_foreign(JOBS, PARTITION, stop.key, stop.value, 2_000)
         written.add((JOBS, PARTITION, at))
-        await world.append([poison.good(JOBS, "after")])
-        elsewhere = await world.tell(builders.submitted("a"))
+        await world.append([undecodable_records.good(JOBS, "after")])
+        elsewhere = await world.append_events(builders.submitted("a"))
         jobs = await world.read("/jobs", elsewhere)
         shown = {job["id"] for job in jobs["jobs"]}
-        assert {builders.job_id("a"), poison.job_id("sound")} <= shown
-        assert poison.job_id("after") not in shown
+        assert {builders.job_id("a"), undecodable_records.job_id("sound")} <= shown
+        assert undecodable_records.job_id("after") not in shown
         found = await until(
             lambda: world.read("/quarantine", limit=1_000),
             lambda found: found["total"] == len(written),
@@ -179,7 +181,7 @@ async def test_lookout_lists_jobs_and_quarantine_despite_undecodable_records(
             True,
         )
         assert "jobPainted" in newest["head"]
-        detail = await world.read(f"/jobs/{poison.job_id('sound')}")
+        detail = await world.read(f"/jobs/{undecodable_records.job_id('sound')}")
         assert detail["why"]["code"] == "log-stopped"
         ready = await world.client.get("/readyz")
         assert ready.status_code == 200

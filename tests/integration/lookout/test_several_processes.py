@@ -10,7 +10,7 @@ import msgspec
 from fairlead_common.domain.records import events
 from fairlead_common.log.memory_log import MemoryCore
 from fairlead_lookout.store.fold.partition_locks import BALANCE_S
-from tests.integration.lookout.world import WAIT_S, running
+from tests.integration.lookout.lookout_harness import WAIT_S, running
 from tests.unit.lookout.builders import job_id, submitted
 
 ASKED = (
@@ -63,7 +63,9 @@ async def test_two_processes_share_counters_and_give_equal_responses(
             ]
             which = job_id(f"j{chance.randrange(known[queue, name])}", name, queue)
             gone = events.JobCancelRequested(job_id=which)
-            after = told[queue, name] = await one.tell(*new, gone, queue=queue, job_set=name)
+            after = told[queue, name] = await one.append_events(
+                *new, gone, queue=queue, job_set=name
+            )
             if number % 10 == 0:
                 await two.read("/jobsets", after)
         for after in told.values():
@@ -71,7 +73,8 @@ async def test_two_processes_share_counters_and_give_equal_responses(
             await two.read("/jobsets", after)
         for path in ASKED:
             first, second = [
-                ETA.sub("", (await world.client.get(f"/api/v1{path}")).text) for world in (one, two)
+                ETA.sub("", (await harness.client.get(f"/api/v1{path}")).text)
+                for harness in (one, two)
             ]
             assert first == second, path
     connection = await asyncpg.connect(fresh_database)
