@@ -70,23 +70,10 @@ def schedule(
 
 
 def _pass(round_: Round, settings: EngineSettings, expired: Callable[[], bool]) -> None:
-    """Run the pass to its end; when time is up only evicted runs are still handled.
-
-    Rounds in which nothing can be preempted have kernels of their own, without runs and gangs,
-    which are compiled sooner.
-    """
+    """Run the pass to its end; when time is up only evicted runs are still handled."""
     model = round_.model
-    if model.runs.active:
-        queue_selection.start_queues(model)
-    else:
-        queue_selection.start_plain_queues(model)
-    while True:
-        if model.runs.active:
-            state = scheduling_pass.run_pass(model, settings.offers_per_check)
-        else:
-            state = scheduling_pass.run_plain_pass(model, settings.offers_per_check)
-        if state == scheduling_pass.DONE:
-            return
+    queue_selection.start_queues(model)
+    while scheduling_pass.run_pass(model, settings.offers_per_check) != scheduling_pass.DONE:
         if model.counters[round_state.N_STOP] == Code.NONE and expired():
             model.counters[round_state.N_STOP] = Code.TIME_LIMIT
 

@@ -22,7 +22,7 @@ from fairlead_scheduler.kernels import kernel_cache
 NICE: Final = 10
 """How far the compiler stands back behind the work of the machine."""
 FOLDERS_MAX: Final = 8
-"""Folders of kernels (some 40 MB each) that are kept: of other versions, checkouts, processors."""
+"""Folders of kernels (some 3 MB each) that are kept: of other versions, checkouts, processors."""
 _PLAIN: Final = "NUMBA_DISABLE_JIT"
 _WITH_PARENT: Final = "--with-parent"
 """The compiler ends at once when its standard input is closed: its parent is gone."""

@@ -1,8 +1,9 @@
 """The one place that knows whether numba is there.
 
-`kernel`, `entry`, `steady` and `part` mark functions over arrays and numbers that are compiled
-where numba is installed (extra `fast`) and run as ordinary Python where it is not. Both give the
-same bits: no fast-math, no parallel loops, only integer and double arithmetic in a stated order.
+`kernel`, `entry_point`, `internal`, `inlined` and `expanded` mark functions over arrays and numbers
+that are compiled where numba is installed (extra `fast`) and run as ordinary Python where it is
+not. Both give the same bits: no fast-math, no parallel loops, only integer and double arithmetic in
+a stated order.
 
 What is compiled is kept where `kernel_cache` says. NUMBA_DISABLE_JIT=1 runs everything as Python on
 purpose.
@@ -29,9 +30,10 @@ COMPILED: bool = numba is not None and not bool(vars(numba.config)["DISABLE_JIT"
 
 def _keep_compiled() -> None:
     """Tell numba to keep what it compiles in a folder of this version of the sources."""
+    config: Any = numba.config
+    config.LOOP_VECTORIZE = 0  # an eighth of the time to compile, and the kernels' loops are short
     folder = kernel_cache.folder()
     if folder is not None:
-        config: Any = numba.config
         config.CACHE_DIR = str(folder)
 
 
@@ -63,31 +65,44 @@ def entry_point(function: F) -> F:
 
 
 def internal(function: F) -> F:
-    """As `entry`, for what only other kernels call: nothing is made to call it from Python."""
+    """As `entry_point`, for what only other kernels call: it cannot be called from Python."""
     return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def inlined(function: F) -> F:
-    """As `steady`, for what is called per offer: it is inlined into the kernel that calls it."""
+    """As `internal`, for what is called per offer: it is inlined into the kernel that calls it."""
     return _compile(
         function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
     )
 
 
-def _compile(function: F, **options: bool) -> F:
+def expanded(function: F) -> F:
+    """For what one other kernel calls: numba copies the body into that one and compiles it there.
+
+    Compiled by itself, it would be compiled with all that it calls, and all of that once more with
+    its caller.
+    """
+    return _compile(function, _nrt=False, inline="always", cache=False)
+
+
+def _compile(function: F, **options: bool | str) -> F:
     if not COMPILED:
         return function
     compile_: Any = numba.njit  # its options beginning with _ are not in its annotations
     types: Any = numba.types
     # Left unsaid, a function would be inlined because the first that calls it is.
     options.setdefault("forceinline", False)
-    compiled = compile_(cache=True, nogil=True, **options)(function)
+    # What only kernels call is part of their machine code, which is kept with them.
+    options.setdefault("cache", not options.get("no_cpython_wrapper", False))
+    compiled = compile_(nogil=True, **options)(function)
     template = compiled.get_call_template
 
     def without_literals(args: Any, kws: Any) -> Any:  # numba's own types, which it does not export
-        """One version per type of argument: not one more for every constant that is passed."""
-        plain = tuple(types.unliteral(argument) for argument in args)
-        return template(plain, {name: types.unliteral(kind) for name, kind in kws.items()})
+        """One version per type of argument: not one more for every constant that is passed, nor for
+        a number that was read from an array of 32 bits."""
+        plain = [types.unliteral(argument) for argument in args]
+        wide = tuple([types.int64 if kind is types.int32 else kind for kind in plain])
+        return template(wide, kws)
 
     compiled.get_call_template = without_literals
     result: F = compiled

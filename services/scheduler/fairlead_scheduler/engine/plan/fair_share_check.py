@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, internal, kernel
+from fairlead_scheduler.engine.compiler.decorators import (
+    by_address,
+    expanded,
+    inlined,
+    internal,
+    kernel,
+)
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import TOLERANCE, cost_with
@@ -74,7 +80,7 @@ class Allocations(NamedTuple):
     """[Q] evicted by R2"""
 
 
-@inlined
+@expanded
 def counts_as_victim(x: Allocations, j: int) -> bool:
     """Whether the run, of a round in which something can be preempted, is live and `any`."""
     return x.kind[j] == 0 and is_live(x.state[j])

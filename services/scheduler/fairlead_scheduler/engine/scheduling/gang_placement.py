@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.scheduling.placement import (
     ANY_VALUE,
     can_preempt_for_share,
@@ -71,7 +71,7 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, ne
     return value
 
 
-@internal
+@expanded
 def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bool:
     """L2 for a gang: whether its first `need` queued members are too many for any of their classes.
 
@@ -148,7 +148,7 @@ def place_members(model: RoundModel, g: int, need: int, after: float, value: int
     return placed
 
 
-@internal
+@expanded
 def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> int:
     """N7: the best label value for the gang, or -1 when it fits on no value.
 
@@ -183,7 +183,7 @@ def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: floa
     return best
 
 
-@internal
+@expanded
 def measure_preemption(model: RoundModel, mark: int) -> None:
     """Rate whether the journal after `mark` preempts any run, and how much work that loses."""
     model.gangs.rating[0, 1] = 0.0
@@ -198,7 +198,7 @@ def measure_preemption(model: RoundModel, mark: int) -> None:
             model.gangs.rating[0, 2] += model.runs.urgency_loss[entry - 1]
 
 
-@internal
+@expanded
 def measure_free_capacity(model: RoundModel, label: int, value: int) -> None:
     """What stays free on the value's nodes, by resource in the order of N3."""
     for i in range(model.nodes.waste_order.size):
@@ -219,7 +219,7 @@ def free_capacity_of_value(model: RoundModel, label: int, value: int, r: int) ->
     return total
 
 
-@internal
+@expanded
 def sum_waiting(model: RoundModel, g: int) -> int:
     """Sum up in `gangs.waiting_request` what all queued members need of nodes; returns their
     number."""
@@ -235,7 +235,7 @@ def sum_waiting(model: RoundModel, g: int) -> int:
     return waiting
 
 
-@internal
+@expanded
 def could_be_better(model: RoundModel, label: int, value: int) -> bool:
     """Whether less would stay free on the value than on the best, with all queued members on it."""
     for i in range(model.nodes.waste_order.size):
@@ -248,7 +248,7 @@ def could_be_better(model: RoundModel, label: int, value: int) -> bool:
     return False
 
 
-@inlined
+@expanded
 def is_better(model: RoundModel) -> bool:
     """Whether the value at hand is better than the best so far; equal ones are not."""
     for i in range(model.gangs.rating.shape[1]):
@@ -257,7 +257,7 @@ def is_better(model: RoundModel) -> bool:
     return False
 
 
-@internal
+@expanded
 def start_gang(model: RoundModel, q: int, g: int) -> int:
     """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not."""
     need = model.gangs.min_size[g]
@@ -280,7 +280,7 @@ def start_gang(model: RoundModel, q: int, g: int) -> int:
     return NOT_TRIED
 
 
-@internal
+@expanded
 def place_further_member(model: RoundModel, q: int, j: int) -> int:
     """Place a further member beside those that run, on tier (a): 0 or the code of why not."""
     g = int(model.jobs.gang[j])
@@ -306,7 +306,7 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
                 preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
 
 
-@internal
+@expanded
 def return_gang(model: RoundModel, g: int) -> None:
     """Return as many evicted members as the gang needs to their nodes, or preempt all."""
     need = min(model.gangs.min_size[g], model.gangs.live[g])

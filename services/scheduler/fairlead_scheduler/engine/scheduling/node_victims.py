@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import N_TAKEN, TOLERANCE
 from fairlead_scheduler.engine.state.run_states import (
@@ -35,7 +35,7 @@ CHOSEN: Final = 1
 MATE: Final = 2
 
 
-@inlined
+@expanded
 def goes_first(model: RoundModel, a: int, b: int) -> bool:
     """The order of N2b: whether `a` is preempted before `b`."""
     if model.runs.level[a] != model.runs.level[b]:
@@ -54,7 +54,7 @@ def goes_first(model: RoundModel, a: int, b: int) -> bool:
     return model.jobs.submission[a] > model.jobs.submission[b]
 
 
-@inlined
+@expanded
 def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: int) -> bool:
     """Whether the run can be a victim at all."""
     if model.runs.preemption[j] >= NON_PREEMPTIBLE or not is_live(model.runs.state[j]):
@@ -187,7 +187,7 @@ def choose_victims(
     return found
 
 
-@inlined
+@internal
 def take_until_fit(model: RoundModel, n: int, p: int, after: float, mode: int) -> int:
     """Take candidates one by one in the order of N2b until it fits; returns how many are left."""
     while n > 0 and not is_enough(model):
@@ -249,7 +249,7 @@ def spare_unneeded(model: RoundModel, p: int, covered: int) -> None:
             assume_preempted(model, j, p, model.victims.takes_gang[k])
 
 
-@internal
+@expanded
 def return_spared(model: RoundModel, n: int) -> int:
     """Put the spared victims among the `n` candidates again; returns how many there are then."""
     kept = 0
@@ -265,7 +265,7 @@ def return_spared(model: RoundModel, n: int) -> int:
     return n
 
 
-@internal
+@expanded
 def rank_victims(model: RoundModel, covered: int, mode: int) -> None:
     """N4 as numbers in `rating[CURRENT]`, smaller is better: greatest value, gang, the queue
     furthest above its share (tier b), lost work, number, youngest first victim; last the row of
@@ -313,7 +313,7 @@ def add_to_rank(model: RoundModel, j: int) -> None:
     model.victims.rating[CURRENT, 4] += 1.0
 
 
-@inlined
+@expanded
 def compare_with_best(model: RoundModel) -> int:
     """-1 where the current node has cheaper victims than the best so far (N4), 1 where dearer."""
     for i in range(FIRST_VICTIM):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, internal
+from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, internal
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity
 from fairlead_scheduler.engine.scheduling.node_victims import TO_FIT, choose_victims
 from fairlead_scheduler.engine.scheduling.queue_selection import goes_before, rank_offer
@@ -57,7 +57,7 @@ def fits_on_own_node(model: RoundModel, j: int) -> bool:
     )
 
 
-@internal
+@expanded
 def restore_gang(model: RoundModel, g: int) -> None:
     """Restore the preempted members of a gang if that makes it as large as it must be, or none.
 

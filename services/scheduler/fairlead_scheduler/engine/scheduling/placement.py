@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import BEST, FOR_SHARE, FOR_URGENCY
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
@@ -69,7 +69,7 @@ def find_free_node(model: RoundModel, s: int, w: int) -> int:
     return NOWHERE
 
 
-@internal
+@expanded
 def find_free_node_for_member(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
@@ -101,7 +101,7 @@ def find_free_node_for_member(
     return NOWHERE
 
 
-@inlined
+@expanded
 def find_free_node_with_label(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
@@ -142,7 +142,7 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
     return False
 
 
-@internal
+@expanded
 def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
     """Whether anything preemptible runs below this level."""
     for lv in range(level):  # noqa: SIM110 - kernels have no generators
@@ -151,7 +151,7 @@ def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
     return False
 
 
-@internal
+@expanded
 def preempt_chosen(model: RoundModel, j: int) -> None:
     """Preempt the chosen victims of tier (b) for `j`, with the members of their gangs that must go,
     each for a token (L8)."""
@@ -168,7 +168,7 @@ def preempt_chosen(model: RoundModel, j: int) -> None:
                     take_preemption_token(model)
 
 
-@inlined
+@expanded
 def is_preemption_limited(model: RoundModel) -> bool:
     """L8: whether no token is left for the offer's first victim; its further ones can overdraw."""
     if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
@@ -189,8 +189,8 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
     code = INSUFFICIENT
-    bound = model.jobs.gang[j] >= 0 or (
-        model.avoided.first.size > 0 and model.avoided.first[j] >= 0
+    bound = model.runs.active > 0 and (
+        model.jobs.gang[j] >= 0 or (model.avoided.first.size > 0 and model.avoided.first[j] >= 0)
     )
     for w in range(model.shapes.level.shape[1]):
         level = model.shapes.level[s, w]
@@ -202,25 +202,33 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
             if bound
             else find_free_node(model, s, w)
         )
-        if p < 0 and top >= FAIR_SHARE and can_preempt_for_share(model, q, after):
-            tier = FAIR_SHARE
-            p = find_cheapest_node(model, j, w, after, FOR_SHARE, label, value)
-            if p >= 0 and is_preemption_limited(model):
-                code = PREEMPTION_LIMIT
-                p = NOWHERE
-            elif p >= 0:
-                preempt_chosen(model, j)
-        if p < 0 and top >= URGENCY and can_preempt_for_urgency(model, level):
-            tier = URGENCY
-            p = find_cheapest_node(model, j, w, after, FOR_URGENCY, label, value)
+        while p < 0 and tier < top and model.runs.active:
+            tier += 1
+            if tier == FAIR_SHARE:
+                mode = FOR_SHARE
+                possible = can_preempt_for_share(model, q, after)
+            else:
+                mode = FOR_URGENCY
+                possible = can_preempt_for_urgency(model, level)
+            if not possible:
+                continue
+            p = find_cheapest_node(model, j, w, after, mode, label, value)
+            if p >= 0 and tier == FAIR_SHARE:
+                if is_preemption_limited(model):
+                    code = PREEMPTION_LIMIT
+                    p = NOWHERE
+                else:
+                    preempt_chosen(model, j)
         if p >= 0:
             mark = model.counters[N_JOURNAL]
             allocate(model, q, j, s, w, p)
+            if not model.runs.active:
+                return NOT_TRIED
             add_placement(model, j, w, p, tier)
             model.runs.urgency_loss[j] = model.victims.rating[BEST, 3] if tier == URGENCY else 0.0
             if tier == FAIR_SHARE:
                 reopen_shapes(model, mark)
-            return 0
+            return NOT_TRIED
     return code
 
 

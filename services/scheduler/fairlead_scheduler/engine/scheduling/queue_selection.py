@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, inlined, internal
 from fairlead_scheduler.engine.scheduling.gang_placement import sum_members
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -57,7 +57,7 @@ def goes_before(model: RoundModel, a: int, b: int) -> bool:
     return a < b
 
 
-@inlined
+@internal
 def sift_down(model: RoundModel, i: int) -> None:
     """Move the queue at heap place `i` down to where it belongs."""
     size = model.counters[N_QUEUES]
@@ -131,21 +131,7 @@ def examine_next(model: RoundModel, q: int) -> int:
     return model.progress.next_queued[q]
 
 
-@inlined
-def find_plain_offer(model: RoundModel, q: int) -> bool:
-    """Find the next offer of a queue with nothing but single queued jobs; False for none."""
-    while True:
-        at = examine_next(model, q)
-        if at < 0:
-            return False
-        j = int(model.jobs.order[at])
-        if model.progress.skip_code[q, model.jobs.shape[j]] == NOT_TRIED:
-            return offer_job(model, q, j, NEW_JOB)
-        count_handled(model, q, int(model.jobs.shape[j]))
-        model.progress.next_queued[q] += 1
-
-
-@inlined
+@internal
 def find_offer(model: RoundModel, q: int) -> bool:
     """Find the queue's next offer; False when it has none.
 
@@ -161,18 +147,20 @@ def find_offer(model: RoundModel, q: int) -> bool:
             return False
         j = int(model.jobs.order[at])
         s = int(model.jobs.shape[j])
-        if model.jobs.gang[j] >= 0:
+        if model.runs.active and model.jobs.gang[j] >= 0:
             model.progress.members_left[q] -= 1
             if offer_gang(model, q, j):
                 return True
-        elif model.progress.skip_code[q, s] == NOT_TRIED and model.runs.state[j] != FAILED:
+        elif model.progress.skip_code[q, s] == NOT_TRIED and (
+            not model.runs.active or model.runs.state[j] != FAILED
+        ):
             return offer_job(model, q, j, NEW_JOB)
         else:
             count_handled(model, q, s)
         model.progress.next_queued[q] += 1
 
 
-@internal
+@expanded
 def offer_next_evicted(model: RoundModel, q: int) -> bool:
     """Offer the queue's next evicted run, or a gang at the place of its last evicted member."""
     while model.progress.next_evicted[q] < model.evicted.end[q]:
@@ -204,7 +192,7 @@ def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
     rank_offer(model, q, model.gangs.offer_request, value, True)
 
 
-@internal
+@expanded
 def offer_next_member(model: RoundModel, q: int) -> bool:
     """Offer the next further member of the gang that the queue is at."""
     while model.progress.next_member[q] < model.progress.members_end[q]:
@@ -220,7 +208,7 @@ def offer_next_member(model: RoundModel, q: int) -> bool:
     return False
 
 
-@internal
+@expanded
 def offer_gang(model: RoundModel, q: int, j: int) -> bool:
     """Offer a queued member of a gang, or the gang, where the queue has reached it; False for
     neither.
@@ -268,17 +256,7 @@ def start_queues(model: RoundModel) -> None:
     make_heap(model)
 
 
-@entry_point
-def start_plain_queues(model: RoundModel) -> None:
-    """As `begin`, with nothing but single queued jobs."""
-    for q in range(model.entitlements.weight.size):
-        if find_plain_offer(model, q):
-            model.offers.heap[model.counters[N_QUEUES]] = q
-            model.counters[N_QUEUES] += 1
-    make_heap(model)
-
-
-@internal
+@expanded
 def renew_offers(model: RoundModel) -> None:
     """Find new offers for queues whose own offer was preempted, in whole or in part, by this one.
 
@@ -307,7 +285,7 @@ def renew_offers(model: RoundModel) -> None:
         reorder_heap(model, find_in_heap(model, q), found)
 
 
-@inlined
+@expanded
 def find_in_heap(model: RoundModel, q: int) -> int:
     """Where the queue is in the heap, or -1."""
     for i in range(model.counters[N_QUEUES]):
@@ -316,7 +294,7 @@ def find_in_heap(model: RoundModel, q: int) -> int:
     return -1
 
 
-@internal
+@expanded
 def reorder_heap(model: RoundModel, i: int, found: bool) -> None:
     """The queue at heap place `i` has another offer (`found`) or leaves the heap."""
     if not found:
@@ -336,14 +314,14 @@ def reorder_heap(model: RoundModel, i: int, found: bool) -> None:
     sift_down(model, i)
 
 
-@inlined
+@expanded
 def make_heap(model: RoundModel) -> None:
     """Put the queues into heap order."""
     for i in range(model.counters[N_QUEUES] // 2 - 1, -1, -1):
         sift_down(model, i)
 
 
-@internal
+@expanded
 def return_queues(model: RoundModel) -> None:
     """Return queues to the heap that have something to try again since capacity was freed."""
     model.counters[N_REOPENED] = 0
@@ -363,7 +341,7 @@ def return_queues(model: RoundModel) -> None:
         model.offers.heap[i] = q
 
 
-@inlined
+@internal
 def replace_top(model: RoundModel, found: bool) -> None:
     """After the top queue was handled: it has a new offer (`found`) or leaves the heap."""
     if not found:

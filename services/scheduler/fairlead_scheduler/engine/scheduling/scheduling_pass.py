@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, internal
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
     place_further_member,
@@ -13,10 +13,9 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     start_gang,
     sum_members,
 )
-from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
+from fairlead_scheduler.engine.scheduling.placement import place_job, reopen_shapes
 from fairlead_scheduler.engine.scheduling.queue_selection import (
     find_offer,
-    find_plain_offer,
     renew_offers,
     replace_top,
     return_queues,
@@ -49,7 +48,6 @@ from fairlead_scheduler.engine.state.run_states import (
     EVICTED,
     QUEUED,
     URGENCY,
-    allocate,
     can_return,
     fail_job,
     return_run,
@@ -69,14 +67,10 @@ def run_pass(model: RoundModel, offers: int) -> int:
         kind = model.offers.kind[q]
         model.counters[N_JOURNAL] = 0
         if kind == NEW_JOB:
-            if model.counters[N_STOP] != NOT_TRIED:
-                replace_top(model, False)
-                continue
-            handle_new_job(model, q, model.offers.job[q])
-        elif not handle_other_offer(model, q, kind, model.offers.job[q]):
-            replace_top(model, False)
-            continue
-        replace_top(model, find_offer(model, q))
+            goes_on = handle_new_job(model, q, model.offers.job[q])
+        else:
+            goes_on = handle_other_offer(model, q, kind, model.offers.job[q])
+        replace_top(model, goes_on and find_offer(model, q))
         if model.counters[N_JOURNAL] > 0:
             renew_offers(model)
         if model.counters[N_REOPENED]:
@@ -84,30 +78,11 @@ def run_pass(model: RoundModel, offers: int) -> int:
     return MORE
 
 
-@entry_point
-def run_plain_pass(model: RoundModel, offers: int) -> int:
-    """As `run`, for rounds in which nothing can be stopped and there are no gangs."""
-    for _ in range(offers):
-        if model.counters[N_QUEUES] == 0 or model.counters[N_STOP] != NOT_TRIED:
-            return DONE
-        q = model.offers.heap[0]
-        j = model.offers.job[q]
-        s = int(model.jobs.shape[j])
-        if check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED:
-            p = find_free_node(model, s, 0)
-            if p >= 0:
-                allocate(model, q, j, s, 0, p)
-            else:
-                skip_shape(model, q, s, INSUFFICIENT)
-        count_handled(model, q, s)
-        model.progress.next_queued[q] += 1
-        replace_top(model, find_plain_offer(model, q))
-    return MORE
-
-
-@inlined
-def handle_new_job(model: RoundModel, q: int, j: int) -> None:
-    """Try to place a queued job."""
+@expanded
+def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
+    """Try to place a queued job; False when the queue must stop."""
+    if model.counters[N_STOP] != NOT_TRIED:
+        return False
     s = int(model.jobs.shape[j])
     if check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED:
         after = (
@@ -123,12 +98,13 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> None:
             # to be tried again once capacity was freed.
             skip_shape(model, q, s, code)
             model.progress.examined[q] -= 1
-            return
+            return True
     count_handled(model, q, s)
     model.progress.next_queued[q] += 1
+    return True
 
 
-@internal
+@expanded
 def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
     """Handle an offer of an evicted run or of a gang; False when the queue must stop."""
     g = int(model.jobs.gang[j])
@@ -184,7 +160,7 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
     return True
 
 
-@inlined
+@expanded
 def skip_evicted(model: RoundModel, q: int, j: int) -> None:
     """Continue after an evicted run, in the order or among the members of its gang."""
     if (
@@ -196,7 +172,7 @@ def skip_evicted(model: RoundModel, q: int, j: int) -> None:
         model.progress.next_evicted[q] += 1
 
 
-@inlined
+@internal
 def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
     """Rules L2 to L4 and L7 for an offer of queued jobs: returns 0, or the code of the limit.
 

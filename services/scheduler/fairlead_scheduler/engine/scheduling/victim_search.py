@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
     BEST,
@@ -76,7 +76,7 @@ def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: i
     return NOWHERE
 
 
-@internal
+@expanded
 def find_cheapest_node(
     model: RoundModel,
     j: int,
@@ -125,7 +125,7 @@ def find_cheapest_node(
     return best
 
 
-@inlined
+@expanded
 def is_oversubscribed(model: RoundModel, p: int) -> bool:
     """Whether something was put on top of others there (tier c): what goes for that counts no more
     against the node."""
@@ -147,7 +147,7 @@ def choose_node(model: RoundModel) -> None:
     model.counters[N_CHOSEN] = model.counters[N_TAKEN]
 
 
-@internal
+@expanded
 def find_cheapest_in_index(model: RoundModel, j: int, w: int, after: float, mode: int) -> int:
     """N4 by the tournament: the position, with its victims in `chosen`, or -1."""
     slot = find_slot(model, j, w, after, mode)
@@ -165,7 +165,7 @@ def find_cheapest_in_index(model: RoundModel, j: int, w: int, after: float, mode
             return p
 
 
-@internal
+@expanded
 def find_slot(model: RoundModel, j: int, w: int, after: float, mode: int) -> int:
     """The slot of this kind of preemptor, made or brought up to date."""
     s = int(model.jobs.shape[j])
@@ -266,7 +266,7 @@ def update_index(model: RoundModel, slot: int, p: int) -> None:
         i //= 2
 
 
-@internal
+@expanded
 def build_index(model: RoundModel, slot: int, j: int, w: int, after: float, mode: int) -> None:
     """All matches, from new bids of all positions."""
     size = model.victim_index.winner.shape[1] // 2
@@ -284,7 +284,7 @@ def build_index(model: RoundModel, slot: int, j: int, w: int, after: float, mode
         )
 
 
-@inlined
+@expanded
 def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
     """The end of N4 for single victims of one value: lost work, younger, greater id."""
     if (model.jobs.gang[a] >= 0) != (model.jobs.gang[b] >= 0):
@@ -296,7 +296,7 @@ def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
     return model.jobs.submission[a] > model.jobs.submission[b]
 
 
-@internal
+@expanded
 def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
     """N4 on tier (b) where one run is enough, without looking at every node; -1 = look at all.
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.snapshot import Cause, Tier
 from fairlead_scheduler.engine.state.capacity_tree import subtract_request
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -116,7 +116,7 @@ def allocate(model: RoundModel, q: int, j: int, s: int, w: int, p: int) -> None:
     model.counters[N_PLACED] = n + 1
 
 
-@inlined
+@expanded
 def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
     """Undo the last `allocate`, which was on position `p`."""
     n = model.counters[N_PLACED] - 1
@@ -132,7 +132,7 @@ def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
     model.usage.tokens[1 + q] += 1.0
 
 
-@internal
+@expanded
 def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     """Add a placement on position `p`; `round_state.allocate` does the rest."""
     q = int(model.jobs.queue[j])
@@ -160,7 +160,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     model.counters[N_JOURNAL] += 1
 
 
-@internal
+@expanded
 def remove_placement(model: RoundModel, j: int) -> None:
     """Undo `add_placement`. What was added last on a position must be removed first."""
     q = int(model.jobs.queue[j])
@@ -300,19 +300,19 @@ def take_preemption_token(model: RoundModel) -> None:
     model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
 
 
-@inlined
+@expanded
 def return_preemption_token(model: RoundModel) -> None:
     """Undo `take_preemption_token`."""
     model.usage.tokens[model.usage.tokens.size - 1] += 1.0
 
 
-@inlined
+@expanded
 def fail_job(model: RoundModel, j: int) -> None:
     """End a queued job as failed."""
     model.runs.state[j] = FAILED
 
 
-@inlined
+@expanded
 def undo_restore(model: RoundModel, j: int) -> None:
     """Undo `restore_run` of a preempted run."""
     count_run(model, j, -1)
