@@ -17,10 +17,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from fairlead_scheduler.engine.compiler.decorators import by_address
 
 Bool = npt.NDArray[np.bool_]
 Byte = npt.NDArray[np.uint8]
@@ -164,8 +166,8 @@ class EngineSettings:
     """L6: offers handled between two calls of `expired()`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JobTotals:
+@by_address
+class JobTotals(NamedTuple):
     """Totals over the jobs of a snapshot. The service may keep them and apply what changed.
 
     They must equal what `job_totals.count_jobs` computes from the snapshot (`head`, `link` and

@@ -328,21 +328,9 @@ class PoolJobs:
 
     def _count(self, rows: Int32, sign: int) -> None:
         columns = self._columns
-        job_totals.count_rows(
-            rows,
-            sign,
-            columns.node,
-            columns.queue,
-            columns.shape,
-            self.shapes.request,
-            self._used,
-            self._runs,
-            self._running,
-            self._queued,
-            self._head,
-            columns.link,
-            columns.back,
-        )
+        jobs = job_totals.JobColumns(columns.node, columns.queue, columns.shape)
+        totals = self.totals(columns.link.size)
+        job_totals.count_rows(rows, sign, jobs, self.shapes.request, totals)
         count = np.bincount(columns.shape[rows], minlength=self._shape_jobs.size)
         self._shape_jobs += sign * count
         count = np.bincount(columns.queue[rows], minlength=self._queue_jobs.size)

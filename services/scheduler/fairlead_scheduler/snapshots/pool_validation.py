@@ -69,21 +69,8 @@ def _check_totals(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator
     queues, shapes = have.running.shape
     values = np.unique(columns.value[runs])
     want = job_totals.empty_totals(nodes, resources, queues, shapes, used, values)
-    job_totals.count_rows(
-        rows,
-        1,
-        columns.node,
-        columns.queue,
-        columns.shape,
-        pool.shapes.request,
-        want.used,
-        want.runs,
-        want.running,
-        want.queued,
-        want.head,
-        want.link,
-        want.back,
-    )
+    jobs = job_totals.JobColumns(columns.node, columns.queue, columns.shape)
+    job_totals.count_rows(rows, 1, jobs, pool.shapes.request, want)
     for name in ("used", "runs", "running", "queued", "values"):
         if not np.array_equal(getattr(have, name), getattr(want, name)):
             yield f"the totals `{name}` of pool {pool.name} are not those of its rows"

@@ -6,9 +6,11 @@ service can keep the totals of a snapshot and update them with `count_rows`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, kernel
 from fairlead_scheduler.engine.snapshot import Int32, Int64, JobTotals, Snapshot
 
 
@@ -24,21 +26,9 @@ def count_jobs(snapshot: Snapshot) -> JobTotals:
         if snapshot.job_value is None
         else np.unique(snapshot.job_value[snapshot.job_node >= 0]),
     )
-    count_rows(
-        np.arange(snapshot.job_node.size, dtype=np.int32),
-        1,
-        snapshot.job_node,
-        snapshot.job_queue,
-        snapshot.job_shape,
-        snapshot.shape_request,
-        totals.used,
-        totals.runs,
-        totals.running,
-        totals.queued,
-        totals.head,
-        totals.link,
-        totals.back,
-    )
+    columns = JobColumns(snapshot.job_node, snapshot.job_queue, snapshot.job_shape)
+    rows = np.arange(snapshot.job_node.size, dtype=np.int32)
+    count_rows(rows, 1, columns, snapshot.shape_request, totals)
     return totals
 
 
@@ -58,49 +48,49 @@ def empty_totals(
     )
 
 
+@by_address
+class JobColumns(NamedTuple):
+    """What `count_rows` reads of each job, [J]; as in `Snapshot`."""
+
+    node: Int32
+    queue: Int32
+    shape: Int32
+
+
 @kernel
-def count_rows(
-    rows: Int32,
-    sign: int,
-    node: Int32,
-    queue: Int32,
-    shape: Int32,
-    request: Int64,
-    used: Int64,
-    runs: Int64,
-    running: Int64,
-    queued: Int64,
-    head: Int32,
-    link: Int32,
-    back: Int32,
-) -> None:
-    """Count these rows (sign 1), or count them no longer (sign -1), as they are described now."""
+def count_rows(rows: Int32, sign: int, jobs: JobColumns, request: Int64, totals: JobTotals) -> None:
+    """Count these rows (sign 1), or count them no longer (sign -1), as they are described now.
+
+    `request` is [S, R]. All of `totals` is written but `values`.
+    """
     for i in range(rows.size):
         j = rows[i]
-        n = node[j]
+        n = jobs.node[j]
         if n < -1:
             continue
+        q = jobs.queue[j]
+        s = jobs.shape[j]
         if n < 0:
-            queued[queue[j], shape[j]] += sign
+            totals.queued[q, s] += sign
             continue
-        running[queue[j], shape[j]] += sign
-        runs[n] += sign
+        totals.running[q, s] += sign
+        totals.runs[n] += sign
         for r in range(request.shape[1]):
-            used[n, r] += sign * request[shape[j], r]
+            totals.used[n, r] += sign * request[s, r]
         if sign > 0:
-            after = head[n]
-            link[j] = after
-            back[j] = -1
+            after = totals.head[n]
+            totals.link[j] = after
+            totals.back[j] = -1
             if after >= 0:
-                back[after] = j
-            head[n] = j
+                totals.back[after] = j
+            totals.head[n] = j
         else:
-            if back[j] >= 0:
-                link[back[j]] = link[j]
+            if totals.back[j] >= 0:
+                totals.link[totals.back[j]] = totals.link[j]
             else:
-                head[n] = link[j]
-            if link[j] >= 0:
-                back[link[j]] = back[j]
+                totals.head[n] = totals.link[j]
+            if totals.link[j] >= 0:
+                totals.back[totals.link[j]] = totals.back[j]
 
 
 @kernel
