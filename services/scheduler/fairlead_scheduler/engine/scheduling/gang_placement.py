@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from fairlead_scheduler.engine.state.round_state import (
     INSUFFICIENT,
     N_GROUP_SHAPE,
     N_JOURNAL,
-    N_SPENT,
     NOT_TRIED,
     PREEMPTION_LIMIT,
     cost_with,
@@ -47,6 +46,23 @@ from fairlead_scheduler.engine.state.run_states import (
 )
 
 MEASURES: Final = 3
+
+
+class Attempt(NamedTuple):
+    """What placing members came to."""
+
+    placed: int
+    limited: bool
+    """whether only the limit of preemptions (L8) holds back those that are missing"""
+
+
+class LabelValue(NamedTuple):
+    """What N7 chooses."""
+
+    value: int
+    """-1 when the gang fits on no value"""
+    limited: bool
+    """whether on one of them only the limit of preemptions (L8) held it back"""
 
 
 @internal
@@ -116,11 +132,12 @@ def undo_offer(model: RoundModel, mark: int) -> None:
 
 
 @internal
-def place_members(model: RoundModel, g: int, need: int, after: float, value: int, top: int) -> int:
-    """Place up to `need` queued members within a label value; returns how many were placed.
+def place_members(
+    model: RoundModel, g: int, need: int, after: float, value: int, top: int
+) -> Attempt:
+    """Place up to `need` queued members within a label value.
 
-    Members of a shape that was not placed are not tried again. Where the others would be enough
-    with those that only the limit of preemptions (L8) holds back, counters[N_SPENT] is set.
+    Members of a shape that was not placed are not tried again.
     """
     label = model.gangs.label[g]
     model.counters[N_GROUP_SHAPE] = 0
@@ -143,14 +160,12 @@ def place_members(model: RoundModel, g: int, need: int, after: float, value: int
             why = code
         if why == PREEMPTION_LIMIT:
             held_back += 1
-    if placed < need <= placed + held_back:
-        model.counters[N_SPENT] = 1
-    return placed
+    return Attempt(placed, placed < need <= placed + held_back)
 
 
 @expanded
-def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> int:
-    """N7: the best label value for the gang, or -1 when it fits on no value.
+def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> LabelValue:
+    """N7: the best label value for the gang.
 
     Each value is tried. But once all queued members found free capacity on one, only a value on
     which less would stay free can be better, and what would stay free is known beforehand. Values
@@ -162,16 +177,19 @@ def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: floa
     waiting = sum_waiting(model, g)
     calm = not can_preempt_for_share(model, q, after)
     all_free = False
+    limited = False
     for value in range(model.nodes.value_first.shape[1] - 1):
         if model.nodes.value_first[label, value] == model.nodes.value_first[label, value + 1]:
             continue
         if all_free and not could_be_better(model, label, value):
             continue
         mark = model.counters[N_JOURNAL]
-        placed = place_members(model, g, need, after, value, URGENCY)
+        attempt = place_members(model, g, need, after, value, URGENCY)
+        limited = limited or attempt.limited
+        placed = attempt.placed
         if placed == need:
             measure_preemption(model, mark)
-            placed += place_members(model, g, more, after, value, FREE)
+            placed += place_members(model, g, more, after, value, FREE).placed
             model.gangs.rating[0, 0] = -placed
             measure_free_capacity(model, label, value)
             if best < 0 or is_better(model):
@@ -180,7 +198,7 @@ def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: floa
                 for i in range(model.gangs.rating.shape[1]):
                     model.gangs.rating[1, i] = model.gangs.rating[0, i]
         undo_offer(model, mark)
-    return best
+    return LabelValue(best, limited)
 
 
 @expanded
@@ -261,21 +279,24 @@ def is_better(model: RoundModel) -> bool:
 def start_gang(model: RoundModel, q: int, g: int) -> int:
     """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not."""
     need = model.gangs.min_size[g]
-    model.counters[N_SPENT] = 0
     sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
     after = (
         cost_with(model.usage.held[q], model.gangs.offer_request, model.entitlements.cost_factor)
         / model.entitlements.weight[q]
     )
     value = model.gangs.value[g]
+    limited = False
     if model.gangs.label[g] >= 0 and value < 0:
-        value = choose_label_value(model, q, g, need, after)
+        found = choose_label_value(model, q, g, need, after)
+        value = found.value
+        limited = found.limited
         if value < 0:
-            return PREEMPTION_LIMIT if model.counters[N_SPENT] else DOES_NOT_FIT
+            return PREEMPTION_LIMIT if limited else DOES_NOT_FIT
     mark = model.counters[N_JOURNAL]
-    if place_members(model, g, need, after, value, URGENCY) < need:
+    attempt = place_members(model, g, need, after, value, URGENCY)
+    if attempt.placed < need:
         undo_offer(model, mark)
-        return PREEMPTION_LIMIT if model.counters[N_SPENT] else DOES_NOT_FIT
+        return PREEMPTION_LIMIT if limited or attempt.limited else DOES_NOT_FIT
     model.gangs.value[g] = value
     return NOT_TRIED
 

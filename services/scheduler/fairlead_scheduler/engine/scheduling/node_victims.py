@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_TAKEN, TOLERANCE
+from fairlead_scheduler.engine.state.round_state import TOLERANCE
 from fairlead_scheduler.engine.state.run_states import (
     EVICTED,
     NON_PREEMPTIBLE,
@@ -30,9 +30,20 @@ FIRST_VICTIM: Final = 6
 CURRENT: Final = 0
 BEST: Final = 1
 
+NOT_PERMITTED: Final = -1
+"""In place of the number of victims: no set of them is permitted."""
+
 UNTOUCHED: Final = 0
 CHOSEN: Final = 1
 MATE: Final = 2
+
+
+class Taken(NamedTuple):
+    """What `take_until_fit` did: how many candidates it examined, and how many victims there are
+    then."""
+
+    examined: int
+    victims: int
 
 
 @expanded
@@ -140,11 +151,11 @@ def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
 @internal
 def choose_victims(
     model: RoundModel, preemptor: int, p: int, level: int, after: float, mode: int
-) -> bool:
-    """Choose the victims on position `p` for the job `preemptor`; False when no set is allowed.
+) -> int:
+    """Choose the victims on position `p` for the job `preemptor`: how many, or `NOT_PERMITTED`.
 
-    They are left in `victims.taken`[:counters[N_TAKEN]], with `takes_gang` where all members go
-    with one, and rated in `rating[CURRENT]`. On tier (c) only those count that are needed beyond
+    They are `victims.taken` up to that number, with `takes_gang` where all members go with one,
+    and rated in `rating[CURRENT]`. On tier (c) only those count that are needed beyond
     what is on top of others there already. `after` is the preemptor's share / weight with its whole
     offer placed (R13).
     """
@@ -158,24 +169,26 @@ def choose_victims(
         j = model.runs.link[j]
     for r in range(model.victims.need.size):
         model.victims.need[r] = -model.capacity.tree[size + p, r]
-    model.counters[N_TAKEN] = 0
     covered = 0
     if mode == FOR_URGENCY:
-        n = take_until_fit(model, n, p, after, mode)
+        taken = take_until_fit(model, n, 0, p, after, mode)
+        n -= taken.examined
+        covered = taken.victims
         if is_enough(model):
-            spare_unneeded(model, p, 0)
-            n = return_spared(model, n)
-        covered = model.counters[N_TAKEN]
+            spare_unneeded(model, p, 0, covered)
+            spared = return_spared(model, n, covered)
+            n += spared
+            covered -= spared
     if mode != TO_FIT:
         for r in range(model.victims.need.size):
             model.victims.need[r] += model.shapes.request[model.jobs.shape[preemptor], r]
-    take_until_fit(model, n, p, after, mode)
+    victims = take_until_fit(model, n, covered, p, after, mode).victims
     found = is_enough(model)
     if found:
-        spare_unneeded(model, p, covered)
-        rank_victims(model, covered, mode)
+        spare_unneeded(model, p, covered, victims)
+        rank_victims(model, covered, victims, mode)
     kept = 0
-    for k in range(model.counters[N_TAKEN]):
+    for k in range(victims):
         if model.victims.taken[k] < 0:
             continue
         undo_assumption(model, model.victims.taken[k], p, model.victims.takes_gang[k])
@@ -183,13 +196,16 @@ def choose_victims(
             model.victims.taken[kept] = model.victims.taken[k]
             model.victims.takes_gang[kept] = model.victims.takes_gang[k]
             kept += 1
-    model.counters[N_TAKEN] = kept
-    return found
+    return kept if found else NOT_PERMITTED
 
 
 @internal
-def take_until_fit(model: RoundModel, n: int, p: int, after: float, mode: int) -> int:
-    """Take candidates one by one in the order of N2b until it fits; returns how many are left."""
+def take_until_fit(
+    model: RoundModel, n: int, victims: int, p: int, after: float, mode: int
+) -> Taken:
+    """Add some of the first `n` candidates to the victims, one by one in the order of N2b, until
+    the job fits."""
+    examined = 0
     while n > 0 and not is_enough(model):
         first = 0
         for i in range(1, n):
@@ -197,6 +213,7 @@ def take_until_fit(model: RoundModel, n: int, p: int, after: float, mode: int) -
                 first = i
         j = model.victims.candidates[first]
         n -= 1
+        examined += 1
         model.victims.candidates[first] = model.victims.candidates[n]
         if model.victims.mark[j] != UNTOUCHED:
             continue
@@ -213,22 +230,21 @@ def take_until_fit(model: RoundModel, n: int, p: int, after: float, mode: int) -
             and model.gangs.live[g] - model.victims.assumed_members[g] <= model.gangs.min_size[g]
         ):
             whole = 1
-        k = model.counters[N_TAKEN]
-        model.victims.taken[k] = j
-        model.victims.takes_gang[k] = whole
-        model.counters[N_TAKEN] = k + 1
+        model.victims.taken[victims] = j
+        model.victims.takes_gang[victims] = whole
+        victims += 1
         assume_preempted(model, j, p, whole)
-    return n
+    return Taken(examined, victims)
 
 
 @internal
-def spare_unneeded(model: RoundModel, p: int, covered: int) -> None:
-    """N2b: give each victim back, in the order taken, where the job fits without it.
+def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
+    """N2b: give each of `n` victims but the first `covered` back, in the order taken, where the job
+    fits without it.
 
     A gang with several members taken one after another stays taken: what goes with the last
     depends on those before.
     """
-    n = model.counters[N_TAKEN]
     for k in range(covered, n):
         j = model.victims.taken[k]
         alone = True
@@ -250,32 +266,35 @@ def spare_unneeded(model: RoundModel, p: int, covered: int) -> None:
 
 
 @expanded
-def return_spared(model: RoundModel, n: int) -> int:
-    """Put the spared victims among the `n` candidates again; returns how many there are then."""
+def return_spared(model: RoundModel, n: int, victims: int) -> int:
+    """Put the spared of the victims after the `n` candidates again; returns how many they are."""
+    spared = 0
     kept = 0
-    for k in range(model.counters[N_TAKEN]):
+    for k in range(victims):
         if model.victims.taken[k] < 0:
-            model.victims.candidates[n] = -1 - model.victims.taken[k]
-            n += 1
+            model.victims.candidates[n + spared] = -1 - model.victims.taken[k]
+            spared += 1
             continue
         model.victims.taken[kept] = model.victims.taken[k]
         model.victims.takes_gang[kept] = model.victims.takes_gang[k]
         kept += 1
-    model.counters[N_TAKEN] = kept
-    return n
+    return spared
 
 
 @expanded
-def rank_victims(model: RoundModel, covered: int, mode: int) -> None:
-    """N4 as numbers in `rating[CURRENT]`, smaller is better: greatest value, gang, the queue
-    furthest above its share (tier b), lost work, number, youngest first victim; last the row of
-    that one, for submission numbers are larger than a double can tell apart."""
+def rank_victims(model: RoundModel, covered: int, n: int, mode: int) -> None:
+    """N4 for the victims from `covered` to `n` as numbers in `rating[CURRENT]`, smaller is better.
+
+    They are: greatest value, gang, the queue furthest above its share (tier b), lost work, number,
+    youngest first victim; last the row of that one, for submission numbers are larger than a double
+    can tell apart.
+    """
     for i in range(KEYS):
         model.victims.rating[CURRENT, i] = 0.0
     model.victims.rating[CURRENT, 0] = -1.0
     model.victims.rating[CURRENT, FIRST_VICTIM] = -1.0
     lead = -1
-    for k in range(covered, model.counters[N_TAKEN]):
+    for k in range(covered, n):
         j = model.victims.taken[k]
         if j < 0:
             continue

@@ -8,7 +8,6 @@ from fairlead_scheduler.engine.scheduling.node_victims import TO_FIT, choose_vic
 from fairlead_scheduler.engine.scheduling.queue_selection import goes_before, rank_offer
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_TAKEN
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_GANG,
     CAUSE_URGENCY,
@@ -34,9 +33,10 @@ def resolve_oversubscription(model: RoundModel) -> None:
         for r in range(model.shapes.request.shape[1]):
             if model.capacity.tree[size + p, r] < 0:
                 fits = False
-        if fits or not choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT):
+        if fits:
             continue
-        for k in range(model.counters[N_TAKEN]):
+        victims = choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT)
+        for k in range(victims):
             j = model.victims.taken[k]
             if not is_live(model.runs.state[j]):
                 continue

@@ -15,7 +15,6 @@ from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     INSUFFICIENT,
-    N_CHOSEN,
     N_GROUP_AT,
     N_GROUP_SHAPE,
     N_JOURNAL,
@@ -152,10 +151,10 @@ def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
 
 
 @expanded
-def preempt_chosen(model: RoundModel, j: int) -> None:
-    """Preempt the chosen victims of tier (b) for `j`, with the members of their gangs that must go,
-    each for a token (L8)."""
-    for k in range(model.counters[N_CHOSEN]):
+def preempt_chosen(model: RoundModel, j: int, victims: int) -> None:
+    """Preempt this number of chosen victims of tier (b) for `j`, with the members of their gangs
+    that must go, each for a token (L8)."""
+    for k in range(victims):
         victim = model.victims.chosen[k]
         preempt_run(model, victim, CAUSE_FAIR_SHARE, j)
         take_preemption_token(model)
@@ -212,13 +211,14 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
                 possible = can_preempt_for_urgency(model, level)
             if not possible:
                 continue
-            p = find_cheapest_node(model, j, w, after, mode, label, value)
+            cheapest = find_cheapest_node(model, j, w, after, mode, label, value)
+            p = cheapest.position
             if p >= 0 and tier == FAIR_SHARE:
                 if is_preemption_limited(model):
                     code = PREEMPTION_LIMIT
                     p = NOWHERE
                 else:
-                    preempt_chosen(model, j)
+                    preempt_chosen(model, j, cheapest.victims)
         if p >= 0:
             mark = model.counters[N_JOURNAL]
             allocate(model, q, j, s, w, p)

@@ -1,14 +1,34 @@
 """Victim search (N4): the node with the cheapest victims, on tier (b) or (c).
 
+`find_cheapest_node` returns a `CheapestNode`. It preempts nothing: `placement.place_job` does.
+
 In a pool of up to `SCANNED_NODES_MAX` nodes every node is examined for every job. In a larger pool
 each kind of preemptor has a *slot* of the victim index: the rating of the victims on each node, and
 a tournament over the ratings. A rating can have become too good, so the winner is rated again and
 must win again; nodes on which a run was preempted or restored can have become better, and every
 slot rates them again. Decision 0012 says where this can differ from examining every node.
 
-Reads the shapes, nodes, jobs, runs, gangs and the free capacity of the `RoundModel`. Writes the
-best victims found (`victims.chosen`), their count (`counters[N_CHOSEN]`), the victim index and
-scratch values of `victims`. It preempts nothing: `placement.preempt_chosen` does.
+Reads, of the `RoundModel`:
+
+- `shapes`: what the job requests, its level, the node types on which it can run; `nodes`: types,
+  numbers, positions by label value; `avoided`: the nodes that the job avoids;
+- `jobs`: shape, queue, gang, priority and submission number of the job and of runs;
+- `runs`: the runs of each position, their state, level, preemption mode, lost work and start;
+- `capacity`: what is free on each position, and what runs hold there by level, evicted or not;
+- `gangs`: members, how many are live and how many must be;
+- `usage`: what queues hold, how far they are above their share, their evicted runs; `entitlements`:
+  weights, entitled shares and cost factors (R13, N2b);
+- `evicted`: each queue's cheapest single victims, and where its runs are of one priority.
+
+Writes:
+
+- `victims.chosen` and `chosen_takes_gang`: the victims on the node that is found;
+- `victims.rating`: N4 of the node at hand and of the best so far; `placement.place_job` reads the
+  lost work of the best;
+- scratch values of `victims` (candidates, marks, assumptions), which are as before afterwards, and
+  with them `usage.share_steps` of queues that are assumed to lose runs, which is set back as well;
+- `evicted.cheapest_next`, past runs that are no longer evicted;
+- `victim_index`, and `counters[N_TURN]`, the number of searches in it.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -16,7 +36,7 @@ scratch values of `victims`. It preempts nothing: `placement.preempt_chosen` doe
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +49,7 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
     FOR_SHARE,
     FOR_URGENCY,
     KEYS,
+    NOT_PERMITTED,
     assumed_cost,
     choose_victims,
     compare_ids,
@@ -36,9 +57,7 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
-    N_CHOSEN,
     N_FREED,
-    N_TAKEN,
     N_TURN,
     TOLERANCE,
 )
@@ -54,6 +73,15 @@ SLOTS: Final = 16
 NOWHERE: Final = -1
 ANY_QUEUE: Final = -1
 """In place of the queue, for preemptors whose queue has no evicted run."""
+
+
+class CheapestNode(NamedTuple):
+    """What N4 finds."""
+
+    position: int
+    """`NOWHERE` when no node has a permitted set of victims"""
+    victims: int
+    """how many: they are `victims.chosen` up to this number, with `chosen_takes_gang`"""
 
 
 @internal
@@ -85,18 +113,16 @@ def find_cheapest_node(
     mode: int,
     label: int,
     value: int,
-) -> int:
-    """N4: the position with the cheapest victims on tier (b) or (c), or -1.
-
-    The victims are left in `victims.chosen`[:counters[N_CHOSEN]] with `chosen_takes_gang`.
-    """
+) -> CheapestNode:
+    """N4: the node with the cheapest victims on tier (b) or (c). See `CheapestNode`."""
     s = int(model.jobs.shape[j])
     level = model.shapes.level[s, w]
     best = NOWHERE
+    chosen = 0
     if mode == FOR_SHARE and label < 0:
         best = find_single_victim(model, j, w, after)
         if best >= 0:
-            return best
+            return CheapestNode(best, 1)
     avoids = model.avoided.first.size > 0 and model.avoided.first[j] >= 0
     if label < 0 and not avoids and model.victim_index.rating.shape[0] > 0:
         return find_cheapest_in_index(model, j, w, after, mode)
@@ -114,15 +140,17 @@ def find_cheapest_node(
             continue
         if best >= 0 and least > model.victims.rating[BEST, 0] and not is_oversubscribed(model, p):
             continue
-        if not choose_victims(model, j, p, level, after, mode):
+        victims = choose_victims(model, j, p, level, after, mode)
+        if victims == NOT_PERMITTED:
             continue
         if best >= 0:
             order = compare_with_best(model)
             if order > 0 or (order == 0 and model.nodes.number[p] > model.nodes.number[best]):
                 continue
         best = p
-        choose_node(model)
-    return best
+        chosen = victims
+        choose_node(model, victims)
+    return CheapestNode(best, chosen)
 
 
 @expanded
@@ -137,32 +165,33 @@ def is_oversubscribed(model: RoundModel, p: int) -> bool:
 
 
 @inlined
-def choose_node(model: RoundModel) -> None:
-    """Keep the current node as the best so far."""
+def choose_node(model: RoundModel, victims: int) -> None:
+    """Keep the current node, with this number of victims, as the best so far."""
     for k in range(KEYS):
         model.victims.rating[BEST, k] = model.victims.rating[CURRENT, k]
-    for k in range(model.counters[N_TAKEN]):
+    for k in range(victims):
         model.victims.chosen[k] = model.victims.taken[k]
         model.victims.chosen_takes_gang[k] = model.victims.takes_gang[k]
-    model.counters[N_CHOSEN] = model.counters[N_TAKEN]
 
 
 @expanded
-def find_cheapest_in_index(model: RoundModel, j: int, w: int, after: float, mode: int) -> int:
-    """N4 by the tournament: the position, with its victims in `chosen`, or -1."""
+def find_cheapest_in_index(
+    model: RoundModel, j: int, w: int, after: float, mode: int
+) -> CheapestNode:
+    """N4 by the tournament."""
     slot = find_slot(model, j, w, after, mode)
     while True:
         p = model.victim_index.winner[slot, 1]
         if p < 0 or model.victim_index.rating[slot, p, 0] == np.inf:
-            return NOWHERE
-        rate_node(model, slot, j, w, p, after, mode)
+            return CheapestNode(NOWHERE, 0)
+        victims = rate_node(model, slot, j, w, p, after, mode)
         update_index(model, slot, p)
         if (
             model.victim_index.winner[slot, 1] == p
             and model.victim_index.rating[slot, p, 0] < np.inf
         ):
-            choose_node(model)
-            return p
+            choose_node(model, victims)
+            return CheapestNode(p, victims)
 
 
 @expanded
@@ -212,20 +241,23 @@ def find_slot(model: RoundModel, j: int, w: int, after: float, mode: int) -> int
 
 
 @internal
-def rate_node(
-    model: RoundModel, slot: int, j: int, w: int, p: int, after: float, mode: int
-) -> None:
-    """Rate the victims on position `p` for the job; infinity where there is no permitted set."""
+def rate_node(model: RoundModel, slot: int, j: int, w: int, p: int, after: float, mode: int) -> int:
+    """Rate the victims on position `p` for the job; infinity where there is no permitted set.
+
+    Returns how many they are, or `NOT_PERMITTED`.
+    """
     s = int(model.jobs.shape[j])
     level = model.shapes.level[s, w]
     model.victim_index.rating[slot, p, 0] = np.inf
     if not is_eligible(model, j, s, w, p) or find_sufficient_level(model, s, p, level, mode) < 0:
-        return
-    if choose_victims(model, j, p, level, after, mode):
+        return NOT_PERMITTED
+    victims = choose_victims(model, j, p, level, after, mode)
+    if victims != NOT_PERMITTED:
         for k in range(KEYS):
             model.victim_index.rating[slot, p, k] = model.victims.rating[CURRENT, k]
     elif mode == FOR_SHARE:
         model.victim_index.least_share[slot] = max(model.victim_index.least_share[slot], after)
+    return victims
 
 
 @inlined
@@ -367,6 +399,5 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
                 return NOWHERE
         model.victims.chosen[0] = k
         model.victims.chosen_takes_gang[0] = 0
-        model.counters[N_CHOSEN] = 1
         return model.runs.position[k]
     return NOWHERE

@@ -1,9 +1,5 @@
-"""The model that a round works on: what the kernels share, in two tuples of arrays.
-
-`Tables` never change within a round, `Model` does. Numbers of nodes in here are *positions*: places
-in the order of N3 at the start of the round, which are also the leaves of the tree. W = 1+K: home
-and the away entries.
-"""
+"""Numbers that kernels share: the scalars of the model, kinds of offers, codes; and what several
+steps ask of it (costs, the limit of L2, what a queue still tries)."""
 
 from __future__ import annotations
 
@@ -23,15 +19,12 @@ N_PLACED: Final = 0
 N_STOP: Final = 1
 N_QUEUES: Final = 2
 N_JOURNAL: Final = 3
-N_TAKEN: Final = 4
-N_CHOSEN: Final = 5
-N_GROUP_SHAPE: Final = 6
-N_GROUP_AT: Final = 7
-N_REOPENED: Final = 8
-N_FREED: Final = 9
-N_TURN: Final = 10
-N_SPENT: Final = 11
-COUNTERS: Final = 16
+N_GROUP_SHAPE: Final = 4
+N_GROUP_AT: Final = 5
+N_REOPENED: Final = 6
+N_FREED: Final = 7
+N_TURN: Final = 8
+COUNTERS: Final = 9
 
 # What a queue offers (`QueueOffers.kind`).
 NEW_JOB: Final = 0
