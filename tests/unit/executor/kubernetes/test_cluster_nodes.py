@@ -120,6 +120,14 @@ def test_a_node_that_never_existed_is_lost_as_well() -> None:
     assert nodes.find_lost(6_000, 5) == ["n9"]
 
 
+def test_lost_nodes_without_runs_are_forgotten_if_they_do_not_exist() -> None:
+    nodes = make_nodes()
+    nodes.note_absent("n9", 1_000)
+    nodes.put(make_node(ready="False"), 1_000)
+    nodes.forget_absent(["n9", "n0"])
+    assert nodes.find_lost(6_000, 5) == ["n0"]
+
+
 def test_the_request_of_a_pod_is_that_of_kubernetes() -> None:
     def container(cpu: str, **fields: str) -> dict[str, Any]:  # `Any`: JSON
         return {"resources": {"requests": {"cpu": cpu}}, **fields}

@@ -57,6 +57,11 @@ def test_a_container_that_was_killed_for_memory_counts_first() -> None:
     assert (end.category, end.exit_code) == (FailureCategory.OOM, 137)
 
 
+def test_a_container_that_its_node_has_lost_is_not_the_jobs_failure() -> None:
+    end = end_of(failed(terminated(137, "ContainerStatusUnknown")))
+    assert end.category is FailureCategory.NODE_LOST
+
+
 def test_an_init_container_can_be_the_one_that_failed() -> None:
     end = end_of({"phase": "Failed", "initContainerStatuses": [terminated(4, name="fetch")]})
     assert (end.category, end.exit_code) == (FailureCategory.EXIT_CODE, 4)

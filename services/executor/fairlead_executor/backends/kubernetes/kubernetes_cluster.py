@@ -337,9 +337,13 @@ class KubernetesCluster:
         now_ms = self._clock_ms()
         for run in list(self._unsettled):
             record = self._records[run]
-            if record.observed is not None and record.stop is None:
-                self._check_pending_pod(record, record.observed, now_ms)
-            self._update(record)
+            pod = record.observed
+            if pod is None:
+                continue
+            if record.stop is None:
+                self._check_pending_pod(record, pod, now_ms)
+            if record.stop is not None or pod.metadata.deletion_timestamp is not None:
+                self._update(record)
 
     def _check_pending_pod(self, record: RunRecord, pod: PodObject, now_ms: int) -> None:
         waiting = pending_pods.find_waiting_reason(pod)
@@ -359,10 +363,12 @@ class KubernetesCluster:
         lost = set(self._cluster_nodes.find_lost(self._clock_ms(), lost_s))
         if not lost:
             return
+        used: set[str] = set()
         for record in list(self._records.values()):
             pod = record.observed
             if pod is None or record.ended is not None or pod.spec.node_name not in lost:
                 continue
+            used.add(pod.spec.node_name)
             if record.stop is not None and record.stop.by_force:
                 continue
             text = f"the node {pod.spec.node_name} has been gone or not ready for {lost_s} s"
@@ -372,6 +378,7 @@ class KubernetesCluster:
                 end = pods.lost(text)
             run_records.request_stop(record, run_records.GRACE_S_MIN, end, by_force=True)
             self._update(record)
+        self._cluster_nodes.forget_absent(lost - used)
 
     def _release_retained(self) -> None:
         """Release the pods that exceed the number or the age for which they are retained."""

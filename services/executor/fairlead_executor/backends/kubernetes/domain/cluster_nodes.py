@@ -65,6 +65,12 @@ class ClusterNodes:
         if name not in self._objects:
             self._absent_since_ms.setdefault(name, now_ms)
 
+    def forget_absent(self, names: Iterable[str]) -> None:
+        """No run is on these nodes: forget those that do not exist."""
+        for name in names:
+            if name not in self._objects:
+                self._absent_since_ms.pop(name, None)
+
     def find_lost(self, now_ms: int, node_lost_s: int) -> list[str]:
         """Nodes that have been absent for this long."""
         return [

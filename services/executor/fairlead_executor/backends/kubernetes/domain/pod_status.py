@@ -19,7 +19,9 @@ from fairlead_executor.domain.pods import End, Phase, Pod
 
 MESSAGE_LENGTH_MAX: Final = 1_000
 _OOM: Final = "OOMKilled"
-_COULD_NOT_START: Final = frozenset({"StartError", "ContainerCannotRun", "ContainerStatusUnknown"})
+_COULD_NOT_START: Final = frozenset({"StartError", "ContainerCannotRun"})
+_STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
+"""The node restarted and has lost the container."""
 _NODE_LOST: Final = frozenset({"NodeLost", "DeletionByPodGC", "DeletionByTaintManager"})
 _EVICTED: Final = frozenset(
     {
@@ -151,6 +153,8 @@ def _describe_failure(container: ContainerStatus, state: Terminated, *, is_first
     if state.reason in _COULD_NOT_START:
         text = f"{who} could not be started{message}"
         return pods.failed(FailureCategory.START, _shorten(text), state.exit_code)
+    if state.reason == _STATUS_UNKNOWN:
+        return pods.failed(FailureCategory.NODE_LOST, _shorten(f"{who} is unknown{message}"))
     text = f"{who} ended with exit code {state.exit_code}{message}"
     return pods.failed(FailureCategory.EXIT_CODE, _shorten(text), state.exit_code)
 
