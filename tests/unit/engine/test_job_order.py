@@ -1,4 +1,4 @@
-"""R3: the order inside a queue, made anew or kept."""
+"""R3: the order inside a queue, sorted from scratch or updated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead_scheduler.engine import Snapshot, warm_up
+from fairlead_scheduler.engine import Snapshot, tiny_pools
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.engine.snapshot import Int32
 
@@ -15,7 +15,7 @@ def pool(jobs: int, seed: int) -> Snapshot:
     """Random queued and running jobs of two classes and two queues."""
     chance = np.random.default_rng(seed)
     return replace(
-        warm_up.tiny_pool(plain=True),
+        tiny_pools.tiny_pool(plain=True),
         job_queue=chance.integers(0, 2, jobs).astype(np.int32),
         job_shape=chance.integers(0, 2, jobs).astype(np.int32),
         job_priority=chance.integers(-2, 3, jobs),

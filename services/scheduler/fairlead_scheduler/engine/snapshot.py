@@ -96,7 +96,7 @@ class Cause(enum.IntEnum):
 
 
 class Tier(enum.IntEnum):
-    """On which tier of the ladder (N2) a job found its node."""
+    """On which placement tier (N2) a job found its node."""
 
     FREE = 0
     FAIR_SHARE = 1
@@ -183,7 +183,7 @@ class JobTotals(NamedTuple):
     queued: Int64
     """[Q, S] queued jobs."""
     head: Int32
-    """[N] one of the node's live runs, -1 where there is none ..."""
+    """[N] one of the node's live runs, -1 on a node without live runs ..."""
     link: Int32
     """[J] ... the one after it on its node, -1 for none ..."""
     back: Int32
@@ -334,7 +334,7 @@ class Snapshot:
     """[G] a `Rest`."""
     gang_started: Bool | None = None
     """[G] a member that ran has ended for good: once none runs, those left over follow N9. A gang
-    whose members were all preempted and queued again starts anew as a gang: False."""
+    whose members were all preempted and queued again starts again as a gang: False."""
     gang_submitted_ms: Int64 | None = None
     """[G] when its first member was submitted (for the assembly time-out)."""
     gang_fitted: Bool | None = None
@@ -397,7 +397,7 @@ class Plan:
     placed_value: Int64
     """[P] the value it runs at."""
     placed_tier: Byte
-    """[P] a `Rung`."""
+    """[P] a `Tier`."""
     placed_away: Int8
     """[P] number of the away entry it runs under, -1 at home."""
 

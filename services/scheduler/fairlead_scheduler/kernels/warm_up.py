@@ -6,13 +6,13 @@ from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
-from fairlead_scheduler.engine.warm_up import compile_all
+from fairlead_scheduler.engine.tiny_pools import schedule_tiny_pools
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 
 
 def run_warm_up_rounds() -> None:
     """Rounds over tiny pools: with every rule, and as the snapshot builder makes them."""
-    compile_all()
+    schedule_tiny_pools()
     harness = SchedulerHarness()
     harness.report_node(Node(executor="e", name="n", allocatable={"cpu": 3000}))
     shape = shapes.encode(shapes.Shape(requests={"cpu": 1000}))

@@ -42,10 +42,10 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     standby_poll_s: float = 0.5
     retries_unstarted_max: int = 10
 
-    def faults(self) -> list[FieldError]:
-        """What types cannot say, by the setting's name."""
+    def find_errors(self) -> list[FieldError]:
+        """The field errors that decoding does not find, by the setting's name."""
         found = priority_classes.find_errors(self.priority_classes)
-        found += self.rules.faults({item.name for item in self.priority_classes})
+        found += self.rules.find_errors({item.name for item in self.priority_classes})
         above = ("cycle_s", "cycle_s_min", "checkpoint_s", "executor_stale_s", "executor_timeout_s")
         for name in (*above, "round_s_max", "standby_poll_s", "node_gone_s"):
             found += check_number(camel(name), getattr(self, name), least=0, open_end=True)
@@ -69,6 +69,6 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
         return found
 
     def check(self) -> None:
-        """Raises `SettingsError` if there are faults."""
-        if found := self.faults():
+        """Raises `SettingsError` if there are field errors."""
+        if found := self.find_errors():
             raise SettingsError(found)

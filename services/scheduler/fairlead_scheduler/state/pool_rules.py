@@ -78,20 +78,20 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
             return self
         return msgspec.structs.replace(self, pools={}, **own.given())
 
-    def faults(self, class_names: Collection[str]) -> list[FieldError]:
-        """What contradicts itself, by the setting's name."""
-        found = self._own_faults(class_names)
+    def find_errors(self, class_names: Collection[str]) -> list[FieldError]:
+        """The field errors of these rules and of those of single pools, by the setting's name."""
+        found = self._find_own_errors(class_names)
         for pool, own in self.pools.items():
             given = Rules(**own.given())  # type: ignore[arg-type]  # fields of the same types
             place = f"rules.pools.{pool}"
             found += [
-                FieldError(fault.pointer.replace("rules", place, 1), fault.detail)
-                for fault in given._own_faults(class_names)
+                FieldError(error.pointer.replace("rules", place, 1), error.detail)
+                for error in given._find_own_errors(class_names)
             ]
         return found
 
-    def _own_faults(self, class_names: Collection[str]) -> list[FieldError]:
-        """Faults of these rules, without those of single pools."""
+    def _find_own_errors(self, class_names: Collection[str]) -> list[FieldError]:
+        """The field errors of these rules, without those of single pools."""
         found: list[FieldError] = []
         protected = self.protected_fraction_of_fair_share
         found += check_number("rules.protectedFractionOfFairShare", protected, least=0)

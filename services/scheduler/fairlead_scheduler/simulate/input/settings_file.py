@@ -75,7 +75,9 @@ def read_settings(path: Path | None, errors: InputErrors) -> SimulationSettings:
     pools = cast(Mapping[str, dict[str, object]], rules.get("pools", {}))
     rules["pools"] = {name: _use_full_names(pool) for name, pool in pools.items()}
     settings = msgspec.convert({**values, "rules": rules}, SchedulerSettings)
-    found = [(wrong.pointer.removeprefix("rules."), wrong.detail) for wrong in settings.faults()]
+    found = [
+        (error.pointer.removeprefix("rules."), error.detail) for error in settings.find_errors()
+    ]
     for field, reason in [*found, *_check_queues(settings, queues)]:
         first, *inner = _split_field(field)
         place = next((at for at in places if at[-1] == first), (first,))

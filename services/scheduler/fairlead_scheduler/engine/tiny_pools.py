@@ -1,7 +1,8 @@
-"""Compiles every kernel once, so that no round has to wait for it.
+"""Tiny pools whose rounds use every kernel of the engine, so that scheduling them compiles all.
 
-Compiling takes a minute of one core; the result stays in NUMBA_CACHE_DIR. Call `warm` where
-the program is installed (a set-up step, the build of an image) or beside a starting service.
+Compiling takes a minute of one core; the result stays in NUMBA_CACHE_DIR. `kernels.warm_up`
+schedules these pools where the program is installed (a set-up step, the build of an image) and
+beside a starting service.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from fairlead_scheduler.engine.round import schedule
 from fairlead_scheduler.engine.snapshot import EngineSettings, NodeFlag, Plan, Snapshot
 
 
-def compile_all() -> tuple[Plan, Plan]:
+def schedule_tiny_pools() -> tuple[Plan, Plan]:
     """Schedule two tiny pools: one with nothing but single jobs, one with everything."""
     settings = EngineSettings(protected_fraction=0.0)
     return schedule(tiny_pool(plain=True), settings), schedule(tiny_pool(plain=False), settings)
