@@ -64,7 +64,7 @@ async def test_the_manifest_permits_all_that_an_executor_does(
     await world.until(lambda: not world.pods())
 
 
-async def test_an_account_without_rights_is_reported_what_to_apply(
+async def test_an_account_without_rights_is_reported_with_the_manifest_to_apply(
     world: RealWorld, tmp_path: Path
 ) -> None:
     apply_manifest(world)
