@@ -157,7 +157,7 @@ class History:
         view = self.schedulers[self.leader].view
         pods = sum(len(cluster.pods) for cluster in self.clusters)
         known = all(self.state_of(job_id) for job_id in self.users.submitted)
-        return known and not self._live() and not view.attention and not pods
+        return known and not self._live() and not view.rows_to_examine and not pods
 
     def state_of(self, job_id: JobId) -> JobState | None:
         """The state of a job, by what the leader has and has saved."""

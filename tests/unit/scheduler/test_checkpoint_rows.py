@@ -59,7 +59,7 @@ def test_derived_data_exists_after_loading(seed: int) -> None:
     for row in loaded.live_rows().tolist():
         is_over = c.HELD[jobs.state[row]] and not c.LIVE_RUN[jobs.run_state[row]]
         is_marked = bool(jobs.flags[row] & (c.CANNOT_START | c.STOPPING | c.LATE_SUCCESS))
-        assert (row in loaded.attention) == (is_over or is_marked)
+        assert (row in loaded.rows_to_examine) == (is_over or is_marked)
 
 
 @given(seed=seeds, steps=st.lists(st.sampled_from(["add", "change", "end"]), max_size=8))

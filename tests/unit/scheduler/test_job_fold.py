@@ -67,7 +67,7 @@ def test_an_ended_run_is_pending_until_its_job_is_decided() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobRunSucceeded(job_id=A, run=1)])
     assert attended(view) == {A}
     job_fold.fold_messages(view, [message(3, ev.JobSucceeded(job_id=A))], {})
-    assert view.attention == set()
+    assert view.rows_to_examine == set()
 
 
 def test_a_late_report_of_an_old_run_changes_nothing() -> None:
@@ -301,7 +301,7 @@ _history = st.lists(st.lists(_events, min_size=1, max_size=5), max_size=12)
 
 def attended(view: View) -> set[JobId]:
     """The jobs that housekeeping must look at."""
-    return {view.jobs.rows.id_at(row) for row in view.attention}
+    return {view.jobs.rows.id_at(row) for row in view.rows_to_examine}
 
 
 def _check(view: View) -> None:
@@ -311,7 +311,7 @@ def _check(view: View) -> None:
         assert jobs.rows.id_at(row) == job_id
         assert not jobs.flags[row] & c.FREE
     assert len(view.live_rows()) == len(jobs.rows)
-    for row in view.attention:
+    for row in view.rows_to_examine:
         assert not jobs.flags[row] & c.FREE
 
 

@@ -190,9 +190,9 @@ def _job_set(view: View, row: int) -> JobSet:
 
 
 def _classify_rows(view: View) -> tuple[Rows, Rows, Rows, Rows]:
-    """The rows that need attention, ascending: jobs whose run succeeded, jobs with a late success
-    of a run that was given up, jobs with a live run that must stop, and the rest."""
-    jobs, at = view.jobs, view.decidable(np.array(list(view.attention), np.intp))
+    """The rows to examine, ascending: jobs whose run succeeded, jobs with a late success of a
+    run that was given up, jobs with a live run that must stop, and the rest."""
+    jobs, at = view.jobs, view.decidable(np.array(list(view.rows_to_examine), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
     over = (run_state == _SUCCEEDED) & c.IS_HELD[state]
@@ -328,7 +328,7 @@ def _members_of_stopping_gangs(view: View) -> list[int]:
     """Members that wait while others of their gang are being stopped."""
     if not view.gangs:
         return []
-    found = (view.jobs.rare.get(row) for row in view.attention)
+    found = (view.jobs.rare.get(row) for row in view.rows_to_examine)
     gangs = {rare.gang for rare in found if rare is not None and rare.gang is not None}
     return [
         view.jobs.rows[job_id]

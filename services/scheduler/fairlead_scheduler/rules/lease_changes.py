@@ -245,8 +245,8 @@ def _live_runs(view: View) -> c.Rows:
 def find_unwanted_leases(view: View, live_leases: Leases) -> list[RunId]:
     """Live leases of runs that have ended or that the view does not know, from all leases.
 
-    A new leader calls this first; later `View.orphaned_runs` and `View.attention` list such runs.
-    Leases that stop a lost run stay until its executor reports the end, as
+    A new leader calls this first; later `View.orphaned_runs` and `View.rows_to_examine`
+    list such runs. Leases that stop a lost run stay until its executor reports the end, as
     `Leases.given_up`. If it has reported that already, it does so again.
     """
     jobs = view.jobs

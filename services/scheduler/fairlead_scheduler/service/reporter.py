@@ -215,7 +215,7 @@ def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
     """Members of gangs that wait until the others, which are being stopped, have ended."""
     jobs = view.jobs
     gangs: set[c.GangName] = set()
-    for row in view.attention if view.gangs else ():
+    for row in view.rows_to_examine if view.gangs else ():
         rare = jobs.rare.get(row)
         if rare is None or rare.gang is None:
             continue

@@ -107,7 +107,7 @@ def _partitions(keys: checkpoint_rows.Keys) -> npt.NDArray[np.intp]:
 
 
 def _relink(view: View) -> None:
-    """What is derived from the rows: who waits for whom, gangs, what needs attention."""
+    """What is derived from the rows: who waits for whom, gangs, which rows to examine."""
     jobs = view.jobs
     for row, rare in jobs.rare.items():
         for other in rare.after:
@@ -120,4 +120,4 @@ def _relink(view: View) -> None:
     rows = view.live_rows()
     is_over = c.IS_HELD[jobs.state[rows]] & ~c.IS_LIVE_RUN[jobs.run_state[rows]]
     is_marked = (jobs.flags[rows] & (c.CANNOT_START | c.STOPPING | c.LATE_SUCCESS)) > 0
-    view.attention.update(rows[is_over | is_marked].tolist())
+    view.rows_to_examine.update(rows[is_over | is_marked].tolist())

@@ -60,8 +60,9 @@ class View:
         """Gangs that gained or lost members, or started."""
         self.gang_started: set[GangName] = set()
         """Gangs with a started member that has ended (rule N9)."""
-        self.attention: set[int] = set()
-        """Rows for housekeeping: their run has ended or must be stopped, or they cannot start."""
+        self.rows_to_examine: set[int] = set()
+        """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
+        that cannot start."""
         self.orphaned_runs: set[RunId] = set()
         """Runs without a live job: housekeeping ends their leases."""
         self.stopped: frozenset[int] = frozenset()

@@ -32,7 +32,7 @@ def list_view_violations(view: View) -> list[str]:
         chain(
             _check_numbers(view),
             _check_life_cycle(view),
-            _check_attention(view),
+            _check_rows_to_examine(view),
             _check_dependencies(view),
             _check_gangs(view),
             _check_ended(view),
@@ -119,18 +119,18 @@ def _check_life_cycle(view: View) -> Iterator[str]:
     yield from describe_rows("queued jobs whose capacity is reassigned", live[queued & reassigned])
 
 
-def _check_attention(view: View) -> Iterator[str]:
+def _check_rows_to_examine(view: View) -> Iterator[str]:
     """Housekeeping examines every job about which it has something to decide."""
     jobs, live = view.jobs, view.live_rows()
-    attention = np.array(sorted(view.attention), np.intp)
+    listed = np.array(sorted(view.rows_to_examine), np.intp)
     is_free = (jobs.flags & c.FREE) > 0
-    yield from describe_rows("rows without a job are to be examined", attention[is_free[attention]])
+    yield from describe_rows("rows without a job are to be examined", listed[is_free[listed]])
     state, flags = jobs.state[live], jobs.flags[live]
     has_run, ended = c.IS_LIVE_RUN[jobs.run_state[live]], c.IS_ENDED[state]
     held = c.IS_HELD[state]
     due = (held & ~has_run) | (ended & has_run) | (held & ((flags & c.STOPPING) > 0))
     due |= ~ended & ((flags & (c.CANNOT_START | c.LATE_SUCCESS)) > 0)
-    missing = live[due & ~np.isin(live, attention)]
+    missing = live[due & ~np.isin(live, listed)]
     yield from describe_rows("rows that must be examined are not", missing)
 
 

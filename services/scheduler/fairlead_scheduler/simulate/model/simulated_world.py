@@ -219,7 +219,7 @@ class World:
     def run_housekeeping(self, now_ms: int) -> None:
         """Requeue or end the jobs of ended runs, and the jobs that depend on them."""
         view = self.view
-        while view.attention and (
+        while view.rows_to_examine and (
             batches := list(self._decider.decide_housekeeping(now_ms).batches())
         ):
             self._apply(batches, now_ms)

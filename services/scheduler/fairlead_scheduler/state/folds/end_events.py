@@ -69,7 +69,7 @@ def _end_jobs(
         view.specs.drop(job_id)
     jobs.state[rows] = c.STATE_CODE[state]
     view.mark_all_changed(rows, message.position)
-    view.attention.difference_update(rows.tolist())
+    view.rows_to_examine.difference_update(rows.tolist())
     jobs.release_all(rows)
 
 
@@ -82,7 +82,7 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
     digest = jobs.digest_of(row)
     view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
     view.mark_changed(row, message.position)
-    view.attention.discard(row)
+    view.rows_to_examine.discard(row)
     view.specs.drop(job_id)
     if row in jobs.rare:
         _drop_dependencies(view, job_id, jobs.rare[row].after)
@@ -99,7 +99,7 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
     elif not c.LIVE_RUN[jobs.run_state.item(row)]:
         jobs.release(row)
     else:
-        view.attention.add(row)
+        view.rows_to_examine.add(row)
 
 
 def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:
@@ -132,7 +132,7 @@ def mark_cannot_start(view: View, row: int, other: JobId, state: JobState) -> No
         row
     ).cannot_start_reason = f"job {other}, which it waits for, ended {state.value}"
     flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_FAILED)
-    view.attention.add(row)
+    view.rows_to_examine.add(row)
 
 
 def release_expired_rows(view: View, partition: int, time_ms: int) -> None:
@@ -155,5 +155,5 @@ def release_row(view: View, row: int) -> None:
     jobs = view.jobs
     state = c.JOB_STATES[int(jobs.state[row])]
     view.recent.setdefault(jobs.rows.id_at(row), state)
-    view.attention.discard(row)
+    view.rows_to_examine.discard(row)
     jobs.release(row)

@@ -88,4 +88,4 @@ def _mark_cannot_start(view: View, row: int, doom: str) -> None:
     rare = view.jobs.rare_of(row)
     rare.cannot_start_reason, rare.gang_cannot_start = doom, True
     flag_changes.apply(view.jobs, row, lifecycle.GANG_FAILED)
-    view.attention.add(row)
+    view.rows_to_examine.add(row)

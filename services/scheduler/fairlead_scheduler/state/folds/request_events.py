@@ -49,7 +49,7 @@ def request_stop(view: View, row: int, change: FlagChange, reason: str, message:
     if not flag_changes.apply(view.jobs, row, change):
         return
     view.jobs.rare_of(row).stop_reason = reason
-    view.attention.add(row)
+    view.rows_to_examine.add(row)
     view.mark_changed(row, message.position)
 
 
@@ -71,7 +71,7 @@ def _request_preemptions(view: View, rows: Sequence[int], message: Message, reas
     wanted = at.tolist()
     for row in wanted:
         jobs.rare_of(row).stop_reason = reason
-    view.attention.update(wanted)
+    view.rows_to_examine.update(wanted)
     view.mark_all_changed(at, message.position)
 
 

@@ -111,7 +111,7 @@ def fold_requeued(
             name = jobs.shapes.values[jobs.shape[row]].priority_class
             jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
         if not jobs.flags[row] & c.LATE_SUCCESS:
-            view.attention.discard(row)
+            view.rows_to_examine.discard(row)
         view.mark_changed(row, message.position)
 
 
@@ -201,7 +201,7 @@ def fold_run_end(
             if isinstance(event, ev.JobRunFailed):
                 rare.failure, rare.exit_code = event.category, event.exit_code
     view.mark_all_changed(touched, message.position)
-    view.attention.update(touched)
+    view.rows_to_examine.update(touched)
 
 
 def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -> None:
@@ -221,7 +221,7 @@ def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -
         return
     if jobs.run.item(row) == event.run:
         jobs.run_state[row] = _RUN_TABLES["jobRunSucceeded"].item(jobs.run_state.item(row))
-    view.attention.add(row)
+    view.rows_to_examine.add(row)
     view.mark_changed(row, message.position)
 
 
@@ -252,7 +252,7 @@ def fold_successes(view: View, those: SuccessBatch) -> bool:
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
     positions = np.repeat([entry.position for entry in those.entries], those.sizes)
     view.mark_all_changed(at, positions)
-    view.attention |= distinct
+    view.rows_to_examine |= distinct
     return True
 
 
