@@ -294,7 +294,7 @@ def _gang_of(history: History, job_id: JobId) -> GangName | None:
 
 def _members_on(view: View, gang: GangName) -> int:
     """Members that were given a node, and of which nothing else is decided yet."""
-    rows = [row for row, rare in view.jobs.rare.items() if rare.gang == gang]
+    rows = [row for row, rare in view.jobs.rare_properties.items() if rare.gang == gang]
     return sum(bool(IS_HELD[view.jobs.state[row]]) for row in rows)
 
 

@@ -261,7 +261,7 @@ async def save_in_old_tables(pool: Pool, view: View) -> None:
         )
         node = jobs.nodes.values[jobs.node[row]] if jobs.node[row] >= 0 else (None, None)
         job_set = jobs.job_sets.values[jobs.job_set[row]]
-        rare = jobs.rare.get(row)
+        rare = jobs.rare_properties.get(row)
         values = {
             "job_id": jobs.rows.id_at(row),
             "digest": jobs.digest_of(row),

@@ -96,7 +96,10 @@ async def test_a_job_finds_the_end_of_a_dependency_that_was_just_removed(
         await tidying
         following.cancel()
         row = state.view.jobs.rows[job_id("second")]
-        assert row not in state.view.jobs.rare or not state.view.jobs.rare[row].after
+        assert (
+            row not in state.view.jobs.rare_properties
+            or not state.view.jobs.rare_properties[row].after
+        )
         assert job_id("first") not in state.view.recent
         (second,) = state.view.specs.get_all([job_id("second")]).values()
         assert second.after == (job_id("first"),)

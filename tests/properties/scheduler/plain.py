@@ -58,7 +58,7 @@ def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, excluded: Colle
         waits = waits and columns.start_after_ms[row] <= now_ms and row not in excluded
         if node is None and not waits:
             continue
-        rare = columns.rare.get(row, c.Rare())
+        rare = columns.rare_properties.get(row, c.RareProperties())
         shape = columns.shapes.values[columns.shape[row]]
         stopping = bool(flags & c.STOPPING) or c.ENDED[columns.state[row]]
         found[job_id] = {

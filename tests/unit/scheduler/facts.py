@@ -49,7 +49,7 @@ def known_of(view: View) -> dict[str, tuple[object, ...]]:
     known: dict[str, tuple[object, ...]] = {}
     for row in view.live_rows().tolist():
         node = int(jobs.node[row])
-        rare = jobs.rare.get(row)
+        rare = jobs.rare_properties.get(row)
         known[jobs.rows.id_at(row)] = (
             c.JOB_STATES[int(jobs.state[row])].value,
             int(jobs.run_state[row]),

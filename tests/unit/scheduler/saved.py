@@ -158,13 +158,13 @@ def change_jobs(view: View, chance: np.random.Generator, ids: list[JobId]) -> No
         jobs.shape[row] = jobs.shapes.number(c.ShapeClass(raw, f"class-{chance.integers(3)}"))
         node = c.NodeName(f"e{chance.integers(3)}", f"n{chance.integers(9)}")
         jobs.node[row] = -1 if chance.random() < 0.5 else jobs.nodes.number(node)
-        jobs.rare.pop(row, None)
+        jobs.rare_properties.pop(row, None)
         if chance.random() < 0.3:
-            jobs.rare[row] = random_rare(chance, ids)
+            jobs.rare_properties[row] = random_rare_properties(chance, ids)
         view.mark_changed(row, int(chance.integers(1 << 40)))
 
 
-def random_rare(chance: np.random.Generator, ids: list[JobId]) -> c.Rare:
+def random_rare_properties(chance: np.random.Generator, ids: list[JobId]) -> c.RareProperties:
     """Rare properties, each field with some chance."""
     terms = c.GangTerms(4, 2, "zone" if chance.random() < 0.5 else None, "wait")
     values: dict[str, object] = {
@@ -182,7 +182,7 @@ def random_rare(chance: np.random.Generator, ids: list[JobId]) -> c.Rare:
         "gang_cannot_start": True,
     }
     chosen = {field: value for field, value in values.items() if chance.random() < 0.5}
-    return c.Rare(**chosen)  # type: ignore[arg-type]
+    return c.RareProperties(**chosen)  # type: ignore[arg-type]
 
 
 def end_jobs(view: View, ids: list[JobId]) -> None:
@@ -206,7 +206,7 @@ def content_of(view: View) -> dict[str, tuple[object, ...]]:
             "node": jobs.nodes.values[jobs.node[row]] if jobs.node[row] >= 0 else None,
         }
         columns = [getattr(jobs, name)[row].item() for name in SAVED if name not in named]
-        rare = jobs.rare.get(row)
+        rare = jobs.rare_properties.get(row)
         encoded = None if rare is None else msgspec.json.encode(rare, order="deterministic")
         found[jobs.rows.id_at(row)] = (*columns, *named.values(), encoded)
     return found

@@ -51,7 +51,7 @@ def test_derived_data_exists_after_loading(seed: int) -> None:
     table.save(view)
     loaded = table.load()
     jobs = loaded.jobs
-    for row, rare in jobs.rare.items():
+    for row, rare in jobs.rare_properties.items():
         for other in rare.after:
             assert jobs.rows.id_at(row) in loaded.dependents[other]
         if rare.gang is not None and rare.gang_terms is not None:

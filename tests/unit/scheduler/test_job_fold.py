@@ -93,7 +93,7 @@ def test_a_running_job_keeps_its_state_until_its_run_has_ended() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobCancelRequested(job_id=A, reason="why")])
     row = view.jobs.rows[A]
     assert (state(view, "a"), view.jobs.flags[row] & c.STOP_CANCEL) == ("LEASED", c.STOP_CANCEL)
-    assert view.jobs.rare[row].stop_reason == "why"
+    assert view.jobs.rare_properties[row].stop_reason == "why"
 
 
 def test_a_lease_of_a_cancelled_job_is_a_run_to_stop() -> None:
@@ -139,7 +139,7 @@ def test_a_job_with_a_failed_dependency_is_cancelled_with_the_reason() -> None:
     view = fold([submitted("a"), submitted("b", after=(A,))], [ev.JobCancelRequested(job_id=A)])
     row = view.jobs.rows[B]
     assert view.jobs.flags[row] & c.CANNOT_START
-    assert "CANCELLED" in view.jobs.rare[row].cannot_start_reason
+    assert "CANCELLED" in view.jobs.rare_properties[row].cannot_start_reason
     assert B in attended(view)
 
 
@@ -169,7 +169,7 @@ def test_a_gang_restarts_as_a_whole_until_a_member_has_ended() -> None:
     ended: list[ev.AnyEvent] = [ev.JobRunSucceeded(job_id=B, run=1), ev.JobSucceeded(job_id=B)]
     job_fold.fold_messages(view, [message(3, *ended)], {})
     assert name in view.gang_started
-    assert view.jobs.rare[view.jobs.rows[A]].gang_started
+    assert view.jobs.rare_properties[view.jobs.rows[A]].gang_started
 
 
 def test_a_job_with_a_dependency_that_succeeded_long_ago_can_start() -> None:
@@ -212,7 +212,9 @@ def test_a_bulk_preemption_equals_single_ones() -> None:
     assert known_of(together) == known_of(singly)
     assert attended(together) == attended(singly) == set(MANY[:35])
     for name in MANY[:35]:
-        rare = [view.jobs.rare[view.jobs.rows[JobId(name)]] for view in (together, singly)]
+        rare = [
+            view.jobs.rare_properties[view.jobs.rows[JobId(name)]] for view in (together, singly)
+        ]
         assert rare[0].stop_reason == rare[1].stop_reason
     _check(together)
 

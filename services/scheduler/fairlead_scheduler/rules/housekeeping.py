@@ -179,7 +179,7 @@ def _find_unconfirmed_ends(
 
 
 def _gang_mates(view: View, row: int) -> list[int]:
-    rare = view.jobs.rare.get(row)
+    rare = view.jobs.rare_properties.get(row)
     if rare is None or rare.gang is None or rare.gang in view.gang_started:
         return []
     return [view.jobs.rows[job_id] for job_id in view.gang_members.get(rare.gang, ())]
@@ -230,7 +230,7 @@ def _stop_runs(
     wanted_runs = np.array([_is_desired(live_leases, run) for run in runs], np.bool_)
     deadlines.mark_handled(rows[~wanted_runs])
     wanted: list[int] = rows[wanted_runs].tolist()
-    rare = jobs.rare
+    rare = jobs.rare_properties
     leases = [
         lease_changes.stop_lease(view, row, rare[row].stop_reason if row in rare else "")
         for row in wanted
@@ -267,18 +267,18 @@ def _decide_run_ends(
             records: list[LeaseChange] = []
             if not live_leases.is_given_up(run):
                 records += lease_changes.end_lease(live_leases, run, _executor(view, row))
-            rare = jobs.rare.get(row)
+            rare = jobs.rare_properties.get(row)
             gang = None if rare is None else rare.gang
             if gang is not None and gang not in taken_back and gang_starts.misses(row):
                 taken_back.add(gang)
                 _return_gang_to_queue(view, live_leases, row, gang, facts, records)
             yield row, AppendBatch(tuple(facts), tuple(records))
         elif jobs.state[row] == c.QUEUED and jobs.flags[row] & c.CANNOT_START:
-            doomed = _end_without_start(jobs.rows.id_at(row), jobs.rare[row])
+            doomed = _end_without_start(jobs.rows.id_at(row), jobs.rare_properties[row])
             yield row, AppendBatch(((_job_set(view, row), doomed),))
 
 
-def _end_without_start(job_id: JobId, rare: c.Rare) -> ev.AnyEvent:
+def _end_without_start(job_id: JobId, rare: c.RareProperties) -> ev.AnyEvent:
     if rare.gang_cannot_start:
         return run_ends.fail_with_gang(job_id, rare)
     return ev.JobCancelled(job_id=job_id, reason=rare.cannot_start_reason)
@@ -310,7 +310,7 @@ def _return_gang_to_queue(
     job_id = view.jobs.rows.id_at(row)
     why = (
         f"gang {gang.name} returns to the queue: member {job_id} could not start on"
-        f" {run_ends.node_name(view, row)}: {view.jobs.rare[row].failure_reason}"
+        f" {run_ends.node_name(view, row)}: {view.jobs.rare_properties[row].failure_reason}"
     )
     for other in sorted(view.gang_members.get(gang, ())):
         at = view.jobs.rows[other]
@@ -328,7 +328,7 @@ def _members_of_stopping_gangs(view: View) -> list[int]:
     """Members that wait while others of their gang are being stopped."""
     if not view.gangs:
         return []
-    found = (view.jobs.rare.get(row) for row in view.rows_to_examine)
+    found = (view.jobs.rare_properties.get(row) for row in view.rows_to_examine)
     gangs = {rare.gang for rare in found if rare is not None and rare.gang is not None}
     return [
         view.jobs.rows[job_id]

@@ -118,7 +118,7 @@ class _BatchCollector:
 
     def fail_tried(self, jobs: list[int]) -> None:
         """N10: fail jobs that every eligible node returned, and the members of their gangs."""
-        rare = {job: self._view.jobs.rare.get(job) or c.Rare() for job in jobs}
+        rare = {job: self._view.jobs.rare_properties.get(job) or c.RareProperties() for job in jobs}
         gangs: dict[c.GangName | None, str] = {}
         name = reason_texts.CODE_NAMES[engine.Code.ALL_NODES_TRIED]
         for job in sorted(jobs, key=lambda job: not rare[job].avoid):

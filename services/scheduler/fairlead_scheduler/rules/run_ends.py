@@ -33,7 +33,7 @@ def decide_end(
     job_id, state = jobs.rows.id_at(row), c.RUN_STATES[jobs.run_state.item(row)]
     if state is RunState.SUCCEEDED:
         return ev.JobSucceeded(job_id=job_id)
-    flags, rare = jobs.flags.item(row), jobs.rare.get(row) or c.Rare()
+    flags, rare = jobs.flags.item(row), jobs.rare_properties.get(row) or c.RareProperties()
     if flags & c.STOP_CANCEL:
         return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")
     if rare.gang_cannot_start:
@@ -59,7 +59,7 @@ def decide_end(
             assert_never(state)
 
 
-def fail_with_gang(job_id: JobId, rare: c.Rare) -> ev.JobFailed:
+def fail_with_gang(job_id: JobId, rare: c.RareProperties) -> ev.JobFailed:
     """Fail a job whose gang can never start: all members have one reason."""
     return ev.JobFailed(
         job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.cannot_start_reason
@@ -81,7 +81,7 @@ def node_name(view: View, row: int) -> str:
     return f"{name.executor}/{name.node}"
 
 
-def _end_returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
+def _end_returned(view: View, row: int, rare: c.RareProperties, unstarted_max: int) -> End:
     """The run never started: try another node, up to a limit."""
     job_id = view.jobs.rows.id_at(row)
     if len(rare.avoid) + 1 >= unstarted_max:
@@ -98,7 +98,9 @@ def _end_returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End
     )
 
 
-def _end_failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Clusters) -> End:
+def _end_failed(
+    view: View, row: int, rare: c.RareProperties, queues: Queues, clusters: Clusters
+) -> End:
     jobs, job_id = view.jobs, view.jobs.rows.id_at(row)
     category = rare.failure or FailureCategory.INTERNAL
     policy = rare.retry or queues.get(jobs.queues.values[jobs.queue[row]]).retry_policy
@@ -143,7 +145,7 @@ class GangStarts:
     def misses(self, row: int) -> bool:
         """Whether this job could not start and its gang has too few members without it."""
         view = self._view
-        rare = view.jobs.rare.get(row)
+        rare = view.jobs.rare_properties.get(row)
         if rare is None or rare.gang is None or rare.gang in view.gang_started:
             return False
         if not _ended_unstarted(view, row):

@@ -175,7 +175,7 @@ def _of_row(view: View, row: int) -> Knowledge:
     jobs = view.jobs
     number, run_state = jobs.node.item(row), jobs.run_state.item(row)
     node = jobs.nodes.values[number] if number >= 0 else None
-    rare = jobs.rare.get(row) or c.Rare()
+    rare = jobs.rare_properties.get(row) or c.RareProperties()
     flags = jobs.flags.item(row)
     stopping = "cancel" if flags & c.STOP_CANCEL else None
     if stopping is None and flags & (c.STOP_PREEMPT | c.STOP_GANG):

@@ -216,7 +216,7 @@ def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
     jobs = view.jobs
     gangs: set[c.GangName] = set()
     for row in view.rows_to_examine if view.gangs else ():
-        rare = jobs.rare.get(row)
+        rare = jobs.rare_properties.get(row)
         if rare is None or rare.gang is None:
             continue
         if jobs.pools.values[jobs.pool[row]] == pool and jobs.flags[row] & c.STOPPING:
@@ -259,7 +259,11 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
         )
         for key, count in zip(by_kind.tolist(), counts.tolist(), strict=True)
     ]
-    gangs = {rare.gang for row, rare in jobs.rare.items() if rare.gang and here == jobs.pool[row]}
+    gangs = {
+        rare.gang
+        for row, rare in jobs.rare_properties.items()
+        if rare.gang and here == jobs.pool[row]
+    }
     found += [
         Waiting(
             pool=pool,

@@ -211,9 +211,11 @@ def _node_name(text: str) -> c.NodeName:
     return c.NodeName(executor, node)
 
 
-def rare_rows(view: View, rows: npt.NDArray[np.intp]) -> list[tuple[int, c.Rare]]:
+def find_rare_properties(
+    view: View, rows: npt.NDArray[np.intp]
+) -> list[tuple[int, c.RareProperties]]:
     """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid."""
-    rare = view.jobs.rare
+    rare = view.jobs.rare_properties
     if not rare:
         return []
     places = np.arange(rows.size)

@@ -14,7 +14,7 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.gang_columns import Avoided, Gangs, rare_rows
+from fairlead_scheduler.snapshots.gang_columns import Avoided, Gangs, find_rare_properties
 from fairlead_scheduler.snapshots.node_table import NodeRows, Nodes
 from fairlead_scheduler.snapshots.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import (
@@ -37,7 +37,7 @@ class Entering(NamedTuple):
     """Rows that enter the pool's rounds once every pool has released what changed."""
 
     now: RowDescription
-    rare: list[tuple[int, c.Rare]]
+    rare: list[tuple[int, c.RareProperties]]
     """(Row, properties) of those of them that are in a gang or avoid nodes."""
     runs_left: bool
     """Whether runs were released; `waiting_left`: whether queued jobs were."""
@@ -171,7 +171,7 @@ class PoolJobs:
         here = np.flatnonzero(node > NO_PART)
         self._add_names(rows[here])
         now = self._describe(rows[here], node[here])
-        rare = rare_rows(self._view, now.rows)
+        rare = find_rare_properties(self._view, now.rows)
         same = counted[here] & columns.matches(now)
         same[[at for at, found in rare if found.avoid]] = False
         stays = np.zeros(rows.size, np.bool_)

@@ -15,10 +15,10 @@ from fairlead_common.domain.ids import JobId, partition_of_job
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedName, decode_name
-from fairlead_scheduler.state.job_table import Rare
+from fairlead_scheduler.state.job_table import RareProperties
 from fairlead_scheduler.state.view import View
 
-_rare: Final = msgspec.json.Decoder(Rare)
+_decoder: Final = msgspec.json.Decoder(RareProperties)
 
 
 class CheckpointLoader:
@@ -75,7 +75,9 @@ class CheckpointLoader:
         jobs.rows.add_keys(keys[order], rows)
         jobs.journal.extend(rows)
         found = zip(jobs.rows.find(list(rare)).tolist(), rare.values(), strict=True)
-        jobs.rare.update((row, _rare.decode(encoded)) for row, encoded in sorted(found))
+        jobs.rare_properties.update(
+            (row, _decoder.decode(encoded)) for row, encoded in sorted(found)
+        )
         _relink(self._view)
 
 
@@ -109,7 +111,7 @@ def _partitions(keys: checkpoint_rows.Keys) -> npt.NDArray[np.intp]:
 def _relink(view: View) -> None:
     """What is derived from the rows: who waits for whom, gangs, which rows to examine."""
     jobs = view.jobs
-    for row, rare in jobs.rare.items():
+    for row, rare in jobs.rare_properties.items():
         for other in rare.after:
             view.dependents.setdefault(other, set()).add(jobs.rows.id_at(row))
         if rare.gang is not None and rare.gang_terms is not None:

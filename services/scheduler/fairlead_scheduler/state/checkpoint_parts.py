@@ -169,9 +169,9 @@ def _copy_jobs(jobs: JobTable, names: SavedNames, rows: Rows) -> JobRows:
     for kind, interned in _names_of(jobs).items():
         packed[kind] = names.column(kind, interned.values, getattr(jobs, kind)[rows])
     rare = {
-        place: msgspec.json.encode(jobs.rare[row])
+        place: msgspec.json.encode(jobs.rare_properties[row])
         for place, row in enumerate(rows.tolist())
-        if row in jobs.rare
+        if row in jobs.rare_properties
     }
     return JobRows(jobs.rows.keys(rows), packed, rare)
 

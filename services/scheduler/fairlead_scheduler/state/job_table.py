@@ -1,8 +1,8 @@
 """The job table: live jobs as rows of arrays, with what a cycle reads and nothing else.
 
 A job has a row from its submission until it has ended and no run of it exists. Strings are interned
-(`Interned`), properties that few jobs have are in `Rare`. There is no object per job: the cost of a
-million objects is less their size than a memory access for each.
+(`Interned`), properties that few jobs have are in `RareProperties`. There is no object per job: the
+cost of a million objects is less their size than a memory access for each.
 """
 
 from collections.abc import Hashable
@@ -49,7 +49,7 @@ LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
 HOLD: Final = int(JobFlag.HOLD)
 DEPENDS: Final = int(JobFlag.DEPENDS)
 CANNOT_START: Final = int(JobFlag.CANNOT_START)
-"""The job will be cancelled, or fail with its gang (see `Rare.gang_cannot_start`)."""
+"""The job will be cancelled, or fail with its gang (see `RareProperties.gang_cannot_start`)."""
 STOP_CANCEL: Final = int(JobFlag.STOP_CANCEL)
 STOP_PREEMPT: Final = int(JobFlag.STOP_PREEMPT)
 CAPACITY_REASSIGNED: Final = int(JobFlag.CAPACITY_REASSIGNED)
@@ -142,7 +142,7 @@ class GangTerms(msgspec.Struct, frozen=True):
     rest: str
 
 
-class Rare(msgspec.Struct):
+class RareProperties(msgspec.Struct):
     """Properties that few jobs have. `after`: jobs of the set that have not succeeded yet."""
 
     after: set[JobId] = msgspec.field(default_factory=set)
@@ -258,7 +258,7 @@ class JobTable:
         """Valid rows are below this number."""
         self._free: list[int] = []
         self.rows = JobIndex(capacity)
-        self.rare: dict[int, Rare] = {}
+        self.rare_properties: dict[int, RareProperties] = {}
         self.queues: Interned[str] = Interned()
         self.pools: Interned[str] = Interned()
         self.job_sets: Interned[JobSet] = Interned()
@@ -307,7 +307,7 @@ class JobTable:
     def release(self, row: int) -> None:
         """Release the row of a job."""
         self.rows.remove(row)
-        self.rare.pop(row, None)
+        self.rare_properties.pop(row, None)
         self.flags[row] = FREE
         self.unsaved[row] = False
         self._free.append(row)
@@ -318,9 +318,9 @@ class JobTable:
         gone: list[int] = rows.tolist()
         for row in gone:
             self.rows.remove(row)
-        if self.rare:
+        if self.rare_properties:
             for row in gone:
-                self.rare.pop(row, None)
+                self.rare_properties.pop(row, None)
         self.flags[rows] = FREE
         self.unsaved[rows] = False
         self._free += gone
@@ -331,9 +331,9 @@ class JobTable:
         found: bytes = self.digest.item(row)
         return found.decode(errors="replace")
 
-    def rare_of(self, row: int) -> Rare:
+    def rare_properties_of(self, row: int) -> RareProperties:
         """The rare properties of a row, made if it had none."""
-        found = self.rare.get(row)
+        found = self.rare_properties.get(row)
         if found is None:
-            found = self.rare[row] = Rare()
+            found = self.rare_properties[row] = RareProperties()
         return found

@@ -62,7 +62,7 @@ def _check_rows(view: View) -> Iterator[str]:
     if not np.array_equal(listed, _at(is_free[: jobs.used])):
         yield "the list of free rows does not name each row without a job once"
     yield from describe_rows("rows without a job wait to be saved", _at(jobs.unsaved & is_free))
-    rare = np.array(sorted(jobs.rare), np.intp)
+    rare = np.array(sorted(jobs.rare_properties), np.intp)
     yield from describe_rows("rows without a job have rare properties", rare[is_free[rare]])
 
 
@@ -135,10 +135,10 @@ def _check_rows_to_examine(view: View) -> Iterator[str]:
 
 
 def _check_dependencies(view: View) -> Iterator[str]:
-    """`View.dependents` is the inverse of `Rare.after` of the jobs that have not ended."""
+    """`View.dependents` is the inverse of `RareProperties.after` of jobs that have not ended."""
     jobs = view.jobs
     want: dict[JobId, set[JobId]] = {}
-    for row, rare in jobs.rare.items():
+    for row, rare in jobs.rare_properties.items():
         if c.ENDED[jobs.state.item(row)] or not rare.after:
             continue
         if not jobs.flags.item(row) & c.DEPENDS:
@@ -154,7 +154,7 @@ def _check_gangs(view: View) -> Iterator[str]:
     """Gangs, their terms and their members are those that the members' rows name."""
     jobs = view.jobs
     want: dict[c.GangName, set[JobId]] = {}
-    for row, rare in jobs.rare.items():
+    for row, rare in jobs.rare_properties.items():
         if rare.gang is None or c.ENDED[jobs.state.item(row)]:
             continue
         job_id = jobs.rows.id_at(row)

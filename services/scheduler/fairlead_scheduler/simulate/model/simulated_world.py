@@ -213,7 +213,7 @@ class World:
     def waits_for(self, job: int) -> list[str]:
         """The jobs that must succeed before this one starts."""
         row = self.view.jobs.rows.get(JobId(self.trace.ids[job]))
-        rare = None if row is None else self.view.jobs.rare.get(row)
+        rare = None if row is None else self.view.jobs.rare_properties.get(row)
         return sorted(rare.after) if rare is not None else []
 
     def run_housekeeping(self, now_ms: int) -> None:

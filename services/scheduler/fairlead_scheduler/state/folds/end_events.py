@@ -54,7 +54,9 @@ def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
         return False
     if not (c.IS_HELD[jobs.state[rows]] & ~c.IS_LIVE_RUN[jobs.run_state[rows]]).all():
         return False
-    if view.gangs and any(jobs.rare[row].gang for row in rows.tolist() if row in jobs.rare):
+    if view.gangs and any(
+        jobs.rare_properties[row].gang for row in rows.tolist() if row in jobs.rare_properties
+    ):
         return False
     return view.dependents.keys().isdisjoint(ids)
 
@@ -84,8 +86,8 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
     view.mark_changed(row, message.position)
     view.rows_to_examine.discard(row)
     view.specs.drop(job_id)
-    if row in jobs.rare:
-        _drop_dependencies(view, job_id, jobs.rare[row].after)
+    if row in jobs.rare_properties:
+        _drop_dependencies(view, job_id, jobs.rare_properties[row].after)
         started = state is JobState.SUCCEEDED or was == c.RUNNING
         failed = reason if state is JobState.FAILED and not started else None
         gang_membership.remove_member(
@@ -117,7 +119,7 @@ def _update_dependents(view: View, job_id: JobId, state: JobState, message: Mess
         row = view.jobs.rows.get(other)
         if row is None or c.IS_ENDED[view.jobs.state[row]]:
             continue
-        rare = view.jobs.rare_of(row)
+        rare = view.jobs.rare_properties_of(row)
         rare.after.discard(job_id)
         if state is not JobState.SUCCEEDED:
             mark_cannot_start(view, row, job_id, state)
@@ -128,7 +130,7 @@ def _update_dependents(view: View, job_id: JobId, state: JobState, message: Mess
 
 def mark_cannot_start(view: View, row: int, other: JobId, state: JobState) -> None:
     """Note that a job on which this one depends ended without success."""
-    view.jobs.rare_of(
+    view.jobs.rare_properties_of(
         row
     ).cannot_start_reason = f"job {other}, which it waits for, ended {state.value}"
     flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_FAILED)

@@ -18,7 +18,7 @@ def add_member(view: View, row: int, gang: ev.Gang) -> None:
     job_set = view.jobs.job_sets.values[view.jobs.job_set[row]]
     name = c.GangName(job_set.queue, job_set.name, gang.name)
     terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
-    rare = view.jobs.rare_of(row)
+    rare = view.jobs.rare_properties_of(row)
     known = view.gangs.setdefault(name, terms)
     if terms != known:
         reason = (
@@ -30,7 +30,7 @@ def add_member(view: View, row: int, gang: ev.Gang) -> None:
     rare.gang, rare.gang_terms = name, known
     members = view.gang_members.setdefault(name, set())
     for job_id in islice(members, 1):  # if one can never start, none can
-        mate = view.jobs.rare_of(view.jobs.rows[job_id])
+        mate = view.jobs.rare_properties_of(view.jobs.rows[job_id])
         if mate.gang_cannot_start:
             _mark_cannot_start(view, row, mate.cannot_start_reason)
     members.add(view.jobs.rows.id_at(row))
@@ -51,7 +51,7 @@ def remove_member(
     If its run had started, the remaining members need not start together any more. If it failed
     before that and fewer than `min_size` remain, none of them can ever start.
     """
-    rare = view.jobs.rare.get(row)
+    rare = view.jobs.rare_properties.get(row)
     if rare is None or rare.gang is None:
         return
     members = view.gang_members.get(rare.gang, set())
@@ -67,7 +67,7 @@ def remove_member(
         view.gang_started.add(rare.gang)
         for job_id in members:
             member = view.jobs.rows[job_id]
-            view.jobs.rare_of(member).gang_started = True
+            view.jobs.rare_properties_of(member).gang_started = True
             view.mark_changed(member, position)
     elif (
         failed is not None
@@ -85,7 +85,7 @@ def remove_member(
 
 
 def _mark_cannot_start(view: View, row: int, doom: str) -> None:
-    rare = view.jobs.rare_of(row)
+    rare = view.jobs.rare_properties_of(row)
     rare.cannot_start_reason, rare.gang_cannot_start = doom, True
     flag_changes.apply(view.jobs, row, lifecycle.GANG_FAILED)
     view.rows_to_examine.add(row)

@@ -48,7 +48,7 @@ def request_stop(view: View, row: int, change: FlagChange, reason: str, message:
     """Mark the job's run as to be stopped, if the change applies to the job."""
     if not flag_changes.apply(view.jobs, row, change):
         return
-    view.jobs.rare_of(row).stop_reason = reason
+    view.jobs.rare_properties_of(row).stop_reason = reason
     view.rows_to_examine.add(row)
     view.mark_changed(row, message.position)
 
@@ -70,7 +70,7 @@ def _request_preemptions(view: View, rows: Sequence[int], message: Message, reas
     at = flag_changes.apply_all(jobs, np.array(rows, np.intp), lifecycle.REQUEST_PREEMPTION)
     wanted = at.tolist()
     for row in wanted:
-        jobs.rare_of(row).stop_reason = reason
+        jobs.rare_properties_of(row).stop_reason = reason
     view.rows_to_examine.update(wanted)
     view.mark_all_changed(at, message.position)
 

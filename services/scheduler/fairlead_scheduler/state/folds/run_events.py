@@ -105,7 +105,7 @@ def fold_requeued(
         jobs.node[row] = -1
         jobs.retries[row] += event.counted
         if event.avoid_node is not None:
-            rare = jobs.rare_of(row)
+            rare = jobs.rare_properties_of(row)
             rare.avoid = (*rare.avoid, event.avoid_node)[-AVOIDED_MAX:]
         if event.shape:
             name = jobs.shapes.values[jobs.shape[row]].priority_class
@@ -193,7 +193,7 @@ def fold_run_end(
             continue
         touched.append(row)
         if not isinstance(event, ev.JobRunSucceeded):
-            rare = jobs.rare_of(row)
+            rare = jobs.rare_properties_of(row)
             rare.failure_reason = event.reason
             rare.failure, rare.exit_code = None, None
             if isinstance(event, ev.JobRunLost):
@@ -212,7 +212,7 @@ def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -
     if isinstance(event, ev.JobRunLost) and message.sequence.by == c.BY_SCHEDULER:
         return
     view.orphaned_runs.add(run_id(event.job_id, event.run))
-    jobs, rare = view.jobs, view.jobs.rare.get(row)
+    jobs, rare = view.jobs, view.jobs.rare_properties.get(row)
     if not isinstance(event, ev.JobRunSucceeded) or rare is None or rare.lost_run != event.run:
         return
     if not _is_newest_started(view, row, event.run):

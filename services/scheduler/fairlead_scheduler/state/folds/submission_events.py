@@ -62,7 +62,7 @@ def add_jobs(view: View, said: SubmissionBatch, known: Known) -> bool:
         if event.after:
             _add_dependencies(view, row, event, known)
         if event.retry is not None:
-            jobs.rare_of(row).retry = event.retry
+            jobs.rare_properties_of(row).retry = event.retry
         if event.gang is not None:
             gang_membership.add_member(view, row, event.gang)
     return True
@@ -123,7 +123,7 @@ def _milliseconds(seconds: int | None) -> int:
 
 
 def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
-    rare = view.jobs.rare_of(row)
+    rare = view.jobs.rare_properties_of(row)
     for other in event.after:
         ended = known.get(other)
         state = ended.state if ended is not None else view.state_of(other)
