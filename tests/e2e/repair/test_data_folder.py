@@ -96,6 +96,9 @@ def test_jobs_older_than_the_log_survive_a_lost_checkpoint(whole: Whole) -> None
     first_line, *_, last_line = story.stdout.splitlines()[1:]
     assert "submitted to queue default, job set s" in first_line
     assert "SUCCEEDED  succeeded" in last_line
+    deep = fairlead(whole, "doctor", "--deep", "-o", "json")
+    assert deep.returncode == 0, deep.stdout + deep.stderr
+    assert json.loads(deep.stdout)[-1]["said"].startswith("all invariants hold")
     whole.interrupt()
     stopped = fairlead(whole, "repair", "--data", str(whole.data), "--dry-run")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from fairlead import cli
+from fairlead.cli.commands import doctor_command
 from tests.unit.client import served
 from tests.unit.client.served import Answered, Asked, Served
 
@@ -226,6 +227,20 @@ def test_the_doctor_reports_problems(server: Served, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     assert f"ok   server: {server.url} answers" in told
     assert "BAD  credentials: who?\n     hint: set FAIRLEAD_TOKEN" in told
+
+
+def test_a_deep_check_without_the_services_programs_says_where_to_run_it() -> None:
+    (found,) = doctor_command.check_deeply((), None)
+    assert (found.name, found.code) == ("scheduler state", 1)
+    assert "FAIRLEAD_DATABASE_URL and FAIRLEAD_LOG_URL" in found.hint
+
+
+def test_a_data_folder_is_refused_without_a_deep_check(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.invoke(["doctor", "--data", "x"]) == 2
+    assert "--data is only used with --deep" in capsys.readouterr().err
+    assert not server.asked
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -1,7 +1,16 @@
 """Postgres: a pool, named statements from SQL files, numbered migrations."""
 
 from fairlead_common.db.connection_pool import Connection, Pool, open_pool, translate_errors
-from fairlead_common.db.migrations import migrate
+from fairlead_common.db.migrations import is_migrated, migrate
 from fairlead_common.db.statements import Statements, load
 
-__all__ = ["Connection", "Pool", "Statements", "load", "migrate", "open_pool", "translate_errors"]
+__all__ = [
+    "Connection",
+    "Pool",
+    "Statements",
+    "is_migrated",
+    "load",
+    "migrate",
+    "open_pool",
+    "translate_errors",
+]

@@ -15,11 +15,7 @@ async def migrate(pool: Pool, schema: str, package: str, folder: str = "migratio
 
     Raises AssertionError if the schema is newer than this program.
     """
-    scripts = sorted(
-        (item.name, item.read_text())
-        for item in resources.files(package).joinpath(folder).iterdir()
-        if item.name.endswith(".sql")
-    )
+    scripts = _read_scripts(package, folder)
     lock = migration_lock(schema).number
     async with pool.acquire() as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", lock)
@@ -27,6 +23,23 @@ async def migrate(pool: Pool, schema: str, package: str, folder: str = "migratio
             return await _run(connection, schema, scripts)
         finally:
             await connection.execute("SELECT pg_advisory_unlock($1)", lock)
+
+
+async def is_migrated(pool: Pool, schema: str, package: str, folder: str = "migrations") -> bool:
+    """Whether exactly the migrations of this program have run; changes nothing."""
+    if await pool.fetchval("SELECT to_regclass($1)", f'"{schema}".migrations') is None:
+        return False
+    rows = await pool.fetch(f'SELECT name FROM "{schema}".migrations')
+    return {row["name"] for row in rows} == {name for name, _ in _read_scripts(package, folder)}
+
+
+def _read_scripts(package: str, folder: str) -> list[tuple[str, str]]:
+    """(Name, SQL) of each migration, in order."""
+    return sorted(
+        (item.name, item.read_text())
+        for item in resources.files(package).joinpath(folder).iterdir()
+        if item.name.endswith(".sql")
+    )
 
 
 async def _run(connection: Connection, schema: str, scripts: list[tuple[str, str]]) -> list[str]:

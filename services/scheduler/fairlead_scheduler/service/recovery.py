@@ -1,4 +1,5 @@
-"""The scheduler's part of `fairlead repair`: what its checkpoint and the log still know of jobs.
+"""The scheduler's part of `fairlead repair`, and of `fairlead doctor --deep`: what its checkpoint
+and the log still know of jobs.
 
 Works on a copy in memory. Nothing is written here but `Recovery.relocate`, which is the last step
 of a repair: whoever breaks off before it can begin again.
@@ -10,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from fairlead_common.db import Pool, migrate
+from fairlead_common.db import Pool, is_migrated, migrate
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import JobId
@@ -29,6 +30,7 @@ from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import PoolBuckets
 from fairlead_scheduler.state.view import View
+from fairlead_scheduler.state.view_validation import list_view_violations
 from fairlead_scheduler.store import checkpoint
 
 
@@ -57,6 +59,19 @@ async def hold_leadership(pool: Pool) -> AsyncIterator[None]:
 async def migrate_schema(pool: Pool) -> None:
     """Bring the scheduler's schema up to date."""
     await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
+
+
+class SchemaDiffers(WorldError):
+    """The database does not have the scheduler's schema of this version."""
+
+
+async def require_schema(pool: Pool) -> None:
+    """Raises `SchemaDiffers`; changes nothing, unlike `migrate_schema`."""
+    if not await is_migrated(pool, "fairlead_scheduler", "fairlead_scheduler.store"):
+        raise SchemaDiffers(
+            "the database does not have the scheduler's schema of this version: no scheduler was"
+            " started with it, or one of another version"
+        )
 
 
 class Recovery:
@@ -134,6 +149,10 @@ class Recovery:
         jobs = self.state.view.jobs
         rows = self.state.view.live_rows()
         return jobs.rows.ids_at(rows[~c.IS_ENDED[jobs.state[rows]]])
+
+    def violations(self) -> list[str]:
+        """One sentence per violated invariant of the view; empty for a valid one."""
+        return list_view_violations(self.state.view)
 
     async def knowledge(self, ids: Iterable[JobId]) -> dict[JobId, Knowledge]:
         """What is known of these jobs; nothing of those that are not in the answer."""

@@ -39,15 +39,18 @@ def read_environment(environment: Mapping[str, str]) -> Locations:
 
 
 @asynccontextmanager
-async def open_locations(options: Options, *, use_folder: bool) -> AsyncIterator[Locations]:
+async def open_locations(
+    options: Options, *, use_folder: bool, say: Callable[[str], None] = typer.echo
+) -> AsyncIterator[Locations]:
     """The settings in the environment or, with `use_folder` or without such, of a data folder.
 
-    Raises `SettingsError`, or `FolderRefused` if the folder does not exist.
+    `say`: prints which servers of the folder are used. Raises `SettingsError`, or
+    `FolderRefused` if the folder does not exist.
     """
     if not use_folder and DATABASE in os.environ:
         yield read_environment(os.environ)
         return
-    async with _open_folder(options, os.environ, typer.echo) as found:
+    async with _open_folder(options, os.environ, say) as found:
         yield found
 
 

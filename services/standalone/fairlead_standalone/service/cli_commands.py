@@ -1,4 +1,7 @@
-"""What this package adds to the `fairlead` command: `up`, `repair` and `story`."""
+"""What this package adds to the `fairlead` command: `up`, `repair` and `story`.
+
+`fairlead doctor --deep` finds its check in `main.py`.
+"""
 
 from enum import StrEnum
 from pathlib import Path

@@ -9,6 +9,7 @@ import typer
 
 from fairlead import discovery
 from fairlead.cli.support import command_base
+from fairlead.cli.support.doctor_checks import Finding
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import process
 from fairlead_standalone.data import data_folder
@@ -76,6 +77,14 @@ def run_story(job: str, *, data: Path | None, kafka: str | None, postgres: str |
 
     options = Options(data=_data(data), kafka=kafka, postgres=postgres)
     story_command.run(options, job, use_folder=data is not None)
+
+
+def check_scheduler_state(data: Path | None) -> list[Finding]:
+    """The part of `fairlead doctor --deep` that needs the log and the database."""
+    from fairlead_standalone.repair import state_check  # late: it needs all services
+
+    options = Options(data=_data(data))
+    return state_check.run(options, use_folder=data is not None)
 
 
 def _data(given: Path | None) -> Path:

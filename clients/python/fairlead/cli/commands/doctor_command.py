@@ -2,14 +2,18 @@
 
 import contextlib
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fairlead.cli.support import command_base, output_formats
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from fairlead import Client
     from fairlead.calls.exchange_types import Reply
     from fairlead.cli.support.doctor_checks import Finding
@@ -21,18 +25,33 @@ _TOKEN: Final = (
     " the machine of the server"
 )
 
+DEEP_CHECKS: Final = "fairlead.doctor"
+"""Group of entry points: `check(data: Path | None) -> list[Finding]`, called for `--deep`."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(
         "doctor",
         short_help="Find out what keeps Fairlead from working.",
-        epilog=command_base.examples("fairlead doctor", "fairlead doctor -o json"),
+        epilog=command_base.examples(
+            "fairlead doctor", "fairlead doctor -o json", "fairlead doctor --deep"
+        ),
     )(doctor)
 
 
 def doctor(
-    context: typer.Context, output_format: output_formats.FormatOption = output_formats.Format.TABLE
+    context: typer.Context,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="Also check the scheduler's state, where the log and database are."
+        ),
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="With --deep: the data folder of `fairlead up`.")
+    ] = None,
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """Look for what keeps Fairlead from working from here.
 
@@ -40,14 +59,41 @@ def doctor(
     behind, whether clusters report, and which records of the log could not be decoded. Ends
     with 0 if there is no problem, 4 if the server cannot be used, 3 if it refuses the token, and 1
     for any other problem.
+
+    With --deep it also loads the scheduler's checkpoint, folds the log up to its end, and checks
+    every invariant of the result. This reads the log and the database themselves: those of the data
+    folder of `fairlead up`, or, where FAIRLEAD_DATABASE_URL is set, those of the services'
+    settings. It changes nothing and can be used at any time.
     """
+    if data is not None and not deep:
+        command_base.fail("--data is only used with --deep.")
     found = _examine(context)
+    if deep:
+        from importlib import metadata
+
+        found += check_deeply(metadata.entry_points(group=DEEP_CHECKS), data)
     if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
         output_formats.thing(found, output_format)
     else:
         for finding in found:
             _show(finding)
     raise typer.Exit(max((finding.code for finding in found), default=0))
+
+
+def check_deeply(points: "Iterable[EntryPoint]", data: Path | None) -> "list[Finding]":
+    """What the checks of other installed packages find, or that no package checks it."""
+    from fairlead.cli.support import doctor_checks
+
+    found: list[Finding] = [finding for point in points for finding in point.load()(data)]
+    return found or [
+        doctor_checks.Finding(
+            "scheduler state",
+            "not checked: this machine has no program that reads the log",
+            "run it on a machine of the services; or pip install 'fairlead-standalone' here, and"
+            " set FAIRLEAD_DATABASE_URL and FAIRLEAD_LOG_URL as the services have them",
+            command_base.EXIT_JOBS_FAILED,
+        )
+    ]
 
 
 def _show(finding: "Finding") -> None:
