@@ -188,8 +188,8 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
     code = INSUFFICIENT
-    bound = model.runs.active > 0 and (
-        model.jobs.gang[j] >= 0 or (model.avoided.first.size > 0 and model.avoided.first[j] >= 0)
+    bound = model.jobs.gang[j] >= 0 or (
+        model.avoided.first.size > 0 and model.avoided.first[j] >= 0
     )
     for w in range(model.shapes.level.shape[1]):
         level = model.shapes.level[s, w]
@@ -201,7 +201,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
             if bound
             else find_free_node(model, s, w)
         )
-        while p < 0 and tier < top and model.runs.active:
+        while p < 0 and tier < top:
             tier += 1
             if tier == FAIR_SHARE:
                 mode = FOR_SHARE
@@ -222,8 +222,6 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
         if p >= 0:
             mark = model.counters[N_JOURNAL]
             allocate(model, q, j, s, w, p)
-            if not model.runs.active:
-                return NOT_TRIED
             add_placement(model, j, w, p, tier)
             model.runs.urgency_loss[j] = model.victims.rating[BEST, 3] if tier == URGENCY else 0.0
             if tier == FAIR_SHARE:

@@ -57,7 +57,7 @@ def goes_before(model: RoundModel, a: int, b: int) -> bool:
     return a < b
 
 
-@internal
+@inlined
 def sift_down(model: RoundModel, i: int) -> None:
     """Move the queue at heap place `i` down to where it belongs."""
     size = model.counters[N_QUEUES]
@@ -131,7 +131,7 @@ def examine_next(model: RoundModel, q: int) -> int:
     return model.progress.next_queued[q]
 
 
-@internal
+@inlined
 def find_offer(model: RoundModel, q: int) -> bool:
     """Find the queue's next offer; False when it has none.
 
@@ -341,7 +341,7 @@ def return_queues(model: RoundModel) -> None:
         model.offers.heap[i] = q
 
 
-@internal
+@inlined
 def replace_top(model: RoundModel, found: bool) -> None:
     """After the top queue was handled: it has a new offer (`found`) or leaves the heap."""
     if not found:

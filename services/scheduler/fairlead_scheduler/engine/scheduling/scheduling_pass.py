@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, internal
+from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, inlined
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
     place_further_member,
@@ -13,7 +13,7 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     start_gang,
     sum_members,
 )
-from fairlead_scheduler.engine.scheduling.placement import place_job, reopen_shapes
+from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
 from fairlead_scheduler.engine.scheduling.queue_selection import (
     find_offer,
     renew_offers,
@@ -48,6 +48,7 @@ from fairlead_scheduler.engine.state.run_states import (
     EVICTED,
     QUEUED,
     URGENCY,
+    allocate,
     can_return,
     fail_job,
     return_run,
@@ -84,7 +85,14 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
     if model.counters[N_STOP] != NOT_TRIED:
         return False
     s = int(model.jobs.shape[j])
-    if check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED:
+    permitted = check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+    if permitted and not model.runs.active:
+        p = find_free_node(model, s, 0)
+        if p >= 0:
+            allocate(model, q, j, s, 0, p)
+        else:
+            skip_shape(model, q, s, INSUFFICIENT)
+    elif permitted:
         after = (
             cost_with(
                 model.usage.held[q], model.shapes.full_request[s], model.entitlements.cost_factor
@@ -172,7 +180,7 @@ def skip_evicted(model: RoundModel, q: int, j: int) -> None:
         model.progress.next_evicted[q] += 1
 
 
-@internal
+@inlined
 def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
     """Rules L2 to L4 and L7 for an offer of queued jobs: returns 0, or the code of the limit.
 
