@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python b
 
 from fairlead import Client, Filter
 from fairlead.models.job_models import Acted
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 T = TypeVar("T")
 
@@ -49,10 +49,12 @@ def main() -> None:
     environment = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": [kind]})}
     with (
         tempfile.TemporaryDirectory(prefix="fairlead-bulk-") as folder,
-        Whole(Path(folder), "--backend", "simulated", environment=environment) as whole,
+        StandaloneInstallation(
+            Path(folder), "--backend", "simulated", environment=environment
+        ) as standalone,
     ):
-        whole.start()
-        with Client(whole.address, token=whole.token) as client:
+        standalone.start()
+        with Client(standalone.address, token=standalone.token) as client:
             found = {"jobs": given.jobs, **act(client, given.jobs)}
     if not given.json:
         print(json.dumps(found, indent=2))

@@ -33,7 +33,7 @@ import msgspec
 from fairlead import AsyncClient, Job
 from fairlead_common.db import open_pool
 from fairlead_standalone.processes.child_process import Running
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/e2e.py`
 
@@ -74,7 +74,7 @@ class Leased(msgspec.Struct, frozen=True, rename="camel"):
 class Setting(msgspec.Struct, frozen=True):
     """A running Fairlead and how to ask it."""
 
-    whole: Whole
+    standalone: StandaloneInstallation
     client: AsyncClient
     http: httpx2.AsyncClient
     meter: processes.Meter
@@ -115,42 +115,46 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             running.start()
             options += ["--kafka", broker.url()]
             more["kafka"] = running.pid
-        whole = stack.enter_context(Whole(folder, *options, environment=ENVIRONMENT))
+        standalone = stack.enter_context(
+            StandaloneInstallation(folder, *options, environment=ENVIRONMENT)
+        )
         started_s = time.monotonic()
-        whole.start()
+        standalone.start()
         say(f"everything answers after {time.monotonic() - started_s:.1f} s")
         if given.history:
-            filled = asyncio.run(fill(whole, given.history))
+            filled = asyncio.run(fill(standalone, given.history))
             say(f"{given.history} ended jobs after {filled.fill_s:.0f} s: {filled.gb}")
         if given.logs:
-            stack.callback(shutil.copytree, whole.data / "logs", given.logs)
-        found = asyncio.run(bench(given, whole, more))
+            stack.callback(shutil.copytree, standalone.data / "logs", given.logs)
+        found = asyncio.run(bench(given, standalone, more))
     log = "kafka" if given.kafka else "postgres"
     return {"log": log, "history": given.history, "cores": os.cpu_count(), **found}
 
 
-async def fill(whole: Whole, jobs: int) -> history.Filled:
+async def fill(standalone: StandaloneInstallation, jobs: int) -> history.Filled:
     """Put ended jobs into the tables of a Fairlead that nobody has used yet."""
-    pool = await open_pool(whole.child("web").environ()["FAIRLEAD_DATABASE_URL"], size_max=1)
+    pool = await open_pool(standalone.child("web").environ()["FAIRLEAD_DATABASE_URL"], size_max=1)
     try:
         return await history.fill(pool, jobs)
     finally:
         await pool.close()
 
 
-async def bench(given: argparse.Namespace, whole: Whole, more: dict[str, int]) -> dict[str, Any]:
+async def bench(
+    given: argparse.Namespace, standalone: StandaloneInstallation, more: dict[str, int]
+) -> dict[str, Any]:
     """Prepare queues and run what was asked for."""
-    headers = {"authorization": f"Bearer {whole.token}"}
+    headers = {"authorization": f"Bearer {standalone.token}"}
     async with (
-        AsyncClient(whole.address, token=whole.token) as client,
+        AsyncClient(standalone.address, token=standalone.token) as client,
         httpx2.AsyncClient(
-            base_url=whole.address, headers=headers, trust_env=False, timeout=60.0
+            base_url=standalone.address, headers=headers, trust_env=False, timeout=60.0
         ) as http,
     ):
         await prepare(client, http)
-        meter = processes.Meter(whole, more, time.monotonic())
+        meter = processes.Meter(standalone, more, time.monotonic())
         before = (await counts(http)).get("SUCCEEDED", 0)
-        setting = Setting(whole, client, http, meter, before)
+        setting = Setting(standalone, client, http, meter, before)
         lags = Lags(setting)
         async with watched(lags):
             if given.burst:
@@ -318,9 +322,9 @@ class Lags:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._seen: dict[str, list[float]] = {}
-        port = setting.whole.child("scheduler").environ()["FAIRLEAD_HTTP_PORT"]
+        port = setting.standalone.child("scheduler").environ()["FAIRLEAD_HTTP_PORT"]
         self._sources = {
-            f"{setting.whole.address}/metrics": ("fairlead_lookout_lag_seconds",),
+            f"{setting.standalone.address}/metrics": ("fairlead_lookout_lag_seconds",),
             f"http://127.0.0.1:{port}/metrics": ("fairlead_scheduler_lag_seconds",),
         }
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead_standalone.service.testing import Whole, memory_bytes
+from fairlead_standalone.service.testing import StandaloneInstallation, memory_bytes
 
 MEGABYTE = 1_000_000
 GOAL_MB = 700
@@ -21,11 +21,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rest-seconds", type=float, default=15.0)
     rest_s = parser.parse_args().rest_seconds
-    with tempfile.TemporaryDirectory() as folder, Whole(Path(folder)) as whole:
-        whole.start()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        StandaloneInstallation(Path(folder)) as standalone,
+    ):
+        standalone.start()
         time.sleep(rest_s)
         sizes: dict[str, int] = {}
-        for process in (whole.supervisor, *whole.supervisor.children(recursive=True)):
+        for process in (standalone.supervisor, *standalone.supervisor.children(recursive=True)):
             words = process.cmdline()
             name = words[words.index("-m") + 1] if "-m" in words else words[0]
             name = "postgres" if name.startswith("postgres") else Path(name).name

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from fairlead_standalone.service.testing import Whole, memory_bytes
+from fairlead_standalone.service.testing import StandaloneInstallation, memory_bytes
 
 NAMES: Final = ("web", "scheduler", "executor", "postgres", "valkey")
 
@@ -22,9 +22,11 @@ class Use(msgspec.Struct, frozen=True, rename="camel"):
 class Meter:
     """Reads the use of each role since it was made."""
 
-    def __init__(self, whole: Whole, more: dict[str, int], now_s: float) -> None:
-        roots = {name: whole.child(name) for name in NAMES}
-        roots["supervisor"] = whole.supervisor
+    def __init__(
+        self, standalone: StandaloneInstallation, more: dict[str, int], now_s: float
+    ) -> None:
+        roots = {name: standalone.child(name) for name in NAMES}
+        roots["supervisor"] = standalone.supervisor
         roots["client"] = psutil.Process()
         roots |= {name: psutil.Process(pid) for name, pid in more.items()}
         self._roots = roots

@@ -39,7 +39,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.log import EventLog, Producer, caught_up, topics
 from fairlead_common.log.opening import open_log
 from fairlead_standalone.servers.addresses import free_port
-from fairlead_standalone.service.testing import KERNELS, Whole, memory_bytes
+from fairlead_standalone.service.testing import KERNELS, StandaloneInstallation, memory_bytes
 
 CORES: Final = 16
 SHAPES: Final = 400
@@ -92,20 +92,22 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(exist_ok=True)
-        whole = Whole(folder, "--backend", "simulated", environment=environment)
-        stack.enter_context(whole)
-        whole.start()
-        found = asyncio.run(Bench(whole, given).measure())
+        standalone = StandaloneInstallation(
+            folder, "--backend", "simulated", environment=environment
+        )
+        stack.enter_context(standalone)
+        standalone.start()
+        found = asyncio.run(Bench(standalone, given).measure())
     print(json.dumps({"bench": "restart", "cores": os.cpu_count(), **found}))
 
 
 class Bench:
     """A running Fairlead and what is measured of its scheduler."""
 
-    def __init__(self, whole: Whole, given: argparse.Namespace) -> None:
-        self._whole = whole
+    def __init__(self, standalone: StandaloneInstallation, given: argparse.Namespace) -> None:
+        self._standalone = standalone
         self._given = given
-        self._environment = whole.child("scheduler").environ()
+        self._environment = standalone.child("scheduler").environ()
         self._probes = 0
         self._log: EventLog
         self._producer: Producer
@@ -117,24 +119,26 @@ class Bench:
             self._producer = await self._log.producer("bench")
             began_s = time.monotonic()
             filled = None
-            mark = self._whole.data / "filled"
+            mark = self._standalone.data / "filled"
             if not mark.exists():
                 await self._fill()
                 mark.touch()
-                filled = memory_of(self._whole.child("scheduler"))
+                filled = memory_of(self._standalone.child("scheduler"))
             filled_s = time.monotonic() - began_s
             say(f"filled after {filled_s:.0f} s: {filled}")
             if filled is not None and not self._given.lagging:
                 await self._saved()
                 saved_s = time.monotonic() - began_s
-                say(f"saved after {saved_s:.0f} s: {memory_of(self._whole.child('scheduler'))}")
+                say(
+                    f"saved after {saved_s:.0f} s: {memory_of(self._standalone.child('scheduler'))}"
+                )
             embedded, used, loaded = [], [], []
             for _ in range(self._given.turns):
                 seconds, cpu_s = await self._kill_child()
                 embedded.append(seconds)
                 used.append(cpu_s)
                 await asyncio.sleep(QUIET_S)
-                loaded.append(memory_of(self._whole.child("scheduler")))
+                loaded.append(memory_of(self._standalone.child("scheduler")))
                 say(f"embedded: {embedded[-1]} s, {cpu_s} s of processor, {loaded[-1]}")
             standby, took_over = [], []
             for _ in range(self._given.turns):
@@ -157,7 +161,7 @@ class Bench:
         }
 
     async def _fill(self) -> None:
-        async with AsyncClient(self._whole.address, token=self._whole.token) as client:
+        async with AsyncClient(self._standalone.address, token=self._standalone.token) as client:
             for name in QUEUES:
                 await client.create_queue(name)
         appended = 0
@@ -166,11 +170,11 @@ class Bench:
             appended += len(events)
             if appended % BACKLOG_JOBS < PER_MESSAGE:
                 await self._folded(appended - BACKLOG_JOBS)
-                say(f"{appended} appended, {memory_of(self._whole.child('scheduler'))}")
+                say(f"{appended} appended, {memory_of(self._standalone.child('scheduler'))}")
         await self._folded(appended)
         async with httpx2.AsyncClient(
-            base_url=self._whole.address,
-            headers={"authorization": f"Bearer {self._whole.token}"},
+            base_url=self._standalone.address,
+            headers={"authorization": f"Bearer {self._standalone.token}"},
             trust_env=False,
             timeout=60.0,
         ) as http:
@@ -200,7 +204,9 @@ class Bench:
         """Return once the scheduler has that many live jobs."""
         deadline_s = time.monotonic() + WAIT_S_MAX
         while await asyncio.to_thread(self._jobs) < jobs:
-            assert time.monotonic() < deadline_s, f"it never had {jobs} jobs: {self._whole.report}"
+            assert time.monotonic() < deadline_s, (
+                f"it never had {jobs} jobs: {self._standalone.report}"
+            )
             await asyncio.sleep(0.5)
 
     def _jobs(self) -> int:
@@ -212,8 +218,8 @@ class Bench:
     async def _kill_child(self) -> tuple[float, float]:
         """Seconds from the kill of the supervised scheduler to the next lease, and what processor
         time its successor had used by then: on a busy machine only that says much."""
-        seconds = await self._lease_after(self._whole.child("scheduler"))
-        used = self._whole.child("scheduler").cpu_times()
+        seconds = await self._lease_after(self._standalone.child("scheduler"))
+        used = self._standalone.child("scheduler").cpu_times()
         return seconds, round(used.user + used.system, 2)
 
     async def _take_over(self) -> tuple[float, dict[str, float]]:
@@ -227,7 +233,7 @@ class Bench:
         )
         try:
             await asyncio.sleep(QUIET_S)
-            seconds = await self._lease_after(self._whole.child("scheduler"))
+            seconds = await self._lease_after(self._standalone.child("scheduler"))
             await asyncio.sleep(QUIET_S)
             memory = memory_of(psutil.Process(standby.pid))
         finally:

@@ -38,7 +38,7 @@ from redis.asyncio import Redis
 from fairlead import AsyncClient, Job
 from fairlead.errors import Conflict, FairleadError
 from fairlead_common.db import Pool, open_pool
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/soak.py`
 
@@ -106,11 +106,13 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start everything, soak it, end everything."""
     kind = {"count": given.nodes, "resources": {"cpu": CORES, "memory": "256Gi"}}
     environment = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": [kind], "failureRate": 0.02})}
-    with Whole(folder, "--backend", "simulated", environment=environment) as whole:
-        whole.start()
+    with StandaloneInstallation(
+        folder, "--backend", "simulated", environment=environment
+    ) as standalone:
+        standalone.start()
         say("everything answers")
-        soak = asyncio.run(soaked(given, whole))
-        restarts = asyncio.run(restarted(whole))
+        soak = asyncio.run(soaked(given, standalone))
+        restarts = asyncio.run(restarted(standalone))
     return {
         "bench": "soak",
         "rate": given.rate,
@@ -193,8 +195,8 @@ class Load:
 class Meter:
     """Reads every series."""
 
-    def __init__(self, whole: Whole, pool: Pool, redis: Redis) -> None:
-        self._whole = whole
+    def __init__(self, standalone: StandaloneInstallation, pool: Pool, redis: Redis) -> None:
+        self._standalone = standalone
         self._pool = pool
         self._redis = redis
 
@@ -202,17 +204,17 @@ class Meter:
         """All series now. Sizes are in MB."""
         values: dict[str, float] = {}
         for role in ROLES:
-            for name, value in _process(self._whole.child(role)).items():
+            for name, value in _process(self._standalone.child(role)).items():
                 values[f"{name}.{role}"] = value
-        for name, value in _process(self._whole.supervisor, alone=True).items():
+        for name, value in _process(self._standalone.supervisor, alone=True).items():
             values[f"{name}.supervisor"] = value
         for row in await self._pool.fetch(SIZES, timeout=60):
             values[f"size.{row['schema']}"] = row["bytes"] / MB
         memory = await self._redis.info("memory")
         values["valkey.memory"] = memory["used_memory"] / MB
         values["valkey.keys"] = await self._redis.dbsize()
-        values["files.logs"] = _bytes(self._whole.data / "logs") / MB
-        runs = self._whole.data / "runs"
+        values["files.logs"] = _bytes(self._standalone.data / "logs") / MB
+        runs = self._standalone.data / "runs"
         values["files.runs"] = sum(1 for _ in runs.iterdir()) if runs.is_dir() else 0
         return values
 
@@ -240,21 +242,21 @@ def _bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-async def soaked(given: argparse.Namespace, whole: Whole) -> dict[str, Any]:
+async def soaked(given: argparse.Namespace, standalone: StandaloneInstallation) -> dict[str, Any]:
     """Submit and measure; then wait for the end of all jobs."""
-    settings = whole.child("web").environ()
+    settings = standalone.child("web").environ()
     pool = await open_pool(settings["FAIRLEAD_DATABASE_URL"], size_max=1, name="soak")
     redis = Redis.from_url(settings["FAIRLEAD_REDIS_URL"])
-    headers = {"authorization": f"Bearer {whole.token}"}
+    headers = {"authorization": f"Bearer {standalone.token}"}
     try:
         async with (
-            AsyncClient(whole.address, token=whole.token) as client,
+            AsyncClient(standalone.address, token=standalone.token) as client,
             httpx2.AsyncClient(
-                base_url=whole.address, headers=headers, trust_env=False, timeout=60.0
+                base_url=standalone.address, headers=headers, trust_env=False, timeout=60.0
             ) as http,
         ):
             await _nodes(http, given.nodes)
-            load, meter = Load(client, given.rate), Meter(whole, pool, redis)
+            load, meter = Load(client, given.rate), Meter(standalone, pool, redis)
             samples: list[Sample] = []
             sampling = asyncio.create_task(_sample(meter, load, samples, given.interval))
             try:
@@ -346,27 +348,29 @@ async def _compacted(meter: Meter) -> tuple[dict[str, dict[str, int]], float]:
         await asyncio.sleep(10.0)
 
 
-async def restarted(whole: Whole) -> dict[str, float]:
+async def restarted(standalone: StandaloneInstallation) -> dict[str, float]:
     """Seconds from `kill -9` of scheduler and executor until they lead and report again."""
 
     def leads(text: str) -> bool:
         return "fairlead_scheduler_leading 1.0" in text
 
     return {
-        "schedulerLeadsS": await _killed(whole, "scheduler", "/metrics", leads),
-        "executorReadyS": await _killed(whole, "executor", "/readyz", lambda _: True),
+        "schedulerLeadsS": await _killed(standalone, "scheduler", "/metrics", leads),
+        "executorReadyS": await _killed(standalone, "executor", "/readyz", lambda _: True),
     }
 
 
-async def _killed(whole: Whole, role: str, path: str, is_back: Callable[[str], bool]) -> float:
-    old = whole.child(role)
+async def _killed(
+    standalone: StandaloneInstallation, role: str, path: str, is_back: Callable[[str], bool]
+) -> float:
+    old = standalone.child(role)
     url = f"http://127.0.0.1:{old.environ()['FAIRLEAD_HTTP_PORT']}{path}"
     began_s = time.monotonic()
     old.kill()
     async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as http:
         while (passed_s := time.monotonic() - began_s) < START_S_MAX:
             with contextlib.suppress(httpx2.HTTPError, AssertionError, psutil.NoSuchProcess):
-                if whole.child(role).pid != old.pid:
+                if standalone.child(role).pid != old.pid:
                     answer = await http.get(url)
                     if answer.status_code == 200 and is_back(answer.text):
                         break

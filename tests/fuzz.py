@@ -26,7 +26,7 @@ from urllib.parse import quote
 import msgspec
 from backports import zstd
 
-from fairlead_standalone.service.testing import Whole, memory_bytes
+from fairlead_standalone.service.testing import StandaloneInstallation, memory_bytes
 
 DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "openapi.json"
 METHODS: Final = ("get", "post", "put", "delete", "patch")
@@ -301,19 +301,21 @@ async def send_all(port: int, maker: Maker, outcome: Outcome, requests: int) -> 
     await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
 
 
-def run(whole: Whole, known: Sequence[str], *, requests: int, seed: int) -> Outcome:
+def run(
+    standalone: StandaloneInstallation, known: Sequence[str], *, requests: int, seed: int
+) -> Outcome:
     """Send them to a running installation; it must answer as before afterwards."""
     document = msgspec.json.decode(DOCUMENT.read_bytes())
-    maker, outcome = Maker(document, seed, whole.token, known), Outcome(seed)
+    maker, outcome = Maker(document, seed, standalone.token, known), Outcome(seed)
     began_s = time.perf_counter()
-    asyncio.run(send_all(whole.port, maker, outcome, min(WARM_UP, requests)))
-    before = memory_bytes(whole.child("web"))
-    asyncio.run(send_all(whole.port, maker, outcome, max(0, requests - WARM_UP)))
-    outcome.growth_bytes = memory_bytes(whole.child("web")) - before
+    asyncio.run(send_all(standalone.port, maker, outcome, min(WARM_UP, requests)))
+    before = memory_bytes(standalone.child("web"))
+    asyncio.run(send_all(standalone.port, maker, outcome, max(0, requests - WARM_UP)))
+    outcome.growth_bytes = memory_bytes(standalone.child("web")) - before
     outcome.seconds = round(time.perf_counter() - began_s, 1)
     if outcome.growth_bytes > GROWTH_BYTES_MAX:
         outcome.fail(f"the web process grew by {outcome.growth_bytes} bytes", b"")
-    whole.wait_ready()
+    standalone.wait_ready()
     return outcome
 
 
@@ -326,11 +328,13 @@ def main() -> None:
     limits = {"FAIRLEAD_REQUESTS": '{"perSecond": 100000, "burst": 100000}'}
     with (
         tempfile.TemporaryDirectory(prefix="fairlead-fuzz-") as folder,
-        Whole(Path(folder), "--backend", "simulated", environment=limits) as whole,
+        StandaloneInstallation(
+            Path(folder), "--backend", "simulated", environment=limits
+        ) as standalone,
     ):
-        whole.start()
+        standalone.start()
         sys.stderr.write(f"seed {given.seed}\n")
-        outcome = run(whole, (), requests=given.requests, seed=given.seed)
+        outcome = run(standalone, (), requests=given.requests, seed=given.seed)
     for failure in outcome.failures:
         sys.stderr.write(f"{failure.what}:\n{failure.request!r}\n{failure.answer!r}\n")
     sys.stdout.write(f"{msgspec.json.encode(outcome).decode()}\n")

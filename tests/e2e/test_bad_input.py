@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.e2e import bad_input
 from tests.e2e.bad_input import CASES, Case
 
@@ -22,18 +22,18 @@ DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "openapi.json"
 class Running(NamedTuple):
     """A whole system with a queue and a job that waits in it."""
 
-    whole: Whole
+    standalone: StandaloneInstallation
     client: httpx2.Client
     job: str
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Whole(tmp_path_factory.mktemp("bad")) as whole:
-        whole.start()
-        headers = {"Authorization": f"Bearer {whole.token}"}
+    with StandaloneInstallation(tmp_path_factory.mktemp("bad")) as standalone:
+        standalone.start()
+        headers = {"Authorization": f"Bearer {standalone.token}"}
         with httpx2.Client(
-            base_url=f"{whole.address}/api/v1", headers=headers, timeout=ANSWER_S_MAX
+            base_url=f"{standalone.address}/api/v1", headers=headers, timeout=ANSWER_S_MAX
         ) as client:
             assert client.post("/queues", json={"name": QUEUE}).status_code == 201
             held = {"queue": QUEUE, "jobSet": "there", "jobs": [{**bad_input.RUN, "hold": True}]}
@@ -44,7 +44,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                 f"/jobs/{job}", params={"after": answer.json()["position"], "wait": "60s"}
             )
             assert seen.status_code == 200, seen.text
-            yield Running(whole, client, job)
+            yield Running(standalone, client, job)
 
 
 def filled(text: bytes, running: Running) -> bytes:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests import fuzz
 
 REQUESTS = 1_000
@@ -10,9 +10,9 @@ SEED = 11
 
 
 def test_no_fuzzed_request_is_a_500_hangs_or_leaks_memory(tmp_path: Path) -> None:
-    with Whole(tmp_path, "--backend", "simulated") as whole:
-        whole.start()
-        outcome = fuzz.run(whole, (), requests=REQUESTS, seed=SEED)
+    with StandaloneInstallation(tmp_path, "--backend", "simulated") as standalone:
+        standalone.start()
+        outcome = fuzz.run(standalone, (), requests=REQUESTS, seed=SEED)
         assert not outcome.failures
         assert outcome.requests >= REQUESTS
         assert outcome.statuses["422"] > 50, "requests reach the routes"

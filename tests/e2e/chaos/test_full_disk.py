@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from fairlead import Client
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests import disks
 from tests.disks import MIB, fill
 from tests.e2e.chaos.test_kills import check_views, database_of, has_lines, kill_child, lines
@@ -24,7 +24,7 @@ JOBS = 600
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own at the place of the data folder of `Whole(tmp_path)`."""
+    """A disk of its own at the place of the data folder of `StandaloneInstallation(tmp_path)`."""
     with disks.small_disk(tmp_path / "data", DISK) as folder:
         yield folder
 
@@ -80,44 +80,44 @@ class Asked:
 def test_a_full_disk_permits_reads_and_jobs_resume_with_space(
     tmp_path: Path, small_disk: Path
 ) -> None:
-    with Whole(tmp_path) as whole:
-        whole.start()
-        web = whole.child("web").pid
-        headers = {"Authorization": f"Bearer {whole.token}"}
+    with StandaloneInstallation(tmp_path) as standalone:
+        standalone.start()
+        web = standalone.child("web").pid
+        headers = {"Authorization": f"Bearer {standalone.token}"}
         with (
-            httpx2.Client(base_url=whole.address, headers=headers, timeout=30) as http,
-            Client(whole.address, token=whole.token) as client,
+            httpx2.Client(base_url=standalone.address, headers=headers, timeout=30) as http,
+            Client(standalone.address, token=standalone.token) as client,
         ):
             asked = Asked(http, tmp_path)
             client.submit("default", "full", [job(tmp_path, number) for number in range(JOBS)])
-            whole.wait_for(lambda: has_lines(tmp_path, JOBS // 6))
+            standalone.wait_for(lambda: has_lines(tmp_path, JOBS // 6))
 
             fill(small_disk / "filler", leave=100 * MIB)
-            whole.wait_for(lambda: asked.refuses("almost full"))
+            standalone.wait_for(lambda: asked.refuses("almost full"))
             assert asked.makes_a_queue().status_code == 201  # there is space for small things
 
             fill(small_disk / "filler.too")
-            whole.wait_for(lambda: asked.refuses("The disk is full"))
+            standalone.wait_for(lambda: asked.refuses("The disk is full"))
             assert asked.makes_a_queue().status_code == 503
             assert asked.reads()
             assert "The disk is full" in asked.checks()["disk"]
 
-            kill_child(whole, "postgres")
-            whole.wait_for(asked.reads)
+            kill_child(standalone, "postgres")
+            standalone.wait_for(asked.reads)
             assert asked.refuses("disk is")
 
             for name in ("filler", "filler.too"):
                 (small_disk / name).unlink()
-            whole.wait_for(lambda: asked.submits().status_code == 200)
+            standalone.wait_for(lambda: asked.submits().status_code == 200)
             done = client.wait("default", "full")
             failed = http.get("/api/v1/jobs?state=FAILED,PREEMPTED,CANCELLED").json()["jobs"]
             assert done.states == {"SUCCEEDED": JOBS + 1}, failed
         ran = Counter(lines(tmp_path))
         assert len(ran) == JOBS + 1
         assert set(ran.values()) == {1}
-        check_views(whole, database_of(whole))
-        assert whole.child("web").pid == web, whole.printed
-        whole.wait_for((small_disk / "reserve").exists)
+        check_views(standalone, database_of(standalone))
+        assert standalone.child("web").pid == web, standalone.printed
+        standalone.wait_for((small_disk / "reserve").exists)
 
 
 def test_a_start_on_a_disk_that_is_too_small_names_the_amount(
@@ -125,7 +125,9 @@ def test_a_start_on_a_disk_that_is_too_small_names_the_amount(
 ) -> None:
     fill(small_disk / "filler", leave=400 * MIB)
     (small_disk / "lock").touch()  # as in a folder of ours
-    whole = Whole(tmp_path)
-    refused = subprocess.run(whole.words, capture_output=True, text=True, check=False, timeout=60)
+    standalone = StandaloneInstallation(tmp_path)
+    refused = subprocess.run(
+        standalone.words, capture_output=True, text=True, check=False, timeout=60
+    )
     assert refused.returncode == 2
     assert re.search(r"Only \d+ MiB are free .* 6\d\d MiB are needed. Free 2\d\d", refused.stderr)

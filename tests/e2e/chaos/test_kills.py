@@ -13,7 +13,7 @@ import pytest
 
 from fairlead import Client
 from fairlead_standalone.data.data_folder import Holder
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.conftest import Server
 from tests.e2e.chaos import replay
 
@@ -42,16 +42,18 @@ def lines(folder: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-def database_of(whole: Whole) -> str:
+def database_of(standalone: StandaloneInstallation) -> str:
     """The URL of the embedded Postgres, as the lock of the data folder says it."""
-    return msgspec.json.decode((whole.data / "lock").read_bytes(), type=Holder).database_url
+    return msgspec.json.decode((standalone.data / "lock").read_bytes(), type=Holder).database_url
 
 
-def kill_in_turn(whole: Whole, folder: Path, kills: Sequence[Callable[[], None]]) -> None:
+def kill_in_turn(
+    standalone: StandaloneInstallation, folder: Path, kills: Sequence[Callable[[], None]]
+) -> None:
     """Kill one part after the other, each after a further part of the jobs has ended."""
     for turn, kill in enumerate(kills, 1):
         enough = turn * JOBS // (len(kills) + 2)
-        whole.wait_for(functools.partial(has_lines, folder, enough))
+        standalone.wait_for(functools.partial(has_lines, folder, enough))
         kill()
 
 
@@ -60,34 +62,36 @@ def has_lines(folder: Path, enough: int) -> bool:
     return len(lines(folder)) >= enough
 
 
-def kill_child(whole: Whole, name: str) -> None:
+def kill_child(standalone: StandaloneInstallation, name: str) -> None:
     """`kill -9`; the supervisor starts it again."""
-    os.kill(whole.child(name).pid, signal.SIGKILL)
+    os.kill(standalone.child(name).pid, signal.SIGKILL)
 
 
-def stop_child(whole: Whole, name: str) -> None:
+def stop_child(standalone: StandaloneInstallation, name: str) -> None:
     """SIGSTOP: it lives and does nothing; returns when the supervisor has replaced it."""
-    stopped = whole.child(name)
+    stopped = standalone.child(name)
     stopped.suspend()
-    whole.wait_for(lambda: not stopped.is_running() and has_child(whole, name))
+    standalone.wait_for(lambda: not stopped.is_running() and has_child(standalone, name))
 
 
-def has_child(whole: Whole, name: str) -> bool:
+def has_child(standalone: StandaloneInstallation, name: str) -> bool:
     """Whether there is a process of this name just now."""
     try:
-        whole.child(name)
+        standalone.child(name)
     except AssertionError:
         return False
     return True
 
 
-def run_all(whole: Whole, folder: Path, kills: Sequence[Callable[[], None]]) -> None:
+def run_all(
+    standalone: StandaloneInstallation, folder: Path, kills: Sequence[Callable[[], None]]
+) -> None:
     """Submit everything, kill in turn, and wait until all have succeeded."""
-    with Client(whole.address, token=whole.token) as client:
+    with Client(standalone.address, token=standalone.token) as client:
         for number in range(SETS):
             client.submit("default", f"set-{number}", jobs(folder, number))
-        kill_in_turn(whole, folder, kills)
-        whole.wait_ready()
+        kill_in_turn(standalone, folder, kills)
+        standalone.wait_ready()
         for number in range(SETS):
             done = client.wait("default", f"set-{number}")
             assert done.states == {"SUCCEEDED": JOBS // SETS}
@@ -96,29 +100,37 @@ def run_all(whole: Whole, folder: Path, kills: Sequence[Callable[[], None]]) -> 
     assert set(ran.values()) == {1}
 
 
-def check_views(whole: Whole, log_url: str) -> None:
+def check_views(standalone: StandaloneInstallation, log_url: str) -> None:
     """Lookout and the scheduler know what a replay of the log says."""
-    url = database_of(whole)
+    url = database_of(standalone)
     told = asyncio.run(replay.replayed(log_url))
     assert set(told.values()) == {"SUCCEEDED"}
     assert asyncio.run(replay.shown_by_lookout(url)) == told
-    whole.wait_for(lambda: asyncio.run(replay.saved_by_scheduler(url)) == told)
+    standalone.wait_for(lambda: asyncio.run(replay.saved_by_scheduler(url)) == told)
 
 
 def test_each_job_succeeds_once_despite_kills(tmp_path: Path) -> None:
-    with Whole(tmp_path) as whole:
-        whole.start()
-        run_all(whole, tmp_path, [functools.partial(kill_child, whole, name) for name in VICTIMS])
-        check_views(whole, database_of(whole))
+    with StandaloneInstallation(tmp_path) as standalone:
+        standalone.start()
+        run_all(
+            standalone,
+            tmp_path,
+            [functools.partial(kill_child, standalone, name) for name in VICTIMS],
+        )
+        check_views(standalone, database_of(standalone))
 
 
 def stop_in_turn(folder: Path, victims: Sequence[str]) -> None:
-    with Whole(folder, environment={"FAIRLEAD_PROBE_S": "0.25"}) as whole:
-        whole.start()
-        run_all(whole, folder, [functools.partial(stop_child, whole, name) for name in victims])
-        check_views(whole, database_of(whole))
+    with StandaloneInstallation(folder, environment={"FAIRLEAD_PROBE_S": "0.25"}) as standalone:
+        standalone.start()
+        run_all(
+            standalone,
+            folder,
+            [functools.partial(stop_child, standalone, name) for name in victims],
+        )
+        check_views(standalone, database_of(standalone))
         for name in victims:
-            assert f"{name} did not answer 12 probes in a row and was killed" in whole.printed
+            assert f"{name} did not answer 12 probes in a row and was killed" in standalone.printed
 
 
 def test_a_stopped_scheduler_and_postgres_are_replaced_and_each_job_runs_once(
@@ -138,8 +150,8 @@ def test_a_killed_broker_loses_and_duplicates_nothing(tmp_path: Path, kafka_brok
         kafka_broker.kill()
         kafka_broker.restart()
 
-    with Whole(tmp_path, "--kafka", kafka_broker.url()) as whole:
-        whole.start()
-        kill_scheduler = functools.partial(kill_child, whole, "scheduler")
-        run_all(whole, tmp_path, [kill_broker, kill_scheduler, kill_broker])
-        check_views(whole, kafka_broker.url())
+    with StandaloneInstallation(tmp_path, "--kafka", kafka_broker.url()) as standalone:
+        standalone.start()
+        kill_scheduler = functools.partial(kill_child, standalone, "scheduler")
+        run_all(standalone, tmp_path, [kill_broker, kill_scheduler, kill_broker])
+        check_views(standalone, kafka_broker.url())

@@ -17,7 +17,7 @@ import pytest
 
 from fairlead import Client
 from fairlead_common.service import clock
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.e2e.chaos import replay
 from tests.e2e.chaos.test_kills import VICTIMS, check_views, database_of, lines
 
@@ -32,8 +32,10 @@ WAIT_S_MAX = 120.0
 class Chaos:
     """Chooses who is hit and how, and waits until work has gone on."""
 
-    def __init__(self, whole: Whole, folder: Path, chance: random.Random) -> None:
-        self._whole = whole
+    def __init__(
+        self, standalone: StandaloneInstallation, folder: Path, chance: random.Random
+    ) -> None:
+        self._standalone = standalone
         self._folder = folder
         self._chance = chance
         self.faults: list[str] = []
@@ -44,7 +46,7 @@ class Chaos:
         fault = self._chance.choices(("kill", "pause", "stop"), (6, 3, 1))[0]
         self.faults.append(f"{fault} {name}")
         try:
-            victim = self._whole.child(name)
+            victim = self._standalone.child(name)
             if fault == "kill":
                 victim.send_signal(signal.SIGKILL)
                 return
@@ -64,7 +66,7 @@ class Chaos:
             if clock.monotonic_s() > end_s:
                 return False
             os.sched_yield()
-            self._whole.supervisor.cpu_percent(interval=0.1)
+            self._standalone.supervisor.cpu_percent(interval=0.1)
         return True
 
 
@@ -79,11 +81,11 @@ def job(folder: Path, number: int) -> dict[str, object]:
 def test_each_job_writes_its_line_once_or_the_log_explains_it(tmp_path: Path) -> None:
     seed = int(os.environ.get("FAIRLEAD_CHAOS_SEED", secrets.randbelow(2**32)))
     print(f"FAIRLEAD_CHAOS_SEED={seed} FAIRLEAD_CHAOS_JOBS={JOBS}")  # noqa: T201
-    with Whole(tmp_path, environment={"FAIRLEAD_PROBE_S": "0.5"}) as whole:
-        whole.start()
-        chaos = Chaos(whole, tmp_path, random.Random(seed))
+    with StandaloneInstallation(tmp_path, environment={"FAIRLEAD_PROBE_S": "0.5"}) as standalone:
+        standalone.start()
+        chaos = Chaos(standalone, tmp_path, random.Random(seed))
         sets = range(-(-JOBS // SET_JOBS))
-        with Client(whole.address, token=whole.token) as client:
+        with Client(standalone.address, token=standalone.token) as client:
             for number in sets:
                 numbers = range(number * SET_JOBS, min(JOBS, (number + 1) * SET_JOBS))
                 client.submit("default", f"set-{number}", [job(tmp_path, n) for n in numbers])
@@ -91,8 +93,8 @@ def test_each_job_writes_its_line_once_or_the_log_explains_it(tmp_path: Path) ->
             while len(lines(tmp_path)) < JOBS:
                 chaos.hit()
                 went_on = chaos.wait(step, WAIT_S_MAX)
-                assert went_on, f"nothing runs after {chaos.faults[-3:]}:\n{whole.report}"
-            whole.wait_ready()
+                assert went_on, f"nothing runs after {chaos.faults[-3:]}:\n{standalone.report}"
+            standalone.wait_ready()
             for number in sets:
                 done = client.wait("default", f"set-{number}")
                 assert set(done.states) == {"SUCCEEDED"}, (chaos.faults, done)
@@ -101,6 +103,6 @@ def test_each_job_writes_its_line_once_or_the_log_explains_it(tmp_path: Path) ->
         assert len(ran) == JOBS
         repeated = {job_id: count for job_id, count in ran.items() if count > 1}
         print(f"{len(repeated)} jobs wrote their line more than once")  # noqa: T201
-        log_url = database_of(whole)
+        log_url = database_of(standalone)
         assert asyncio.run(replay.unexplained(log_url, repeated)) == {}
-        check_views(whole, log_url)
+        check_views(standalone, log_url)

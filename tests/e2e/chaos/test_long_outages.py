@@ -9,7 +9,7 @@ import pytest
 
 from fairlead import Client
 from fairlead_common.service import clock
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.conftest import Server
 from tests.e2e.chaos.test_full_disk import job
 from tests.e2e.chaos.test_kills import check_views, has_lines, lines
@@ -20,17 +20,19 @@ RESTARTS_MAX = 1
 """A leader that lost its lock starts anew; nothing else ends."""
 
 
-def outlast(whole: Whole, folder: Path, away_s: float, kill: Callable[[], None]) -> None:
+def outlast(
+    standalone: StandaloneInstallation, folder: Path, away_s: float, kill: Callable[[], None]
+) -> None:
     """Kill a server while jobs run, and have it back after so long; then all jobs succeed once."""
     with (
-        Client(whole.address, token=whole.token) as client,
-        httpx2.Client(base_url=whole.address, timeout=60) as http,
+        Client(standalone.address, token=standalone.token) as client,
+        httpx2.Client(base_url=standalone.address, timeout=60) as http,
     ):
         client.submit("default", "set", [job(folder, number) for number in range(JOBS)])
-        whole.wait_for(lambda: has_lines(folder, JOBS // 6))
+        standalone.wait_for(lambda: has_lines(folder, JOBS // 6))
         kill()
         end_s = clock.monotonic_s() + away_s
-        headers = {"Authorization": f"Bearer {whole.token}"}
+        headers = {"Authorization": f"Bearer {standalone.token}"}
         while clock.monotonic_s() < end_s:
             # a job that the view does not know yet, so that the log is needed for it
             body = {"queue": "default", "jobSet": "other", "jobs": [{"command": ["true"]}]}
@@ -40,30 +42,30 @@ def outlast(whole: Whole, folder: Path, away_s: float, kill: Callable[[], None])
             assert http.get("/healthz").status_code == 200
 
 
-def check(whole: Whole, folder: Path, log_url: str, web: int) -> None:
+def check(standalone: StandaloneInstallation, folder: Path, log_url: str, web: int) -> None:
     """Everything went on, and no process was started again and again."""
-    with Client(whole.address, token=whole.token) as client:
-        whole.wait_ready()
+    with Client(standalone.address, token=standalone.token) as client:
+        standalone.wait_ready()
         assert client.wait("default", "set").states == {"SUCCEEDED": JOBS}
     ran = Counter(lines(folder))
     assert len(ran) == JOBS
     assert set(ran.values()) == {1}
-    check_views(whole, log_url)
-    assert whole.child("web").pid == web, whole.printed
+    check_views(standalone, log_url)
+    assert standalone.child("web").pid == web, standalone.printed
     for name in ("web", "scheduler", "executor"):
-        assert whole.printed.count(f"{name} ended") <= RESTARTS_MAX, whole.printed
+        assert standalone.printed.count(f"{name} ended") <= RESTARTS_MAX, standalone.printed
 
 
 @pytest.mark.parametrize("away_s", AWAY)
 def test_services_wait_for_an_unavailable_database(
     tmp_path: Path, postgres_server: Server, fresh_database: str, away_s: float
 ) -> None:
-    with Whole(tmp_path, "--postgres", fresh_database) as whole:
-        whole.start()
-        web = whole.child("web").pid
-        outlast(whole, tmp_path, away_s, postgres_server.kill)
+    with StandaloneInstallation(tmp_path, "--postgres", fresh_database) as standalone:
+        standalone.start()
+        web = standalone.child("web").pid
+        outlast(standalone, tmp_path, away_s, postgres_server.kill)
         postgres_server.restart()
-        check(whole, tmp_path, fresh_database, web)
+        check(standalone, tmp_path, fresh_database, web)
 
 
 @pytest.mark.kafka
@@ -71,9 +73,9 @@ def test_services_wait_for_an_unavailable_database(
 def test_services_wait_for_an_unavailable_broker(
     tmp_path: Path, kafka_broker: Server, away_s: float
 ) -> None:
-    with Whole(tmp_path, "--kafka", kafka_broker.url()) as whole:
-        whole.start()
-        web = whole.child("web").pid
-        outlast(whole, tmp_path, away_s, kafka_broker.kill)
+    with StandaloneInstallation(tmp_path, "--kafka", kafka_broker.url()) as standalone:
+        standalone.start()
+        web = standalone.child("web").pid
+        outlast(standalone, tmp_path, away_s, kafka_broker.kill)
         kafka_broker.restart()
-        check(whole, tmp_path, kafka_broker.url(), web)
+        check(standalone, tmp_path, kafka_broker.url(), web)

@@ -16,7 +16,7 @@ from fairlead import Client
 from fairlead_common.log import Record, topics
 from fairlead_common.log.opening import open_log
 from fairlead_standalone.data.data_folder import Holder
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests import undecodable_records
 from tests.undecodable_records import LEASES, TOPICS
 
@@ -24,9 +24,9 @@ LOCAL = topics.leases("local").name
 DAMAGED = "undecodable record"
 
 
-async def append_undecodable_records(whole: Whole) -> int:
+async def append_undecodable_records(standalone: StandaloneInstallation) -> int:
     """Append every kind of undecodable record to every topic; returns their number."""
-    holder = msgspec.json.decode((whole.data / "lock").read_bytes(), type=Holder)
+    holder = msgspec.json.decode((standalone.data / "lock").read_bytes(), type=Holder)
     log = await open_log(holder.database_url)
     count = 0
     try:
@@ -42,13 +42,13 @@ async def append_undecodable_records(whole: Whole) -> int:
     return count
 
 
-def run_a_job(whole: Whole, job_set: str) -> None:
-    with Client(whole.address, token=whole.token) as client:
+def run_a_job(standalone: StandaloneInstallation, job_set: str) -> None:
+    with Client(standalone.address, token=standalone.token) as client:
         client.submit("default", job_set, [{"command": ["true"], "cpu": "50m"}])
         assert client.wait("default", job_set).states == {"SUCCEEDED": 1}
 
 
-def doctor(whole: Whole, folder: Path) -> list[dict[str, Any]]:
+def doctor(standalone: StandaloneInstallation, folder: Path) -> list[dict[str, Any]]:
     """What `fairlead doctor` finds of records that could not be decoded."""
     kept = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
     done = subprocess.run(
@@ -57,44 +57,44 @@ def doctor(whole: Whole, folder: Path) -> list[dict[str, Any]]:
         text=True,
         check=False,
         timeout=180,
-        env={**kept, "FAIRLEAD_DATA": str(whole.data), "HOME": str(folder)},
+        env={**kept, "FAIRLEAD_DATA": str(standalone.data), "HOME": str(folder)},
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return [found for found in json.loads(done.stdout) if found["name"] in (DAMAGED, "log")]
 
 
-def listed(whole: Whole) -> dict[str, set[str]]:
+def listed(standalone: StandaloneInstallation) -> dict[str, set[str]]:
     """Each record in the quarantine as topic/partition/position, and its readers."""
-    with Client(whole.address, token=whole.token) as client:
+    with Client(standalone.address, token=standalone.token) as client:
         return {
             f"{each.topic}/{each.partition}/{each.position}": {r.reader for r in each.readers}
             for each in client.quarantine()
         }
 
 
-def check(whole: Whole, folder: Path, count: int) -> None:
+def check(standalone: StandaloneInstallation, folder: Path, count: int) -> None:
     """Every record is listed, with all who read it, and the pages answer."""
-    whole.wait_for(lambda: len(listed(whole)) == count)
-    whole.wait_for(
+    standalone.wait_for(lambda: len(listed(standalone)) == count)
+    standalone.wait_for(
         lambda: all(
             {"scheduler", "lookout"} <= readers
-            for place, readers in listed(whole).items()
+            for place, readers in listed(standalone).items()
             if place.startswith((topics.JOBS, topics.CLUSTERS, topics.CONFIG))
         )
     )
-    whole.wait_for(
+    standalone.wait_for(
         lambda: all(
             "executor local" in readers
-            for place, readers in listed(whole).items()
+            for place, readers in listed(standalone).items()
             if place.startswith(LOCAL)
         )
     )
-    found = doctor(whole, folder)
+    found = doctor(standalone, folder)
     assert found[0]["name"] == DAMAGED
     assert "partition" in found[0]["said"]
-    headers = {"authorization": f"Bearer {whole.token}"}
+    headers = {"authorization": f"Bearer {standalone.token}"}
     for path in ("/", "/queues/default", "/api/v1/clusters", "/readyz"):
-        answer = httpx2.get(f"{whole.address}{path}", headers=headers, timeout=30)
+        answer = httpx2.get(f"{standalone.address}{path}", headers=headers, timeout=30)
         assert answer.status_code < 400, (path, answer.text)
 
 
@@ -102,15 +102,15 @@ def check(whole: Whole, folder: Path, count: int) -> None:
 def test_undecodable_records_are_listed_and_jobs_run_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    with Whole(tmp_path) as whole:
-        whole.start()
-        run_a_job(whole, "before")
-        children = {name: whole.child(name).pid for name in ("web", "scheduler", "executor")}
-        count = asyncio.run(append_undecodable_records(whole))
-        run_a_job(whole, "after")
-        check(whole, tmp_path, count)
-        assert {name: whole.child(name).pid for name in children} == children
-        whole.interrupt()
-        whole.start()
-        run_a_job(whole, "restarted")
-        check(whole, tmp_path, count)
+    with StandaloneInstallation(tmp_path) as standalone:
+        standalone.start()
+        run_a_job(standalone, "before")
+        children = {name: standalone.child(name).pid for name in ("web", "scheduler", "executor")}
+        count = asyncio.run(append_undecodable_records(standalone))
+        run_a_job(standalone, "after")
+        check(standalone, tmp_path, count)
+        assert {name: standalone.child(name).pid for name in children} == children
+        standalone.interrupt()
+        standalone.start()
+        run_a_job(standalone, "restarted")
+        check(standalone, tmp_path, count)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 COMMAND_S_MAX = 180.0
 
@@ -46,12 +46,12 @@ class Terminal:
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
-    with Whole(tmp_path_factory.mktemp("up")) as running:
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
+    with StandaloneInstallation(tmp_path_factory.mktemp("up")) as running:
         running.start()
         yield running
 
 
 @pytest.fixture
-def terminal(whole: Whole, tmp_path: Path) -> Terminal:
-    return Terminal(whole.data, tmp_path)
+def terminal(standalone: StandaloneInstallation, tmp_path: Path) -> Terminal:
+    return Terminal(standalone.data, tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.e2e.cli.conftest import COMMAND_S_MAX, Terminal
 
 
@@ -25,14 +25,14 @@ def begin(terminal: Terminal, *arguments: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("part", ["web", "executor", "scheduler", "valkey", "postgres"])
 def test_the_output_of_a_command_is_complete_despite_kills(
-    whole: Whole, terminal: Terminal, part: str, tmp_path: Path
+    standalone: StandaloneInstallation, terminal: Terminal, part: str, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     rest = f"until [ -e {go} ]; do sleep 0.1; done; for i in 2 3 4 5 6; do echo $i; sleep 0.5; done"
     process = begin(terminal, "run", "--cpu", "100m", "--", "sh", "-c", f"echo 1; {rest}")
     assert process.stdout is not None
     first = process.stdout.readline()
-    os.kill(whole.child(part).pid, signal.SIGKILL)
+    os.kill(standalone.child(part).pid, signal.SIGKILL)
     go.touch()
     later, told = process.communicate(timeout=COMMAND_S_MAX)
     assert process.returncode == 0, told
@@ -40,7 +40,7 @@ def test_the_output_of_a_command_is_complete_despite_kills(
 
 
 def test_a_watch_continues_after_the_server_is_killed(
-    whole: Whole, terminal: Terminal, tmp_path: Path
+    standalone: StandaloneInstallation, terminal: Terminal, tmp_path: Path
 ) -> None:
     job_set = f"set-{secrets.token_hex(4)}"
     go = tmp_path / "go"
@@ -50,7 +50,7 @@ def test_a_watch_continues_after_the_server_is_killed(
     process = begin(terminal, "watch", "default", job_set, "--json")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["jobs"] == 1
-    os.kill(whole.child("web").pid, signal.SIGKILL)
+    os.kill(standalone.child("web").pid, signal.SIGKILL)
     go.touch()
     rest, told = process.communicate(timeout=COMMAND_S_MAX)
     assert process.returncode == 0, told

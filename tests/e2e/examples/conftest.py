@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
-    with Whole(tmp_path_factory.mktemp("up")) as running:
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
+    with StandaloneInstallation(tmp_path_factory.mktemp("up")) as running:
         running.start()
         yield running

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXAMPLE_S_MAX = 500.0
 
 
-def run(whole: Whole, folder: Path, *words: str) -> str:
+def run(standalone: StandaloneInstallation, folder: Path, *words: str) -> str:
     """Run one example as a person would; what it printed."""
     kept = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
     done = subprocess.run(
         [sys.executable, *words],
-        env={**kept, "FAIRLEAD_DATA": str(whole.data)},
+        env={**kept, "FAIRLEAD_DATA": str(standalone.data)},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -59,7 +59,7 @@ def words_of(text: str) -> Counter[str]:
 
 
 def test_the_words_of_a_folder_are_counted_by_one_job_per_file(
-    whole: Whole, tmp_path: Path
+    standalone: StandaloneInstallation, tmp_path: Path
 ) -> None:
     texts, out = tmp_path / "texts", tmp_path / "out"
     shutil.copytree(EXAMPLES / "wordcount" / "texts", texts)
@@ -68,7 +68,12 @@ def test_the_words_of_a_folder_are_counted_by_one_job_per_file(
     (texts / "empty.txt").touch()
     (texts / "image.png").write_bytes(b"not a text")
     printed = run(
-        whole, tmp_path, str(EXAMPLES / "wordcount" / "wordcount.py"), str(texts), "--out", str(out)
+        standalone,
+        tmp_path,
+        str(EXAMPLES / "wordcount" / "wordcount.py"),
+        str(texts),
+        "--out",
+        str(out),
     )
     files = [file for file in texts.rglob("*") if file.suffix in (".txt", ".md")]
     want = sum((words_of(file.read_text()) for file in files), Counter[str]())
@@ -78,9 +83,11 @@ def test_the_words_of_a_folder_are_counted_by_one_job_per_file(
     assert printed.splitlines()[0].split() == [str(want.most_common(1)[0][1]), "the"]
 
 
-def test_the_best_of_100_models_is_found(whole: Whole, tmp_path: Path) -> None:
+def test_the_best_of_100_models_is_found(
+    standalone: StandaloneInstallation, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    printed = run(whole, tmp_path, str(EXAMPLES / "sweep" / "sweep.py"), "--out", str(out))
+    printed = run(standalone, tmp_path, str(EXAMPLES / "sweep" / "sweep.py"), "--out", str(out))
     assert len(list(out.glob("[0-9]*.json"))) == 100
     fit, sweep = load("sweep/fit.py"), load("sweep/sweep.py")
     rows = fit.read(EXAMPLES / "sweep" / "cooling.csv")
@@ -96,11 +103,11 @@ def test_the_data_of_the_sweep_are_what_their_recipe_makes() -> None:
 
 @pytest.mark.parametrize("queue", ["no-such-queue"])
 def test_an_example_in_an_unknown_queue_reports_it(
-    whole: Whole, tmp_path: Path, queue: str
+    standalone: StandaloneInstallation, tmp_path: Path, queue: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "wordcount" / "wordcount.py"), "--queue", queue],
-        env={**os.environ, "FAIRLEAD_DATA": str(whole.data)},
+        env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
         cwd=tmp_path,
         capture_output=True,
         text=True,

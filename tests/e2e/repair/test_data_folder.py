@@ -12,15 +12,15 @@ import asyncpg
 import pytest
 
 from fairlead_standalone.data import data_folder
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 BOUND_S = 240
 
 
-def fairlead(whole: Whole, *words: str) -> "subprocess.CompletedProcess[str]":
+def fairlead(standalone: StandaloneInstallation, *words: str) -> "subprocess.CompletedProcess[str]":
     """The command, with the data folder of this Fairlead."""
     own = str(Path(sys.executable).with_name("fairlead"))
-    environment = {**os.environ, "FAIRLEAD_DATA": str(whole.data)}
+    environment = {**os.environ, "FAIRLEAD_DATA": str(standalone.data)}
     for name in ("FAIRLEAD_SERVER", "FAIRLEAD_TOKEN", "FAIRLEAD_DATABASE_URL"):
         environment.pop(name, None)
     return subprocess.run(
@@ -33,16 +33,16 @@ def fairlead(whole: Whole, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def states(whole: Whole) -> dict[str, str]:
+def states(standalone: StandaloneInstallation) -> dict[str, str]:
     """Of all jobs of the job set, by id."""
-    done = fairlead(whole, "get", "jobs", "--jobset", "s", "-o", "json")
+    done = fairlead(standalone, "get", "jobs", "--jobset", "s", "-o", "json")
     assert done.returncode == 0, done.stderr
     return {job["id"]: job["state"] for job in json.loads(done.stdout)}
 
 
-def submit(whole: Whole, *words: str) -> str:
+def submit(standalone: StandaloneInstallation, *words: str) -> str:
     """Start a job and return its id."""
-    done = fairlead(whole, "run", "--detach", "--jobset", "s", *words)
+    done = fairlead(standalone, "run", "--detach", "--jobset", "s", *words)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[-1]
 
@@ -62,48 +62,50 @@ async def lose_checkpoint_and_history(url: str) -> None:
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Iterator[Whole]:
-    with Whole(tmp_path) as made:
+def standalone(tmp_path: Path) -> Iterator[StandaloneInstallation]:
+    with StandaloneInstallation(tmp_path) as made:
         made.start()
         yield made
 
 
-def test_jobs_older_than_the_log_survive_a_lost_checkpoint(whole: Whole) -> None:
-    first = submit(whole, "--cpu", "1m", "--", "true")
-    whole.wait_for(lambda: states(whole).get(first) == "SUCCEEDED")
-    runs = submit(whole, "--cpu", "1m", "--", "sleep", "600")
-    whole.wait_for(lambda: states(whole).get(runs) == "RUNNING")
-    holder = data_folder.read_holder(whole.data)
+def test_jobs_older_than_the_log_survive_a_lost_checkpoint(
+    standalone: StandaloneInstallation,
+) -> None:
+    first = submit(standalone, "--cpu", "1m", "--", "true")
+    standalone.wait_for(lambda: states(standalone).get(first) == "SUCCEEDED")
+    runs = submit(standalone, "--cpu", "1m", "--", "sleep", "600")
+    standalone.wait_for(lambda: states(standalone).get(runs) == "RUNNING")
+    holder = data_folder.read_holder(standalone.data)
     assert holder is not None
-    whole.child("scheduler").kill()
+    standalone.child("scheduler").kill()
     asyncio.run(lose_checkpoint_and_history(holder.database_url))
-    whole.wait_for(lambda: "BAD  scheduler view" in fairlead(whole, "doctor").stdout)
-    said = fairlead(whole, "doctor")
+    standalone.wait_for(lambda: "BAD  scheduler view" in fairlead(standalone, "doctor").stdout)
+    said = fairlead(standalone, "doctor")
     assert said.returncode != 0
     assert "fairlead repair" in said.stdout
-    dry = fairlead(whole, "repair", "--data", str(whole.data), "--dry-run")
+    dry = fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")
     assert dry.returncode == 1, dry.stderr
     assert f"{runs} (default/s)" in dry.stdout
-    done = fairlead(whole, "repair", "--data", str(whole.data), "--yes")
+    done = fairlead(standalone, "repair", "--data", str(standalone.data), "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    again = submit(whole, "--cpu", "1m", "--", "true")
-    whole.wait_for(lambda: states(whole).get(again) == "SUCCEEDED")
-    assert states(whole)[runs] == "RUNNING"
-    assert fairlead(whole, "cancel", runs).returncode == 0
-    whole.wait_for(lambda: states(whole)[runs] == "CANCELLED")
-    story = fairlead(whole, "story", again, "--data", str(whole.data))
+    again = submit(standalone, "--cpu", "1m", "--", "true")
+    standalone.wait_for(lambda: states(standalone).get(again) == "SUCCEEDED")
+    assert states(standalone)[runs] == "RUNNING"
+    assert fairlead(standalone, "cancel", runs).returncode == 0
+    standalone.wait_for(lambda: states(standalone)[runs] == "CANCELLED")
+    story = fairlead(standalone, "story", again, "--data", str(standalone.data))
     assert story.returncode == 0, story.stderr
     first_line, *_, last_line = story.stdout.splitlines()[1:]
     assert "submitted to queue default, job set s" in first_line
     assert "SUCCEEDED  succeeded" in last_line
-    deep = fairlead(whole, "doctor", "--deep", "-o", "json")
+    deep = fairlead(standalone, "doctor", "--deep", "-o", "json")
     assert deep.returncode == 0, deep.stdout + deep.stderr
     assert json.loads(deep.stdout)[-1]["said"].startswith("all invariants hold")
-    whole.interrupt()
-    stopped = fairlead(whole, "repair", "--data", str(whole.data), "--dry-run")
+    standalone.interrupt()
+    stopped = fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert "Nothing to repair" in stopped.stdout
-    unknown = fairlead(whole, "story", again[:-1] + "0", "--data", str(whole.data))
+    unknown = fairlead(standalone, "story", again[:-1] + "0", "--data", str(standalone.data))
     assert unknown.returncode == 2
     assert "The log has no events of job" in unknown.stderr
-    assert "is not a job id" in fairlead(whole, "story", "trial").stderr
+    assert "is not a job id" in fairlead(standalone, "story", "trial").stderr

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.e2e.scheduling.installation import Installation
 
 SIMULATION = {
@@ -29,7 +29,9 @@ SIMULATION = {
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Commands run here, on what counts as two cores and a gigabyte."""
     environment = {"FAIRLEAD_RESOURCES": json.dumps({"cpu": "2", "memory": "1Gi"})}
-    yield from _running(Whole(tmp_path_factory.mktemp("machine"), environment=environment))
+    yield from _running(
+        StandaloneInstallation(tmp_path_factory.mktemp("machine"), environment=environment)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -42,13 +44,15 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
         "FAIRLEAD_EXECUTOR_TIMEOUT_S": "8",
     }
     folder = tmp_path_factory.mktemp("simulated")
-    yield from _running(Whole(folder, "--backend", "simulated", environment=environment))
+    yield from _running(
+        StandaloneInstallation(folder, "--backend", "simulated", environment=environment)
+    )
 
 
-def _running(whole: Whole) -> Iterator[Installation]:
-    with whole:
-        whole.start()
-        installation = Installation(whole)
+def _running(standalone: StandaloneInstallation) -> Iterator[Installation]:
+    with standalone:
+        standalone.start()
+        installation = Installation(standalone)
         try:
             yield installation
         finally:

@@ -17,7 +17,7 @@ from fairlead_common.domain.records import leases
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.opening import open_log
 from fairlead_standalone.data.data_folder import Holder
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 PATIENCE_S: Final = 120.0
 E = TypeVar("E", bound=ev.JobEvent)
@@ -27,12 +27,12 @@ T = TypeVar("T")
 class Installation:
     """Submits to one queue and job set at a time, and waits for facts in the log."""
 
-    def __init__(self, whole: Whole) -> None:
-        self.whole = whole
-        self.client = Client(whole.address, token=whole.token)
+    def __init__(self, standalone: StandaloneInstallation) -> None:
+        self.standalone = standalone
+        self.client = Client(standalone.address, token=standalone.token)
         self.ids: dict[str, str] = {}
         self._position = ""
-        holder = msgspec.json.decode((whole.data / "lock").read_bytes(), type=Holder)
+        holder = msgspec.json.decode((standalone.data / "lock").read_bytes(), type=Holder)
         self.log_url = holder.database_url
 
     def close(self) -> None:
@@ -47,15 +47,15 @@ class Installation:
 
     def ask(self, method: str, path: str, body: object = None) -> Any:  # whatever JSON it answers
         """One request to the API."""
-        headers = {"authorization": f"Bearer {self.whole.token}"}
-        url = f"{self.whole.address}/api/v1{path}"
+        headers = {"authorization": f"Bearer {self.standalone.token}"}
+        url = f"{self.standalone.address}/api/v1{path}"
         answer = httpx2.request(method, url, json=body, headers=headers, timeout=30)
         assert answer.status_code < 300, answer.text
         return answer.json()
 
     def see(self, name: str, is_so: Callable[[JobDetail], bool]) -> JobDetail:
         """The job as lookout shows it, once it is so."""
-        self.whole.wait_for(lambda: is_so(self._job(name)))
+        self.standalone.wait_for(lambda: is_so(self._job(name)))
         return self._job(name)
 
     def _job(self, name: str) -> JobDetail:
@@ -117,9 +117,9 @@ def lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def wait_lines(whole: Whole, file: Path, *wanted: str) -> None:
+def wait_lines(standalone: StandaloneInstallation, file: Path, *wanted: str) -> None:
     """Until all these lines are there."""
-    whole.wait_for(functools.partial(_has, file, wanted))
+    standalone.wait_for(functools.partial(_has, file, wanted))
 
 
 def _has(file: Path, wanted: Iterable[str]) -> bool:

@@ -32,7 +32,7 @@ def test_an_urgent_job_starts_after_the_preempted_run_which_is_repeated(
     machine: Installation, file: Path
 ) -> None:
     machine.submit("default", "urgency", shell("low", stubborn(file), cpu="2", **LOW))
-    wait_lines(machine.whole, file, "started")
+    wait_lines(machine.standalone, file, "started")
     machine.submit("default", "urgency", shell("high", f"echo high >> {file}", cpu="2", **HIGH))
     machine.first("low", ev.JobSucceeded)
     assert lines(file) == ["started", "gone", "high", "again"]
@@ -55,7 +55,7 @@ def test_an_urgent_job_starts_after_the_preempted_run_which_is_repeated(
 def test_a_preempted_job_ends_if_its_policy_is_fail(machine: Installation, file: Path) -> None:
     job = shell("fails", stubborn(file), cpu="2", onPreemption="fail", **LOW)
     machine.submit("default", "final", job)
-    wait_lines(machine.whole, file, "started")
+    wait_lines(machine.standalone, file, "started")
     machine.submit("default", "final", shell("taker", f"echo high >> {file}", cpu="2", **HIGH))
     preempted = machine.first("fails", ev.JobPreempted)
     assert "preempted for" in preempted.reason

@@ -36,11 +36,11 @@ def test_a_queue_below_its_share_preempts_and_events_give_the_cause(
     said = " ".join(event.reason for event in preempted)
     for share in ("2.00", "1.50"):
         assert f"queue rich was at {share} of its fair share, queue poor is at" in said
-    simulated.whole.wait_for(lambda: shares_of(simulated) >= {"rich", "poor"})
+    simulated.standalone.wait_for(lambda: shares_of(simulated) >= {"rich", "poor"})
     for queue, names in (("rich", mine), ("poor", yours)):
         ids = [simulated.ids[str(job["clientId"])] for job in names]
         simulated.ask("POST", "/jobs/cancel", {"ids": ids})
-        simulated.whole.wait_for(lambda queue=queue: not live(simulated, queue))  # type: ignore[misc]
+        simulated.standalone.wait_for(lambda queue=queue: not live(simulated, queue))  # type: ignore[misc]
 
 
 def shares_of(installation: Installation) -> set[str]:

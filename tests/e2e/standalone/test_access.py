@@ -7,48 +7,48 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 SECRET = "fl_ThisSecretMustNeverBeInALog"
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Iterator[Whole]:
+def standalone(tmp_path: Path) -> Iterator[StandaloneInstallation]:
     """A running Fairlead."""
-    with Whole(tmp_path, environment={"FAIRLEAD_LOG_LEVEL": "DEBUG"}) as running:
+    with StandaloneInstallation(tmp_path, environment={"FAIRLEAD_LOG_LEVEL": "DEBUG"}) as running:
         running.start()
         yield running
 
 
 @pytest.fixture
-def http(whole: Whole) -> Iterator[httpx2.Client]:
+def http(standalone: StandaloneInstallation) -> Iterator[httpx2.Client]:
     """A client without credentials, which keeps cookies as a browser does."""
-    with httpx2.Client(base_url=whole.address, timeout=30) as client:
+    with httpx2.Client(base_url=standalone.address, timeout=30) as client:
         yield client
 
 
-def code(whole: Whole) -> str:
+def code(standalone: StandaloneInstallation) -> str:
     """That of the link that was printed."""
-    found = re.search(r"/sign-in\?code=(\S+)", whole.printed)
+    found = re.search(r"/sign-in\?code=(\S+)", standalone.printed)
     assert found is not None
     return found[1]
 
 
 def test_a_browser_signs_in_by_the_printed_link_and_its_stream_ends_with_the_server(
-    whole: Whole, http: httpx2.Client
+    standalone: StandaloneInstallation, http: httpx2.Client
 ) -> None:
-    assert http.get(f"/sign-in?code={code(whole)}").status_code == 303
+    assert http.get(f"/sign-in?code={code(standalone)}").status_code == 303
     assert http.get("/", headers={"Accept": "text/html"}).status_code == 200
     with http.stream("GET", "/live/jobsets") as stream:
         assert stream.status_code == 200
         pieces = stream.iter_raw()
         assert next(pieces)
-        whole.interrupt()
+        standalone.interrupt()
         list(pieces)  # to its end: a stream that broke off would raise
 
 
-def test_no_secret_is_in_any_log(whole: Whole, http: httpx2.Client) -> None:
-    token, printed = whole.token, code(whole)
+def test_no_secret_is_in_any_log(standalone: StandaloneInstallation, http: httpx2.Client) -> None:
+    token, printed = standalone.token, code(standalone)
     mine = {"Authorization": f"Bearer {token}"}
     assert http.get("/api/v1/queues", headers=mine).status_code == 200
     for wrong in (
@@ -63,8 +63,8 @@ def test_no_secret_is_in_any_log(whole: Whole, http: httpx2.Client) -> None:
     http.cookies.clear()
     wanted = {"name": "ci", "roles": ["viewer"]}
     made = http.post("/api/v1/tokens", json=wanted, headers=mine).json()["token"]
-    whole.interrupt()
-    logs = b"".join(file.read_bytes() for file in (whole.data / "logs").iterdir())
+    standalone.interrupt()
+    logs = b"".join(file.read_bytes() for file in (standalone.data / "logs").iterdir())
     assert b"made a token of ci" in logs, "the audit is there"
     for secret in (token, SECRET, printed, session, made):
         assert secret.encode() not in logs

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from fairlead_executor.confinement.choice import choose
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 ATTACK = """
 import json, os, signal, socket, sys
@@ -44,27 +44,31 @@ print(json.dumps(opened))
 """
 
 
-def run(whole: Whole, *words: str) -> str:
+def run(standalone: StandaloneInstallation, *words: str) -> str:
     """The output of a job, run through the command line."""
     fairlead = str(Path(sys.executable).with_name("fairlead"))
     done = subprocess.run(
         [fairlead, "run", "--", *words],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "FAIRLEAD_DATA": str(whole.data)},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": "/nonexistent",
+            "FAIRLEAD_DATA": str(standalone.data),
+        },
         capture_output=True,
         text=True,
         timeout=180,
         check=False,
-        cwd=whole.data.parent,
+        cwd=standalone.data.parent,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{whole.report}"
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{standalone.report}"
     return done.stdout
 
 
-def port_of(whole: Whole, name: str) -> int:
+def port_of(standalone: StandaloneInstallation, name: str) -> int:
     """Where a server of the installation listens."""
     return min(
         connection.laddr.port
-        for connection in whole.child(name).net_connections("tcp")
+        for connection in standalone.child(name).net_connections("tcp")
         if connection.status == "LISTEN"
     )
 
@@ -73,34 +77,34 @@ def test_a_job_cannot_access_the_installation(tmp_path: Path) -> None:
     choice = choose("auto", tmp_path)
     if not choice.confines:
         pytest.skip(f"NOT TESTED: jobs cannot be confined on this machine: {choice.why}")
-    with Whole(tmp_path, shared_unconfined=False) as whole:
-        whole.start()
+    with StandaloneInstallation(tmp_path, shared_unconfined=False) as standalone:
+        standalone.start()
         names = ("postgres", "valkey", "web", "scheduler", "executor")
-        pids = {name: whole.child(name).pid for name in names}
-        pids["supervisor"] = whole.supervisor.pid
-        ports = {name: port_of(whole, name) for name in ("postgres", "valkey")}
-        arguments = json.dumps([str(whole.data), whole.port, pids, ports])
+        pids = {name: standalone.child(name).pid for name in names}
+        pids["supervisor"] = standalone.supervisor.pid
+        ports = {name: port_of(standalone, name) for name in ("postgres", "valkey")}
+        arguments = json.dumps([str(standalone.data), standalone.port, pids, ports])
         signals = ["signals"] if choice.abi >= 6 else []
-        output = run(whole, "/usr/bin/env", "python3", "-c", ATTACK, arguments, *signals)
+        output = run(standalone, "/usr/bin/env", "python3", "-c", ATTACK, arguments, *signals)
         assert json.loads(output) == []
-        assert "not confined" not in whole.printed
-        mine = {"Authorization": f"Bearer {whole.token}"}
+        assert "not confined" not in standalone.printed
+        mine = {"Authorization": f"Bearer {standalone.token}"}
         wanted = {"name": "ci", "roles": ["submitter"], "queues": ["default"]}
-        made = httpx2.post(f"{whole.address}/api/v1/tokens", json=wanted, headers=mine)
+        made = httpx2.post(f"{standalone.address}/api/v1/tokens", json=wanted, headers=mine)
         assert made.status_code == 201
 
 
 def test_tokens_for_others_are_refused_without_confinement(tmp_path: Path) -> None:
     off = {"FAIRLEAD_CONFINEMENT": "off"}
-    with Whole(tmp_path, environment=off, shared_unconfined=False) as whole:
-        whole.start()
-        assert "Jobs are not confined (it is switched off" in whole.printed
-        assert "Tokens for other people are refused" in whole.printed
-        assert run(whole, "cat", str(whole.data / "token")).strip() == whole.token
-        mine = {"Authorization": f"Bearer {whole.token}"}
+    with StandaloneInstallation(tmp_path, environment=off, shared_unconfined=False) as standalone:
+        standalone.start()
+        assert "Jobs are not confined (it is switched off" in standalone.printed
+        assert "Tokens for other people are refused" in standalone.printed
+        assert run(standalone, "cat", str(standalone.data / "token")).strip() == standalone.token
+        mine = {"Authorization": f"Bearer {standalone.token}"}
 
         def status(**wanted: object) -> int:
-            url = f"{whole.address}/api/v1/tokens"
+            url = f"{standalone.address}/api/v1/tokens"
             return httpx2.post(url, json=wanted, headers=mine).status_code
 
         assert status(name="ci", roles=["submitter"], queues=["default"]) == 403

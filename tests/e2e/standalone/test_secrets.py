@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from fairlead_standalone.data.data_folder import read_holder
-from fairlead_standalone.service.testing import Whole
+from fairlead_standalone.service.testing import StandaloneInstallation
 
 INLINE, STORED, CHANGED = "inline-3f9c1d-value", "stored-77ab02-value", "changed-51e0c4-value"
 SCRIPT = 'for name in "$INLINE" "$STORED"; do printf %s "$name" | rev; echo; done'
@@ -22,20 +22,20 @@ SCRIPT = 'for name in "$INLINE" "$STORED"; do printf %s "$name" | rev; echo; don
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
     """A running Fairlead."""
     debug = {"FAIRLEAD_LOG_LEVEL": "DEBUG"}
-    with Whole(tmp_path_factory.mktemp("secrets"), environment=debug) as running:
+    with StandaloneInstallation(tmp_path_factory.mktemp("secrets"), environment=debug) as running:
         running.start()
         yield running
 
 
-def fairlead(whole: Whole, *words: str, given: str = "") -> str:
+def fairlead(standalone: StandaloneInstallation, *words: str, given: str = "") -> str:
     """What the command line prints."""
     own = str(Path(sys.executable).with_name("fairlead"))
     done = subprocess.run(
         [own, *words],
-        env={**os.environ, "FAIRLEAD_DATA": str(whole.data)},
+        env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
         input=given,
         capture_output=True,
         text=True,
@@ -46,9 +46,9 @@ def fairlead(whole: Whole, *words: str, given: str = "") -> str:
     return done.stdout + done.stderr
 
 
-def follow(whole: Whole, job_id: str) -> list[str]:
+def follow(standalone: StandaloneInstallation, job_id: str) -> list[str]:
     """The lines of a job's log; it may have to wait for the first one, and then says so."""
-    printed = fairlead(whole, "logs", "-f", job_id).splitlines()
+    printed = fairlead(standalone, "logs", "-f", job_id).splitlines()
     return [line for line in printed if "no output yet" not in line]
 
 
@@ -82,12 +82,13 @@ async def tables(url: str) -> dict[str, str]:
     return found
 
 
-def test_a_job_has_its_secrets_and_no_api_reveals_them(whole: Whole) -> None:
-    shown = [fairlead(whole, "secrets", "set", "mine", "token=@-", "-q", "default", given=STORED)]
-    shown.append(fairlead(whole, "secrets", "list", "-q", "default", "-o", "json"))
+def test_a_job_has_its_secrets_and_no_api_reveals_them(standalone: StandaloneInstallation) -> None:
+    store = ("secrets", "set", "mine", "token=@-", "-q", "default")
+    shown = [fairlead(standalone, *store, given=STORED)]
+    shown.append(fairlead(standalone, "secrets", "list", "-q", "default", "-o", "json"))
     assert '"token"' in shown[-1]
-    mine = {"Authorization": f"Bearer {whole.token}"}
-    with httpx2.Client(base_url=f"{whole.address}/api/v1", headers=mine, timeout=60) as http:
+    mine = {"Authorization": f"Bearer {standalone.token}"}
+    with httpx2.Client(base_url=f"{standalone.address}/api/v1", headers=mine, timeout=60) as http:
 
         def take(answer: httpx2.Response, status: int = 200) -> httpx2.Response:
             assert answer.status_code == status, answer.text
@@ -95,7 +96,7 @@ def test_a_job_has_its_secrets_and_no_api_reveals_them(whole: Whole) -> None:
             return answer
 
         def run(job_id: str, *expected: str) -> None:
-            assert follow(whole, job_id) == [value[::-1] for value in expected]
+            assert follow(standalone, job_id) == [value[::-1] for value in expected]
 
         take(http.post("/jobs?dryRun=true", json=job("s")))
         first = take(http.post("/jobs", json=job("s"))).json()["jobs"][0]["id"]
@@ -110,13 +111,13 @@ def test_a_job_has_its_secrets_and_no_api_reveals_them(whole: Whole) -> None:
         def is_done() -> bool:
             return bool(take(http.get(f"/actions/{action}")).json()["state"] == "DONE")
 
-        whole.wait_for(is_done)
+        standalone.wait_for(is_done)
 
         def second() -> list[str]:
             listed = take(http.get("/jobs", params={"queue": "default", "jobSet": "again"})).json()
             return [item["id"] for item in listed["jobs"]]
 
-        whole.wait_for(lambda: len(second()) == 1)
+        standalone.wait_for(lambda: len(second()) == 1)
         run(second()[0], INLINE, CHANGED)
 
         detail = take(http.get(f"/jobs/{first}", params={"spec": "true"})).json()
@@ -138,28 +139,29 @@ def test_a_job_has_its_secrets_and_no_api_reveals_them(whole: Whole) -> None:
         ("export", "jobs"),
         ("get", "jobs", "-o", "json"),
     ):
-        shown.append(fairlead(whole, *words))
-    with httpx2.Client(base_url=whole.address, headers={**mine, "Accept": "text/html"}) as http:
+        shown.append(fairlead(standalone, *words))
+    page = {**mine, "Accept": "text/html"}
+    with httpx2.Client(base_url=standalone.address, headers=page) as http:
         shown += [http.get(path).text for path in (f"/jobs/{first}", "/", "/jobsets")]
     places = dict(enumerate(shown)) | {
         file: file.read_text(errors="replace")
-        for file in whole.data.rglob("*")
-        if file.is_file() and "postgres" not in file.parts[len(whole.data.parts)]
+        for file in standalone.data.rglob("*")
+        if file.is_file() and "postgres" not in file.parts[len(standalone.data.parts)]
     }
-    holder = read_holder(whole.data)
+    holder = read_holder(standalone.data)
     assert holder is not None
     stored = asyncio.run(tables(holder.database_url))
     assert stored["fairlead_submit.secrets"] == ""
     for place, text in [*places.items(), *stored.items()]:
         for value in (INLINE, STORED, CHANGED):
             assert value not in text, place
-    for process in (whole.child(name) for name in ("web", "scheduler", "executor")):
+    for process in (standalone.child(name) for name in ("web", "scheduler", "executor")):
         assert not any(INLINE in word for word in process.cmdline())
 
 
-def test_secrets_of_a_queue_need_submit_permission(whole: Whole) -> None:
-    admin = {"Authorization": f"Bearer {whole.token}"}
-    url = f"{whole.address}/api/v1"
+def test_secrets_of_a_queue_need_submit_permission(standalone: StandaloneInstallation) -> None:
+    admin = {"Authorization": f"Bearer {standalone.token}"}
+    url = f"{standalone.address}/api/v1"
     body = {"values": {"k": STORED}}
 
     def token(*roles: str, queues: list[str] | None = None) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""A whole Fairlead as a child process, for tests and benches: what `fairlead up` does, on demand.
+"""A whole installation as child processes, for tests and benches: what `fairlead up` does.
 
-with Whole(folder) as whole:
-    whole.start()                    # returns when it answers
-    ask(whole.address, whole.token)
-    os.kill(whole.child("scheduler").pid, signal.SIGKILL)
+with StandaloneInstallation(folder) as standalone:
+    standalone.start()               # returns when it answers
+    ask(standalone.address, standalone.token)
+    os.kill(standalone.child("scheduler").pid, signal.SIGKILL)
 """
 
 import os
@@ -33,7 +33,7 @@ KERNELS: Final = {"NUMBA_CACHE_DIR": str(Path.home() / ".cache" / "fairlead" / "
 """Kernels of the engine are compiled once for all tests: some seconds of two cores."""
 
 
-class Whole:
+class StandaloneInstallation:
     """`fairlead up --data FOLDER/data --port PORT ...`, ended when the `with` block is left."""
 
     def __init__(
