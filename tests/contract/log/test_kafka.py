@@ -100,27 +100,6 @@ async def test_a_new_producer_aborts_the_open_transaction_of_its_predecessor(log
     await kafka_clients.stop(dead)
 
 
-async def test_a_producer_that_cannot_flush_ends_once_the_brokers_are_back(
-    kafka_broker: Server,
-) -> None:
-    log = await KafkaLog.open(kafka_broker.url(), away_s=5)
-    topic = await made(log)
-    await log.controls.close()
-    before = asyncio.all_tasks()
-    client = await kafka_clients.started(
-        kafka_clients.new_producer(log.address, a_name(), log.away_s)
-    )
-    await client.begin_transaction()
-    await client.send_and_wait(topic.name, value=b"1", partition=0)
-    kafka_broker.kill()
-    lost = await client.send(topic.name, value=b"2", partition=0)
-    await kafka_clients.stop(client)
-    kafka_broker.restart()
-    await asyncio.wait([*(asyncio.all_tasks() - before), lost])
-    assert await everything(log, topic) == [], "nothing was committed"
-    await log.close()
-
-
 class SilentConsumer:
     """Is at the start, and never gets anything."""
 

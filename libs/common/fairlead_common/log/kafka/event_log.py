@@ -161,7 +161,7 @@ class KafkaProducer:
         self._client = client
         self._turn = asyncio.Lock()
         self._usable = True
-        self._stopping = kafka_clients.Stopping(lambda: log.forget(self))
+        self._stopping: asyncio.Task[None] | None = None
 
     async def append(self, records: Sequence[Record]) -> Appended:
         """See `Producer`."""
@@ -181,13 +181,20 @@ class KafkaProducer:
                 self._usable = True
             finally:
                 if not self._usable:
-                    self._stopping.start(self._client)
+                    self._stop()
         return {(place.topic, place.partition): offset + 1 for place, offset in last.items()}
 
     async def close(self) -> None:
         """See `Producer`."""
         self._usable = False
-        await self._stopping.run(self._client)
+        await asyncio.shield(self._stop())
+
+    def _stop(self) -> "asyncio.Task[None]":
+        """Begin to give the client up; that may take a while when the brokers are away."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(kafka_clients.stop(self._client))
+            self._stopping.add_done_callback(lambda _: self._log.forget(self))
+        return self._stopping
 
     async def _batches(self, records: Sequence[Record]) -> _Batches:
         batches: _Batches = {}
@@ -297,13 +304,13 @@ class KafkaReader:
         self._places = [TopicPartition(topic, number) for number in positions]
         self._fetched: deque[deque[Entry]] = deque()
         """Each of one partition, none empty, and no two of the same partition."""
-        self._stopping = kafka_clients.Stopping(lambda: log.forget(self))
+        self._stopping: asyncio.Task[None] | None = None
         self._guarded_s: float | None = None
         """When it was last certain to miss no tombstone; None: of no interest."""
         self._seek(positions)
 
     async def guard(self) -> None:
-        """From now on `read` raises `PositionExpired` if it may have missed a tombstone."""
+        """From now on a tombstone that may have been missed is a `PositionExpired`."""
         starts = await self._log.controls.starts(self._places)
         positions = await self._positions()
         is_whole = all(positions[place.partition] <= starts[place] for place in self._places)
@@ -337,7 +344,10 @@ class KafkaReader:
 
     async def close(self) -> None:
         """See `Reader`."""
-        await self._stopping.run(self._client)
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(kafka_clients.stop(self._client))
+            self._stopping.add_done_callback(lambda _: self._log.forget(self))
+        await asyncio.shield(self._stopping)  # `KafkaLog.close` waits for it if this is cancelled
 
     def _seek(self, positions: Positions) -> None:
         self._client.assign(self._places)
@@ -351,7 +361,7 @@ class KafkaReader:
         await kafka_clients.stop(replaced)
 
     async def _fetch(self, wait_s: float) -> None:
-        if self._stopping.has_started:
+        if self._stopping is not None:
             raise LogUnavailable("this reader was closed")
         try:
             found = await self._client.getmany(timeout_ms=round(wait_s * 1000))

@@ -4,7 +4,6 @@ Here are the settings of its clients, calls with a deadline, and topics as Kafka
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, TypeVar
@@ -76,51 +75,26 @@ async def bounded(address: KafkaAddress, away_s: float, attempt: Callable[[], Aw
         pause = min(2 * pause, PAUSE_S_MAX)
 
 
-_stopping: Final[set[asyncio.Task[None]]] = set()
-"""The clients that are being stopped, perhaps in the background."""
-
-
 async def stop(client: Any) -> None:
-    """Stop a producer or consumer of `aiokafka`, in whatever state it is; wait within a bound.
+    """Stop a producer or consumer of `aiokafka`, within a bound, whatever state it is in.
 
-    A producer flushes first. While the brokers are away it cannot: it then continues in the
-    background, and ends when they are back and have fenced it or closed its transaction.
+    A producer that cannot flush would wait for ever. Then the task that sends is ended first, and
+    the connections are closed last, for which there are no public ways.
     """
-    stopping = asyncio.create_task(_stop(client))
-    _stopping.add(stopping)
-    stopping.add_done_callback(_stopping.discard)
+    stopping = asyncio.ensure_future(client.stop())
     done, _ = await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
-    for each in done:
-        each.result()
-
-
-async def _stop(client: Any) -> None:
-    with contextlib.suppress(*BROKEN):
-        await client.stop()
-
-
-class Stopping:
-    """Stops a client in a task of its own, once, whoever waits for that and gives up."""
-
-    def __init__(self, on_end: Callable[[], None]) -> None:
-        self._on_end = on_end
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the client is being stopped, or was."""
-        return self._task is not None
-
-    def start(self, client: Any) -> "asyncio.Task[None]":
-        """Begin to stop the client, which can take a while if the brokers are away."""
-        if self._task is None:
-            self._task = asyncio.create_task(stop(client))
-            self._task.add_done_callback(lambda _: self._on_end())
-        return self._task
-
-    async def run(self, client: Any) -> None:
-        """Return when the client is stopped, or the bound has passed."""
-        await asyncio.shield(self.start(client))
+    if not done:
+        sender = getattr(client, "_sender", None)
+        if sender is not None and sender.sender_task is not None:
+            sender.sender_task.cancel()
+            await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
+        stopping.cancel()
+        connections = client.client if sender is not None else client._client
+        await asyncio.wait([stopping, asyncio.ensure_future(connections.close())])
+    if not stopping.cancelled():
+        error = stopping.exception()
+        if error is not None and not isinstance(error, BROKEN):
+            raise error
 
 
 def new_producer(address: KafkaAddress, name: str, away_s: float) -> Producer:
