@@ -5,8 +5,9 @@ SHELL := /bin/sh
 BIN := .venv/bin
 MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml clients/python/pyproject.toml)
 LOCKED := uv.lock pyproject.toml $(MEMBERS) tools/setup.sh
-CODE := libs services clients/python tests bench tools deploy $(wildcard examples)
-WORKERS ?= 2
+CODE := libs services clients/python tests bench tools $(wildcard examples)
+# One more than the cores of a small machine: many tests wait for processes that they started.
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 EXAMPLES ?= 200
@@ -25,10 +26,10 @@ wheels:  ## a wheel of every member in dist/: pip install dist/fairlead-*.whl is
 	@ls dist/*.whl
 
 check: lint types layers kernels  ## format, lint, types, layers, unit and contract tests
-	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not kubernetes and not nightly"
+	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not kubernetes and not nightly" $(ARGS)
 
 test: lint types layers kernels needs  ## everything of check, and all other tests with what they need
-	$(PYTEST) tests
+	$(PYTEST) tests $(ARGS)
 
 nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation seeds and long chaos
 	FAIRLEAD_SEEDS=1000 $(PYTEST) tests/simulation
@@ -49,11 +50,12 @@ kernels: .venv/.ready-dev
 needs: .venv/.ready-dev
 	@$(BIN)/python tools/chromium.py || true
 	@test -n "$$FAIRLEAD_TEST_KAFKA" || $(BIN)/python -m tests.kafka_broker fetch || true
-	@test -n "$$FAIRLEAD_TEST_KUBECONFIG" || $(BIN)/python -m tests.kubernetes_control_plane check || true
+	@$(BIN)/python -m tests.go_programs check || true
 
-# A real Kubernetes control plane for tests: about 900 CPU-seconds of Go, once per go.sum and Go.
-kubernetes: .venv/.ready-dev  ## build etcd, kube-apiserver, kube-scheduler and KWOK for tests, once
-	@$(BIN)/python -m tests.kubernetes_control_plane build
+# A real Kubernetes control plane and Helm for tests: about 1,000 CPU-seconds of Go, once per go.sum
+# and Go.
+kubernetes: .venv/.ready-dev  ## build etcd, kube-apiserver, kube-scheduler, KWOK and Helm for tests
+	@$(BIN)/python -m tests.go_programs build
 
 client: .venv/.ready-dev  ## generate the blocking Python client from the asynchronous one
 	$(BIN)/python -m tools.generate_client

@@ -32,7 +32,7 @@ import msgspec
 
 from fairlead import AsyncClient, Job
 from fairlead_common.db import open_pool
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.service.testing import StandaloneInstallation
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/e2e.py`
@@ -111,7 +111,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         options, more = ["--backend", "simulated"], {}
         if given.kafka:
             broker = KafkaBroker(folder / "kafka")
-            running = stack.enter_context(Running(broker, folder / "kafka.log"))
+            running = stack.enter_context(RunningProcess(broker, folder / "kafka.log"))
             running.start()
             options += ["--kafka", broker.url()]
             more["kafka"] = running.pid

@@ -9,6 +9,7 @@ different machines can be told apart.
     python bench/engine.py --all --table     # each case in a process of its own, as Markdown rows
     python bench/engine.py --all --write     # the same, into docs/performance.md
     python bench/engine.py --all --check     # against bench/limits.yaml; exit code 1 if missed
+    python bench/engine.py --adversarial     # the cases of adversarial.py, 60 s of CPU for each
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import csv
 import json
 import os
 import resource
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,8 +35,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import limits, ticks
+from bench import adversarial, limits, ticks
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.kernels import warm_up
 
 GI = 1 << 30
 DATA = Path(__file__).parent / "data"
@@ -256,6 +260,9 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "gangs": gangs,
     "alone": alone,
 }
+ADVERSARIAL = adversarial.cases(snapshot)
+CPU_S_MAX = 60
+"""How long a round of an adversarial case runs before the bench gives it up."""
 
 
 def figures(made: Snapshot, plan: Plan) -> dict[str, Any]:
@@ -305,6 +312,8 @@ def measure(name: str, turns: int) -> dict[str, Any]:
     """Run a case and return what is printed."""
     if name in ticks.CASES:
         return {**ticks.measure(name, turns), "calibrationMs": round(calibration_ms(), 1)}
+    if name in ADVERSARIAL:
+        return measure_adversarial(name)
     made = CASES[name]()
     settings = SETTINGS.get(name, EngineSettings())
     start = time.perf_counter()
@@ -329,6 +338,36 @@ def measure(name: str, turns: int) -> dict[str, Any]:
     }
 
 
+def measure_adversarial(name: str) -> dict[str, Any]:
+    """CPU time of one warm round, and how long it works without asking the clock (L6).
+
+    `firstCheckMs` is the time to the first call of `expired`, `betweenChecksMs` the longest from
+    one call to the next or to the end. After `CPU_S_MAX` the process is ended by SIGVTALRM.
+    """
+    warm_up.run_warm_up_rounds()
+    made = ADVERSARIAL[name]()
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
+    checks: list[float] = []
+
+    def expired() -> bool:
+        checks.append(time.process_time())
+        return False
+
+    start = time.process_time()
+    plan = schedule(made, adversarial.SETTINGS, expired=expired, clock_s=time.process_time)
+    end = time.process_time()
+    checks.append(end)
+    return {
+        "case": name,
+        "cpuMs": round(1000 * (end - start), 1),
+        "firstCheckMs": round(1000 * (checks[0] - start), 1),
+        "betweenChecksMs": round(1000 * float(np.diff(checks).max(initial=0)), 1),
+        "stepsMs": {step: round(ms, 1) for step, ms in plan.steps_ms.items()},
+        **figures(made, plan),
+        "peakMemoryMb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
 SETTINGS: dict[str, EngineSettings] = {
     "steady": EngineSettings(protected_fraction=0.0),
     "steady-protected": EngineSettings(protected_fraction=1.0),
@@ -342,7 +381,8 @@ def main() -> int:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description="Times the scheduling engine.")
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--case", choices=sorted([*CASES, *ticks.CASES]))
+    chosen.add_argument("--case", choices=sorted([*CASES, *ADVERSARIAL, *ticks.CASES]))
+    chosen.add_argument("--adversarial", action="store_true", help="every adversarial case")
     chosen.add_argument("--all", action="store_true", help="every case, in processes of their own")
     parser.add_argument("--table", action="store_true", help="with --all: print Markdown rows")
     parser.add_argument("--write", action="store_true", help="with --all: into docs/performance.md")
@@ -350,6 +390,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
+    if options.adversarial:
+        for name in ADVERSARIAL:
+            command = [sys.executable, __file__, "--case", name, "--json"]
+            if subprocess.run(command, check=False).returncode:
+                print(json.dumps({"case": name, "givenUpAfterS": CPU_S_MAX}), flush=True)
+        return 0
     if options.all:
         cases = [*CASES, *ticks.CASES]
         results = [limits.apart(__file__, name, options.rounds) for name in cases]

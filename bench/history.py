@@ -40,7 +40,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
 from fairlead_lookout.store.view_schema import FOLD, migrate_schema
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 
@@ -147,7 +147,7 @@ def main() -> None:
         folder.chmod(0o755)
         # The password of data that is used again must be the one that it was made with.
         postgres = Postgres(folder / "pg", password="history", port=free_port())
-        running = stack.enter_context(Running(postgres, folder / "pg.log"))
+        running = stack.enter_context(RunningProcess(postgres, folder / "pg.log"))
         running.start()
         found = asyncio.run(run(given, postgres.url()))
     if not given.json:

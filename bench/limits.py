@@ -32,10 +32,10 @@ def apart(script: str, name: str, turns: int) -> Result:
 
 def check(results: list[Result]) -> int:
     """Print what is missed; 1 if anything is."""
-    faults = [fault for result in results for fault in missed(result)]
-    for fault in faults:
-        print(f"MISSED {fault}")
-    return 1 if faults else 0
+    shortfalls = [shortfall for result in results for shortfall in missed(result)]
+    for shortfall in shortfalls:
+        print(f"MISSED {shortfall}")
+    return 1 if shortfalls else 0
 
 
 def missed(result: Result) -> list[str]:
@@ -43,9 +43,9 @@ def missed(result: Result) -> list[str]:
     name = result["case"]
     limit = LIMITS["cases"].get(name, {})
     slower = max(1.0, result["calibrationMs"] / LIMITS["calibration_ms"])
-    faults = []
+    shortfalls = []
     if "round_ms" in limit and result["roundMs"] > limit["round_ms"] * slower:
-        faults.append(
+        shortfalls.append(
             f"{name}: a round took {result['roundMs']} ms, at most {limit['round_ms'] * slower:.1f}"
             f" are allowed ({limit['round_ms']} on a machine that is {slower:.2f} times faster)"
         )
@@ -58,16 +58,16 @@ def missed(result: Result) -> list[str]:
         if key in limit and figure in result:
             have, want = result[figure], limit[key]
             if have < want if least else have > want:
-                wish = "at least" if least else "at most"
-                faults.append(f"{name}: {figure} is {have}, {wish} {want} wanted")
+                bound = "at least" if least else "at most"
+                shortfalls.append(f"{name}: {figure} is {have}, {bound} {want} wanted")
     if "uneven_cores_max" in limit:
         least_cores, most_cores = result["queueCores"]
         if most_cores - least_cores > limit["uneven_cores_max"]:
-            faults.append(
+            shortfalls.append(
                 f"{name}: queues of equal weight got {least_cores} to {most_cores} cores, a"
                 f" difference of at most {limit['uneven_cores_max']} is allowed"
             )
-    return faults
+    return shortfalls
 
 
 def table(results: list[Result]) -> str:

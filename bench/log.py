@@ -28,7 +28,7 @@ from fairlead_common.domain.ids import new_job_id
 from fairlead_common.domain.records import events
 from fairlead_common.log import EventLog, Reader, Record, Topic, caught_up, topics
 from fairlead_common.log.opening import open_log
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 
@@ -52,12 +52,12 @@ def served(log: str) -> Iterator[str]:
             case "postgres":
                 password = secrets.token_hex(8)
                 postgres = Postgres(folder, password=password, port=free_port())
-                with Running(postgres, folder / "log") as running:
+                with RunningProcess(postgres, folder / "log") as running:
                     running.start()
                     yield postgres.url()
             case "kafka":
                 kafka = KafkaBroker(folder, heap_mib=1024)
-                with Running(kafka, folder / "log") as running:
+                with RunningProcess(kafka, folder / "log") as running:
                     running.start()
                     yield kafka.url()
             case _:

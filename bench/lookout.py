@@ -41,7 +41,7 @@ from fairlead_common.service import clock
 from fairlead_lookout.domain.model import Job, Run
 from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
@@ -90,7 +90,10 @@ def servers(prefix: str) -> Iterator[tuple[Path, str, str]]:
         password = secrets.token_hex(8)
         postgres = Postgres(folder / "pg", password=password, port=free_port())
         valkey = Valkey(folder / "valkey", password=password, port=free_port())
-        with Running(postgres, folder / "pg.log") as one, Running(valkey, folder / "v.log") as two:
+        with (
+            RunningProcess(postgres, folder / "pg.log") as one,
+            RunningProcess(valkey, folder / "v.log") as two,
+        ):
             one.start()
             two.start()
             yield folder, postgres.url(), valkey.url()
@@ -437,12 +440,12 @@ def _jobs(
             category=category,
         )
         team = f"t{chance.randrange(TEAMS)}"
-        said = msgspec.json.encode(
+        spec_json = msgspec.json.encode(
             events.JobSubmitted(
                 job_id=job_id, shape=SHAPE, spec=msgspec.Raw(fold.SPEC), digest="d" * 32
             )
         )
-        spec = (job_id, "d" * 32, f"trial-{number}", f'{{"team":"{team}"}}', None, said)
+        spec = (job_id, "d" * 32, f"trial-{number}", f'{{"team":"{team}"}}', None, spec_json)
         node = f"n{chance.randrange(NODES)}"
         attempt = Run(
             number=run,

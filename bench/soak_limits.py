@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.log.opening import UPKEEP_S
+from fairlead_common.log.opening import CLEANUP_S
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -35,11 +35,11 @@ bytes per job."""
 BOUNDED: Final = {"size.wal": 2_300.0, "memory.valkey": 350.0, "valkey.memory": 256.0}
 """MB that these hold at most, whatever their slope: `max_wal_size`, and `maxmemory`."""
 SLACK: Final = 5_000
-"""Records of a compacted topic, tombstones apart, may be twice its live keys, so many more, and
-what is appended between two turns of upkeep."""
+"""A compacted topic may hold twice its live keys in records without tombstones, this number more,
+and what is appended between two rounds of upkeep."""
 REST_SLACK: Final = 500
-"""Records of a compacted topic, tombstones included, may be twice its live keys at rest, and so
-many more: what heartbeats and reports add between two rounds of upkeep."""
+"""At rest a compacted topic may hold twice its live keys in records, tombstones included, and this
+number more: what heartbeats and reports add between two rounds of upkeep."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ def superseded(topics: dict[str, dict[str, int]], rate: float) -> list[str]:
     found = []
     for topic, counts in topics.items():
         values = counts["records"] - counts["tombstones"]
-        most = 2 * counts["live"] + SLACK + 2 * rate * UPKEEP_S
+        most = 2 * counts["live"] + SLACK + 2 * rate * CLEANUP_S
         if values > most:
             found.append(f"{topic} holds {values} values for {counts['live']} live keys")
     return found

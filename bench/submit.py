@@ -29,7 +29,7 @@ import psutil
 import uvloop
 
 from fairlead_common import db
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_submit.store import configuration_store, schema, token_store
@@ -209,7 +209,7 @@ async def until_ready(process: subprocess.Popen[bytes], port: int) -> None:
 @contextmanager
 def served(folder: Path) -> Iterator[Server]:
     postgres = Postgres(folder, password=secrets.token_hex(8), port=free_port())
-    with Running(postgres, folder / "postgres.log") as database:
+    with RunningProcess(postgres, folder / "postgres.log") as database:
         database.start()
         token, port = asyncio.run(prepare(postgres.url())), free_port()
         environment = {

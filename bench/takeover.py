@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
@@ -96,7 +96,7 @@ def main() -> None:
         postgres = Postgres(folder / "postgres", password=password, port=free_port())
         valkey = Valkey(folder / "valkey", password=password, port=free_port())
         for program in (postgres, valkey):
-            running = Running(program, folder / f"{program.name}.log")
+            running = RunningProcess(program, folder / f"{program.name}.log")
             servers.enter_context(running)
             running.start()
         taken = asyncio.run(

@@ -40,9 +40,9 @@ from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appe
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.checkpoint_names import SavedNames
-from fairlead_scheduler.state.checkpoint_parts import CheckpointParts
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
+from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.pool_rules import Rate, Rules
 
@@ -116,14 +116,18 @@ class World:
     def _fill(self) -> None:
         """Put the jobs into the columns directly: folding two million events would take minutes."""
         jobs = self.view.jobs
-        sets = [c.JobSet(f"queue-{q}", f"set-{s}") for q in range(QUEUES) for s in range(SETS)]
+        sets = [
+            job_table.JobSet(f"queue-{q}", f"set-{s}") for q in range(QUEUES) for s in range(SETS)
+        ]
         partition = np.array([job_set_partition(*name) for name in sets])
         set_numbers = np.array([jobs.job_sets.number(name) for name in sets])
         queue_numbers = np.array([jobs.queues.number(name.queue) for name in sets])
         shape_numbers = np.array([jobs.shapes.number(shape) for shape in _shapes()])
         node_numbers = np.array(
             [
-                jobs.nodes.number(c.NodeName(f"cluster-{n % EXECUTORS:02d}", f"node-{n:05d}"))
+                jobs.nodes.number(
+                    job_table.NodeName(f"cluster-{n % EXECUTORS:02d}", f"node-{n:05d}")
+                )
                 for n in range(self.jobs // CORES)
             ]
         )
@@ -132,8 +136,12 @@ class World:
         which = np.arange(count) % len(sets)
         running = np.arange(count) < self.jobs
         jobs.flags[rows] = 0
-        jobs.state[rows] = np.where(running, c.STATE_CODE[JobState.RUNNING], c.QUEUED)
-        jobs.run_state[rows] = np.where(running, c.RUN_CODE[RunState.RUNNING], c.NO_RUN)
+        jobs.state[rows] = np.where(
+            running, job_table.STATE_CODE[JobState.RUNNING], job_table.QUEUED
+        )
+        jobs.run_state[rows] = np.where(
+            running, job_table.RUN_CODE[RunState.RUNNING], job_table.NO_RUN
+        )
         jobs.partition[rows] = partition[which]
         jobs.pool[rows] = jobs.pools.number("default")
         jobs.queue[rows] = queue_numbers[which]
@@ -146,7 +154,7 @@ class World:
         jobs.grace_s[rows] = 30
         jobs.submitted_ms[rows] = BEGAN_MS - 2_000_000 + np.arange(count)
         jobs.leased_ms[rows] = np.where(running, jobs.submitted_ms[rows] + 60_000, 0)
-        jobs.queue_until_ms[rows] = c.NEVER_MS
+        jobs.queue_until_ms[rows] = job_table.NEVER_MS
         jobs.number[rows] = [
             submission_number(at_ms, int(partition[w]), i >> 9, i & 511)
             for i, (at_ms, w) in enumerate(
@@ -172,10 +180,10 @@ class World:
         """Runs that succeed, as executors tell it: a message per executor and job set."""
         jobs = self.view.jobs
         live = np.flatnonzero(
-            (jobs.run_state[: jobs.used] == c.RUN_CODE[RunState.RUNNING])
-            & ((jobs.flags[: jobs.used] & c.FREE) == 0)
+            (jobs.run_state[: jobs.used] == job_table.RUN_CODE[RunState.RUNNING])
+            & ((jobs.flags[: jobs.used] & job_table.FREE) == 0)
         )
-        facts: dict[tuple[str, c.JobSet], list[ev.AnyEvent]] = {}
+        facts: dict[tuple[str, job_table.JobSet], list[ev.AnyEvent]] = {}
         for row in self.chance.choice(live, count, replace=False).tolist():
             key = (
                 jobs.nodes.values[jobs.node[row]].executor,
@@ -327,9 +335,9 @@ SPEC: Final = msgspec.Raw(
 )
 
 
-def _shapes() -> list[c.ShapeClass]:
+def _shapes() -> list[job_table.ShapeClass]:
     return [
-        c.ShapeClass(
+        job_table.ShapeClass(
             bytes(shapes.encode(shapes.Shape(requests={"cpu": 1000, "memory": (1 + n) * GI}))),
             "default",
         )

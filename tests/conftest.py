@@ -38,12 +38,13 @@ import pytest
 from redis import Redis
 
 from fairlead_scheduler.kernels import compilation
-from fairlead_standalone.processes.child_process import Program, Running
+from fairlead_standalone.processes.child_process import Program, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
+from tests.go_programs import ProgramsUnavailable
 from tests.kafka_broker import BrokerUnavailable, KafkaBroker
-from tests.kubernetes_control_plane import ControlPlane, ControlPlaneUnavailable
+from tests.kubernetes_control_plane import ControlPlane
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class Server:
     """A server for tests: ours, that may be killed, or one that somebody else runs."""
 
-    def __init__(self, url: str, running: Running | None) -> None:
+    def __init__(self, url: str, running: RunningProcess | None) -> None:
         self._url = url
         self._running = running
 
@@ -98,7 +99,7 @@ class Server:
         self._ours().stop()
         self._ours().start()
 
-    def _ours(self) -> Running:
+    def _ours(self) -> RunningProcess:
         if self._running is None:
             pytest.skip("the server belongs to somebody else, so this test may not kill it")
         return self._running
@@ -111,7 +112,7 @@ def blocking(work: Coroutine[object, object, T]) -> T:
 
 
 def _served(program: Program, url: str, folder: Path) -> Iterator[Server]:
-    with Running(program, folder / f"{program.name}.log") as running:
+    with RunningProcess(program, folder / f"{program.name}.log") as running:
         running.start()
         yield Server(url, running)
 
@@ -130,10 +131,10 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
 
 
 async def create_database(server: str, name: str) -> None:
-    """Make an empty database on a server."""
+    """Make an empty database on a server. Its files are copied: half the work of writing a WAL."""
     connection = await asyncpg.connect(server)
     try:
-        await connection.execute(f'CREATE DATABASE "{name}"')
+        await connection.execute(f'CREATE DATABASE "{name}" STRATEGY FILE_COPY')
     finally:
         await connection.close()
 
@@ -208,7 +209,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         with ControlPlane(tmp_path_factory.mktemp("kubernetes")) as plane:
             plane.add_nodes("n0", "n1", "n2")
             yield plane
-    except ControlPlaneUnavailable as error:
+    except ProgramsUnavailable as error:
         pytest.skip(f"no Kubernetes control plane: {error}")
 
 

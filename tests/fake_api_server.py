@@ -254,7 +254,9 @@ class FakeApiServer:
                     if its_kind == kind:
                         line = json.dumps({"type": event, "object": item})
                         await response.write(line.encode() + b"\n")
-            bookmark = {"metadata": {"name": "", "resourceVersion": str(position)}}
+            # A real server encodes a Go object with all fields empty, and a list of none as null.
+            bookmark: Json = {"metadata": {"resourceVersion": str(position)}, "status": {}}
+            bookmark["spec"] = {"containers": None} if kind == "pods" else {}
             line = json.dumps({"type": "BOOKMARK", "object": bookmark})
             await response.write(line.encode() + b"\n")
             waits = [asyncio.ensure_future(event.wait()) for event in (happened, cut)]

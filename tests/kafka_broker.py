@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_common.domain.errors import WorldError
-from fairlead_standalone.processes.child_process import Command, Running
+from fairlead_standalone.processes.child_process import Command, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 
 VERSION: Final = "4.3.1"
@@ -246,7 +246,7 @@ def main() -> None:
             return
         with tempfile.TemporaryDirectory(prefix="fairlead-kafka-") as folder:
             broker = KafkaBroker(Path(folder))
-            with Running(broker, Path(folder) / "broker.log") as running:
+            with RunningProcess(broker, Path(folder) / "broker.log") as running:
                 running.start()
                 say(f"{broker.url()} (process {running.pid}, folder {folder}); Ctrl-C ends it")
                 signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -91,13 +91,27 @@ def check(root: Path) -> list[Finding]:
 
 
 def check_file(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
-    """The findings in one file: its own name, the names that it defines, and its texts."""
+    """The findings in one file: in its own name, in the names that it defines and in its texts.
+
+    Local variables are not checked: nobody meets them outside of their function.
+    """
     tree = ast.parse(text)
     names = [(Path(path).stem, 1)]
+    variables = []
+    local = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.append((node.name, node.lineno))
+            case ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+                variables.append((name, node.lineno))
+            case ast.Name(id=name, ctx=ast.Store()) if id(node) not in local:
+                variables.append((name, node.lineno))
             case ast.Constant(value=str(value)) if " " in value:
                 for phrase, term in glossary.phrases.items():
                     if _occurs(phrase, value):
@@ -105,6 +119,8 @@ def check_file(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
             case _:
                 continue
     yield from _check_names(path, names, glossary)
+    # A word that means nothing alone, as `members`, is an ordinary name of a variable.
+    yield from _check_names(path, variables, glossary._replace(names={}))
 
 
 def check_test_names(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:

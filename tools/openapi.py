@@ -16,7 +16,7 @@ from typing import Final
 from fairlead_common.web import openapi
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
@@ -47,7 +47,10 @@ def servers() -> Iterator[tuple[str, str]]:
             settings=SETTINGS_OF_TESTS,
         )
         valkey = Valkey(folder / "valkey", password=secrets.token_hex(8), port=free_port())
-        with Running(postgres, folder / "p.log") as one, Running(valkey, folder / "v.log") as two:
+        with (
+            RunningProcess(postgres, folder / "p.log") as one,
+            RunningProcess(valkey, folder / "v.log") as two,
+        ):
             one.start()
             two.start()
             yield postgres.url(), valkey.url()

@@ -1,15 +1,20 @@
-"""The tail is bounded: how long modules and functions may be, and which are longer for now.
+"""Bounds: how long modules and functions are at most, and how many modules a folder has.
 
 The lists of longer ones only shrink: an entry that is not needed any more fails the test, and so
 does one that grew. Whoever splits a module or a function lowers or removes its entry.
 """
 
 import ast
+from collections import Counter
+from pathlib import PurePath
 
-from tests.architecture.sources import ALL, sources
+from tests.architecture.sources import ALL, SERVERS, sources
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 75
+FOLDER_MODULES_MAX = 15
+
+PRODUCT = (*SERVERS, "clients/python", "tools")
 
 LONGER_MODULES: dict[str, int] = {}
 """Path -> most lines."""
@@ -52,7 +57,7 @@ def lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def too_long(lengths: dict[str, int], longer: dict[str, int], most: int) -> dict[str, int]:
-    """What is longer than it may be."""
+    """What is longer than its limit."""
     return {name: n for name, n in lengths.items() if n > longer.get(name, most)}
 
 
@@ -62,6 +67,15 @@ def test_modules_are_not_too_long() -> None:
 
 def test_functions_are_not_too_long() -> None:
     assert not too_long(functions(), LONGER_FUNCTIONS, FUNCTION_LINES_MAX)
+
+
+def test_folders_have_few_modules() -> None:
+    folders = Counter(
+        str(PurePath(source.path).parent)
+        for source in sources(*PRODUCT)
+        if not source.path.endswith("__init__.py")
+    )
+    assert {name: n for name, n in folders.items() if n > FOLDER_MODULES_MAX} == {}
 
 
 def test_no_exception_is_listed_for_a_short_module() -> None:

@@ -41,10 +41,18 @@ def terms(root: Path, text: str, name: str = "module") -> list[str]:
         "class FrontDoors: ...",
         "def open_doors(): ...",
         "async def doors(): ...",
+        "def enter(doors): ...",
+        "DOORS = 2",
+        "class House:\n    doors: int",
+        "def build(house): house.doors = 2",
     ],
 )
-def test_a_word_is_not_allowed_in_the_name_of_a_class_or_function(root: Path, text: str) -> None:
+def test_a_word_is_not_allowed_in_a_name_that_is_used_elsewhere(root: Path, text: str) -> None:
     assert terms(root, text) == ["`doors`"]
+
+
+def test_names_of_local_variables_are_not_checked(root: Path) -> None:
+    assert terms(root, "def build():\n    doors = 2\n    return doors") == []
 
 
 def test_a_word_is_not_allowed_in_the_name_of_a_module(root: Path) -> None:

@@ -105,8 +105,8 @@ def test_a_wrong_request_is_answered_as_the_table_says(running: Running, case: C
     assert problem["title"]
     assert len(problem["detail"]) < 2_000
     if case.pointer:
-        assert case.pointer in [fault["pointer"] for fault in problem["errors"]], problem
-    assert all(fault["detail"] for fault in problem.get("errors", []))
+        assert case.pointer in [error["pointer"] for error in problem["errors"]], problem
+    assert all(error["detail"] for error in problem.get("errors", []))
     assert len(answer.content) < 200_000
 
 

@@ -4,6 +4,7 @@ It outlives its executor. Runs take a while, some fail, some take long to stop.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,8 +35,15 @@ def _never_starts(end: End) -> bool:
     return end.kind is pods.EndKind.RETURNED or end.category is FailureCategory.START
 
 
+class Span(NamedTuple):
+    """When a pod was created and when it ended; virtual time, `None` while it lives."""
+
+    begin_ms: int
+    end_ms: int | None
+
+
 class VirtualCluster:
-    """Nodes of four cores and 6,000 bytes. `started` and `succeeded` count for the checkers."""
+    """Nodes of four cores and 6,000 bytes. `spans` and `succeeded` are for the checkers."""
 
     backend = "virtual"
     stops_with_executor = False
@@ -50,7 +58,8 @@ class VirtualCluster:
         self._due: dict[RunId, _Due] = {}
         self._changed: set[RunId] = set()
         self._unwanted: set[RunId] = set()
-        self.started: set[RunId] = set()
+        self.spans: dict[RunId, Span] = {}
+        """Of every pod that there ever was."""
         self.succeeded: dict[JobId, int] = {}
 
     @property
@@ -79,8 +88,8 @@ class VirtualCluster:
             run = RunId(f"{lease.job_id}-{lease.run}")
             if run in self._pods:
                 continue
-            assert run not in self.started, f"{run} was started twice"
-            self.started.add(run)
+            assert run not in self.spans, f"{run} was started twice"
+            self.spans[run] = Span(now_ms, None)
             self._pods[run] = Pod(run, Phase.CREATED, lease.node, grace_s=lease.grace_s)
             starts_ms = now_ms + chance.randint(0, 2_000)
             self._due[run] = _Due(
@@ -135,6 +144,7 @@ class VirtualCluster:
             return
         due = self._due.pop(run)
         pod = self._pods[run]
+        self.spans[run] = self.spans[run]._replace(end_ms=at_ms)
         ended = msgspec.structs.replace(pod, phase=Phase.ENDED, ended_ms=at_ms, end=end)
         self._set(run, ended)
         if end.kind is pods.EndKind.SUCCEEDED:

@@ -6,12 +6,12 @@ One thread, virtual time. A failing seed fails the same way every time:
 
 import os
 from collections import Counter
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import combinations, pairwise
 
 import pytest
 
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import JobId, RunId, parse_run_id, run_id
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import scheduling_reports
@@ -20,17 +20,17 @@ from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import IS_HELD, GangName
 from fairlead_scheduler.state.view import View
-from tests.simulation.clusters import VirtualCluster
-from tests.simulation.executing import Executor
-from tests.simulation.looking import Lookout
-from tests.simulation.scheduling import (
+from tests.simulation.clusters import Span, VirtualCluster
+from tests.simulation.simulated_executors import Executor
+from tests.simulation.simulated_lookout import Lookout
+from tests.simulation.simulated_schedulers import (
     RULES,
     SETTINGS,
     Checkpoint,
     Scheduler,
     configure_queues,
 )
-from tests.simulation.submitting import QUEUES, Users
+from tests.simulation.simulated_users import QUEUES, Users
 from tests.simulation.world import EXECUTORS, START_MS, Tail, World
 
 SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
@@ -181,17 +181,64 @@ def check(history: History) -> None:
     _check_starts(history)
     _check_reports(history)
     _check_losses(history)
+    _check_overlaps(history)
+
+
+def _check_overlaps(history: History) -> None:
+    """A run is created when the earlier runs of its job have ended, unless their executor was lost
+    when it was leased (docs/decisions/0027)."""
+    executor_of: dict[RunId, str] = {}
+    leased_ms: dict[RunId, int] = {}
+    given_up: set[RunId] = set()
+    for time_ms, sequence in _sequences(history.world):
+        for event in sequence.events:
+            if isinstance(event, ev.JobRunLeased):
+                run = run_id(event.job_id, event.run)
+                executor_of[run], leased_ms[run] = event.executor, time_ms
+            elif isinstance(event, ev.JobRunLost) and "stopped reporting" in event.reason:
+                given_up.add(run_id(event.job_id, event.run))
+    beats_ms = _list_beats(history.world)
+    spans = {run: span for cluster in history.clusters for run, span in cluster.spans.items()}
+    for (before, span), (after, later) in _pairs_of_runs(spans):
+        assert span.end_ms is not None, f"{before} never ended"
+        if span.end_ms <= later.begin_ms:
+            continue
+        assert before in given_up, f"{after} was created before {before} had ended"
+        at_ms = leased_ms[after]
+        times_ms = [START_MS, *beats_ms[executor_of[before]], at_ms]
+        silent_ms = _longest_silence_ms(times_ms, at_ms, at_ms, history.world)
+        bound_ms = 1000 * SETTINGS.executor_timeout_s
+        assert silent_ms > bound_ms, f"{after} was leased while the executor of {before} reported"
+
+
+def _pairs_of_runs(
+    spans: dict[RunId, Span],
+) -> Iterator[tuple[tuple[RunId, Span], tuple[RunId, Span]]]:
+    """All pairs of an earlier and a later run of the same job."""
+    of_job: dict[str, list[tuple[int, RunId]]] = {}
+    for run in spans:
+        job_id, number = parse_run_id(run)
+        of_job.setdefault(job_id, []).append((number, run))
+    for runs in of_job.values():
+        for (_, before), (_, after) in combinations(sorted(runs), 2):
+            yield (before, spans[before]), (after, spans[after])
+
+
+def _list_beats(world: World) -> dict[str, list[int]]:
+    """When each executor's heartbeats were appended."""
+    beats_ms: dict[str, list[int]] = {name: [] for name in EXECUTORS}
+    for batch in Tail(world, topics.CLUSTERS).read_all():
+        for entry in batch.entries:
+            if entry.key in beats_ms:
+                beats_ms[entry.key].append(entry.time_ms)
+    return beats_ms
 
 
 def _check_losses(history: History) -> None:
     """Runs are given up for silence only where their executor appended nothing for as long as
     that takes, and the log could be reached."""
     world = history.world
-    beats_ms: dict[str, list[int]] = {name: [] for name in EXECUTORS}
-    for batch in Tail(world, topics.CLUSTERS).read_all():
-        for entry in batch.entries:
-            if entry.key in beats_ms:
-                beats_ms[entry.key].append(entry.time_ms)
+    beats_ms = _list_beats(world)
     leased: dict[tuple[JobId, int], tuple[str, int]] = {}
     for batch in Tail(world, topics.JOBS).read_all():
         for message in job_fold.read_messages(batch.entries):

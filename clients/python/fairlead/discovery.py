@@ -207,7 +207,7 @@ def _decode(file: Path, text: bytes) -> Config:
     try:
         return msgspec.convert(yaml.safe_load(text) or {}, Config)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise NotConfigured(f"{file} is not understood: {error}") from error
+        raise NotConfigured(f"{file} is not valid: {error}") from error
 
 
 def _checked(url: str, where: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from fairlead.models.job_models import Problem, SubmittedJob
 
-FIELD_ERRORS_SHOWN_MAX: Final = 20
+FIELD_ERRORS_LISTED_MAX: Final = 20
 
 
 class FairleadError(Exception):
@@ -47,7 +47,7 @@ class Refused(FairleadError):
     def __init__(self, problem: Problem, accepted: Sequence[SubmittedJob] = ()) -> None:
         reason = problem.detail or problem.title or f"status {problem.status}"
         found = [
-            f"{error.pointer}: {error.detail}" for error in problem.errors[:FIELD_ERRORS_SHOWN_MAX]
+            f"{error.pointer}: {error.detail}" for error in problem.errors[:FIELD_ERRORS_LISTED_MAX]
         ]
         super().__init__("\n  ".join([reason, *found]))
         self.problem = problem

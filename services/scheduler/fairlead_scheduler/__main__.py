@@ -1,6 +1,7 @@
 """`python -m fairlead_scheduler`: settings, wiring, one task group."""
 
 import asyncio
+import gc
 import os
 
 from fairlead_common.service import process, settings
@@ -14,6 +15,7 @@ _anew: list[bool] = []
 
 async def main() -> None:
     """Run until a signal. The first task to fail takes the whole service down with it."""
+    gc.disable()  # a start makes objects that stay: no collection until the first cycle has ended
     heap.limit_heaps()
     compilation.choose_kernels(os.environ)
     # imports numba, if it is to be used
@@ -25,6 +27,7 @@ async def main() -> None:
             tasks.create_task(service.run(), name="scheduler")
             await service.settled()
             await asyncio.to_thread(_import_serving)
+            gc.enable()
             from fairlead_common.web.server import build_app, serve
 
             app = build_app("Fairlead scheduler", [], service.checks(), values)

@@ -17,7 +17,7 @@ from fairlead_common.log.memory_log import MemoryCore, MemoryLog
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.postgres.statements import SQL
 from fairlead_common.log.protocol import (
-    TOMBSTONES_KEPT_MS,
+    TOMBSTONE_RETENTION_MS,
     EventLog,
     Record,
     Topic,
@@ -121,7 +121,7 @@ class MemoryBed:
     async def bury(self, topic: str) -> None:
         now_ms = clock.now_ms()
         self.core.maintain(now_ms)
-        self.core.maintain(now_ms + TOMBSTONES_KEPT_MS)
+        self.core.maintain(now_ms + TOMBSTONE_RETENTION_MS)
 
     async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         text = "" if key is None else key.decode(errors="surrogateescape")
@@ -176,7 +176,7 @@ class PostgresBed:
     async def bury(self, topic: str) -> None:
         now_ms = clock.now_ms()
         await self._maintain(now_ms)
-        await self._maintain(now_ms + TOMBSTONES_KEPT_MS)
+        await self._maintain(now_ms + TOMBSTONE_RETENTION_MS)
 
     async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         try:

@@ -164,7 +164,7 @@ async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> N
 async def test_a_resumed_reader_before_removed_tombstones_gets_position_expired(
     log: KafkaLog,
 ) -> None:
-    log.tombstones_kept_ms = 1_000
+    log.tombstone_retention_ms = 1_000
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "1"), record(topic, "b", "1")])
@@ -185,7 +185,7 @@ async def test_settings_of_an_older_topic_are_updated(
     await change_settings(log, topic.name, old)
     await log.create(topic)
     there = await settings_there(log, topic.name)
-    assert there["delete.retention.ms"] == str(kafka_clients.TOMBSTONES_KEPT_MS)
+    assert there["delete.retention.ms"] == str(kafka_clients.TOMBSTONE_RETENTION_MS)
 
 
 async def test_a_cancelled_reader_leaves_no_consumer_open(

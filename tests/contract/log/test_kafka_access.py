@@ -10,7 +10,7 @@ import pytest
 from fairlead_common.domain.errors import LogUnavailable, LogUrlInvalid
 from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.log.opening import open_log
-from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from tests.contract.log.beds import a_name
 from tests.contract.log.certificates import Authority, Signed
@@ -74,7 +74,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     except BrokerUnavailable as error:
         pytest.skip(f"no Kafka broker: {error}")
     program.port = open_
-    with Running(program, folder / "kafka.log") as running:
+    with RunningProcess(program, folder / "kafka.log") as running:
         running.start()
         yield Guarded(addresses[0], addresses[1], addresses[2], authority.ca, client)
 

@@ -10,7 +10,7 @@ from fairlead_common.domain.errors import (
     ProducerFenced,
 )
 from fairlead_common.log.memory_log import AppendFailure, MemoryCore, MemoryLog
-from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
+from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS, Record, Topic
 
 TOPIC = Topic("t")
 TABLE = Topic("table", compacted=True)
@@ -126,9 +126,9 @@ def test_a_tombstone_is_removed_after_its_retention() -> None:
     epoch = core.begin("p")
     core.append("p", epoch, [Record("table", "k", b"old")], 0)
     core.append("p", epoch, [Record("table", "k", None)], 0)
-    core.maintain(now_ms=10 * TOMBSTONES_KEPT_MS)
+    core.maintain(now_ms=10 * TOMBSTONE_RETENTION_MS)
     assert contents(core, "table") == [None]
-    core.maintain(now_ms=11 * TOMBSTONES_KEPT_MS - 1)
+    core.maintain(now_ms=11 * TOMBSTONE_RETENTION_MS - 1)
     assert contents(core, "table") == [None]
-    core.maintain(now_ms=11 * TOMBSTONES_KEPT_MS)
+    core.maintain(now_ms=11 * TOMBSTONE_RETENTION_MS)
     assert contents(core, "table") == []

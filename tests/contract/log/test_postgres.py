@@ -18,11 +18,11 @@ from fairlead_common.log.compacted_view import read_newest
 from fairlead_common.log.opening import maintain_log, open_log
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.postgres.notifications import Notifier
-from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
+from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS, Record, Topic
 from fairlead_common.service import clock
 from tests.contract.log.beds import a_name
+from tests.contract.log.breakable_connection import BreakableConnection
 from tests.contract.log.helpers import everything, made, record, texts
-from tests.contract.log.line import Line
 
 DAY_MS = 86_400_000
 
@@ -35,21 +35,21 @@ async def log(database: str) -> AsyncIterator[PostgresLog]:
 
 
 @pytest.fixture
-async def line(database: str) -> AsyncIterator[Line]:
+async def line(database: str) -> AsyncIterator[BreakableConnection]:
     """A line to the database that can be cut."""
     parts = urlsplit(database)
-    async with Line(parts.hostname or "", parts.port or 0) as line:
+    async with BreakableConnection(parts.hostname or "", parts.port or 0) as line:
         yield line
 
 
-def through(line: Line, database: str) -> str:
+def through(line: BreakableConnection, database: str) -> str:
     parts = urlsplit(database)
     user = parts.netloc.rpartition("@")[0]
     return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{line.port}"))
 
 
 async def test_an_append_with_a_lost_response_is_unknown_and_can_be_visible(
-    log: PostgresLog, line: Line, database: str
+    log: PostgresLog, line: BreakableConnection, database: str
 ) -> None:
     topic = await made(log)
     far = await PostgresLog.open(through(line, database))
@@ -66,7 +66,7 @@ async def test_an_append_with_a_lost_response_is_unknown_and_can_be_visible(
 
 
 async def test_an_append_with_a_lost_request_is_unknown_and_not_visible(
-    log: PostgresLog, line: Line, database: str
+    log: PostgresLog, line: BreakableConnection, database: str
 ) -> None:
     topic = await made(log)
     far = await PostgresLog.open(through(line, database))
@@ -80,7 +80,7 @@ async def test_an_append_with_a_lost_request_is_unknown_and_not_visible(
 
 
 async def test_a_disconnected_reader_continues_without_a_gap(
-    log: PostgresLog, line: Line, database: str
+    log: PostgresLog, line: BreakableConnection, database: str
 ) -> None:
     topic = await made(log)
     far = await PostgresLog.open(through(line, database))
@@ -178,9 +178,9 @@ async def test_a_tombstone_is_removed_after_its_retention(log: PostgresLog) -> N
     now_ms = clock.now_ms() + 1_000 * DAY_MS
     await log.maintain(now_ms)
     assert texts(await everything(log, topic)) == ["x", "null"]
-    await log.maintain(now_ms + TOMBSTONES_KEPT_MS - 1)
+    await log.maintain(now_ms + TOMBSTONE_RETENTION_MS - 1)
     assert texts(await everything(log, topic)) == ["x", "null"]
-    await log.maintain(now_ms + TOMBSTONES_KEPT_MS)
+    await log.maintain(now_ms + TOMBSTONE_RETENTION_MS)
     assert texts(await everything(log, topic)) == ["x"]
     values, positions = await read_newest(log, topic.name)
     assert (values, positions) == ({"other": b"x"}, await log.end_positions(topic.name))

@@ -15,7 +15,9 @@ from tests.e2e.chaos.test_full_disk import job
 from tests.e2e.chaos.test_kills import check_views, has_lines, lines
 
 JOBS = 300
-AWAY = [20, pytest.param(600, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])]
+AWAY = [10, pytest.param(600, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])]
+PROBES = {"FAIRLEAD_PROBE_S": "0.5"}
+"""Six seconds without an answer, and the supervisor would kill: less than a server is away."""
 RESTARTS_MAX = 1
 """A leader that lost its lock starts anew; nothing else ends."""
 
@@ -60,7 +62,9 @@ def check(standalone: StandaloneInstallation, folder: Path, log_url: str, web: i
 def test_services_wait_for_an_unavailable_database(
     tmp_path: Path, postgres_server: Server, fresh_database: str, away_s: float
 ) -> None:
-    with StandaloneInstallation(tmp_path, "--postgres", fresh_database) as standalone:
+    with StandaloneInstallation(
+        tmp_path, "--postgres", fresh_database, environment=PROBES
+    ) as standalone:
         standalone.start()
         web = standalone.child("web").pid
         outlast(standalone, tmp_path, away_s, postgres_server.kill)
@@ -73,7 +77,9 @@ def test_services_wait_for_an_unavailable_database(
 def test_services_wait_for_an_unavailable_broker(
     tmp_path: Path, kafka_broker: Server, away_s: float
 ) -> None:
-    with StandaloneInstallation(tmp_path, "--kafka", kafka_broker.url()) as standalone:
+    with StandaloneInstallation(
+        tmp_path, "--kafka", kafka_broker.url(), environment=PROBES
+    ) as standalone:
         standalone.start()
         web = standalone.child("web").pid
         outlast(standalone, tmp_path, away_s, kafka_broker.kill)

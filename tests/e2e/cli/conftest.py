@@ -1,9 +1,9 @@
-"""One real `fairlead up` for all tests of the command line in this folder."""
+"""A terminal in which the commands of `fairlead` are typed."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -43,13 +43,6 @@ class Terminal:
         assert done.returncode == want, told
         assert "Traceback" not in done.stderr, told
         return done
-
-
-@pytest.fixture(scope="session")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
-    with StandaloneInstallation(tmp_path_factory.mktemp("up")) as running:
-        running.start()
-        yield running
 
 
 @pytest.fixture

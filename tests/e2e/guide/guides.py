@@ -1,13 +1,14 @@
 """The guides, taken apart: files to save, commands to type, what they print."""
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 ROOT: Final = Path(__file__).parents[3]
-BLOCK: Final = re.compile(r"^```(\w+)(?: ([\w.-]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK: Final = re.compile(r"^( *)```(\w+)(?: ([\w.-]+))?\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -23,7 +24,12 @@ def blocks(document: str) -> list[Block]:
     """The blocks of a document, in order."""
     text = (ROOT / "docs" / document).read_text()
     return [
-        Block(found[1], found[2] or "", found[3], text.count("\n", 0, found.start()) + 1)
+        Block(
+            language=found[2],
+            name=found[3] or "",
+            text=textwrap.dedent(found[4]),
+            line=text.count("\n", 0, found.start()) + 1,
+        )
         for found in BLOCK.finditer(text)
     ]
 

@@ -1,19 +1,19 @@
 """The pages in a real browser: live numbers, links, what is wrong, who may look, and no scripts
 of anybody else's."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
+import pytest
+from playwright.async_api import Browser, expect
 
 from fairlead_common.db import open_pool
 from fairlead_common.domain import shapes
 from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.web import auth
 from fairlead_submit.store import schema, token_store
+from tests.e2e.pages.browser import EVIL, address, browser_page
 from tests.e2e.pages.log_server import log_server
-from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import (
     SHAPE,
     cancel,
@@ -26,54 +26,15 @@ from tests.unit.lookout.builders import (
 )
 from tests.unit.lookout.builders import running as started
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-PATIENCE_MS = 60_000
-"""Pages change within a second or so where nothing else is at work."""
-expect.set_options(timeout=PATIENCE_MS)
-EVIL = "<img src=x onerror=document.title='owned'> & \"'</script>"
-
-
-@asynccontextmanager
-async def browser_page(chromium: str) -> AsyncIterator[Page]:
-    """A page whose console may hold no error at the end."""
-    async with async_playwright() as playwright:
-        browser: Browser = await playwright.chromium.launch(
-            executable_path=chromium, args=ARGUMENTS
-        )
-        page = await browser.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        said: list[str] = []
-
-        def note(message: ConsoleMessage) -> None:
-            if message.type == "error":
-                said.append(message.text)
-
-        page.on("console", note)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        yield page
-        await browser.close()
-        assert [text for text in said if "Failed to load resource" not in text] == []
-
-
-def address(harness: LookoutHarness, path: str) -> str:
-    """A page's address."""
-    return f"{harness.client.base_url}{path}"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_counts_are_live_without_a_reload(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         await harness.read(
             "/jobsets/q/s", await harness.append_events(submitted("a"), submitted("b"))
@@ -93,11 +54,11 @@ async def test_counts_are_live_without_a_reload(
 
 
 async def test_from_the_job_sets_to_a_job_and_its_runs(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         told = [submitted("a"), leased("a"), started("a"), failed_run("a"), requeued("a")]
         await harness.read("/jobsets/q/s", await harness.append_events(*told, submitted("b")))
@@ -114,11 +75,11 @@ async def test_from_the_job_sets_to_a_job_and_its_runs(
 
 
 async def test_a_job_page_has_the_reasons_of_waiting_and_failure(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         why = scheduling_reports.Waiting(
             pool="default",
@@ -143,11 +104,11 @@ async def test_a_job_page_has_the_reasons_of_waiting_and_failure(
 
 
 async def test_a_log_page_is_updated_only_while_the_run_is_live(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
         log_server("key") as executor,
     ):
         executor.text = "first line\n" + EVIL
@@ -175,11 +136,11 @@ async def test_a_log_page_is_updated_only_while_the_run_is_live(
 
 
 async def test_user_input_is_escaped_in_pages(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         name = job_id("x", EVIL)
         told = [
@@ -200,11 +161,11 @@ async def test_user_input_is_escaped_in_pages(
 
 
 async def test_job_lists_have_next_pages(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         after = await harness.append_events(*[submitted(f"j{number}") for number in range(70)])
         await harness.read("/jobsets/q/s", after)
@@ -215,7 +176,7 @@ async def test_job_lists_have_next_pages(
 
 
 async def test_an_anonymous_page_explains_how_to_sign_in(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     pool = await open_pool(fresh_database)
     await schema.migrate(pool)
@@ -224,7 +185,7 @@ async def test_an_anonymous_page_explains_how_to_sign_in(
     await pool.close()
     async with (
         running(fresh_database, valkey_url, anonymous=False) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         for path in ("/", "/jobsets/q/s", "/jobs/x", "/jobs/x/log", "/live/jobsets"):
             answer = await harness.client.get(path)
@@ -242,11 +203,11 @@ async def test_an_anonymous_page_explains_how_to_sign_in(
 
 
 async def test_a_missing_object_has_an_error_page(
-    fresh_database: str, valkey_url: str, chromium: str
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         await page.goto(address(harness, "/"))
         await expect(page.locator(".empty")).to_contain_text("No jobs have been submitted yet")
@@ -257,11 +218,11 @@ async def test_a_missing_object_has_an_error_page(
 
 
 async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
-    fresh_database: str, valkey_url: str, chromium: str, tmp_path: Path
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
-        browser_page(chromium) as page,
+        browser_page(browser) as page,
     ):
         why = scheduling_reports.Waiting(
             pool="default",

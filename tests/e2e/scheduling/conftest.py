@@ -1,4 +1,4 @@
-"""Two running Fairleads for all tests of this folder: this machine, and a simulated cluster."""
+"""Two kinds of running Fairlead: this machine, and a simulated cluster. One module uses each."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SIMULATION = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Commands run here, on what counts as two cores and a gigabyte."""
     environment = {"FAIRLEAD_RESOURCES": json.dumps({"cpu": "2", "memory": "1Gi"})}
@@ -34,7 +34,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Nothing runs; there are a few small pools, and an executor is given up soon."""
     environment = {

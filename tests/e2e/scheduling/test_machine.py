@@ -47,7 +47,7 @@ def test_an_urgent_job_starts_after_the_preempted_run_which_is_repeated(
     assert not requeued.counted
     first = machine.leases_of("local", "high")[0]
     assert first.after == (f"{machine.ids['low']}-1",)
-    assert DesiredState.STOP in {lease.wish for lease in machine.leases_of("local", "low")}
+    assert DesiredState.STOP in {lease.desired_state for lease in machine.leases_of("local", "low")}
     shown = machine.see("low", lambda job: job.state == "SUCCEEDED")
     assert shown.run == 2
 

@@ -5,11 +5,9 @@ over them; Postgres, Kafka and Caddy get what the compose file says to theirs. O
 folders differ: names of hosts become loopback addresses of a network of their own (`127.x.y.*`).
 """
 
-import http.client
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,113 +15,24 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
 
-from fairlead_standalone.processes.child_process import Command, Program, Running
+from fairlead_standalone.processes.child_process import Program, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
 from tests.conftest import ROOT, blocking, create_database
 from tests.integration.deploy import files
+from tests.integration.deploy.containers import Caddy, Container, caddy_program
 from tests.kafka_broker import KafkaBroker
 
-READY_S: Final = 120.0
-STOP_S: Final = 30.0
-PROBE_S: Final = 3.0
 SCALED: Final = "submit"
 OF_THE_NETWORK: Final = ("LISTENER", "QUORUM", "NODE_ID", "PROCESS_ROLES", "LOG_DIRS")
 """Parts of Kafka's variables that the broker of tests says for itself."""
 
 
-class Container:
-    """A `children.Program`: one service in one container."""
-
-    ready_s = READY_S
-
-    def __init__(
-        self, name: str, address: str, argv: tuple[str, ...], environment: dict[str, str]
-    ) -> None:
-        self.name = name
-        self.address = address
-        self.environment = environment
-        self._argv = argv
-
-    def prepare(self) -> None:
-        """Nothing: the image is built."""
-
-    def command(self) -> Command:
-        """The image's command."""
-        return Command(argv=self._argv, env=self.environment, stop_s=STOP_S)
-
-    def is_ready(self, pid: int) -> bool:
-        """What the image's HEALTHCHECK asks."""
-        connection = http.client.HTTPConnection(self.address, 8080, timeout=PROBE_S)
-        try:
-            connection.request("GET", "/readyz", headers={"Host": "127.0.0.1:8080"})
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
-
-
-class Gateway:
-    """A `children.Program`: Caddy with the Caddyfile, at `port` of 127.0.0.1, as is published."""
-
-    name = "gateway"
-    ready_s = 30.0
-
-    def __init__(self, folder: Path, upstreams: Mapping[str, list[str]], address: str) -> None:
-        self.port = free_port()
-        self._folder = folder
-        self._upstreams = upstreams
-        self._address = address
-        self._caddy = str(Path(sys.executable).with_name("caddy"))
-
-    def prepare(self) -> None:
-        """Write the configuration that Caddy makes of the Caddyfile, with our addresses."""
-        words = [self._caddy, "adapt", "--config", str(ROOT / "deploy" / "Caddyfile")]
-        done = subprocess.run(words, capture_output=True, check=True, timeout=60)
-        self._folder.mkdir(exist_ok=True)
-        adapted = self._placed(json.loads(done.stdout))
-        (self._folder / "caddy.json").write_text(json.dumps(adapted))
-
-    def _placed(self, part: Any) -> Any:
-        """The same with our addresses. `Any`: JSON at every depth."""
-        match part:
-            case {"handler": "reverse_proxy", "upstreams": [{"dial": str(dial)}]}:
-                service, _, port = dial.partition(":")
-                at = [{"dial": f"{address}:{port}"} for address in self._upstreams[service]]
-                transport = {"protocol": "http", "local_address": self._address}
-                return {**part, "upstreams": at, "transport": transport}
-            case {"listen": [":8080"]}:
-                rest = {name: self._placed(item) for name, item in part.items()}
-                return {**rest, "listen": [f"127.0.0.1:{self.port}"]}
-            case {"root": "/srv"} | {"handler": "vars", "root": "/srv"}:
-                return {**part, "root": str(ROOT / "docs")}
-            case dict():
-                return {name: self._placed(item) for name, item in part.items()}
-            case list():
-                return [self._placed(item) for item in part]
-            case _:
-                return part
-
-    def command(self) -> Command:
-        """As the image runs it, but for the form of the file."""
-        return Command(
-            argv=(self._caddy, "run", "--config", str(self._folder / "caddy.json")),
-            env={"HOME": str(self._folder), "PATH": os.defpath},
-        )
-
-    def is_ready(self, pid: int) -> bool:
-        """Whether it accepts connections."""
-        try:
-            socket.create_connection(("127.0.0.1", self.port), PROBE_S).close()
-        except OSError:
-            return False
-        return True
-
-
 class Composed:
-    """All that `docker compose up --scale submit=2` starts. `address`: the published gateway."""
+    """All that `docker compose up --scale submit=2` starts. `address`: the gateway's URL."""
+
+    address: str
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -133,7 +42,7 @@ class Composed:
         names = [f"{SCALED}-1", f"{SCALED}-2", "scheduler", "executor", "lookout"]
         self._hosts = {name: f"{self._network}.{at + 11}" for at, name in enumerate(names)}
         self.containers: dict[str, Container] = {}
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningProcess] = {}
         self.gateway_address = f"{self._network}.10"
         self._variables = {
             name: secrets.token_hex(24) for name in files.variables(files.EXAMPLE_ENV)
@@ -149,11 +58,6 @@ class Composed:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    @property
-    def address(self) -> str:
-        """The gateway's URL."""
-        return f"http://127.0.0.1:{self._gateway.port}"
 
     def exec(self, container: str, *words: str) -> str:
         """`docker compose exec`: what the command prints."""
@@ -177,11 +81,41 @@ class Composed:
         upstreams: dict[str, list[str]] = {}
         for name, host in self._hosts.items():
             upstreams.setdefault(name.partition("-")[0], []).append(host)
-        self._gateway = Gateway(self._folder / "gateway", upstreams, self.gateway_address)
-        self._run(self._gateway, "gateway")
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
+        configuration = self._adapted_caddyfile(port, upstreams)
+        self._run(Caddy(self._folder / "gateway", port, configuration), "gateway")
+
+    def _adapted_caddyfile(self, port: int, upstreams: Mapping[str, list[str]]) -> dict[str, Any]:
+        """The configuration that Caddy makes of the Caddyfile, with our addresses."""
+        words = [caddy_program(), "adapt", "--config", str(ROOT / "deploy" / "Caddyfile")]
+        done = subprocess.run(words, capture_output=True, check=True, timeout=60)
+
+        def placed(part: Any) -> Any:
+            """The same with our addresses. `Any`: JSON at every depth."""
+            match part:
+                case {"handler": "reverse_proxy", "upstreams": [{"dial": str(dial)}]}:
+                    service, _, its_port = dial.partition(":")
+                    at = [{"dial": f"{address}:{its_port}"} for address in upstreams[service]]
+                    transport = {"protocol": "http", "local_address": self.gateway_address}
+                    return {**part, "upstreams": at, "transport": transport}
+                case {"listen": [":8080"]}:
+                    rest = {name: placed(item) for name, item in part.items()}
+                    return {**rest, "listen": [f"127.0.0.1:{port}"]}
+                case {"root": "/srv"} | {"handler": "vars", "root": "/srv"}:
+                    return {**part, "root": str(ROOT / "docs")}
+                case dict():
+                    return {name: placed(item) for name, item in part.items()}
+                case list():
+                    return [placed(item) for item in part]
+                case _:
+                    return part
+
+        adapted: dict[str, Any] = placed(json.loads(done.stdout))
+        return adapted
 
     def _run(self, program: Program, name: str) -> None:
-        running = self._stack.enter_context(Running(program, self._folder / f"{name}.log"))
+        running = self._stack.enter_context(RunningProcess(program, self._folder / f"{name}.log"))
         running.start()
         self.running[name] = running
 

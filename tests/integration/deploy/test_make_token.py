@@ -1,4 +1,4 @@
-"""The script that gives a new installation its first token."""
+"""The command that gives a new installation its first token."""
 
 import os
 import subprocess
@@ -7,12 +7,11 @@ import sys
 from fairlead_common import db
 from fairlead_common.web import auth
 from fairlead_submit.store import schema
-from tests.conftest import ROOT
 
 
 def make_token(database: str, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, str(ROOT / "deploy" / "make_token.py"), *words],
+        [sys.executable, "-m", "fairlead_submit.make_token", *words],
         env={**os.environ, "FAIRLEAD_DATABASE_URL": database},
         capture_output=True,
         text=True,

@@ -34,8 +34,8 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
 @pytest.fixture(scope="module")
 def token(composed: Composed) -> str:
     """The first token and queue, made as the head of docker-compose.yml says."""
-    script = str(ROOT / "deploy" / "make_token.py")
-    made = composed.exec("submit-1", "python", script, "me", "admin")
+    words = ("python", "-m", "fairlead_submit.make_token", "me", "admin")
+    made = composed.exec("submit-1", *words)
     with Client(composed.address, token=made) as client:
         client.create_queue("default")
     return made
@@ -74,7 +74,7 @@ def test_a_failed_sign_in_is_a_page_too(composed: Composed) -> None:
     browser = {"Accept": "text/html"}
     answer = httpx2.get(f"{composed.address}/sign-in/callback?state=x", headers=browser)
     assert answer.status_code == 401
-    assert "not begun by this browser" in answer.text
+    assert "begun by another browser" in answer.text
     assert answer.text.startswith("<!doctype html>")
 
 

@@ -72,7 +72,7 @@ class ExecutorHarness:
         """What a scheduler does to start these runs."""
         await self._append([leases.record("local", each) for each in several])
 
-    async def stop(self, a_lease: Lease, why: str, grace_s: int = 30) -> None:
+    async def stop(self, a_lease: Lease, reason: str, grace_s: int = 30) -> None:
         """What a scheduler does to end a run."""
         stopping = Lease(
             job_id=a_lease.job_id,
@@ -80,8 +80,8 @@ class ExecutorHarness:
             queue=a_lease.queue,
             job_set=a_lease.job_set,
             node=a_lease.node,
-            wish=DesiredState.STOP,
-            why=why,
+            desired_state=DesiredState.STOP,
+            reason=reason,
             grace_s=grace_s,
         )
         await self._append([leases.record("local", stopping)])
@@ -225,7 +225,7 @@ def is_alive(number: int) -> bool:
     """Whether there is a process of this number that is no zombie."""
     try:
         state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end between opening and reading
         return False
     return state != "Z"
 

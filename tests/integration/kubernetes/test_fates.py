@@ -9,6 +9,7 @@ from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_executor.backends.kubernetes.settings import PendingAction, PendingRule
 from fairlead_executor.domain import pods
+from fairlead_executor.domain.cluster_protocol import NoLog
 from fairlead_executor.domain.pods import SUCCEEDED, End, EndKind, Phase, Pod
 from tests.integration.kubernetes.conftest import RealWorld
 from tests.kubernetes_control_plane import node_object
@@ -68,6 +69,43 @@ async def test_a_pod_that_fits_nowhere_is_returned_with_the_words_of_the_schedul
     end = end_of(await world.until_ended(world.run(spec=spec)))
     assert end.kind is EndKind.RETURNED
     assert "Insufficient cpu" in end.reason
+
+
+async def test_a_run_that_exceeds_its_maximum_run_time_fails_so(world: RealWorld) -> None:
+    await world.open()
+    end = end_of(await world.until_ended(world.run(runtime_s_max=1)))
+    assert end.category is FailureCategory.DEADLINE
+
+
+async def test_a_run_can_be_preempted_while_it_is_running(world: RealWorld) -> None:
+    await world.open()
+    run = world.run()
+    await world.until_pod(run, runs)
+    preempted = pods.stopped("preempted for another job")
+    world.cluster.stop(run, 5, preempted)
+    assert (await world.until_ended(run)).end == preempted
+
+
+async def test_the_log_of_a_container_can_be_read_in_parts(world: RealWorld) -> None:
+    await world.open()
+    run = world.run(annotations=SUCCEEDS)
+    await world.until_ended(run)
+    whole = b"first\nsecond\nthird\n"
+    assert await world.read_log(run) == whole
+    assert await world.read_log(run, container="main", tail=2) == b"second\nthird\n"
+    assert await world.read_log(run, since_bytes=len(b"first\n")) == b"second\nthird\n"
+    with pytest.raises(NoLog, match="other"):
+        await world.read_log(run, container="other")
+
+
+async def test_a_pod_that_was_removed_has_no_log(world: RealWorld) -> None:
+    await world.open(ended_pods_max=0)
+    run = world.run(annotations=SUCCEEDS)
+    await world.until_ended(run)
+    world.cluster.remove([run])
+    await world.until(lambda: not world.pods())
+    with pytest.raises(NoLog, match="removed"):
+        await world.read_log(run)
 
 
 async def test_a_run_can_be_cancelled_while_it_is_pending(world: RealWorld) -> None:

@@ -343,7 +343,7 @@ async def test_invalid_parameters_get_a_problem_with_pointers(
         answer = await harness.client.get(f"/api/v1{path}", params=query)
         assert answer.status_code == status
         assert answer.headers["content-type"] == "application/problem+json"
-        found = [fault["pointer"] for fault in answer.json().get("errors", [])]
+        found = [error["pointer"] for error in answer.json().get("errors", [])]
         assert found == ([] if pointer is None else [pointer])
 
 
@@ -369,8 +369,8 @@ async def test_names_that_postgres_cannot_store_find_nothing(
         for path in [*paths, "/jobs/export.csv?q=%00", "/jobs?groupBy=node&q=%00"]:
             answer = await harness.client.get(f"/api/v1{path}")
             assert answer.status_code == 422, path
-            (fault,) = answer.json()["errors"]
-            assert "NUL" in fault["detail"]
+            (error,) = answer.json()["errors"]
+            assert "NUL" in error["detail"]
 
 
 async def test_a_cluster_without_heartbeat_has_nodes_but_no_logs(

@@ -9,7 +9,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common.db import open_pool
-from fairlead_lookout.service import retention
+from fairlead_lookout.store import expired_rows
 from tests.conftest import Server
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import cancel, leased, submitted, succeeded
@@ -114,7 +114,7 @@ async def test_an_event_id_that_is_too_old_resets_the_stream(
         await harness.lines(PATH, await harness.append_events(submitted("b")))
         pool = await open_pool(fresh_database, size_max=1)
         tomorrow = (datetime.now(UTC) + timedelta(days=1)).date()
-        assert await retention.drop_old_days(pool, tomorrow)
+        assert await expired_rows.drop_old_days(pool, tomorrow)
         await pool.close()
         stream = sse(harness, first["id"])
         assert (await take(stream, 1))[0]["type"] == "reset"

@@ -252,7 +252,7 @@ async def test_an_error_names_the_unknown_parameter(
     async with running(database, valkey_url) as harness:
         answer = await harness.client.get(f"/api/v1{path}", params=query)
         assert answer.status_code == 422, answer.text
-        assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
+        assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
         twice = await harness.client.get(f"/api/v1{path}?limit=1&limit=2")
         assert twice.status_code == 422
 
@@ -265,7 +265,7 @@ async def test_all_invalid_parameters_are_listed_in_one_response(
         answer = await harness.client.get(
             "/api/v1/jobs", params={**wrong, "submittedAfter": "then"}
         )
-        pointers = {fault["pointer"] for fault in answer.json()["errors"]}
+        pointers = {error["pointer"] for error in answer.json()["errors"]}
         assert pointers == {f"/query/{name}" for name in (*wrong, "submittedAfter")}
 
 

@@ -87,7 +87,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
             jobs=7,
         )
         rounds = [
-            scheduling_reports.Round(pool="default", at_ms=now_ms + n, scheduled=n)
+            scheduling_reports.RoundReport(pool="default", at_ms=now_ms + n, scheduled=n)
             for n in (1, 2, 3)
         ]
         await harness.append(

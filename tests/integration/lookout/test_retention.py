@@ -1,7 +1,7 @@
 """Sums of queues and pools that are gone do not stay for ever."""
 
 from fairlead_common.db import open_pool
-from fairlead_lookout.service import retention
+from fairlead_lookout.store import expired_rows
 from fairlead_lookout.store.view_schema import migrate_schema
 
 DAY_MS = 86_400_000
@@ -21,7 +21,7 @@ async def test_old_rows_of_deleted_queues_and_pools_are_deleted(fresh_database: 
             "INSERT INTO fairlead_lookout.rounds (pool, at_ms, report) VALUES ($1, $2, '')",
             [("gone", NOW_MS - 30 * DAY_MS), ("here", NOW_MS - DAY_MS)],
         )
-        await retention.delete_old_rows(pool, NOW_MS, usage_days=20)
+        await expired_rows.delete_old_rows(pool, NOW_MS, usage_days=20)
         counts = await pool.fetch("SELECT queue, jobs FROM fairlead_lookout.queue_counts")
         rounds = await pool.fetch("SELECT pool FROM fairlead_lookout.rounds")
     finally:

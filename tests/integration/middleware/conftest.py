@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.conftest import Server, made_database
-from tests.integration.middleware.whole import Whole, whole
+from tests.integration.middleware.web_app import WebApp, serve_web_app
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +15,7 @@ def database(postgres_server: Server) -> Iterator[str]:
 
 
 @pytest.fixture
-async def app(database: str, valkey_url: str) -> AsyncIterator[Whole]:
+async def app(database: str, valkey_url: str) -> AsyncIterator[WebApp]:
     """Both services, on a port."""
-    async with whole(database, valkey_url) as running:
+    async with serve_web_app(database, valkey_url) as running:
         yield running

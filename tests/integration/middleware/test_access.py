@@ -20,7 +20,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.access_settings import RequestLimits, RoleBinding
 from fairlead_common.web import auth
 from fairlead_common.web.auth import oidc
-from tests.integration.middleware.whole import Whole, anonymous, bearer, whole
+from tests.integration.middleware.web_app import WebApp, anonymous, bearer, serve_web_app
 from tests.unit.common.issuer import Provider, provider
 
 JOB = {"command": ["true"]}
@@ -31,14 +31,14 @@ ROLES = (
 )
 
 
-async def submit(app: Whole, headers: dict[str, str], queue: str) -> httpx2.Response:
+async def submit(app: WebApp, headers: dict[str, str], queue: str) -> httpx2.Response:
     """One job into this queue's job set `s`."""
     body = {"queue": queue, "jobSet": "s", "jobs": [JOB]}
     async with anonymous(app) as http:
         return await http.post("/api/v1/jobs", json=body, headers=headers)
 
 
-async def made_queue(app: Whole, *permissions: dict[str, list[str]]) -> str:
+async def made_queue(app: WebApp, *permissions: dict[str, list[str]]) -> str:
     """A new queue with these permissions."""
     name = f"q-{secrets.token_hex(4)}"
     body = {"name": name, "permissions": list(permissions)}
@@ -54,7 +54,7 @@ def allowing(subject: str, *verbs: str) -> dict[str, list[str]]:
 # Tokens ---------------------------------------------------------------------------------------
 
 
-async def test_a_duplicate_label_of_a_token_is_refused(app: Whole) -> None:
+async def test_a_duplicate_label_of_a_token_is_refused(app: WebApp) -> None:
     wanted = {"name": "twice", "roles": ["viewer"], "label": "a"}
     made = await app.client.post("/api/v1/tokens", json=wanted)
     assert made.status_code == 201
@@ -67,7 +67,7 @@ async def test_a_duplicate_label_of_a_token_is_refused(app: Whole) -> None:
     assert (await app.client.post("/api/v1/tokens", json=wanted)).status_code == 201
 
 
-async def test_a_token_is_created_displayed_once_used_and_revoked(app: Whole) -> None:
+async def test_a_token_is_created_displayed_once_used_and_revoked(app: WebApp) -> None:
     wanted = {"name": "ci", "roles": ["submitter"], "label": "nightly", "expiresInSeconds": 3600}
     made = await app.client.post("/api/v1/tokens", json=wanted)
     assert made.status_code == 201
@@ -85,7 +85,7 @@ async def test_a_token_is_created_displayed_once_used_and_revoked(app: Whole) ->
     assert (await app.client.delete(f"/api/v1/tokens/{token['id']}")).status_code == 404
 
 
-async def test_only_the_digest_of_a_token_is_stored(app: Whole) -> None:
+async def test_only_the_digest_of_a_token_is_stored(app: WebApp) -> None:
     wanted = {"name": "ci", "roles": ["viewer"]}
     secret = (await app.client.post("/api/v1/tokens", json=wanted)).json()["token"]
     rows = await app.pool.fetch("SELECT t::text AS text FROM fairlead_submit.tokens t")
@@ -95,7 +95,7 @@ async def test_only_the_digest_of_a_token_is_stored(app: Whole) -> None:
     ]
 
 
-async def test_a_token_for_one_queue_works_only_there(app: Whole) -> None:
+async def test_a_token_for_one_queue_works_only_there(app: WebApp) -> None:
     other = await made_queue(app)
     wanted = {"name": "one-queue", "roles": ["submitter"], "queues": [app.queue]}
     made = (await app.client.post("/api/v1/tokens", json=wanted)).json()
@@ -108,7 +108,7 @@ async def test_a_token_for_one_queue_works_only_there(app: Whole) -> None:
     assert [queue["name"] for queue in names] == [app.queue]
 
 
-async def test_only_admin_tokens_create_tokens(app: Whole) -> None:
+async def test_only_admin_tokens_create_tokens(app: WebApp) -> None:
     submitter = await app.token_of("ci", "operator")
     async with anonymous(app) as http:
         for name in ("ci", "other"):
@@ -118,7 +118,7 @@ async def test_only_admin_tokens_create_tokens(app: Whole) -> None:
         assert (await http.get("/api/v1/tokens?all=true", headers=submitter)).status_code == 403
 
 
-async def test_users_cannot_list_or_revoke_tokens_of_others(app: Whole) -> None:
+async def test_users_cannot_list_or_revoke_tokens_of_others(app: WebApp) -> None:
     wanted = {"name": f"u-{secrets.token_hex(3)}", "roles": ["viewer"]}
     made = (await app.client.post("/api/v1/tokens", json=wanted)).json()
     other = await app.token_of("eve", "viewer")
@@ -143,11 +143,11 @@ async def test_users_cannot_list_or_revoke_tokens_of_others(app: Whole) -> None:
     ],
 )
 async def test_an_invalid_token_request_lists_its_errors(
-    app: Whole, wanted: dict[str, Any], pointer: str
+    app: WebApp, wanted: dict[str, Any], pointer: str
 ) -> None:
     answer = await app.client.post("/api/v1/tokens", json=wanted)
     assert answer.status_code == 422
-    assert pointer in [fault["pointer"] for fault in answer.json()["errors"]]
+    assert pointer in [error["pointer"] for error in answer.json()["errors"]]
 
 
 # People ---------------------------------------------------------------------------------------
@@ -186,16 +186,16 @@ def later() -> Later:
 @pytest.fixture
 async def people(
     database: str, valkey_url: str, issuer: Provider, tmp_path: Path, later: Later
-) -> AsyncIterator[Whole]:
+) -> AsyncIterator[WebApp]:
     """The app with a provider, a file of passwords, and roles for a group and a user."""
     file = tmp_path / "passwords"
     file.write_text(f"root:{CHEAP.hash('secret')}\nbob:{CHEAP.hash('hidden')}:ml\n")
     settings = {"oidc": (issuer.issuer(),), "password_file": str(file), "roles": ROLES}
-    async with whole(database, valkey_url, settings, later.now_s) as running:
+    async with serve_web_app(database, valkey_url, settings, later.now_s) as running:
         yield running
 
 
-async def test_oidc_user_gets_the_roles_of_their_groups(people: Whole, issuer: Provider) -> None:
+async def test_oidc_user_gets_the_roles_of_their_groups(people: WebApp, issuer: Provider) -> None:
     of_group = bearer(issuer.token(groups=["ml"]))
     assert (await submit(people, of_group, people.queue)).status_code == 200
     alone = bearer(issuer.token(sub="eve"))
@@ -205,7 +205,7 @@ async def test_oidc_user_gets_the_roles_of_their_groups(people: Whole, issuer: P
 
 
 async def test_keys_of_a_provider_rotate_without_failures(
-    people: Whole, issuer: Provider, later: Later
+    people: WebApp, issuer: Provider, later: Later
 ) -> None:
     async def ask(key: str) -> int:
         token = issuer.token(key, groups=["ml"], jti=secrets.token_hex(4))
@@ -219,7 +219,7 @@ async def test_keys_of_a_provider_rotate_without_failures(
     assert await ask("one") == 200
 
 
-async def test_a_browser_is_challenged_for_basic_auth_if_passwords_exist(people: Whole) -> None:
+async def test_a_browser_is_challenged_for_basic_auth_if_passwords_exist(people: WebApp) -> None:
     async with anonymous(people) as browser:
         for path in ("/", "/jobs/x", "/api/v1/queues"):
             answer = await browser.get(path, headers={"Accept": "text/html,*/*"})
@@ -227,7 +227,7 @@ async def test_a_browser_is_challenged_for_basic_auth_if_passwords_exist(people:
             assert "Basic" in answer.headers["www-authenticate"], path
 
 
-async def test_basic_auth_user_gets_the_roles_in_settings(people: Whole) -> None:
+async def test_basic_auth_user_gets_the_roles_in_settings(people: WebApp) -> None:
     async with anonymous(people) as http:
         answer = await http.get("/api/v1/tokens?all=true", headers=basic("root", "secret"))
         assert answer.status_code == 200
@@ -249,7 +249,7 @@ async def test_only_admins_submit_jobs_that_are_not_confined(
         "roles": ROLES,
         "tokens_for_others": False,
     }
-    async with whole(database, valkey_url, settings) as running:
+    async with serve_web_app(database, valkey_url, settings) as running:
         others = (
             basic("bob", "hidden"),
             bearer(issuer.token(groups=["ml"])),
@@ -268,7 +268,7 @@ async def test_only_admins_submit_jobs_that_are_not_confined(
             assert (await submit(running, headers, running.queue)).status_code == 200
 
 
-async def test_a_personal_token_has_at_most_the_roles_of_its_owner(people: Whole) -> None:
+async def test_a_personal_token_has_at_most_the_roles_of_its_owner(people: WebApp) -> None:
     bob = basic("bob", "hidden")
     async with anonymous(people) as http:
         made = []
@@ -289,7 +289,7 @@ async def test_a_personal_token_has_at_most_the_roles_of_its_owner(people: Whole
     assert (await submit(people, made[1], people.queue)).status_code == 403
 
 
-async def test_responses_to_a_caller_are_not_cacheable(app: Whole) -> None:
+async def test_responses_to_a_caller_are_not_cacheable(app: WebApp) -> None:
     for path in ("/api/v1/queues", f"/api/v1/queues/{app.queue}", "/api/v1/jobs", "/"):
         assert (await app.client.get(path)).headers["cache-control"] == "no-store", path
 
@@ -297,7 +297,7 @@ async def test_responses_to_a_caller_are_not_cacheable(app: Whole) -> None:
 # Queues ---------------------------------------------------------------------------------------
 
 
-async def test_every_read_hides_queues_that_the_caller_cannot_view(app: Whole) -> None:
+async def test_every_read_hides_queues_that_the_caller_cannot_view(app: WebApp) -> None:
     hidden = await made_queue(app, allowing("ann", "view", "submit", "cancel"))
     ann, eve = await app.token_of("ann", "submitter"), await app.token_of("eve", "submitter")
     done = await submit(app, ann, hidden)
@@ -340,7 +340,7 @@ async def test_every_read_hides_queues_that_the_caller_cannot_view(app: Whole) -
         assert job in listed.text
 
 
-async def test_changes_are_checked_against_the_queue_of_each_job(app: Whole) -> None:
+async def test_changes_are_checked_against_the_queue_of_each_job(app: WebApp) -> None:
     shared = await made_queue(app, allowing("ann", "cancel"))
     ann, eve = await app.token_of("ann", "submitter"), await app.token_of("eve", "submitter")
     done = (await submit(app, eve, shared)).json()
@@ -358,7 +358,7 @@ async def test_changes_are_checked_against_the_queue_of_each_job(app: Whole) -> 
             ).status_code == 200
 
 
-async def test_every_change_records_its_caller(app: Whole, database: str) -> None:
+async def test_every_change_records_its_caller(app: WebApp, database: str) -> None:
     """The audit: each message of the log names the caller, and so does what is shown of it."""
     queue = app.queue
     sue = await app.token_of("sue", "operator")
@@ -406,7 +406,7 @@ async def test_a_caller_beyond_the_rate_limit_gets_retry_after(
     database: str, valkey_url: str
 ) -> None:
     limits = RequestLimits(per_second=0.01, burst=20)
-    async with whole(database, valkey_url, {"requests": limits}) as app:
+    async with serve_web_app(database, valkey_url, {"requests": limits}) as app:
         eager, calm = await app.token_of("eager", "viewer"), await app.token_of("calm", "viewer")
         async with anonymous(app) as http:
             answers = [await http.get("/api/v1/queues", headers=eager) for _ in range(22)]
@@ -426,7 +426,7 @@ async def test_invalid_credentials_limit_only_further_invalid_ones(
     database: str, valkey_url: str
 ) -> None:
     limits = RequestLimits(failures_per_second=0.01, failures_burst=5)
-    async with whole(database, valkey_url, {"requests": limits}) as app:
+    async with serve_web_app(database, valkey_url, {"requests": limits}) as app:
         await app.client.get("/api/v1/queues")
         async with anonymous(app) as http:
             guesses = [
@@ -442,7 +442,7 @@ async def test_invalid_credentials_limit_only_further_invalid_ones(
         assert answer.status_code == 200, "the same address, with a valid token of somebody else"
 
 
-async def test_decompression_of_a_body_is_limited(app: Whole) -> None:
+async def test_decompression_of_a_body_is_limited(app: WebApp) -> None:
     bomb = gzip.compress(bytes(200 * 2**20), 9)
     assert len(bomb) < 2**18
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
@@ -451,7 +451,7 @@ async def test_decompression_of_a_body_is_limited(app: Whole) -> None:
         assert answer.status_code == 413, path
 
 
-async def test_only_a_well_formed_request_id_is_accepted(app: Whole) -> None:
+async def test_only_a_well_formed_request_id_is_accepted(app: WebApp) -> None:
     fine = await app.client.get("/api/v1/queues", headers={"X-Request-Id": "a-1.B_2"})
     assert fine.headers["x-request-id"] == "a-1.B_2"
     for given in ("a b", 'a"b', "a{b}", "<script>", "a%0d"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from tests.integration.middleware.whole import NO_TLS, Whole, bearer
+from tests.integration.middleware.web_app import NO_TLS, WebApp, bearer
 
 OPEN = {
     "/healthz": "whether the process lives: asked by whatever starts it",
@@ -33,7 +33,7 @@ FOR_ANYBODY = {
 """Routes that every known caller may use, whatever his roles, and why."""
 
 
-def routes(app: Whole) -> Iterator[tuple[str, str]]:
+def routes(app: WebApp) -> Iterator[tuple[str, str]]:
     """Method and path of every route, however deep it is included. `Any`: its kinds are private."""
 
     def below(found: Iterable[Any]) -> Iterator[tuple[str, str]]:
@@ -46,7 +46,7 @@ def routes(app: Whole) -> Iterator[tuple[str, str]]:
     return below(app.app.routes)
 
 
-def paths_of(app: Whole) -> list[tuple[str, str]]:
+def paths_of(app: WebApp) -> list[tuple[str, str]]:
     """The same, with at least what is known to be there."""
     found = sorted(set(routes(app)))
     assert ("POST", "/api/v1/jobs") in found
@@ -60,13 +60,13 @@ def filled(path: str) -> str:
     return re.sub(r"\{[^}]*\}", "x", path)
 
 
-async def ask(app: Whole, method: str, path: str, headers: dict[str, str]) -> httpx2.Response:
+async def ask(app: WebApp, method: str, path: str, headers: dict[str, str]) -> httpx2.Response:
     """The answer to a request without the client's own token."""
     async with httpx2.AsyncClient(base_url=app.client.base_url, timeout=30, verify=NO_TLS) as http:
         return await http.request(method, filled(path), headers=headers)
 
 
-async def test_every_route_except_public_ones_needs_credentials(app: Whole) -> None:
+async def test_every_route_except_public_ones_needs_credentials(app: WebApp) -> None:
     expired = await app.token_of("eve", "admin", ttl_s=-1)
     wrong = [
         {},
@@ -92,7 +92,7 @@ async def test_every_route_except_public_ones_needs_credentials(app: Whole) -> N
     assert seen == set(OPEN), "a route is listed that is not there"
 
 
-async def test_public_routes_reveal_no_secrets(app: Whole) -> None:
+async def test_public_routes_reveal_no_secrets(app: WebApp) -> None:
     for method, path in paths_of(app):
         if path in OPEN and not path.startswith("/sign-in"):
             answer = await ask(app, method, path, {})
@@ -104,7 +104,7 @@ async def test_public_routes_reveal_no_secrets(app: Whole) -> None:
     assert (await ask(app, "GET", "/sign-in/callback", {})).status_code == 401
 
 
-async def test_a_caller_without_roles_is_refused_everywhere(app: Whole) -> None:
+async def test_a_caller_without_roles_is_refused_everywhere(app: WebApp) -> None:
     """403, or for one thing that he may not view 404; nothing of what there is is told."""
     nobody = await app.token_of("nobody")
     for method, path in paths_of(app):
@@ -117,7 +117,7 @@ async def test_a_caller_without_roles_is_refused_everywhere(app: Whole) -> None:
         assert app.token not in answer.text
 
 
-async def test_a_viewer_cannot_change_anything(app: Whole) -> None:
+async def test_a_viewer_cannot_change_anything(app: WebApp) -> None:
     viewer = await app.token_of("vic", "viewer")
     for method, path in paths_of(app):
         if method in ("GET", "HEAD") or path in OPEN or (method, path) in FOR_ANYBODY:
@@ -126,7 +126,7 @@ async def test_a_viewer_cannot_change_anything(app: Whole) -> None:
         assert answer.status_code in (403, 404), (method, path, answer.text[:300])
 
 
-async def test_a_submitter_cannot_use_operator_calls(app: Whole) -> None:
+async def test_a_submitter_cannot_use_operator_calls(app: WebApp) -> None:
     """Queues, clusters and nodes are changed by operators."""
     submitter = await app.token_of("sue", "submitter")
     operated = [
@@ -141,7 +141,7 @@ async def test_a_submitter_cannot_use_operator_calls(app: Whole) -> None:
         assert answer.status_code in (403, 404), (method, path, answer.text[:300])
 
 
-async def test_the_document_names_every_route_of_the_api(app: Whole) -> None:
+async def test_the_document_names_every_route_of_the_api(app: WebApp) -> None:
     document = (await app.client.get("/openapi.json")).json()
     told = {
         (method.upper(), path)

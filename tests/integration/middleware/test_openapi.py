@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead_common.web import openapi
-from tests.integration.middleware.whole import Whole
+from tests.integration.middleware.web_app import WebApp
 from tools.openapi import DOCUMENT
 
 JSON = "application/json"
@@ -32,17 +32,17 @@ NO_VIEW = {
 }
 
 
-async def test_the_committed_openapi_document_is_current(app: Whole) -> None:
+async def test_the_committed_openapi_document_is_current(app: WebApp) -> None:
     made = openapi.text(app.app.openapi())
     assert made == DOCUMENT.read_bytes(), "review the change, then run: python tools/openapi.py"
 
 
-async def test_the_server_serves_the_committed_openapi_document(app: Whole) -> None:
+async def test_the_server_serves_the_committed_openapi_document(app: WebApp) -> None:
     answer = await app.client.get("/openapi.json")
     assert answer.json() == msgspec.json.decode(DOCUMENT.read_bytes())
 
 
-async def test_every_call_documents_its_effect_and_problems(app: Whole) -> None:
+async def test_every_call_documents_its_effect_and_problems(app: WebApp) -> None:
     document = app.app.openapi()
     assert document["openapi"].startswith("3.1")
     for path, operations in document["paths"].items():
@@ -61,7 +61,7 @@ async def test_every_call_documents_its_effect_and_problems(app: Whole) -> None:
                 assert all("example" in kind for kind in kinds), place
 
 
-async def test_operations_have_good_names_and_described_parameters(app: Whole) -> None:
+async def test_operations_have_good_names_and_described_parameters(app: WebApp) -> None:
     ids = []
     for path, operations in app.app.openapi()["paths"].items():
         for method, operation in operations.items():
@@ -76,14 +76,14 @@ async def test_operations_have_good_names_and_described_parameters(app: Whole) -
     assert len(set(ids)) == len(ids)
 
 
-async def test_every_read_of_a_view_accepts_a_position(app: Whole) -> None:
+async def test_every_read_of_a_view_accepts_a_position(app: WebApp) -> None:
     for path, operations in app.app.openapi()["paths"].items():
         if path.startswith("/api/") and path not in NO_VIEW and "get" in operations:
             taken = {parameter["name"] for parameter in operations["get"]["parameters"]}
             assert {"after", "wait"} <= taken, path
 
 
-async def test_calls_with_etags_document_them(app: Whole) -> None:
+async def test_calls_with_etags_document_them(app: WebApp) -> None:
     for path, operations in app.app.openapi()["paths"].items():
         for method, operation in operations.items():
             given = {parameter["name"] for parameter in operation.get("parameters", ())}
@@ -91,7 +91,7 @@ async def test_calls_with_etags_document_them(app: Whole) -> None:
                 assert (status in operation["responses"]) is (header in given), (method, path)
 
 
-async def test_the_server_accepts_the_examples(app: Whole) -> None:
+async def test_the_server_accepts_the_examples(app: WebApp) -> None:
     await app.client.post("/api/v1/queues", json={"name": "physics"})
     document = app.app.openapi()
     for path, operations in document["paths"].items():
@@ -103,7 +103,9 @@ async def test_the_server_accepts_the_examples(app: Whole) -> None:
         assert answer.status_code in (200, 201, 202, 404, 409), (path, answer.text)
 
 
-async def test_generated_requests_get_only_documented_responses(app: Whole, tmp_path: Path) -> None:
+async def test_generated_requests_get_only_documented_responses(
+    app: WebApp, tmp_path: Path
+) -> None:
     """Schemathesis over a real socket, for a bounded time; run it for longer by hand."""
     task = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{app.client.base_url}/openapi.json"),

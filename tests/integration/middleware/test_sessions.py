@@ -10,13 +10,13 @@ import pytest
 
 from fairlead_common.service.access_settings import RequestLimits
 from fairlead_common.web import auth
-from tests.integration.middleware.whole import Whole, anonymous, bearer, whole
+from tests.integration.middleware.web_app import WebApp, anonymous, bearer, serve_web_app
 
 END_S_MAX = 60
 """A bound for what takes 10 s at most, on a machine that is busy."""
 
 
-async def make_token(app: Whole, *roles: str, **more: Any) -> dict[str, Any]:
+async def make_token(app: WebApp, *roles: str, **more: Any) -> dict[str, Any]:
     """A new token made by an admin, as the API shows it. `Any`: it is JSON."""
     body = {"name": f"t-{secrets.token_hex(4)}", "roles": list(roles), **more}
     answer = await app.client.post("/api/v1/tokens", json=body)
@@ -40,14 +40,14 @@ async def sign_in(browser: httpx2.AsyncClient, token: str) -> str:
 
 
 @pytest.fixture
-async def watched(database: str, valkey_url: str) -> AsyncIterator[Whole]:
+async def watched(database: str, valkey_url: str) -> AsyncIterator[WebApp]:
     """The app, which checks the credentials of long requests often."""
     limits = RequestLimits(recheck_s=0.1)
-    async with whole(database, valkey_url, {"requests": limits}) as running:
+    async with serve_web_app(database, valkey_url, {"requests": limits}) as running:
         yield running
 
 
-async def test_a_link_signs_a_browser_in_once_and_out_again(app: Whole) -> None:
+async def test_a_link_signs_a_browser_in_once_and_out_again(app: WebApp) -> None:
     link = (await app.client.post("/api/v1/sign-in-links")).json()["path"]
     own = {"Origin": f"http://127.0.0.1:{app.port}"}
     async with anonymous(app) as browser:
@@ -83,7 +83,7 @@ async def test_a_link_signs_a_browser_in_once_and_out_again(app: Whole) -> None:
     ],
 )
 async def test_a_session_permits_changes_only_from_own_pages(
-    app: Whole, headers: dict[str, str], status: int
+    app: WebApp, headers: dict[str, str], status: int
 ) -> None:
     link = (await app.client.post("/api/v1/sign-in-links")).json()["path"]
     given = {name: value.format(port=app.port) for name, value in headers.items()}
@@ -97,7 +97,7 @@ async def test_a_session_permits_changes_only_from_own_pages(
 
 
 async def test_an_anonymous_browser_gets_the_sign_in_page_without_inline_scripts(
-    app: Whole,
+    app: WebApp,
 ) -> None:
     async with anonymous(app) as browser:
         answer = await browser.get("/", headers={"Accept": "text/html,*/*"})
@@ -110,7 +110,7 @@ async def test_an_anonymous_browser_gets_the_sign_in_page_without_inline_scripts
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_a_session_expires_with_its_token(app: Whole) -> None:
+async def test_a_session_expires_with_its_token(app: WebApp) -> None:
     token = await make_token(app, "operator", expiresInSeconds=60)
     async with anonymous(app) as browser:
         await sign_in(browser, token["token"])
@@ -119,7 +119,7 @@ async def test_a_session_expires_with_its_token(app: Whole) -> None:
     assert session["expiresAt"] <= token["expiresAt"]
 
 
-async def test_a_session_is_not_a_bearer_token_and_a_token_is_not_a_session(app: Whole) -> None:
+async def test_a_session_is_not_a_bearer_token_and_a_token_is_not_a_session(app: WebApp) -> None:
     token = await make_token(app, "viewer")
     async with anonymous(app) as browser:
         session = await sign_in(browser, token["token"])
@@ -130,7 +130,7 @@ async def test_a_session_is_not_a_bearer_token_and_a_token_is_not_a_session(app:
             assert (await other.get("/api/v1/queues", headers=headers)).status_code == 401
 
 
-async def test_a_session_cannot_create_links(app: Whole) -> None:
+async def test_a_session_cannot_create_links(app: WebApp) -> None:
     token = await make_token(app, "admin")
     own = {"Origin": f"http://127.0.0.1:{app.port}"}
     async with anonymous(app) as browser:
@@ -140,7 +140,7 @@ async def test_a_session_cannot_create_links(app: Whole) -> None:
     assert "API token" in answer.json()["detail"]
 
 
-async def test_a_session_has_the_rights_of_its_token(app: Whole) -> None:
+async def test_a_session_has_the_rights_of_its_token(app: WebApp) -> None:
     token = await make_token(app, "submitter", queues=[app.queue])
     async with anonymous(app) as browser:
         await sign_in(browser, token["token"])
@@ -148,7 +148,7 @@ async def test_a_session_has_the_rights_of_its_token(app: Whole) -> None:
         assert [queue["name"] for queue in queues] == [app.queue]
 
 
-async def test_revoking_a_token_ends_its_sessions_and_unused_links(app: Whole) -> None:
+async def test_revoking_a_token_ends_its_sessions_and_unused_links(app: WebApp) -> None:
     token = await make_token(app, "operator")
     async with anonymous(app) as browser, anonymous(app) as other:
         await sign_in(browser, token["token"])
@@ -162,7 +162,7 @@ async def test_revoking_a_token_ends_its_sessions_and_unused_links(app: Whole) -
 
 
 @pytest.mark.parametrize("by_session", [False, True], ids=["of the token", "of its session"])
-async def test_revoking_a_token_ends_open_streams(watched: Whole, by_session: bool) -> None:
+async def test_revoking_a_token_ends_open_streams(watched: WebApp, by_session: bool) -> None:
     token = await make_token(watched, "viewer")
     path = f"/api/v1/events?queue={watched.queue}&follow=true"
     async with anonymous(watched) as http:
@@ -177,7 +177,7 @@ async def test_revoking_a_token_ends_open_streams(watched: Whole, by_session: bo
                     pass
 
 
-async def test_a_token_can_revoke_only_itself(app: Whole) -> None:
+async def test_a_token_can_revoke_only_itself(app: WebApp) -> None:
     name = f"t-{secrets.token_hex(4)}"
     viewer = await make_token(app, "viewer", name=name)
     operator = await make_token(app, "operator", name=name, label="other")
@@ -193,7 +193,7 @@ async def test_a_token_can_revoke_only_itself(app: Whole) -> None:
 
 
 async def test_a_token_expires_after_ninety_days_by_default(
-    app: Whole,
+    app: WebApp,
 ) -> None:
     token = await make_token(app, "viewer")
     assert "expiresAt" in token

@@ -17,9 +17,9 @@ from fairlead_common.service.access_settings import RoleBinding
 from fairlead_common.web import auth
 from fairlead_common.web.auth.oidc import Issuers, IssuerUnavailable
 from fairlead_submit.http import oidc_sign_in
-from tests.e2e.pages.test_pages import browser_page
+from tests.e2e.pages.browser import browser_page, start_browser
 from tests.integration.middleware.test_sessions import make_token
-from tests.integration.middleware.whole import Whole, anonymous, whole
+from tests.integration.middleware.web_app import WebApp, anonymous, serve_web_app
 from tests.unit.common.issuer import CLIENT, Provider, provider
 
 HTML = {"Accept": "text/html,*/*"}
@@ -32,11 +32,11 @@ ROLES = (
 @asynccontextmanager
 async def trusting(
     known: Provider, database: str, valkey_url: str, **more: object
-) -> AsyncIterator[Whole]:
+) -> AsyncIterator[WebApp]:
     """A Fairlead in which people sign in with this provider."""
     issuer = known.issuer(client_id=CLIENT, title="The lab", **more)
     settings: Mapping[str, object] = {"oidc": (issuer,), "roles": ROLES, "signing_key": "secret"}
-    async with whole(database, valkey_url, settings) as app:
+    async with serve_web_app(database, valkey_url, settings) as app:
         known.redirect_uris = {f"http://127.0.0.1:{app.port}/sign-in/callback"}
         known.person = {"sub": "ann", "groups": ["staff"]}
         yield app
@@ -50,7 +50,7 @@ async def known() -> AsyncIterator[Provider]:
 
 
 @pytest.fixture
-async def app(known: Provider, database: str, valkey_url: str) -> AsyncIterator[Whole]:
+async def app(known: Provider, database: str, valkey_url: str) -> AsyncIterator[WebApp]:
     async with trusting(known, database, valkey_url) as running:
         yield running
 
@@ -139,7 +139,7 @@ async def test_signing_out_ends_the_session_of_the_provider(
         assert again.status_code in (303, 401), "nothing is remembered of the provider"
 
 
-async def test_a_foreign_provider_in_the_cookie_is_ignored(known: Provider, app: Whole) -> None:
+async def test_a_foreign_provider_in_the_cookie_is_ignored(known: Provider, app: WebApp) -> None:
     known.ends_sessions = True
     async with anonymous(app) as browser:
         await signed_in(browser, known)
@@ -153,7 +153,7 @@ async def test_a_foreign_provider_in_the_cookie_is_ignored(known: Provider, app:
 
 
 async def test_a_callback_works_once_and_only_in_the_same_browser(
-    app: Whole, known: Provider
+    app: WebApp, known: Provider
 ) -> None:
     async with anonymous(app) as browser, anonymous(app) as other:
         back = await agree(browser, await begin(browser, known))
@@ -165,7 +165,7 @@ async def test_a_callback_works_once_and_only_in_the_same_browser(
         assert (await browser.get(back)).status_code == 401
 
 
-async def test_a_code_is_useless_without_its_verifier(app: Whole, known: Provider) -> None:
+async def test_a_code_is_useless_without_its_verifier(app: WebApp, known: Provider) -> None:
     """Somebody who has seen a code cannot use it in a sign-in of their own."""
     async with anonymous(app) as victim, anonymous(app) as thief:
         seen = parse_qs(urlsplit(await agree(victim, await begin(victim, known))).query)
@@ -177,7 +177,7 @@ async def test_a_code_is_useless_without_its_verifier(app: Whole, known: Provide
 
 
 async def test_an_id_token_that_is_not_for_this_sign_in_is_refused(
-    app: Whole, known: Provider
+    app: WebApp, known: Provider
 ) -> None:
     wrong: list[dict[str, object]] = [
         {"nonce": "another"},
@@ -197,16 +197,19 @@ async def test_an_id_token_that_is_not_for_this_sign_in_is_refused(
 
 
 async def test_errors_and_foreign_callbacks_of_a_provider_are_refused(
-    app: Whole, known: Provider
+    app: WebApp, known: Provider
 ) -> None:
     async with anonymous(app) as browser:
         back = await agree(browser, await begin(browser, known))
         state = parse_qs(urlsplit(back).query)["state"][0]
         for query, why in (
             ({"error": "access_denied", "state": state}, "access_denied"),
-            ({"code": "x", "state": state, "iss": "https://evil.example"}, "another"),
+            (
+                {"code": "x", "state": state, "iss": "https://evil.example"},
+                "provider that was not asked",
+            ),
             ({"code": "x", "state": state}, "invalid_grant"),
-            ({}, "not begun by this browser"),
+            ({}, "begun by another browser"),
         ):
             answer = await browser.get("/sign-in/callback", params=query, headers=HTML)
             assert answer.status_code == 401
@@ -223,7 +226,7 @@ async def test_an_unavailable_provider_is_reported(known: Provider) -> None:
         await found.endpoint("authorization_endpoint")
 
 
-async def test_a_sign_in_never_redirects_to_another_site(app: Whole, known: Provider) -> None:
+async def test_a_sign_in_never_redirects_to_another_site(app: WebApp, known: Provider) -> None:
     abroad = ["//evil.example", "https://evil.example", "/\\evil.example", "/\tx", "/sign-in", ""]
     async with anonymous(app) as browser:
         for target in abroad:
@@ -232,7 +235,7 @@ async def test_a_sign_in_never_redirects_to_another_site(app: Whole, known: Prov
 
 
 async def test_a_token_signs_in_only_from_the_sign_in_page(
-    app: Whole,
+    app: WebApp,
 ) -> None:
     token = await make_token(app, "viewer", queues=[app.queue])
     own = {"Origin": f"http://127.0.0.1:{app.port}"}
@@ -256,12 +259,12 @@ async def test_a_token_signs_in_only_from_the_sign_in_page(
         assert 429 in statuses, "wrong tokens are limited by address"
 
 
-async def test_in_a_real_browser(app: Whole, known: Provider, chromium: str) -> None:
+async def test_in_a_real_browser(app: WebApp, known: Provider, chromium: str) -> None:
     """For a browser `localhost` and the provider's 127.0.0.1 are two sites, as they would be."""
     base = f"http://localhost:{app.port}"
     known.redirect_uris = {f"{base}/sign-in/callback"}
     token = await make_token(app, "viewer")
-    async with browser_page(chromium) as page:
+    async with start_browser(chromium) as started, browser_page(started) as page:
         await page.goto(f"{base}/?queue=physics")
         await page.get_by_role("link", name="Sign in with The lab").click()
         await page.get_by_role("link", name="I am ann").click()

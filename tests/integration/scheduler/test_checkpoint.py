@@ -18,12 +18,12 @@ from fairlead_common.domain.ids import JobId, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_scheduler.state import checkpoint_rows
-from fairlead_scheduler.state.checkpoint_names import SavedNames
-from fairlead_scheduler.state.checkpoint_parts import ROWS_MAX, CheckpointParts
+from fairlead_scheduler.state.checkpoint import checkpoint_rows
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
+from fairlead_scheduler.state.checkpoint.checkpoint_parts import ROWS_MAX, CheckpointParts
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import Ended, NodeName
+from fairlead_scheduler.state.job_table import EndedJob, NodeName
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint
@@ -32,8 +32,8 @@ from tests.integration.scheduler.world import JOB_SET, QUEUE, job_id, submitted
 from tests.unit.scheduler.saved import (
     add_jobs,
     change_jobs,
-    content_at,
     content_of,
+    contents,
     end_jobs,
     random_view,
 )
@@ -84,7 +84,7 @@ async def test_a_checkpoint_of_jobs_that_ended_over_many_weeks_is_saved(
         ids = [JobId(f"{week:028d}") for week in (9, 3, 12, 5)]
         for number, name in enumerate(ids):
             at_ms = int(name) * WEEK_MS
-            view.ended[name] = Ended(JobState.CANCELLED, "d", at_ms, number)
+            view.ended[name] = EndedJob(JobState.CANCELLED, "d", at_ms, number)
         await save(pool, view)
         assert (await checkpoint.find_ended(pool, ids)).keys() == set(ids)
 
@@ -165,11 +165,12 @@ async def test_an_interrupted_save_leaves_a_valid_checkpoint(
                 await saving
         loaded = await load(pool)
         new = content_of(view), view.positions
+        saved = contents(loaded)
         for partition, position in loaded.positions.items():
             content, positions = new if position == new[1][partition] else old
             assert position == positions[partition]
             expected = {n: each for n, each in content.items() if partition_of_job(n) == partition}
-            assert content_at(loaded, partition) == expected
+            assert saved[partition] == expected
         assert old[1] != loaded.positions != new[1]
 
 

@@ -15,7 +15,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_common.domain.records.scheduling_reports import Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import RoundReport, Waiting
 from fairlead_common.log import topics
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
@@ -87,8 +87,8 @@ async def test_a_failing_pool_is_reported_and_does_not_stop_the_others(
     engine = BadPool("bad")
     async with scheduler(fresh_database, valkey_url, engine) as service:
         await world.first(ev.JobRunLeased, "b")
-        failed = await world.report("bad", lambda found: isinstance(found, Round))
-        assert isinstance(failed, Round)
+        failed = await world.report("bad", lambda found: isinstance(found, RoundReport))
+        assert isinstance(failed, RoundReport)
         assert (failed.outcome, failed.waiting) == ("failed", 1)
         assert failed.error == "ArithmeticError: nodes of imaginary size"
         why = await world.report(f"bad/research/s/{KEY}", lambda found: isinstance(found, Waiting))
@@ -99,7 +99,7 @@ async def test_a_failing_pool_is_reported_and_does_not_stop_the_others(
         assert "pool bad has failed" in said
         engine.bad = False
         await world.first(ev.JobRunLeased, "a")
-        await world.report("bad", lambda found: isinstance(found, Round) and not found.error)
+        await world.report("bad", lambda found: isinstance(found, RoundReport) and not found.error)
         assert await service.checks()["pools"]() is None
 
 
@@ -153,9 +153,9 @@ async def test_a_running_job_that_is_cancelled_is_stopped_first(
         await world.tell(ev.JobCancelRequested(job_id=job_id("a"), reason="enough"))
         run = run_id(job_id("a"), 1)
         live = await world.live_leases(
-            lambda held: run in held and held[run].wish is DesiredState.STOP
+            lambda held: run in held and held[run].desired_state is DesiredState.STOP
         )
-        assert live[run].why == "enough"
+        assert live[run].reason == "enough"
         await world.tell(ev.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to"))
         cancelled = await world.first(ev.JobCancelled, "a")
         assert cancelled.reason == "enough"
@@ -259,11 +259,11 @@ async def test_a_run_that_exceeds_its_deadline_is_stopped_and_fails(
         await world.tell(ev.JobRunRunning(job_id=job_id("a"), run=1))
         run = run_id(job_id("a"), 1)
         live = await world.live_leases(
-            lambda held: run in held and held[run].wish is DesiredState.STOP
+            lambda held: run in held and held[run].desired_state is DesiredState.STOP
         )
         assert live[run].failure is FailureCategory.DEADLINE
         failed = ev.JobRunFailed(
-            job_id=job_id("a"), run=1, category=FailureCategory.DEADLINE, reason=live[run].why
+            job_id=job_id("a"), run=1, category=FailureCategory.DEADLINE, reason=live[run].reason
         )
         await world.tell(failed)
         ended = await world.first(ev.JobFailed, "a")

@@ -127,7 +127,7 @@ async def test_an_old_checkpoint_waits_for_a_repair_from_lookout(
         assert "fairlead repair" in said
         found = await installation.examine()
         assert found.scheduler is not None
-        assert found.scheduler.mismatches == (Mismatch.BEHIND,)
+        assert found.scheduler.mismatches == (Mismatch.EXPIRED,)
         await installation.repair()
         await installation.world.first(ev.JobSucceeded, "runs")  # the same process goes on
         await installation.world.first(ev.JobRunLeased, "waits")
@@ -187,7 +187,7 @@ async def test_an_old_view_of_lookout_is_updated_from_the_scheduler(
     await installation.expire()
     found = await installation.examine()
     assert found.lookout is not None
-    assert found.lookout.mismatches == (Mismatch.BEHIND,)
+    assert found.lookout.mismatches == (Mismatch.EXPIRED,)
     await installation.repair()
     states = await installation.states("runs", "waits", "late")
     assert states == {"runs": "SUCCEEDED", "waits": "RUNNING", "late": "QUEUED"}

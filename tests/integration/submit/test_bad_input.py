@@ -15,12 +15,12 @@ async def submit(database: str) -> AsyncIterator[Served]:
         yield made
 
 
-def faults(answer: Answer) -> dict[str, str]:
-    """pointer -> detail of every fault that the answer tells."""
+def errors(answer: Answer) -> dict[str, str]:
+    """pointer -> detail of every error that the answer tells."""
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
     assert problem["status"] == answer.status_code
-    return {fault["pointer"]: fault["detail"] for fault in problem.get("errors", [])}
+    return {error["pointer"]: error["detail"] for error in problem.get("errors", [])}
 
 
 RUN = {"command": ["true"]}
@@ -115,7 +115,7 @@ async def test_an_invalid_job_is_refused_with_a_pointer(
 ) -> None:
     answer = await submit.submit([job])
     assert answer.status_code == 422, answer.text
-    assert list(faults(answer)) == [pointer]
+    assert list(errors(answer)) == [pointer]
     assert await submit.events() == []
 
 
@@ -166,7 +166,7 @@ async def test_errors_of_all_kinds_are_listed_together(submit: Served) -> None:
     ]
     answer = await submit.post("/jobs", {"queue": "nobody", "jobs": jobs, "more": True})
     assert answer.status_code == 422
-    assert set(faults(answer)) == {
+    assert set(errors(answer)) == {
         "/more",
         "/queue",
         "/jobSet",
@@ -187,28 +187,28 @@ async def test_errors_of_all_kinds_are_listed_together(submit: Served) -> None:
 async def test_an_error_in_the_defaults_is_reported_once_at_the_defaults(submit: Served) -> None:
     jobs = [{"command": ["a"]}, {"command": ["b"], "cpu": "2"}, {"command": ["c"], "memory": "x"}]
     answer = await submit.submit(jobs, defaults={"cpu": "1.5x", "pool": "-"})
-    assert set(faults(answer)) == {"/defaults/cpu", "/defaults/pool", "/jobs/2/memory"}
+    assert set(errors(answer)) == {"/defaults/cpu", "/defaults/pool", "/jobs/2/memory"}
 
 
 async def test_an_unknown_queue_is_refused(submit: Served) -> None:
     answer = await submit.post("/jobs", {"queue": "nobody", "jobSet": "s", "jobs": [RUN]})
-    assert (answer.status_code, list(faults(answer))) == (422, ["/queue"])
+    assert (answer.status_code, list(errors(answer))) == (422, ["/queue"])
 
 
 async def test_the_same_client_id_twice_is_refused(submit: Served) -> None:
     answer = await submit.submit([{**RUN, "clientId": name} for name in ("a", "b", "a")])
     assert answer.status_code == 422
-    assert list(faults(answer)) == ["/jobs/0/clientId", "/jobs/2/clientId"]
+    assert list(errors(answer)) == ["/jobs/0/clientId", "/jobs/2/clientId"]
 
 
 async def test_too_many_jobs_are_refused(submit: Served) -> None:
     answer = await submit.submit([RUN] * 10_001)
-    assert (answer.status_code, list(faults(answer))) == (422, ["/jobs"])
+    assert (answer.status_code, list(errors(answer))) == (422, ["/jobs"])
     assert (await submit.submit([RUN] * 10_000)).status_code == 200
 
 
 async def test_an_empty_job_list_is_refused(submit: Served) -> None:
-    assert list(faults(await submit.submit([]))) == ["/jobs"]
+    assert list(errors(await submit.submit([]))) == ["/jobs"]
 
 
 async def test_a_body_beyond_the_limit_is_refused_before_it_is_read(submit: Served) -> None:
@@ -252,17 +252,17 @@ async def test_members_of_a_gang_with_different_terms_are_refused(submit: Served
         return {**RUN, "gang": {"name": "g", "size": 2, **gang}}
 
     answer = await submit.submit([member(), member(minSize=1)])
-    assert list(faults(answer)) == ["/jobs/1/gang"]
+    assert list(errors(answer)) == ["/jobs/1/gang"]
     answer = await submit.submit([member(), {**member(), "pool": "other"}])
-    assert list(faults(answer)) == ["/jobs/1/pool"]
+    assert list(errors(answer)) == ["/jobs/1/pool"]
     answer = await submit.submit([member(), member(), member()])
-    assert list(faults(answer)) == ["/jobs/2/gang/size"]
+    assert list(errors(answer)) == ["/jobs/2/gang/size"]
     assert (await submit.submit([member(), member()])).status_code == 200
 
 
 async def test_a_job_must_come_after_its_dependencies(submit: Served) -> None:
     jobs = [{**RUN, "clientId": "merge", "after": ["part"]}, {**RUN, "clientId": "part"}]
-    assert list(faults(await submit.submit(jobs))) == ["/jobs/0/after/0"]
+    assert list(errors(await submit.submit(jobs))) == ["/jobs/0/after/0"]
 
 
 ACTIONS = {
@@ -286,7 +286,7 @@ async def test_an_invalid_action_is_refused_with_a_pointer(
 ) -> None:
     answer = await submit.post(f"/jobs/{action}", body)
     assert answer.status_code == 422, answer.text
-    assert pointer in faults(answer)
+    assert pointer in errors(answer)
 
 
 QUEUES = {
@@ -318,4 +318,4 @@ async def test_an_invalid_queue_is_refused_with_a_pointer(
 ) -> None:
     answer = await submit.post("/queues", body)
     assert answer.status_code == 422, answer.text
-    assert pointer in faults(answer)
+    assert pointer in errors(answer)

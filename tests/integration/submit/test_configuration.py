@@ -130,9 +130,9 @@ async def test_a_dry_run_of_a_queue_changes_nothing(submit: Served) -> None:
 async def test_a_limit_of_an_unknown_class_is_refused(submit: Served) -> None:
     answer = await submit.post("/queues", {"name": "a", "limits": {"royal": {"cpu": 1}}})
     assert answer.status_code == 422
-    (fault,) = answer.json()["errors"]
-    assert fault["pointer"] == "/limits/royal"
-    assert "urgent" in fault["detail"]
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == "/limits/royal"
+    assert "urgent" in error["detail"]
 
 
 async def test_queues_are_counted_and_have_etags(submit: Served) -> None:

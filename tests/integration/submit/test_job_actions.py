@@ -72,7 +72,7 @@ async def test_a_dry_run_by_ids_changes_nothing(submit: Watched) -> None:
     assert answer.json()["matched"] == 1
     assert {job["state"] for job in answer.json()["sample"]} == {"LEASED", "QUEUED"}
     answer = await submit.post("/jobs/cancel?dryRun=true", {"ids": [first, MISSING]})
-    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/ids/1"]
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/ids/1"]
     assert len(await submit.events()) == before
 
 

@@ -203,7 +203,7 @@ async def test_failed_jobs_are_resubmitted_only_into_their_job_set(
     body["filter"]["queue"] = submit.queue
     answer = await submit.post("/jobs/resubmit", body)
     assert answer.status_code == 422
-    assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
 async def test_a_job_with_an_unfinished_outside_dependency_is_refused(submit: Watched) -> None:
@@ -243,7 +243,7 @@ async def test_a_step_looks_up_its_own_jobs_and_no_others(submit: Watched) -> No
     await submit.pool.executemany(insert, list(enumerate(known, 1)))
     # Knowing how many there are, Postgres would rather read them all for so large a step.
     await submit.pool.execute("ANALYZE")
-    explained = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL['next_items']}"
+    explained = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL['read_items']}"
     ((plan,),) = await submit.pool.fetch(explained, "a", 40, 400)
     read = list(_read(json.loads(plan)[0]["Plan"]))
     assert {name for name, _ in read} >= {"action_items", "jobs", "job_specs"}
@@ -308,7 +308,7 @@ async def test_hidden_jobs_cannot_be_resubmitted(submit: Watched) -> None:
     missing = "00" + "0" * 26
     answer = await submit.post("/jobs/resubmit", {"ids": [missing, *known], "jobSet": "again"})
     assert answer.status_code == 404
-    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/ids/0"]
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/ids/0"]
     own = {"name": "own", "permissions": [{"subjects": ["ann"], "verbs": ["view", "submit"]}]}
     assert (await submit.post("/queues", own)).status_code == 201
     token = await token_store.make_token(submit.pool, "eve", ["submitter"])

@@ -173,14 +173,14 @@ async def test_a_repeated_submission_of_known_jobs_creates_nothing(fresh_databas
         assert answer.json()["position"] == position_tokens.encode({})
         answer = await other.submit([{**RUN, "clientId": "b"}, {"command": ["x"], "clientId": "a"}])
         assert answer.status_code == 409
-        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/jobs/1/clientId"]
+        assert [error["pointer"] for error in answer.json()["errors"]] == ["/jobs/1/clientId"]
         assert len(await submitted(other)) == 2
         answer = await other.submit([{**RUN, "after": ["nobody"]}])
-        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/jobs/0/after/0"]
+        assert [error["pointer"] for error in answer.json()["errors"]] == ["/jobs/0/after/0"]
         missing = "00" + "0" * 26
         answer = await other.post("/jobs/cancel", {"ids": [event.job_id, missing]})
         assert answer.status_code == 404
-        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/ids/1"]
+        assert [error["pointer"] for error in answer.json()["errors"]] == ["/ids/1"]
         answer = await other.post("/jobs/cancel", {"ids": [event.job_id]})
         assert answer.json()["matched"] == 1
 

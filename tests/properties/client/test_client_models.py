@@ -46,13 +46,13 @@ MODELS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "QuarantineRecord": cluster_models.QuarantineRecord,
     "QueueReportResponse": report_models.QueueReport,
     "QueueView": job_models.Queue,
-    "Refused": job_models.RefusedJob,
+    "RefusedJob": job_models.RefusedJob,
     "RoundsResponse": report_models.Rounds,
     "RunResponse": job_models.Run,
     "SecretView": secret_models.Secret,
     "SignInLink": token_models.SignInLink,
-    "Started": job_models.Started,
-    "Submitted": job_models.Checked,
+    "ResubmissionResponse": job_models.Started,
+    "SubmissionResponse": job_models.Checked,
     "SubmittedJob": job_models.CheckedJob,
     "TokenView": token_models.Token,
     "UsageResponse": report_models.Usage,
@@ -63,7 +63,9 @@ MODELS: Final[Mapping[str, type[msgspec.Struct]]] = {
 LEFT_OUT: Final[Mapping[str, frozenset[str]]] = {
     "GroupsResponse": frozenset({"total"}),
     "PublicEvent": frozenset({"final"}),
-    "Submitted": frozenset({"position"}),  # a dry run, whose answer is read as `Checked`, has none
+    "SubmissionResponse": frozenset(
+        {"position"}
+    ),  # a dry run, whose answer is read as `Checked`, has none
 }
 """Fields that the client does not show."""
 

@@ -15,9 +15,9 @@ from fairlead_scheduler.engine.snapshot import (
     NO_AWAY,
     Cause,
     Code,
-    JobFlag,
     NodeFlag,
     Preemption,
+    SchedulingFlag,
 )
 
 MARGIN = 1e-6
@@ -75,7 +75,7 @@ class Pool:
     def gang(self, j: int) -> int:
         return -1 if self.snapshot.job_gang is None else int(self.snapshot.job_gang[j])
 
-    def flagged(self, j: int, flag: JobFlag) -> bool:
+    def flagged(self, j: int, flag: SchedulingFlag) -> bool:
         flags = self.snapshot.job_flags
         return flags is not None and bool(flags[j] & flag)
 
@@ -233,7 +233,7 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
         assert taker in placed, f"{j} was stopped for {taker}, which was not placed"
         assert pool.kind(j) != Preemption.NONE, f"{j} is not preemptible"
         assert not pool.lost(pool.node[j]), f"{j} is on a lost node"
-        assert not pool.flagged(j, JobFlag.STOPPING), f"{j} stops already"
+        assert not pool.flagged(j, SchedulingFlag.STOPPING), f"{j} stops already"
         assert value[taker] >= pool.value[j], f"{j} yielded to a lower class"
         if cause == Cause.FAIR_SHARE:
             assert pool.kind(j) == Preemption.ANY, f"{j} gives way to urgency only"
@@ -410,40 +410,24 @@ def strictest(pool: Pool) -> dict[int, int]:
     for j, n in enumerate(pool.node):
         if n < -1 or pool.gang(j) < 0:
             continue
-        unsafe = n >= 0 and (pool.lost(n) or pool.flagged(j, JobFlag.STOPPING))
+        unsafe = n >= 0 and (pool.lost(n) or pool.flagged(j, SchedulingFlag.STOPPING))
         kind = int(Preemption.NONE) if unsafe else pool.kind(j)
         result[pool.gang(j)] = max(result[pool.gang(j)], kind)
     return result
 
 
 def kind_of(pool: Pool, strict: dict[int, int], j: int) -> int:
-    if pool.flagged(j, JobFlag.STOPPING):
+    if pool.flagged(j, SchedulingFlag.STOPPING):
         return int(Preemption.NONE)
     return strict[pool.gang(j)] if pool.gang(j) >= 0 else pool.kind(j)
 
 
-def over_ahead(pool: Pool, j: int, held: Amounts, fair: list[float]) -> bool:
-    """Whether an offer of its queue that is not behind this job is over budget: before its turn
-    comes, runs return that are over theirs by less (R4)."""
-    s, q = pool.snapshot, pool.queue(j)
-
-    def place(k: int) -> tuple[int, int, int]:
-        return -pool.class_value(k), -int(s.job_priority[k]), int(s.job_submission[k])
-
-    offers: dict[int, Amounts] = {}
-    for k in pool.queued():
-        if pool.queue(k) == q and k != j and (pool.gang(k) >= 0 or place(k) < place(j)):
-            offer = -1 - k if pool.gang(k) < 0 else pool.gang(k)
-            offers[offer] = plus(offers.get(offer, held), pool.whole[k])
-    return any(pool.cost(after) > fair[q] - MARGIN for after in offers.values())
-
-
 def check_progress(pool: Pool, plan: Plan) -> None:
-    """After a round that changed nothing: no single job waits for room that it could have.
+    """After a round that changed nothing: no single job waits for capacity that it could have.
 
-    The first rung: room beside everything. The second: room that evicted runs on one node could
-    give which are not back when it is its turn, for a job within its queue's budget and for a
-    strict gain. The third: room that less urgent runs hold.
+    The first tier: capacity that is free beside everything. The second: what evicted runs on one
+    node hold that have not returned when it is the job's turn, if the job is within its queue's
+    budget and for a strict gain. The third: what less urgent runs hold.
     """
     held, weights, fair = pool.held(), pool.weights(), plan.shares.fair.tolist()
     entitled = np.maximum(plan.shares.fair, plan.shares.weight).tolist()
@@ -470,7 +454,7 @@ def check_progress(pool: Pool, plan: Plan) -> None:
             continue
         seen.add(pair)
         share = pool.cost(plus(held[q], pool.whole[j])) / weights[q]
-        within = share <= fair[q] / weights[q] - MARGIN and not over_ahead(pool, j, held[q], fair)
+        within = share <= fair[q] / weights[q] - MARGIN
         late = room.late(j, [f / w for f, w in zip(fair, weights, strict=True)])
         for w, value in pool.entries(j):
             for n in range(len(pool.snapshot.node_number)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from fairlead_scheduler.engine import Plan
+from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, NodeFlag, Preemption
 from tests.properties.engine.plain import MARGIN, Amounts, Pool, after, kind_of, plus, strictest
 
@@ -32,6 +33,33 @@ def check_reasons(pool: Pool, plan: Plan) -> None:
         if code in (Code.INSUFFICIENT_RESOURCES, Code.OVER_FAIR_SHARE):
             want = share_would_do(pool, plan, row, node, value, free)
             assert want is None or want == (code is Code.OVER_FAIR_SHARE), f"row {row}: {code}"
+        if code is Code.OVER_FAIR_SHARE:
+            check_sentence(pool, plan, row, node)
+
+
+def check_sentence(pool: Pool, plan: Plan, row: int, node: list[int]) -> None:
+    """E1: what the sentence says of other queues and of the queue's own share is so."""
+    q = int(plan.reasons.queue[row])
+    text = reason_texts.describe_reason(pool.snapshot, plan, row)
+    held = [(0,) * len(pool.whole[0]) for _ in pool.snapshot.queue_names]
+    could_go = set()
+    for k, n in enumerate(node):
+        if n >= 0 and not pool.lost(n):
+            held[pool.queue(k)] = plus(held[pool.queue(k)], pool.whole[k])
+            if pool.node[k] >= 0 and kind_of(pool, strictest(pool), k) == Preemption.ANY:
+                could_go.add(pool.queue(k))
+    shapes = pool.snapshot.job_shape.tolist()
+    whole = pool.whole[shapes.index(int(plan.reasons.shape[row]))]
+    mine, weights = pool.cost(plus(held[q], whole)), pool.weights()
+    above = pool.settings.protected_fraction
+    for other in could_go - {q}:
+        entitled = max(plan.shares.fair[other], plan.shares.weight[other])
+        if pool.cost(pool.held()[other]) <= above * entitled + MARGIN:
+            continue
+        more = pool.cost(held[other]) / weights[other] - mine / weights[q]
+        assert "hold no more" not in text or more < MARGIN, f"row {row}: {other} holds more"
+    if "would exceed its fair share" in text:
+        assert mine > plan.shares.fair[q] - MARGIN, f"row {row}: queue {q} stays within its share"
 
 
 def ruled_out_by(pool: Pool, shape: int, n: int, free: Amounts) -> Bucket:

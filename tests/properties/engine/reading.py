@@ -9,57 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fairlead_scheduler.engine import Snapshot
-from fairlead_scheduler.engine.snapshot import JobFlag, NodeFlag, Preemption
+from fairlead_scheduler.engine.snapshot import NodeFlag, Preemption, SchedulingFlag
+from tests.properties.engine.reading_jobs import Amounts, Decided, Job, fill, plus, within
 
 NEAR = 1e-9
+COMPARED_MAX = 8
+"""N4: on how many nodes victims are compared."""
 HELD = {"kept", "back", "placed"}
 """States of a job that its queue is reckoned to hold; `evicted` is held in part, `gone` is not."""
-
-Amounts = tuple[int, ...]
-
-
-def plus(a: Amounts, b: Amounts, sign: int = 1) -> Amounts:
-    """Sum or difference of two amounts."""
-    return tuple(x + sign * y for x, y in zip(a, b, strict=True))
-
-
-def within(a: Amounts, b: Amounts) -> bool:
-    """Whether `a` is no more than `b` in any resource."""
-    return all(x <= y for x, y in zip(a, b, strict=True))
-
-
-@dataclass
-class Job:
-    """A job in the model. `where`: its node while its room is taken; `home`: its live run's."""
-
-    row: int
-    queue: int
-    shape: int
-    value: int
-    kind: int
-    priority: int
-    started: int
-    submission: int
-    request: Amounts
-    lost: float
-    home: int
-    run_value: int
-    state: str
-    where: int = -1
-
-
-@dataclass
-class Decided:
-    """What a round decided: job -> node, runs that stop, and the shares it started with."""
-
-    placed: dict[int, int]
-    preempted: set[int]
-    fair: list[float]
-    actual: list[float]
 
 
 class Plain:
@@ -93,6 +53,13 @@ class Plain:
         for run in self.runs:
             worked = self.cost(run.request) * max(0, int(s.now_ms) - run.started)
             run.lost = math.floor(worked * 1000 + 0.5)
+        self.victim_order = sorted(self.nodes, key=self._cheapest_run)
+
+    def _cheapest_run(self, node: int) -> tuple[Any, ...]:
+        """N4: the node's place in the order of the victim search."""
+        runs = [j for j in self.runs if j.home == node and j.kind != Preemption.NONE]
+        keys = [(j.run_value, j.lost, -j.started, -j.submission) for j in runs]
+        return (0, *min(keys)) if keys else (1, int(self.s.node_number[node]))
 
     def fit_order(self) -> list[int]:
         """N3: gpu, then cpu, then memory."""
@@ -116,7 +83,7 @@ class Plain:
         state = "queued" if node == -1 else "kept"
         if node >= 0 and s.node_flags[node] & NodeFlag.LOST:
             state = "aside"
-        if s.job_flags is not None and s.job_flags[row] & JobFlag.STOPPING:
+        if s.job_flags is not None and s.job_flags[row] & SchedulingFlag.STOPPING:
             kind = Preemption.NONE
         return Job(
             row=row,
@@ -178,17 +145,7 @@ class Plain:
         total = sum(w for q, w in enumerate(weight) if part[q])
         self.weight = weight
         self.weight_share = [w / total if part[q] else 0.0 for q, w in enumerate(weight)]
-        self.fair = [0.0 for _ in weight]
-        left, thirsty = 1.0, {q for q in self.queues if part[q] and demand[q] > 0}
-        while left >= 1e-6 and thirsty:
-            each = left / sum(weight[q] for q in sorted(thirsty))
-            left = 0.0
-            for q in sorted(thirsty):
-                self.fair[q] += each * weight[q]
-                if self.fair[q] >= demand[q]:
-                    left += self.fair[q] - demand[q]
-                    self.fair[q] = demand[q]
-                    thirsty.discard(q)
+        self.fair = fill(weight, demand, part)
         self.entitled = [max(f, w) for f, w in zip(self.fair, self.weight_share, strict=True)]
         self.actual = [
             self.cost(self.sum(j.request for j in self.runs if j.queue == q)) for q in self.queues
@@ -349,7 +306,7 @@ class Plain:
             if self.entitled[q] > 0 and self.actual[q] / self.entitled[q] > self.protected + NEAR:
                 for run in self.runs:
                     if run.queue == q and run.kind == Preemption.ANY:
-                        run.state = "evicted"
+                        run.state, run.was_evicted = "evicted", True
         while offers := [(q, j) for q in self.queues if (j := self.offer(q)) is not None]:
             _, job = self.next(offers, "value")
             if job.state == "evicted":
@@ -393,7 +350,13 @@ class Plain:
         weight = self.weight[job.queue]
         after = self.held(job.queue, evicted=True, and_=job.request) / weight
         found = []
-        for node in nodes:
+        single = self.single_victim(job, after)
+        if single is not None:
+            found.append((self.price(single.where, [single], balance=True), single.where, [single]))
+        queues = self.victim_queues(job, after) if single is None else []
+        for node in self.by_queue(queues):
+            if node not in nodes or len(found) == COMPARED_MAX:
+                continue
             soft = [
                 j
                 for j in self.on(node)
@@ -409,7 +372,9 @@ class Plain:
             self.put(job, node)
             self.reopen(node)
             return
-        for node in nodes:
+        for node in self.victim_order:
+            if node not in nodes or len(found) == COMPARED_MAX:
+                continue
             soft = [
                 j for j in self.on(node) if j.kind != Preemption.NONE and j.run_value < job.value
             ]
@@ -438,6 +403,60 @@ class Plain:
             return
         job.state = "queued"
         self.marked.add((job.queue, job.shape))
+
+    def victim_queues(self, job: Job, after: float) -> list[int]:
+        """N4, tier (b): the queues that can lose runs, in their order."""
+        cheapest = {
+            q: min(j.run_value for j in self.runs if j.state == "evicted" and j.queue == q)
+            for q in {j.queue for j in self.runs if j.state == "evicted"} - {job.queue}
+        }
+        return sorted(
+            (
+                q
+                for q, value in cheapest.items()
+                if value <= job.value and after < self.held(q, evicted=True) / self.weight[q] - NEAR
+            ),
+            key=lambda q: (cheapest[q], -self.above(q, []), q),
+        )
+
+    def by_queue(self, queues: list[int]) -> list[int]:
+        """N4, tier (b): nodes with runs of the first queue, then those of the next."""
+        result = []
+        for q in queues:
+            for node in self.victim_order:
+                ran = [j.queue for j in self.runs if j.home == node and j.kind != Preemption.NONE]
+                if q in ran and node not in result:
+                    result.append(node)
+        return result
+
+    def single_victim(self, job: Job, after: float) -> Job | None:
+        """N4, tier (b): the cheapest run of the queue that comes first, where it is enough.
+
+        Queues that are equally far above their share count as one.
+        """
+        queues = self.victim_queues(job, after)
+        if not queues:
+            return None
+        evicted = [j for j in self.runs if j.state == "evicted"]
+        value = min(j.run_value for j in evicted if j.queue == queues[0])
+        first = [
+            q
+            for q in queues
+            if self.above(q, []) == self.above(queues[0], [])
+            and min(j.run_value for j in evicted if j.queue == q) == value
+        ]
+        if len({j.priority for j in self.runs if j.was_evicted and j.queue in first}) > 1:
+            return None
+        for run in sorted(
+            (j for j in evicted if j.queue in first and j.run_value == value),
+            key=lambda j: (j.lost, -j.started, -j.submission),
+        ):
+            if self.open(run.where, job):
+                fits = within(job.request, self.room(run.where, [run]))
+                return run if fits else None
+            if len(first) > 1:
+                return None
+        return None
 
     def reopen(self, node: int) -> None:
         """Room was given back there, and whom it could serve is tried again (section 5)."""

@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead_scheduler.engine.compiler.decorators import entry_point
 from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state import capacity_tree
 from tests.properties.engine.worlds import BOUNDED
 from tests.unit.engine import pools
@@ -60,9 +62,10 @@ def _find(amounts: Any, types: Any, request: Any, mask: int) -> int:
     return int(python(amounts, types, request, np.uint64(mask), 0))
 
 
-def _take(amounts: Any, p: int, request: Any) -> None:
-    python = getattr(capacity_tree.subtract_request, "py_func", capacity_tree.subtract_request)
-    python(amounts, p, request, 1)
+@entry_point
+def _take(amounts: Int64, p: int, request: Int64) -> None:
+    """`subtract_request`, which only kernels can call."""
+    capacity_tree.subtract_request(amounts, p, request, 1)
 
 
 @BOUNDED

@@ -47,7 +47,8 @@ class Pool:
 
     def __post_init__(self) -> None:
         draw = self.chance
-        self.queues, nodes = draw.randint(1, 4), draw.randint(1, 6)
+        self.queues = draw.randint(1, 4)
+        nodes = draw.choice([draw.randint(1, 6), draw.randint(9, 14)])
         types, shapes = draw.randint(1, 2), draw.randint(1, 6)
         self.request = [[draw.randint(1, 6), draw.randint(1, 12)] for _ in range(shapes)]
         self.shape_class = [draw.randrange(draw.choice([2, 5])) for _ in range(shapes)]
@@ -68,7 +69,7 @@ class Pool:
         for _ in range(draw.randint(0, 4)):
             queue, shape = draw.randrange(self.queues), draw.randrange(len(self.request))
             priority = draw.choice([0, 0, 0, 1, -1])
-            for _ in range(draw.randint(1, 6)):
+            for _ in range(draw.randint(1, max(6, 2 * len(self.flags)))):
                 self.jobs.append(Job(queue, shape, priority, self.submitted))
                 self.submitted += 1
         node = draw.randrange(len(self.flags))

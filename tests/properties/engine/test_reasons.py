@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_scheduler.cases.case_file import Round
+from fairlead_scheduler.cases.case_file import CaseRound
 from fairlead_scheduler.engine import EngineSettings, schedule
 from tests.properties.engine.plain import Pool
 from tests.properties.engine.plain_reasons import check_reasons
@@ -62,4 +62,4 @@ def test_reasons_distinguish_waiting_for_capacity_and_for_a_share(
         plan = schedule(built.snapshot, settings)
         check_reasons(Pool(built.snapshot, settings), plan)
         world.settle(built, plan)
-        world.begin(Round(), 0)
+        world.begin(CaseRound(), 0)

@@ -6,13 +6,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_scheduler.cases.case_file import Case, Round
+from fairlead_scheduler.cases.case_file import Case, CaseRound
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import snapshot_checks
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from tests.properties.engine import mixing, plain
+from tests.properties.engine import plain, row_permutations
 from tests.properties.engine.plain import Pool
 from tests.properties.engine.plain_reasons import check_preemptors, check_reasons
 from tests.properties.engine.worlds import BOUNDED, cases
@@ -59,7 +59,7 @@ def test_the_plan_does_not_depend_on_the_order_of_rows(case: Case, seed: int) ->
     for turn in case.rounds:
         world.begin(turn, 0)
         built = world.build()
-        other, jobs, nodes = mixing.mixed(built.snapshot, seed)
+        other, jobs, nodes = row_permutations.permute_rows(built.snapshot, seed)
         again = schedule(other, world.engine)
         plan = schedule(built.snapshot, world.engine)
         world.settle(built, plan)
@@ -83,7 +83,7 @@ def test_without_submissions_the_rounds_come_to_rest_and_every_job_has_what_it_c
     case.settings = msgspec.structs.replace(case.settings, requeue_preempted=requeue)
     world = played(case)
     for _ in range(FEW):
-        world.begin(Round(), 0)
+        world.begin(CaseRound(), 0)
         built, plan = one_round(world)
         if not changes(plan):
             break
@@ -91,7 +91,7 @@ def test_without_submissions_the_rounds_come_to_rest_and_every_job_has_what_it_c
         raise AssertionError(f"something still changes after {FEW} quiet rounds")
     plain.check_progress(Pool(built.snapshot, world.engine), plan)
     for _ in range(3):
-        world.begin(Round(), 0)
+        world.begin(CaseRound(), 0)
         built, plan = one_round(world)
         assert not changes(plan), "a round changed something after one that changed nothing"
 

@@ -1,75 +1,104 @@
-"""N4: the victim index finds the node that examining every node finds (hypothesis).
-
-The plain definition is the search for a job that avoids a node: it examines every eligible node.
-Both are the same search where the runs are of one queue and the preemptors of one shape; decision
-0012 names what the index leaves open otherwise.
-"""
+"""N4: the node that the engine chooses is the one that examining them one by one chooses
+(hypothesis)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_scheduler.engine import Plan, Snapshot, schedule
-from fairlead_scheduler.engine.scheduling.victim_search import SCANNED_NODES_MAX
+from fairlead_scheduler.engine import Snapshot, schedule
 from tests.properties.engine.worlds import BOUNDED
 from tests.unit.engine.pools import BALANCE, pool
 
-URGENT = "u"
+COMPARED_MAX = 8
+"""Rule N4."""
+CORES = 4
+STEPS = 1000
+"""Lost work is counted in steps: 1,000 per millisecond of the whole pool."""
+JOB = "u"
+
+
+class Run(NamedTuple):
+    """A run in the order in which N2b takes it: sorting runs gives that order."""
+
+    lost_work: int
+    worked_ms: int
+    minus_submission: int
+    row: int
+    node: int
+    cpu: int
 
 
 @st.composite
 def full_pools(draw: st.DrawFn) -> tuple[Snapshot, list[str]]:
-    """A pool that is large enough for the index, full of runs of queue A, and urgent jobs. The last
-    node is too small for any of these."""
-    count = draw(st.integers(SCANNED_NODES_MAX + 1, SCANNED_NODES_MAX + 16))
-    nodes = [
-        {"name": "n", "count": count, "resources": {"cpu": 4, "memory": "64Gi"}},
-        {"name": "x", "count": 1, "resources": {"cpu": 1, "memory": "1Gi"}},
-    ]
+    """A pool of nodes that are full of runs of queue A, and a more urgent job that needs some of
+    that: no run returns before it is offered. Of queue B it is placed on tier (b), of A on (c)."""
+    count = draw(st.integers(1, 24))
+    nodes = [{"name": "n", "count": count, "resources": {"cpu": CORES, "memory": "64Gi"}}]
     sizes = st.sampled_from([[4], [2, 2], [1, 3], [1, 1, 2], [1, 1, 1, 1]])
     groups: list[dict[str, Any]] = []
     for n in range(count):
         for i, cpu in enumerate(draw(sizes)):
-            since = draw(st.integers(0, 3))
-            running = {"onNode": f"n{n}", "since": since}
+            running = {"onNode": f"n{n}", "since": draw(st.integers(0, 5))}
             groups.append({"id": f"r{n}x{i}x", "queue": "A", "cpu": cpu, "running": running})
-    urgent = {
-        "id": URGENT,
+    job = {
+        "id": JOB,
         "queue": draw(st.sampled_from("AB")),
-        "count": draw(st.integers(1, 12)),
-        "cpu": draw(st.integers(2, 4)),
-        "priorityClass": draw(st.sampled_from(["p0", "p1"])),
+        "cpu": draw(st.integers(1, CORES)),
+        "priorityClass": "p1",
     }
-    return pool(*groups, urgent, nodes=nodes)
+    return pool(*groups, job, nodes=nodes)
 
 
-def decisions(plan: Plan) -> tuple[object, ...]:
-    """What the plan places and preempts, in order."""
-    return (
-        plan.placed_job.tolist(),
-        plan.placed_node.tolist(),
-        plan.preempted_job.tolist(),
-        plan.preempted_for.tolist(),
-        plan.preempted_cause.tolist(),
+def victims_on(runs: list[Run], needed: int) -> list[Run]:
+    """N2b on a full node: take runs until the job fits, then restore those that it fits without."""
+    taken: list[Run] = []
+    for run in sorted(runs):
+        if sum(other.cpu for other in taken) < needed:
+            taken.append(run)
+    for run in list(taken):
+        if sum(other.cpu for other in taken) - run.cpu >= needed:
+            taken.remove(run)
+    return taken
+
+
+def choose(nodes: dict[int, list[Run]], needed: int) -> tuple[int, list[int]]:
+    """N4: of the first nodes in the order of their cheapest run the one with the cheapest
+    victims."""
+    in_order = sorted(nodes, key=lambda n: min(nodes[n]))[:COMPARED_MAX]
+    chosen = {n: victims_on(nodes[n], needed) for n in in_order}
+    best = min(
+        in_order,
+        key=lambda n: (
+            sum(run.lost_work for run in chosen[n]),
+            len(chosen[n]),
+            chosen[n][0][1:3],
+            n,
+        ),
     )
+    return best, sorted(run.row for run in chosen[best])
 
 
 @BOUNDED
 @given(full_pools())
-def test_the_index_finds_the_node_that_examining_every_node_finds(
+def test_the_node_is_the_one_that_examining_them_one_by_one_chooses(
     made: tuple[Snapshot, list[str]],
 ) -> None:
     snapshot, names = made
-    urgent = [row for row, name in enumerate(names) if name.startswith(URGENT)]
-    small = int(np.argmin(snapshot.node_allocatable[:, 0]))
-    examined = replace(
-        snapshot,
-        avoid_job=np.array(urgent, np.int32),
-        avoid_node=np.full(len(urgent), small, np.int32),
-    )
-    assert decisions(schedule(snapshot, BALANCE)) == decisions(schedule(examined, BALANCE))
+    nodes: dict[int, list[Run]] = {}
+    for row, node in enumerate(snapshot.job_node.tolist()):
+        if node < 0:
+            continue
+        cpu = int(snapshot.shape_request[snapshot.job_shape[row], 0]) // 1000
+        worked_ms = snapshot.now_ms - int(snapshot.job_started_ms[row])
+        work = round(cpu / (CORES * snapshot.node_number.size) * worked_ms * STEPS)
+        run = Run(work, worked_ms, -int(snapshot.job_submission[row]), row, node, cpu)
+        nodes.setdefault(node, []).append(run)
+    job = names.index(f"{JOB}0")
+    needed = int(snapshot.shape_request[snapshot.job_shape[job], 0]) // 1000
+    plan = schedule(snapshot, BALANCE)
+    node, victims = choose(nodes, needed)
+    assert plan.placed_node.tolist() == [node]
+    assert plan.preempted_job.tolist() == victims

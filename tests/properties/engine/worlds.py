@@ -122,6 +122,7 @@ def chosen(draw: st.DrawFn, limits: bool) -> dict[str, Any]:
     }
     possible: dict[str, Any] = {
         "classLimits": {"p0": {"cpu": 0.5}},
+        "ceiling": {"p1": {"cpu": draw(st.sampled_from([0.3, 0.6]))}},
         "costMultipliers": {"gpu": draw(st.sampled_from([0, 2]))},
         "placement": draw(st.sampled_from(["spread", "pack"])),
     }

@@ -17,7 +17,7 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.view import View
@@ -50,17 +50,17 @@ def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, excluded: Colle
         run_state = int(columns.run_state[row])
         if columns.pools.values[columns.pool[row]] != pool:
             continue
-        runs = c.LIVE_RUN[run_state] and not flags & c.CAPACITY_REASSIGNED
+        runs = job_table.LIVE_RUN[run_state] and not flags & job_table.CAPACITY_REASSIGNED
         node = columns.nodes.values[columns.node[row]] if runs else None
         if node is not None and (node not in clusters.nodes or clusters.nodes[node].pool != pool):
             node = None
-        waits = columns.state[row] == c.QUEUED and not flags & c.NOT_READY
+        waits = columns.state[row] == job_table.QUEUED and not flags & job_table.NOT_READY
         waits = waits and columns.start_after_ms[row] <= now_ms and row not in excluded
         if node is None and not waits:
             continue
-        rare = columns.rare_properties.get(row, c.RareProperties())
+        rare = columns.rare_properties.get(row, job_table.RareProperties())
         shape = columns.shapes.values[columns.shape[row]]
-        stopping = bool(flags & c.STOPPING) or c.ENDED[columns.state[row]]
+        stopping = bool(flags & job_table.STOPPING) or job_table.ENDED[columns.state[row]]
         found[job_id] = {
             "queue": columns.queues.values[columns.queue[row]],
             "shape": shape,
@@ -71,7 +71,7 @@ def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, excluded: Colle
             "value": 0 if node is None else int(columns.value[row]),
             "interval": int(columns.checkpoint_ms[row]),
             "stopping": stopping,
-            "kept": bool(flags & c.INFEASIBLE_WAITS),
+            "kept": bool(flags & job_table.INFEASIBLE_WAITS),
             "gang": rare.gang if rare.gang in view.gangs else None,
             "avoids": _avoided(clusters, pool, rare.avoid),
         }
@@ -90,7 +90,7 @@ def gangs(view: View, found: Said) -> Said:
         name: {
             "terms": view.gangs[name],
             "started": name in view.gang_started,
-            "submitted": c.NEVER_MS
+            "submitted": job_table.NEVER_MS
             if len(view.gang_members.get(name, ())) >= view.gangs[name].min_size
             else min(
                 int(view.jobs.submitted_ms[view.jobs.rows[job_id]])
@@ -108,7 +108,7 @@ def nodes(
     """Node -> its number, amounts and why it gets nothing new."""
     leased: dict[str, int] = {}
     for _, row in view.jobs.rows.items():
-        if view.jobs.run_state[row] == c.RUN_CODE[RunState.LEASED]:
+        if view.jobs.run_state[row] == job_table.RUN_CODE[RunState.LEASED]:
             executor = view.jobs.nodes.values[view.jobs.node[row]].executor
             leased[executor] = leased.get(executor, 0) + 1
     return {
@@ -156,8 +156,8 @@ def told_of_jobs(view: View, built: BuiltSnapshot) -> Said:
             "started": int(s.job_started_ms[at]),
             "value": int(s.job_value[at]),
             "interval": int(s.job_checkpoint_interval_ms[at]),
-            "stopping": bool(s.job_flags[at] & engine.JobFlag.STOPPING),
-            "kept": bool(s.job_flags[at] & engine.JobFlag.WAITS_IF_INFEASIBLE),
+            "stopping": bool(s.job_flags[at] & engine.SchedulingFlag.STOPPING),
+            "kept": bool(s.job_flags[at] & engine.SchedulingFlag.WAITS_IF_INFEASIBLE),
             "gang": built.gangs[gang] if gang >= 0 else None,
             "avoids": avoids.get(at, set()),
         }
@@ -178,7 +178,7 @@ def told_of_gangs(built: BuiltSnapshot) -> Said:
     rests = {engine.Rest.WAIT: "wait", engine.Rest.FAIL: "fail"}
     return {
         built.gangs[row]: {
-            "terms": c.GangTerms(
+            "terms": job_table.GangTerms(
                 int(s.gang_size[row]),
                 int(s.gang_min[row]),
                 s.label_names[s.gang_label[row]] if s.gang_label[row] >= 0 else None,

@@ -14,7 +14,7 @@ from tests.properties.engine.worlds import BOUNDED, EXAMPLES
 from tests.unit.simulate.simulations import Result, job, simulate
 
 Job = dict[str, Any]  # one line of jobs.jsonl
-QUICK = settings(BOUNDED, max_examples=EXAMPLES or 25)
+QUICK = settings(BOUNDED, max_examples=EXAMPLES or 15)
 ENDED = {"SUCCEEDED", "FAILED", "REJECTED", "CANCELLED", "PREEMPTED"}
 NODES = [
     {"name": "n", "count": 2, "resources": {"cpu": 4, "memory": "8Gi"}, "labels": {"rack": "x"}},

@@ -14,19 +14,19 @@ from fairlead_lookout.http import responses
 from fairlead_submit.domain import request_types
 from fairlead_submit.http import queue_routes, token_routes
 from fairlead_submit.service import action_service, resubmission_service, submission_service
-from fairlead_submit.store import job_views
+from fairlead_submit.store import job_views, resubmission_store
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
     "job sent": (job_models.Job, request_types.Job, {"services", "ingresses"}),
     "gang sent": (job_models.Gang, request_types.Gang, set()),
     "retry sent": (job_models.Retry, request_types.Retry, set()),
-    "submitted": (job_models.Submitted, submission_service.Submitted, set()),
+    "submitted": (job_models.Submitted, submission_service.SubmissionResponse, set()),
     "submitted job": (job_models.CheckedJob, submission_service.SubmittedJob, set()),
     "acted": (job_models.Acted, action_service.ActionResult, set()),
     "found job": (job_models.FoundJob, job_views.FoundJob, set()),
-    "resubmission": (job_models.Started, resubmission_service.Started, set()),
+    "resubmission": (job_models.Started, resubmission_service.ResubmissionResponse, set()),
     "action": (job_models.Action, resubmission_service.Progress, set()),
-    "refused job": (job_models.RefusedJob, resubmission_service.Refused, set()),
+    "refused job": (job_models.RefusedJob, resubmission_store.RefusedJob, set()),
     "filter": (job_models.Filter, request_types.Filter, set()),
     "token": (token_models.Token, token_routes.TokenView, set()),
     "new token": (token_models.NewToken, token_routes.NewToken, set()),

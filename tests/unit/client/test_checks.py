@@ -128,7 +128,7 @@ def test_a_stopped_partition_has_an_upgrade_hint() -> None:
 
 
 def test_further_records_are_counted() -> None:
-    many = [undecodable("skipped")] * (doctor_checks.QUARANTINE_SHOWN_MAX + 7)
+    many = [undecodable("skipped")] * (doctor_checks.QUARANTINE_LISTED_MAX + 7)
     found = doctor_checks.quarantine(many, NOW)
-    assert len(found) == doctor_checks.QUARANTINE_SHOWN_MAX + 1
+    assert len(found) == doctor_checks.QUARANTINE_LISTED_MAX + 1
     assert "7 older records" in found[-1].text

@@ -16,8 +16,8 @@ import pytest
 
 from fairlead import AsyncClient, Retries, ServerUnreachable, cli
 from fairlead.cli.commands import run_command
-from tests.unit.client import served
-from tests.unit.client.served import FILE, Asked, Served, accept
+from tests.unit.client import fake_server
+from tests.unit.client.fake_server import FILE, Request, Server, accept
 
 JOB = {
     "id": "0a00000000000000000000000000",
@@ -59,14 +59,14 @@ def job_set(**states: int) -> object:
     }
 
 
-def test_a_queue_is_created(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_is_created(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.routes["POST /api/v1/queues"] = lambda _: {"name": "a", "weight": 2}
     assert cli.invoke(["queue", "create", "a", "--weight", "2", "--label", "x=y"]) == 0
     assert server.asked[0].json() == {"name": "a", "weight": 2.0, "labels": {"x": "y"}}
     assert capsys.readouterr().out == "queue a created (weight 2)\n"
 
 
-def test_a_file_is_submitted(server: Served, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_submitted(server: Server, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     server.routes["POST /api/v1/jobs"] = accept
     assert cli.invoke(["submit", file]) == 0
     assert capsys.readouterr().out == "submitted 2 jobs to q/s\n"
@@ -76,28 +76,28 @@ def test_a_file_is_submitted(server: Served, file: str, capsys: pytest.CaptureFi
 
 
 def test_ids_of_submitted_jobs_can_be_printed_for_other_programs(
-    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+    server: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["POST /api/v1/jobs"] = accept
     assert cli.invoke(["submit", file, "-o", "name", "--jobset", "other"]) == 0
     assert capsys.readouterr().out == "id-one\nid-two\n"
 
 
-def test_json_is_read_from_standard_input(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_read_from_standard_input(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     text = json.dumps({"queue": "q", "jobSet": "s", "jobs": [{"clientId": "a"}]}).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
     server.routes["POST /api/v1/jobs"] = accept
     assert cli.invoke(["submit", "-"]) == 0
 
 
-def test_waiting_for_jobs_that_succeed_ends_with_0(server: Served, file: str) -> None:
+def test_waiting_for_jobs_that_succeed_ends_with_0(server: Server, file: str) -> None:
     server.routes["POST /api/v1/jobs"] = accept
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2)
     assert cli.invoke(["submit", file, "--wait"]) == 0
 
 
 def test_waiting_ends_with_1_and_names_the_failed_jobs(
-    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+    server: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["POST /api/v1/jobs"] = accept
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=1, FAILED=1)
@@ -107,7 +107,7 @@ def test_waiting_ends_with_1_and_names_the_failed_jobs(
     assert "one: FAILED: The command ended with exit code 3." in capsys.readouterr().err
 
 
-def test_failures_of_other_jobs_in_the_same_job_set_do_not_count(server: Served, file: str) -> None:
+def test_failures_of_other_jobs_in_the_same_job_set_do_not_count(server: Server, file: str) -> None:
     server.routes["POST /api/v1/jobs"] = accept
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2, FAILED=1)
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [{**JOB, "id": "somebody-elses"}]}
@@ -115,9 +115,9 @@ def test_failures_of_other_jobs_in_the_same_job_set_do_not_count(server: Served,
 
 
 def test_a_dry_run_prints_what_would_be_submitted(
-    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+    server: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def check(asked: Asked) -> object:
+    def check(asked: Request) -> object:
         assert asked.query["dryRun"] == "true"
         stuck = {"id": "b", "feasible": False, "why": "it asks for more than any node has"}
         return {"position": None, "jobs": [{"id": "a", "feasible": True}, stuck]}
@@ -130,10 +130,10 @@ def test_a_dry_run_prints_what_would_be_submitted(
 
 
 def test_a_refusal_prints_every_field_error_and_ends_with_3(
-    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+    server: Server, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    faults = [{"pointer": f"/jobs/{n}/cpu", "detail": "no quantity"} for n in range(30)]
-    server.routes["POST /api/v1/jobs"] = lambda _: served.problem(422, "not valid", faults)
+    errors = [{"pointer": f"/jobs/{n}/cpu", "detail": "no quantity"} for n in range(30)]
+    server.routes["POST /api/v1/jobs"] = lambda _: fake_server.problem(422, "not valid", errors)
     assert cli.invoke(["submit", file]) == 3
     text = capsys.readouterr().err
     assert "/jobs/19/cpu: no quantity" in text
@@ -141,17 +141,17 @@ def test_a_refusal_prints_every_field_error_and_ends_with_3(
 
 
 def test_a_missing_token_comes_with_a_hint(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.routes["GET /api/v1/queues"] = lambda _: served.problem(401, "no token")
+    server.routes["GET /api/v1/queues"] = lambda _: fake_server.problem(401, "no token")
     assert cli.invoke(["get", "queues"]) == 3
     assert "hint: set FAIRLEAD_TOKEN" in capsys.readouterr().err
 
 
 def test_something_else_on_the_port_ends_with_4(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.routes["GET /api/v1/queues"] = lambda _: served.Answered(b"<html>")
+    server.routes["GET /api/v1/queues"] = lambda _: fake_server.Reply(b"<html>")
     assert cli.invoke(["get", "queues"]) == 4
     assert "cannot be decoded" in capsys.readouterr().err
 
@@ -171,7 +171,7 @@ def test_no_server_at_all_ends_with_4(
     [
         ("{", "not valid YAML"),
         ("", "is empty"),
-        ("[1]", "is not understood"),
+        ("[1]", "is not valid"),
         ("{queue: q, jobSet: s, jbos: []}", "jbos"),
         ("{jobSet: s, jobs: []}", "names no queue"),
         ("{queue: q, jobs: []}", "names no jobSet"),
@@ -180,7 +180,7 @@ def test_no_server_at_all_ends_with_4(
     ],
 )
 def test_a_file_that_is_not_a_submission_ends_with_2(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     assert cli.invoke(["submit", str(tmp_path / "bad.yaml")]) == 2
@@ -202,12 +202,12 @@ def test_a_file_that_is_not_a_submission_ends_with_2(
     ],
     ids=" ".join,
 )
-def test_wrong_usage_ends_with_2(server: Served, arguments: list[str]) -> None:
+def test_wrong_usage_ends_with_2(server: Server, arguments: list[str]) -> None:
     assert cli.invoke(arguments) == 2
     assert server.asked == []
 
 
-def test_jobs_are_listed_as_a_table(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_listed_as_a_table(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     arguments = ["get", "jobs", "--queue", "q", "--state", "failed"]
     assert cli.invoke(arguments) == 0
@@ -228,7 +228,7 @@ def test_jobs_are_listed_as_a_table(server: Served, capsys: pytest.CaptureFixtur
     assert (query["queue"], query["state"]) == ("q", "FAILED")
 
 
-def test_lists_can_be_read_by_programs(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_can_be_read_by_programs(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     assert cli.invoke(["get", "jobs", "-o", "json"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)[0]["jobSet"] == "s"
@@ -239,7 +239,7 @@ def test_lists_can_be_read_by_programs(server: Served, capsys: pytest.CaptureFix
 
 
 def test_an_empty_list_prints_a_note_on_stderr_only(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobsets"] = lambda _: {"jobSets": []}
     assert cli.invoke(["get", "jobsets"]) == 0
@@ -249,7 +249,7 @@ def test_an_empty_list_prints_a_note_on_stderr_only(
 
 
 def test_a_limited_list_prints_that_there_is_more(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB, JOB, JOB]}
     assert cli.invoke(["get", "jobs", "--limit", "2", "-o", "name"]) == 0
@@ -259,7 +259,7 @@ def test_a_limited_list_prints_that_there_is_more(
 
 
 def test_a_job_is_described_with_its_runs(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: DETAIL
     assert cli.invoke(["describe", "job", "0a00000000000000000000000000"]) == 0
@@ -271,26 +271,26 @@ def test_a_job_is_described_with_its_runs(
 
 
 def test_watching_prints_a_line_of_json_for_each_change(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2)
     assert cli.invoke(["watch", "q", "s", "--json"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)["states"] == {"SUCCEEDED": 2}
 
 
-def test_watching_jobs_that_end_badly_ends_with_1(server: Served) -> None:
+def test_watching_jobs_that_end_badly_ends_with_1(server: Server) -> None:
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2, CANCELLED=1)
     assert cli.invoke(["watch", "q", "s"]) == 1
 
 
 def test_many_jobs_are_not_cancelled_without_a_yes(
-    server: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": 101}
     arguments = ["cancel", "--queue", "q", "--jobset", "s"]
     assert cli.invoke(arguments) == 2
-    assert "this would cancel 101 jobs; say --yes" in capsys.readouterr().err
+    assert "this would cancel 101 jobs; add --yes" in capsys.readouterr().err
     assert cli.invoke([*arguments, "--yes", "--reason", "why"]) == 0
     assert server.asked[-1].json() == {
         "filter": {"queue": "q", "jobSet": "s"},
@@ -299,30 +299,30 @@ def test_many_jobs_are_not_cancelled_without_a_yes(
 
 
 def test_jobs_that_could_not_be_counted_need_confirmation(
-    server: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": None}
     arguments = ["cancel", "--queue", "q", "--label", "team=vision"]
     assert cli.invoke(arguments) == 2
-    assert "this would cancel an unknown number of jobs; say --yes" in capsys.readouterr().err
+    assert "this would cancel an unknown number of jobs; add --yes" in capsys.readouterr().err
     assert cli.invoke([*arguments, "--yes"]) == 0
     assert "cancellation of an unknown number of jobs requested" in capsys.readouterr().out
 
 
 def test_an_action_on_no_jobs_is_requested_and_reported(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": 0}
     assert cli.invoke(["cancel", "--queue", "q"]) == 0
-    assert "no such jobs are known" in capsys.readouterr().err
+    assert "no such jobs exist" in capsys.readouterr().err
     assert "dryRun" not in server.asked[-1].query
 
 
 def test_a_response_of_another_server_is_refused(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = served.Answered(b"<html>\nnothing here\n</html>", 404, "text/html; charset=utf-8")
+    page = fake_server.Reply(b"<html>\nnothing here\n</html>", 404, "text/html; charset=utf-8")
     server.routes["GET /api/v1/jobs"] = lambda _: page
     assert cli.invoke(["get", "jobs"]) == 3
     assert capsys.readouterr().err == (
@@ -333,7 +333,7 @@ def test_a_response_of_another_server_is_refused(
 
 @pytest.mark.parametrize("arguments", [["cancel"], ["release"], ["reprioritize", "--priority=1"]])
 def test_jobs_in_the_wrong_state_and_missing_jobs_have_different_messages(
-    server: Served, capsys: pytest.CaptureFixture[str], arguments: list[str]
+    server: Server, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     verb = arguments[0]
     server.routes[f"POST /api/v1/jobs/{verb}"] = lambda _: {"position": "p", "matched": 0}
@@ -344,18 +344,18 @@ def test_jobs_in_the_wrong_state_and_missing_jobs_have_different_messages(
 
 
 def test_a_character_that_the_terminal_cannot_print_is_escaped(
-    server: Served, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [{**JOB, "clientId": "sn\u2603w"}]}
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
-    code = "from fairlead import cli; cli.main()"
+    code = "from fairlead.__main__ import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", code, "get", "jobs", "-o", "json"], capture_output=True, check=True
     )
     assert msgspec.json.decode(ended.stdout)[0]["clientId"] == "sn\u2603w"
 
 
-def test_output_that_cannot_be_written_is_reported_without_a_traceback(server: Served) -> None:
+def test_output_that_cannot_be_written_is_reported_without_a_traceback(server: Server) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     code = "import sys; from fairlead import cli; sys.exit(cli.invoke(['get', 'jobs']))"
     with Path("/dev/full").open("wb") as full:
@@ -367,10 +367,10 @@ def test_output_that_cannot_be_written_is_reported_without_a_traceback(server: S
 
 
 def test_a_job_is_run_with_its_output_and_exit_code(
-    server: Served, capfdbinary: pytest.CaptureFixture[bytes]
+    server: Server, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    def log(asked: Asked) -> object:
-        return served.Answered(asked.query["stream"].encode() + b"\n")
+    def log(asked: Request) -> object:
+        return fake_server.Reply(asked.query["stream"].encode() + b"\n")
 
     done = {"position": "p", "jobs": [{"id": "0a00000000000000000000000000"}]}
     server.routes["POST /api/v1/jobs"] = lambda _: done
@@ -387,11 +387,11 @@ def test_a_job_is_run_with_its_output_and_exit_code(
 
 
 def test_ctrl_c_during_a_resubmission_prints_that_the_server_continues(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     progress = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "state": "RUNNING"}
 
-    def interrupted(_: Asked) -> object:
+    def interrupted(_: Request) -> object:
         os.kill(os.getpid(), signal.SIGINT)
         return {**progress, "total": 2, "done": 1, "made": 1}
 
@@ -409,13 +409,13 @@ def test_ctrl_c_during_a_resubmission_prints_that_the_server_continues(
         )
         == 130
     )
-    assert "the server goes on" in capsys.readouterr().err
+    assert "the server continues" in capsys.readouterr().err
 
 
-def test_a_job_whose_server_is_unreachable_is_reported_as_continuing(server: Served) -> None:
+def test_a_job_whose_server_is_unreachable_is_reported_as_continuing(server: Server) -> None:
     async def attend() -> None:
-        server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: served.Answered(
-            broken=True
+        server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: (
+            fake_server.Reply(broken=True)
         )
         once = Retries(attempts_max=1)
         async with AsyncClient(server.url, token="fl_t", retries=once) as client:
@@ -437,7 +437,7 @@ def test_a_job_whose_server_is_unreachable_is_reported_as_continuing(server: Ser
     ],
 )
 def test_only_new_jobs_are_reported_as_submitted(
-    server: Served,
+    server: Server,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     duplicates: tuple[bool, ...],
@@ -453,13 +453,13 @@ def test_only_new_jobs_are_reported_as_submitted(
 
 
 def test_text_of_others_is_printed_in_one_line_without_control_characters(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forged = {**DETAIL, "reason": "\x1b[2Jgone\nSUCCEEDED", "runs": []}
     server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: forged
     assert cli.invoke(["why", "0a00000000000000000000000000"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "FAILED: �[2Jgone SUCCEEDED."
-    server.routes["GET /api/v1/jobs/0b00000000000000000000000000"] = lambda _: served.problem(
+    server.routes["GET /api/v1/jobs/0b00000000000000000000000000"] = lambda _: fake_server.problem(
         404, "no \x1b[2Jb"
     )
     assert cli.invoke(["why", "0b00000000000000000000000000"]) == 3
@@ -467,7 +467,7 @@ def test_text_of_others_is_printed_in_one_line_without_control_characters(
 
 
 def test_a_watch_without_a_terminal_prints_each_state_one_time(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     states = iter([job_set(QUEUED=1), job_set(QUEUED=1), job_set(SUCCEEDED=1)])
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: next(states)
@@ -482,7 +482,7 @@ def test_the_version_is_printed_without_a_server(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == f"fairlead {metadata.version('fairlead')}\n"
 
 
-def test_a_closed_port_is_unreachable(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_closed_port_is_unreachable(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

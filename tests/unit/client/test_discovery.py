@@ -115,7 +115,7 @@ def test_a_context_without_a_token_uses_the_token_of_the_data_folder_of_its_serv
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "is not understood"),
+        ("{", "is not valid"),
         ("{sever: x}", "sever"),
         ("{server: 'ftp://x'}", "not a valid http"),
         ("{current: a}", "no context is called 'a'"),

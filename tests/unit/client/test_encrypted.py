@@ -12,8 +12,8 @@ import pytest
 
 from fairlead import ServerUnreachable
 from tests.contract.log.certificates import Authority
-from tests.unit.client import served
-from tests.unit.client.served import Served
+from tests.unit.client import fake_server
+from tests.unit.client.fake_server import Server
 from tests.unit.client.test_transports import Blocking, Connect, OnAsyncio
 
 NAME = "fairlead.example.org"
@@ -31,12 +31,12 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def server(authority: Authority) -> Iterator[Served]:
+def server(authority: Authority) -> Iterator[Server]:
     """An encrypted server, whose certificate is for this machine and for `NAME`."""
     signed = authority.sign(NAME)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(signed.cert, signed.key)
-    with served.serve({"GET /api/v1/queues/a": lambda _: {"name": "a"}}, tls) as running:
+    with fake_server.serve({"GET /api/v1/queues/a": lambda _: {"name": "a"}}, tls) as running:
         yield running
 
 
@@ -70,14 +70,14 @@ def tunnel(target: str) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def test_an_authority_of_the_environment_is_trusted(
-    connect: Connect, server: Served, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
     assert connect(server.url).call("queue", "a").name == "a"
 
 
 def test_an_unknown_authority_is_not_trusted(
-    connect: Connect, server: Served, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with pytest.raises(ServerUnreachable, match="certificate"):
@@ -85,7 +85,7 @@ def test_an_unknown_authority_is_not_trusted(
 
 
 def test_a_server_elsewhere_is_reached_through_a_tunnel(
-    connect: Connect, server: Served, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY", "https_proxy"):
         monkeypatch.delenv(name, raising=False)

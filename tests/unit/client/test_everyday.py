@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead import cli
-from tests.unit.client.served import Answered, Asked, Served
+from tests.unit.client.fake_server import Reply, Request, Server
 
 ONE, TWO = "0a" + "0" * 26, "0b" + "0" * 26
 JOB = {
@@ -21,12 +21,12 @@ JOB = {
 
 
 def test_lines_of_several_jobs_begin_with_their_names(
-    server: Served, capfdbinary: pytest.CaptureFixture[bytes]
+    server: Server, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     listed = [JOB, {**JOB, "id": TWO, "clientId": "two"}]
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": listed}
-    server.routes[f"GET /api/v1/jobs/{ONE}/logs"] = lambda _: Answered(b"a\nb\n")
-    server.routes[f"GET /api/v1/jobs/{TWO}/logs"] = lambda _: Answered(b"no newline")
+    server.routes[f"GET /api/v1/jobs/{ONE}/logs"] = lambda _: Reply(b"a\nb\n")
+    server.routes[f"GET /api/v1/jobs/{TWO}/logs"] = lambda _: Reply(b"no newline")
     words = ["logs", "--queue", "q", "--jobset", "s", "--state", "FAILED"]
     assert cli.invoke(words) == 0
     assert capfdbinary.readouterr().out == b"one | a\none | b\ntwo | no newline\n"
@@ -34,9 +34,9 @@ def test_lines_of_several_jobs_begin_with_their_names(
 
 
 def test_a_job_without_a_log_does_not_hide_the_others(
-    server: Served, capfdbinary: pytest.CaptureFixture[bytes]
+    server: Server, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    server.routes[f"GET /api/v1/jobs/{TWO}/logs"] = lambda _: Answered(b"b\n")
+    server.routes[f"GET /api/v1/jobs/{TWO}/logs"] = lambda _: Reply(b"b\n")
     assert cli.invoke(["logs", ONE, TWO]) == 0
     told = capfdbinary.readouterr()
     assert told.out == f"{TWO} | b\n".encode()
@@ -44,12 +44,12 @@ def test_a_job_without_a_log_does_not_hide_the_others(
 
 
 @pytest.mark.parametrize("words", [["logs"], ["logs", "-f", ONE, TWO]], ids=" ".join)
-def test_logs_need_a_job_and_follow_only_one(server: Served, words: list[str]) -> None:
+def test_logs_need_a_job_and_follow_only_one(server: Server, words: list[str]) -> None:
     assert cli.invoke(words) == 2
 
 
 def test_a_wide_list_has_exit_codes_nodes_and_times(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     assert cli.invoke(["get", "jobs", "-o", "wide"]) == 0
@@ -58,11 +58,11 @@ def test_a_wide_list_has_exit_codes_nodes_and_times(
         assert text in told
 
 
-def cluster(server: Served, *runs: int) -> None:
+def cluster(server: Server, *runs: int) -> None:
     """A cluster of two nodes; the first has so many runs, each time that it is looked at."""
     left = list(runs)
 
-    def nodes(_: Asked) -> object:
+    def nodes(_: Request) -> object:
         now = left.pop(0) if len(left) > 1 else left[0]
         return {"nodes": [{"node": "n1", "runs": now}, {"node": "n2", "runs": 5}]}
 
@@ -73,7 +73,7 @@ def cluster(server: Served, *runs: int) -> None:
 
 
 def test_a_node_is_drained_of_the_runs_of_all_queues(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster(server, 2, 1, 0)
     assert cli.invoke(["drain", "c", "n1", "--yes", "--reason", "new disks"]) == 0
@@ -85,7 +85,7 @@ def test_a_node_is_drained_of_the_runs_of_all_queues(
 
 
 def test_a_dry_run_of_a_drain_changes_nothing(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster(server, 2)
     assert cli.invoke(["drain", "c", "--dry-run"]) == 0
@@ -93,7 +93,7 @@ def test_a_dry_run_of_a_drain_changes_nothing(
     assert {each.method for each in server.asked} == {"GET"}
 
 
-def test_a_node_that_does_not_exist_is_not_drained(server: Served) -> None:
+def test_a_node_that_does_not_exist_is_not_drained(server: Server) -> None:
     cluster(server, 2)
     assert cli.invoke(["drain", "c", "n9", "--yes"]) == 3
     assert {each.method for each in server.asked} == {"GET"}

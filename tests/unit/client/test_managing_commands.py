@@ -9,8 +9,8 @@ import typer
 
 from fairlead import cli
 from fairlead.cli.commands import doctor_command
-from tests.unit.client import served
-from tests.unit.client.served import Answered, Asked, Served
+from tests.unit.client import fake_server
+from tests.unit.client.fake_server import Reply, Request, Server
 
 CONFIG = """\
 # my servers
@@ -22,8 +22,8 @@ contexts:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
-    with served.serve({}) as running:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    with fake_server.serve({}) as running:
         for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "FAIRLEAD_DATA"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("HOME", str(tmp_path))
@@ -33,7 +33,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
 
 
 @pytest.fixture
-def config(server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def config(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A configuration file, which is what says which server to ask."""
     monkeypatch.delenv("FAIRLEAD_SERVER")
     monkeypatch.delenv("FAIRLEAD_TOKEN")
@@ -43,17 +43,17 @@ def config(server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> P
     return file
 
 
-def queues(server: Served, *there: dict[str, object]) -> None:
+def queues(server: Server, *there: dict[str, object]) -> None:
     """Let the server have these queues."""
     by_path = {f"/api/v1/queues/{queue['name']}": queue for queue in there}
-    server.routes["POST /api/v1/queues"] = Asked.json
+    server.routes["POST /api/v1/queues"] = Request.json
     for path in by_path:
         server.routes[f"GET {path}"] = lambda asked: by_path[asked.path]
-        server.routes[f"PUT {path}"] = Asked.json
+        server.routes[f"PUT {path}"] = Request.json
 
 
 def test_applying_prints_the_changes(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queues(server, {"name": "a", "version": 3, "weight": 1.0}, {"name": "b", "version": 4})
     file = tmp_path / "queues.yaml"
@@ -76,7 +76,7 @@ def test_applying_prints_the_changes(
     assert put.headers["if-match"] == '"3"'
 
 
-def test_applying_keeps_a_cordon_unless_the_file_sets_it(server: Served, tmp_path: Path) -> None:
+def test_applying_keeps_a_cordon_unless_the_file_sets_it(server: Server, tmp_path: Path) -> None:
     queues(server, {"name": "a", "version": 3, "cordoned": True, "reason": "a fire"})
     file = tmp_path / "queues.yaml"
     for text, want in (
@@ -92,7 +92,7 @@ def test_applying_keeps_a_cordon_unless_the_file_sets_it(server: Served, tmp_pat
 
 
 def test_a_refused_queue_is_named_and_the_others_are_created(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     problem = {
         "type": "/problems/invalid",
@@ -101,9 +101,9 @@ def test_a_refused_queue_is_named_and_the_others_are_created(
         "errors": [{"pointer": "/weight", "detail": "is -1"}],
     }
     content = "application/problem+json"
-    refusal = served.Answered(msgspec.json.encode(problem), 422, content)
+    refusal = fake_server.Reply(msgspec.json.encode(problem), 422, content)
 
-    def make(asked: Asked) -> object:
+    def make(asked: Request) -> object:
         return refusal if b"-1" in asked.body else asked.json()
 
     server.routes["POST /api/v1/queues"] = make
@@ -117,7 +117,7 @@ def test_a_refused_queue_is_named_and_the_others_are_created(
 
 
 def test_every_error_of_a_file_is_reported_before_any_change(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "queues.yaml"
     file.write_text("{name: a, wieght: 2}\n---\n{kind: job}\n---\n5\n---\n[{name: b}, {name: b}]\n")
@@ -129,7 +129,7 @@ def test_every_error_of_a_file_is_reported_before_any_change(
 
 
 def test_an_update_changes_only_the_given_fields(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = {"name": "a", "version": 3, "weight": 2.0, "labels": {"x": "1", "y": "2"}}
     queues(server, old)
@@ -145,22 +145,22 @@ def test_an_update_changes_only_the_given_fields(
 
 
 @pytest.mark.parametrize("weight", ["nan", "inf"])
-def test_a_weight_without_a_json_form_is_sent_as_text(server: Served, weight: str) -> None:
+def test_a_weight_without_a_json_form_is_sent_as_text(server: Server, weight: str) -> None:
     queues(server)
     cli.invoke(["queue", "create", "a", f"--weight={weight}"])
     assert server.asked[-1].json() == {"name": "a", "weight": weight}
 
 
 def test_creating_an_existing_queue_prints_a_hint(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.routes["POST /api/v1/queues"] = lambda _: served.problem(409, "there is one")
+    server.routes["POST /api/v1/queues"] = lambda _: fake_server.problem(409, "there is one")
     assert cli.invoke(["queue", "create", "a"]) == 3
     assert "hint: `fairlead queue update a`" in capsys.readouterr().err
 
 
 def test_a_token_is_printed_alone_on_stdout(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = {"id": "7", "name": "bot", "roles": ["viewer"], "token": "fl_new"}
     server.routes["POST /api/v1/tokens"] = lambda _: made
@@ -176,7 +176,7 @@ def test_a_token_is_printed_alone_on_stdout(
 
 
 def test_the_token_of_a_folder_is_printed_without_a_server(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "token").write_text("fl_kept\n")
     assert cli.invoke(["token", "show", "--data", str(tmp_path)]) == 0
@@ -184,7 +184,7 @@ def test_the_token_of_a_folder_is_printed_without_a_server(
     assert cli.invoke(["token", "show", "--data", str(tmp_path / "nowhere")]) == 2
 
 
-def test_a_link_has_the_servers_address(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_has_the_servers_address(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.routes["POST /api/v1/sign-in-links"] = lambda _: {"path": "/sign-in?code=x"}
     assert cli.invoke(["token", "link"]) == 0
     assert capsys.readouterr().out == f"{server.url}/sign-in?code=x\n"
@@ -209,7 +209,7 @@ def test_an_unknown_context_is_refused(config: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_context_can_be_named_for_one_command(
-    config: Path, server: Served, capsys: pytest.CaptureFixture[str]
+    config: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.write_text(CONFIG + f'  third: {{server: "{server.url}", token: fl_third}}\n')
     server.routes["GET /api/v1/queues"] = lambda _: {"queues": []}
@@ -217,12 +217,12 @@ def test_a_context_can_be_named_for_one_command(
     assert server.asked[0].headers["authorization"] == "Bearer fl_third"
 
 
-def test_the_doctor_reports_problems(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    server.routes["GET /healthz"] = lambda _: served.Answered(b"ok\n")
+def test_the_doctor_reports_problems(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["GET /healthz"] = lambda _: fake_server.Reply(b"ok\n")
     ready = {"ready": True, "version": "0.1.0", "checks": {"log": "ok"}}
     server.routes["GET /readyz"] = lambda _: ready
-    server.routes["GET /metrics"] = lambda _: served.Answered(b"")
-    server.routes["GET /api/v1/queues"] = lambda _: served.problem(401, "who?")
+    server.routes["GET /metrics"] = lambda _: fake_server.Reply(b"")
+    server.routes["GET /api/v1/queues"] = lambda _: fake_server.problem(401, "who?")
     assert cli.invoke(["doctor"]) == 3
     told = capsys.readouterr().out
     assert f"ok   server: {server.url} answers" in told
@@ -236,7 +236,7 @@ def test_a_deep_check_without_the_services_programs_says_where_to_run_it() -> No
 
 
 def test_a_data_folder_is_refused_without_a_deep_check(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.invoke(["doctor", "--data", "x"]) == 2
     assert "--data is only used with --deep" in capsys.readouterr().err
@@ -325,7 +325,7 @@ REPORTS = {
 
 @pytest.mark.parametrize("what", REPORTS)
 def test_a_report_has_allocations_and_the_reasons_why_jobs_wait(
-    server: Served, capsys: pytest.CaptureFixture[str], what: str
+    server: Server, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     kind, name = what.split()
     server.routes[f"GET /api/v1/{kind}s/{name}/report"] = lambda _: REPORTS[what]
@@ -344,10 +344,10 @@ def test_a_report_has_allocations_and_the_reasons_why_jobs_wait(
 
 
 def test_an_export_is_written_unchanged(
-    server: Served, capfdbinary: pytest.CaptureFixture[bytes]
+    server: Server, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    def table(asked: Asked) -> Answered:
-        return Answered(f"{asked.query}\n".encode(), content_type="text/csv")
+    def table(asked: Request) -> Reply:
+        return Reply(f"{asked.query}\n".encode(), content_type="text/csv")
 
     server.routes["GET /api/v1/jobs/export.csv"] = table
     server.routes["GET /api/v1/jobsets/export.csv"] = table

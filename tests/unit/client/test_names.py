@@ -7,13 +7,13 @@ import pytest
 
 from fairlead import cli
 from fairlead.cli.support import recent_job_set
-from tests.unit.client.served import FILE, Asked, Served, accept
+from tests.unit.client.fake_server import FILE, Request, Server, accept
 
 ID = "0a" + "0" * 26
 DETAIL = {"id": ID, "queue": "q", "jobSet": "s", "state": "SUCCEEDED", "clientId": "one"}
 
 
-def cancelled(server: Served, *words: str) -> object:
+def cancelled(server: Server, *words: str) -> object:
     """The jobs that the server is asked to cancel."""
     server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": 1}
     assert cli.invoke(["cancel", *words]) == 0
@@ -22,7 +22,7 @@ def cancelled(server: Served, *words: str) -> object:
     return body["ids"]
 
 
-def submit(server: Served, folder: Path, text: str = FILE) -> None:
+def submit(server: Server, folder: Path, text: str = FILE) -> None:
     server.routes["POST /api/v1/jobs"] = accept
     file = folder / "jobs.yaml"
     file.write_text(text)
@@ -40,12 +40,12 @@ def submit(server: Served, folder: Path, text: str = FILE) -> None:
     ],
 )
 def test_a_job_is_named_by_its_id_or_its_client_id(
-    server: Served, words: list[str], asked: list[str]
+    server: Server, words: list[str], asked: list[str]
 ) -> None:
     assert cancelled(server, *words) == asked
 
 
-def test_a_client_id_alone_refers_to_the_last_job_set(server: Served, tmp_path: Path) -> None:
+def test_a_client_id_alone_refers_to_the_last_job_set(server: Server, tmp_path: Path) -> None:
     submit(server, tmp_path)
     submit(server, tmp_path, FILE.replace("jobSet: s", "jobSet: later"))
     assert cancelled(server, "one") == ["q/later/one"]
@@ -53,21 +53,21 @@ def test_a_client_id_alone_refers_to_the_last_job_set(server: Served, tmp_path: 
 
 
 def test_a_client_id_of_no_known_job_set_is_not_guessed(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.invoke(["why", "one"]) == 2
     assert "--jobset NAME" in capsys.readouterr().err
     assert server.asked == []
 
 
-def test_the_next_command_waits_for_a_recent_submission(server: Served, tmp_path: Path) -> None:
+def test_the_next_command_waits_for_a_recent_submission(server: Server, tmp_path: Path) -> None:
     submit(server, tmp_path)
     server.routes["GET /api/v1/jobs/q%2Fs%2Fone"] = lambda _: DETAIL
     assert cli.invoke(["why", "one"]) == 0
     assert server.asked[-1].query["after"] == "p"
 
 
-def test_a_damaged_file_is_ignored(server: Served, tmp_path: Path) -> None:
+def test_a_damaged_file_is_ignored(server: Server, tmp_path: Path) -> None:
     submit(server, tmp_path)
     recent_job_set.file(os.environ).write_text("{")
     assert recent_job_set.load(server.url) is None
@@ -75,8 +75,8 @@ def test_a_damaged_file_is_ignored(server: Served, tmp_path: Path) -> None:
     assert recent_job_set.load(server.url) is not None
 
 
-def test_logs_show_the_given_name_of_the_job(server: Served) -> None:
-    def log(asked: Asked) -> object:
+def test_logs_show_the_given_name_of_the_job(server: Server) -> None:
+    def log(asked: Request) -> object:
         return {"asked": asked.path}
 
     server.routes["GET /api/v1/jobs/q%2Fs%2Fone/logs"] = log

@@ -3,13 +3,13 @@
 import pytest
 
 from fairlead import cli
-from tests.unit.client.served import Served
+from tests.unit.client.fake_server import Server
 
 SET = {"queue": "q", "jobSet": "s", "jobs": 5, "states": {"FAILED": 2, "SUCCEEDED": 3}}
 DONE = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "s", "state": "DONE"}
 
 
-def answers(server: Served, count: int) -> None:
+def answers(server: Server, count: int) -> None:
     """The server finds so many jobs that failed."""
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: SET
     server.routes["POST /api/v1/jobs/resubmit"] = lambda _: {"action": "a", "total": count}
@@ -23,7 +23,7 @@ def answers(server: Served, count: int) -> None:
 
 
 def test_failed_jobs_of_a_job_set_are_resubmitted(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers(server, 2)
     assert cli.invoke(["resubmit", "--failed", "--queue", "q", "--jobset", "s"]) == 0
@@ -35,7 +35,7 @@ def test_failed_jobs_of_a_job_set_are_resubmitted(
 
 
 def test_a_job_set_without_failures_is_not_an_error(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers(server, 0)
     assert cli.invoke(["resubmit", "--failed", "--queue", "q", "--jobset", "s"]) == 0
@@ -45,14 +45,14 @@ def test_a_job_set_without_failures_is_not_an_error(
 @pytest.mark.parametrize(
     "more", [["--state", "FAILED"], ["--into", "t"], ["one"]], ids=lambda words: words[0]
 )
-def test_failed_is_combined_with_a_job_set_only(server: Served, more: list[str]) -> None:
+def test_failed_is_combined_with_a_job_set_only(server: Server, more: list[str]) -> None:
     words = ["resubmit", "--failed", "--queue", "q", "--jobset", "s", *more]
     assert cli.invoke(words) == 2
     assert server.asked == []
 
 
 def test_a_job_set_whose_failures_were_resubmitted_succeeded(
-    server: Served, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.routes["GET /api/v1/jobsets/q/s"] = lambda _: {**SET, "superseded": 2}
     assert cli.invoke(["watch", "q", "s"]) == 0

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from fairlead import cli
-from tests.unit.client import served
-from tests.unit.client.served import FILE, Asked, Served, accept
+from tests.unit.client import fake_server
+from tests.unit.client.fake_server import FILE, Request, Server, accept
 
 
 def test_no_document_is_submitted_unless_all_are_valid(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def judge(asked: Asked) -> object:
-        return served.problem(422, "no queue") if b'"bad"' in asked.body else accept(asked)
+    def judge(asked: Request) -> object:
+        return fake_server.problem(422, "no queue") if b'"bad"' in asked.body else accept(asked)
 
     server.routes["POST /api/v1/jobs"] = judge
     (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: bad')}")
@@ -23,11 +23,11 @@ def test_no_document_is_submitted_unless_all_are_valid(
 
 
 def test_submitted_documents_are_reported_when_a_later_one_is_refused(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def judge(asked: Asked) -> object:
+    def judge(asked: Request) -> object:
         is_late = b'"late"' in asked.body and not asked.query
-        return served.problem(409, "taken") if is_late else accept(asked)
+        return fake_server.problem(409, "taken") if is_late else accept(asked)
 
     server.routes["POST /api/v1/jobs"] = judge
     (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: late')}")

@@ -68,7 +68,7 @@ def test_submitting_json_imports_nothing_large(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", cli.COMMANDS)
 def test_modules_add_their_listed_commands(module: str) -> None:
-    app = cli.build(module)
+    app = cli.build((module,))
     names = [command.name for command in app.registered_commands]
     names += [str(group.name) for group in app.registered_groups]
     assert sorted(map(str, names)) == sorted(cli.COMMANDS[module])
@@ -88,3 +88,20 @@ def test_the_command_is_the_first_word_that_is_not_an_option_value(
     typed: list[str], command: str | None
 ) -> None:
     assert cli.command_of(typed) == command
+
+
+def test_the_version_loads_no_command() -> None:
+    code = "import sys; from fairlead import cli; cli.invoke(['--version']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    version, modules = done.stdout.splitlines()
+    assert version.startswith("fairlead ")
+    assert "fairlead.cli.commands" not in modules
+    assert "importlib.metadata" not in modules
+
+
+@pytest.mark.parametrize("words", [("--help",), ("get", "jobs", "--help"), ("--version",)])
+def test_the_package_can_be_run_as_a_module(words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fairlead", *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.lower().startswith(("usage: fairlead", "fairlead"))

@@ -73,8 +73,8 @@ def test_no_jobs_make_no_request() -> None:
 
 
 def test_a_refusal_of_a_later_request_points_into_the_list_and_has_the_accepted_jobs() -> None:
-    fault = {"pointer": "/jobs/3/cpu", "detail": "no quantity"}
-    world = World(accepted(0, JOBS_MAX), problem(422, "bad", [fault, {"pointer": "/queue"}]))
+    error = {"pointer": "/jobs/3/cpu", "detail": "no quantity"}
+    world = World(accepted(0, JOBS_MAX), problem(422, "bad", [error, {"pointer": "/queue"}]))
     with pytest.raises(errors.Invalid) as caught:
         world.client.submit("q", "s", [Job()] * (JOBS_MAX + 5))
     pointers = [item.pointer for item in caught.value.problem.errors]

@@ -18,8 +18,8 @@ from fairlead import (
     TooLarge,
     Unauthenticated,
 )
-from tests.unit.client import served
-from tests.unit.client.served import Answered, Asked, Served
+from tests.unit.client import fake_server
+from tests.unit.client.fake_server import Reply, Request, Server
 
 T = TypeVar("T")
 QUICK = Retries(attempts_max=3, base_s=0.001, cap_s=0.002)
@@ -81,15 +81,15 @@ def connect(request: pytest.FixtureRequest) -> Callable[[str], Blocking | OnAsyn
 
 
 @pytest.fixture
-def server() -> Iterator[Served]:
-    with served.serve({}) as running:
+def server() -> Iterator[Server]:
+    with fake_server.serve({}) as running:
         yield running
 
 
 Connect = Callable[[str], Blocking | OnAsyncio]
 
 
-def test_a_submission_arrives_with_the_token(connect: Connect, server: Served) -> None:
+def test_a_submission_arrives_with_the_token(connect: Connect, server: Server) -> None:
     server.routes["POST /api/v1/jobs"] = lambda _: {"position": "p", "jobs": [{"id": "j"}]}
     done = connect(server.url).call("submit", "q", "s", [Job(client_id="a", command=("x",))])
     assert done.jobs[0].id == "j"
@@ -102,15 +102,17 @@ def test_a_submission_arrives_with_the_token(connect: Connect, server: Served) -
     }
 
 
-def test_a_request_to_a_busy_server_is_repeated(connect: Connect, server: Served) -> None:
-    answers = iter([served.problem(503, "away"), served.problem(429, "slowly"), {"name": "a"}])
+def test_a_request_to_a_busy_server_is_repeated(connect: Connect, server: Server) -> None:
+    answers = iter(
+        [fake_server.problem(503, "away"), fake_server.problem(429, "slowly"), {"name": "a"}]
+    )
     server.routes["GET /api/v1/queues/a"] = lambda _: next(answers)
     assert connect(server.url).call("queue", "a").name == "a"
     assert len(server.asked) == 3
 
 
-def test_refusals_raise_their_exceptions(connect: Connect, server: Served) -> None:
-    server.routes["GET /api/v1/queues/a"] = lambda _: served.problem(401, "who?")
+def test_refusals_raise_their_exceptions(connect: Connect, server: Server) -> None:
+    server.routes["GET /api/v1/queues/a"] = lambda _: fake_server.problem(401, "who?")
     with pytest.raises(Unauthenticated, match="who"):
         connect(server.url).call("queue", "a")
     with pytest.raises(NotFound, match="nothing at"):
@@ -126,15 +128,15 @@ def test_an_unreachable_server_is_named(connect: Connect) -> None:
 
 
 def test_a_request_with_an_interrupted_response_is_repeated(
-    connect: Connect, server: Served
+    connect: Connect, server: Server
 ) -> None:
-    answers = iter([Answered(b'{"na', broken=True), {"name": "a"}])
+    answers = iter([Reply(b'{"na', broken=True), {"name": "a"}])
     server.routes["GET /api/v1/queues/a"] = lambda _: next(answers)
     assert connect(server.url).call("queue", "a").name == "a"
 
 
-def test_lists_are_read_page_by_page(connect: Connect, server: Served) -> None:
-    def page(asked: Asked) -> object:
+def test_lists_are_read_page_by_page(connect: Connect, server: Server) -> None:
+    def page(asked: Request) -> object:
         if "cursor" in asked.query:
             return {"queues": [{"name": "b"}]}
         return {"queues": [{"name": "a"}], "next": "more"}
@@ -143,23 +145,23 @@ def test_lists_are_read_page_by_page(connect: Connect, server: Served) -> None:
     assert [queue.name for queue in connect(server.url).items("queues", 9)] == ["a", "b"]
 
 
-def test_events_are_streamed_and_resumed(connect: Connect, server: Served) -> None:
-    def stream(asked: Asked) -> Answered:
+def test_events_are_streamed_and_resumed(connect: Connect, server: Server) -> None:
+    def stream(asked: Request) -> Reply:
         again = asked.headers.get("last-event-id") == "1-0"
-        return Answered(SPAN.replace(b"1-0", b"2-0") if again else SPAN, broken=not again)
+        return Reply(SPAN.replace(b"1-0", b"2-0") if again else SPAN, broken=not again)
 
     server.routes["GET /api/v1/jobsets/q/s/events"] = stream
     found = connect(server.url).items("events", 2, "q", "s")
     assert [event.id for event in found] == ["1-0", "2-0"]
 
 
-def test_logs_are_streamed_as_bytes(connect: Connect, server: Served) -> None:
-    server.routes["GET /api/v1/jobs/j/logs"] = lambda _: Answered(b"\xff\n")
+def test_logs_are_streamed_as_bytes(connect: Connect, server: Server) -> None:
+    server.routes["GET /api/v1/jobs/j/logs"] = lambda _: Reply(b"\xff\n")
     assert b"".join(connect(server.url).items("logs", 9, "j")) == b"\xff\n"
 
 
-def test_one_client_follows_many_streams_concurrently(server: Served) -> None:
-    server.routes["GET /api/v1/jobs/export.csv"] = lambda _: Answered(b"a" * 300_000)
+def test_one_client_follows_many_streams_concurrently(server: Server) -> None:
+    server.routes["GET /api/v1/jobs/export.csv"] = lambda _: Reply(b"a" * 300_000)
     server.routes["GET /api/v1/queues/q"] = lambda _: {"name": "q"}
     with Client(server.url, token="fl_t", retries=QUICK) as client:
         streams = [client.export_jobs() for _ in range(30)]
@@ -167,12 +169,12 @@ def test_one_client_follows_many_streams_concurrently(server: Served) -> None:
         assert client.queue("q").name == "q"
 
 
-def test_a_refused_stream_raises_as_well(connect: Connect, server: Served) -> None:
+def test_a_refused_stream_raises_as_well(connect: Connect, server: Server) -> None:
     with pytest.raises(NotFound):
         connect(server.url).items("logs", 9, "j")
 
 
-def test_a_connection_is_used_again(connect: Connect, server: Served) -> None:
+def test_a_connection_is_used_again(connect: Connect, server: Server) -> None:
     server.routes["GET /api/v1/queues"] = lambda asked: {
         "queues": [{"name": "a"}],
         **({} if "cursor" in asked.query else {"next": "more"}),
@@ -181,8 +183,8 @@ def test_a_connection_is_used_again(connect: Connect, server: Served) -> None:
     assert server.connections == 1
 
 
-def test_a_connection_that_the_server_closed_is_not_used_again(server: Served) -> None:
-    server.routes["GET /api/v1/queues/a"] = lambda _: Answered(b'{"name": "a"}', hangs_up=True)
+def test_a_connection_that_the_server_closed_is_not_used_again(server: Server) -> None:
+    server.routes["GET /api/v1/queues/a"] = lambda _: Reply(b'{"name": "a"}', hangs_up=True)
     server.routes["POST /api/v1/queues"] = lambda _: {"name": "b"}
     with Client(server.url, token="fl_t", retries=Retries(attempts_max=1)) as client:
         client.queue("a")
@@ -191,8 +193,8 @@ def test_a_connection_that_the_server_closed_is_not_used_again(server: Served) -
     assert server.connections == 2
 
 
-def test_a_stream_that_is_not_read_to_its_end_is_closed(server: Served) -> None:
-    server.routes["GET /api/v1/jobs/export.csv"] = lambda _: Answered(b"a" * 10_000_000)
+def test_a_stream_that_is_not_read_to_its_end_is_closed(server: Server) -> None:
+    server.routes["GET /api/v1/jobs/export.csv"] = lambda _: Reply(b"a" * 10_000_000)
     with Client(server.url, token="fl_t", retries=QUICK) as client:
         for _ in client.export_jobs():
             break
@@ -200,7 +202,7 @@ def test_a_stream_that_is_not_read_to_its_end_is_closed(server: Served) -> None:
 
 
 def test_a_server_elsewhere_is_reached_through_the_proxy_of_the_environment(
-    connect: Connect, server: Served, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -213,14 +215,14 @@ def test_a_server_elsewhere_is_reached_through_the_proxy_of_the_environment(
 
 
 def test_a_server_on_this_machine_is_reached_without_the_proxy(
-    connect: Connect, server: Served, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     server.routes["GET /api/v1/queues/a"] = lambda _: {"name": "a"}
     assert connect(server.url).call("queue", "a").name == "a"
 
 
-def test_user_and_password_of_an_address_are_sent(connect: Connect, server: Served) -> None:
+def test_user_and_password_of_an_address_are_sent(connect: Connect, server: Server) -> None:
     server.routes["GET /api/v1/queues/a"] = lambda _: {"name": "a"}
     assert connect(server.url.replace("//", "//me:secret@")).call("queue", "a").name == "a"
     assert server.asked[0].headers["authorization"] == "Basic bWU6c2VjcmV0"

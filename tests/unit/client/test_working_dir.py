@@ -9,10 +9,10 @@ import pytest
 from fairlead import cli
 from fairlead.calls import job_location
 from fairlead_executor.backends.process import machine
-from tests.unit.client.served import FILE, Served, accept
+from tests.unit.client.fake_server import FILE, Server, accept
 
 
-def clusters(server: Served, backend: str, labels: Mapping[str, str]) -> None:
+def clusters(server: Server, backend: str, labels: Mapping[str, str]) -> None:
     """One cluster of one node."""
     server.routes["GET /api/v1/clusters"] = lambda _: {
         "clusters": [{"executor": "local", "backend": backend}]
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def sent(server: Served) -> dict[str, object]:
+def sent(server: Server) -> dict[str, object]:
     """What was submitted."""
     (posted,) = [each for each in server.asked if each.path == "/api/v1/jobs"]
     body = posted.json()
@@ -39,7 +39,7 @@ def sent(server: Served) -> dict[str, object]:
     return body
 
 
-def submit(server: Served, folder: Path, text: str, *options: str) -> dict[str, object]:
+def submit(server: Server, folder: Path, text: str, *options: str) -> dict[str, object]:
     server.routes["POST /api/v1/jobs"] = accept
     (folder / "jobs.yaml").write_text(text)
     assert cli.invoke(["submit", str(folder / "jobs.yaml"), *options]) == 0
@@ -52,13 +52,13 @@ def test_client_and_executor_compute_the_same_host_user() -> None:
     assert machine.HOST_USER == job_location.HOST_USER
 
 
-def test_jobs_start_in_the_current_folder_where_they_run_here(server: Served, folder: Path) -> None:
+def test_jobs_start_in_the_current_folder_where_they_run_here(server: Server, folder: Path) -> None:
     clusters(server, "process", HERE)
     assert submit(server, folder, FILE)["defaults"] == {"cpu": 1, "workingDir": str(folder)}
 
 
 def test_a_relative_working_dir_is_resolved_in_the_current_folder(
-    server: Served, folder: Path
+    server: Server, folder: Path
 ) -> None:
     clusters(server, "process", HERE)
     text = FILE + "  - {clientId: three, command: [ls], workingDir: data}\n"
@@ -66,7 +66,7 @@ def test_a_relative_working_dir_is_resolved_in_the_current_folder(
     assert json.dumps(jobs).count(str(folder / "data")) == 1
 
 
-def test_scratch_leaves_the_folder_to_the_run(server: Served, folder: Path) -> None:
+def test_scratch_leaves_the_folder_to_the_run(server: Server, folder: Path) -> None:
     clusters(server, "process", HERE)
     assert submit(server, folder, FILE, "--scratch")["defaults"] == {"cpu": 1}
 
@@ -81,20 +81,20 @@ def test_scratch_leaves_the_folder_to_the_run(server: Served, folder: Path) -> N
     ],
 )
 def test_jobs_that_run_elsewhere_get_no_folder(
-    server: Served, folder: Path, backend: str, labels: Mapping[str, str]
+    server: Server, folder: Path, backend: str, labels: Mapping[str, str]
 ) -> None:
     clusters(server, backend, labels)
     assert submit(server, folder, FILE)["defaults"] == {"cpu": 1}
 
 
-def test_pod_specs_keep_their_own_folder(server: Served, folder: Path) -> None:
+def test_pod_specs_keep_their_own_folder(server: Server, folder: Path) -> None:
     clusters(server, "process", HERE)
     text = "{queue: q, jobSet: s, defaults: {podSpec: {containers: []}}, jobs: [{clientId: a}]}"
     assert submit(server, folder, text)["defaults"] == {"podSpec": {"containers": []}}
 
 
 def test_a_relative_folder_is_refused_where_jobs_run_elsewhere(
-    server: Served, folder: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clusters(server, "kubernetes", {})
     assert cli.invoke(["run", "--working-dir", "data", "--", "true"]) == 2
@@ -103,7 +103,7 @@ def test_a_relative_folder_is_refused_where_jobs_run_elsewhere(
 
 @pytest.mark.parametrize(("backend", "warned"), [("process", True), ("kubernetes", False)])
 def test_an_image_that_no_backend_uses_is_reported(
-    server: Served, capsys: pytest.CaptureFixture[str], backend: str, warned: bool
+    server: Server, capsys: pytest.CaptureFixture[str], backend: str, warned: bool
 ) -> None:
     clusters(server, backend, {})
     server.routes["POST /api/v1/jobs"] = accept

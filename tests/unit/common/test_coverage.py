@@ -8,13 +8,13 @@ STATE = LogState("log", {0: 10, 1: 0}, {0: 20, 1: 5})
 
 
 @pytest.mark.parametrize(
-    ("saved", "faults", "words"),
+    ("saved", "mismatches", "words"),
     [
-        (("log", {0: 9, 1: 0}), (Mismatch.BEHIND,), "is older than the log: in 1 partition"),
+        (("log", {0: 9, 1: 0}), (Mismatch.EXPIRED,), "is older than the log: in 1 partition"),
         (("log", {0: 21, 1: 0}), (Mismatch.AHEAD,), "the view reads 21 next, the log has 10 to 20"),
         (
             ("log", {0: 9, 1: 6}),
-            (Mismatch.BEHIND, Mismatch.AHEAD),
+            (Mismatch.EXPIRED, Mismatch.AHEAD),
             "has folded more than the log has",
         ),
         (("old", {0: 10, 1: 0}), (Mismatch.OTHER_LOG,), "belongs to the log old"),
@@ -22,11 +22,11 @@ STATE = LogState("log", {0: 10, 1: 0}, {0: 20, 1: 5})
     ],
 )
 def test_a_view_that_the_log_cannot_continue(
-    saved: tuple[str, dict[int, int]] | None, faults: tuple[Mismatch, ...], words: str
+    saved: tuple[str, dict[int, int]] | None, mismatches: tuple[Mismatch, ...], words: str
 ) -> None:
     gap = compare("view", saved, STATE)
     assert gap is not None
-    assert gap.mismatches == faults
+    assert gap.mismatches == mismatches
     assert words in gap.describe()
     assert "fairlead repair" in str(ViewUnusable(gap))
 

@@ -16,7 +16,7 @@ from fairlead_common.log.protocol import Record, Topic
 from fairlead_common.service.disk import MIB, Bounds, Disk, Space, assess
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import server
-from fairlead_common.web.disk_full_middleware import DiskFullMiddleware
+from fairlead_common.web.middleware import DiskFullMiddleware
 from tests.unit.common.callers import Only
 
 BOUNDS = Bounds(low=40, low_ends=50, full=10, full_ends=20)

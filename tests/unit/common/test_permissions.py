@@ -148,7 +148,7 @@ def test_a_hidden_queue_is_not_found() -> None:
 
 @pytest.mark.parametrize("roles", [(), ("viewer",), ("submitter", "viewer")])
 def test_a_refusal_names_the_sufficient_roles(roles: tuple[str, ...]) -> None:
-    with pytest.raises(Problem, match="needs admin or operator") as caught:
+    with pytest.raises(Problem, match="requires the role admin or operator") as caught:
         permissions.require_role(Caller("ada", roles), "operator")
     assert caught.value.slug == "forbidden"
     assert ("none" if not roles else ", ".join(roles)) in caught.value.detail

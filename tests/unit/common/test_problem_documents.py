@@ -37,8 +37,8 @@ def routes() -> APIRouter:
     async def problem(slug: str) -> None:
         raise Problem(slug, "Because.", [FieldError("/jobs/0", "is odd")], retry_after_s=7)
 
-    @router.get("/faults/{count}")
-    async def faults(count: int) -> None:
+    @router.get("/errors/{count}")
+    async def errors(count: int) -> None:
         found = [FieldError(f"/jobs/{n}", "is odd") for n in range(count)]
         raise Problem("invalid", "Some jobs are odd.", found)
 
@@ -90,10 +90,10 @@ async def test_parameters_that_are_not_valid_are_422_and_all_named(
     http: httpx2.AsyncClient,
 ) -> None:
     body = document(await http.get("/things/one?limit=many"), 422, "invalid")
-    faults = body["errors"]
-    assert isinstance(faults, list)
-    assert {fault["pointer"] for fault in faults} == {"/path/number", "/query/limit"}
-    assert all(fault["detail"] for fault in faults)
+    errors = body["errors"]
+    assert isinstance(errors, list)
+    assert {error["pointer"] for error in errors} == {"/path/number", "/query/limit"}
+    assert all(error["detail"] for error in errors)
 
 
 async def test_a_body_that_is_not_json_is_a_problem(http: httpx2.AsyncClient) -> None:
@@ -116,7 +116,7 @@ async def test_every_kind_of_problem_has_its_status_and_title(
 
 
 async def test_a_long_list_of_errors_is_truncated_and_counted(http: httpx2.AsyncClient) -> None:
-    body = document(await http.get(f"/faults/{FIELD_ERRORS_MAX + 1}"), 422, "invalid")
+    body = document(await http.get(f"/errors/{FIELD_ERRORS_MAX + 1}"), 422, "invalid")
     assert isinstance(body["errors"], list)
     assert len(body["errors"]) == FIELD_ERRORS_MAX
     assert (
@@ -126,7 +126,7 @@ async def test_a_long_list_of_errors_is_truncated_and_counted(http: httpx2.Async
 
 
 async def test_a_list_of_errors_within_the_limit_is_complete(http: httpx2.AsyncClient) -> None:
-    body = document(await http.get(f"/faults/{FIELD_ERRORS_MAX}"), 422, "invalid")
+    body = document(await http.get(f"/errors/{FIELD_ERRORS_MAX}"), 422, "invalid")
     assert body["detail"] == "Some jobs are odd."
 
 

@@ -1,4 +1,4 @@
-"""What a query may hold: durations, tags, and every fault of it in one answer."""
+"""What a query may hold: durations, tags, and every error of it in one answer."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -8,7 +8,7 @@ import pytest
 from fastapi import APIRouter, Query
 
 from fairlead_common.service.settings import Settings
-from fairlead_common.web import etags, openapi_texts, query_validation, server
+from fairlead_common.web import etags, openapi, query_validation, server
 from fairlead_common.web.query_validation import After, Wait
 
 
@@ -49,7 +49,7 @@ def test_a_tag_is_found_in_a_header(header: str | None, is_known: bool, matches:
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
     router = APIRouter(route_class=query_validation.StrictRoute)
 
-    @router.get("/problems/things", openapi_extra={openapi_texts.PREFIXES: ["label."]})
+    @router.get("/problems/things", openapi_extra={openapi.PREFIXES: ["label."]})
     async def things(
         kind: str,
         limit: Annotated[int, Query(ge=1)] = 1,
@@ -73,7 +73,7 @@ async def test_all_errors_of_a_query_are_listed_in_one_response(http: httpx2.Asy
     query = "limit=0&wait=soon&colour=red&after=x&after=y&label.=1&a~/b=1"
     answer = await http.get(f"/problems/things?{query}")
     assert answer.status_code == 422
-    found = {fault["pointer"]: fault["detail"] for fault in answer.json()["errors"]}
+    found = {error["pointer"]: error["detail"] for error in answer.json()["errors"]}
     assert found == {
         "/query/limit": "Input should be greater than or equal to 1",
         "/query/wait": "'soon' is not a valid duration; write it like 30s or 500ms.",
@@ -89,8 +89,8 @@ async def test_all_errors_of_a_query_are_listed_in_one_response(http: httpx2.Asy
 async def test_the_number_of_labels_is_limited(http: httpx2.AsyncClient) -> None:
     query = "&".join(f"label.l{n}=x" for n in range(17))
     answer = await http.get(f"/problems/things?kind=a&{query}")
-    (fault,) = answer.json()["errors"]
-    assert fault == {"pointer": "/query/label.", "detail": "17 are given; at most 16 are allowed."}
+    (error,) = answer.json()["errors"]
+    assert error == {"pointer": "/query/label.", "detail": "17 are given; at most 16 are allowed."}
 
 
 async def test_a_path_with_an_extra_slash_is_not_found(http: httpx2.AsyncClient) -> None:

@@ -11,9 +11,9 @@ from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.repair_events import Choice, Knowledge
 from fairlead_lookout.domain import view_fold
-from fairlead_lookout.domain.model import JobSet, Known
+from fairlead_lookout.domain.model import JobSet, StoredRecords
 from fairlead_lookout.domain.model import Message as LookoutMessage
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
 
@@ -52,7 +52,9 @@ class Folds:
 
     def __init__(self) -> None:
         self.view = View()
-        self.lookout = Known(jobs={}, job_sets={("q", "s"): JobSet(1, ("q", "s"), PARTITION)})
+        self.lookout = StoredRecords(
+            jobs={}, job_sets={("q", "s"): JobSet(1, ("q", "s"), PARTITION)}
+        )
         self._position = 0
 
     def state(self, events: list[ev.AnyEvent]) -> None:
@@ -62,7 +64,7 @@ class Folds:
             self._position += 1
             job_fold.fold_messages(self.view, [job_fold.Message(*place, sequence)], {})
             changes = view_fold.fold_messages(self.lookout, [LookoutMessage(*place, sequence)])
-            self.lookout = Known(
+            self.lookout = StoredRecords(
                 jobs={**self.lookout.jobs, **changes.jobs},
                 job_sets={**self.lookout.job_sets, **changes.job_sets},
                 runs={**self.lookout.runs, **changes.runs},
@@ -72,7 +74,7 @@ class Folds:
         """State, and newest run of a live job."""
         row = self.view.jobs.rows.get(JOB)
         state = self.view.state_of(JOB)
-        live_row = row is not None and not c.IS_ENDED[self.view.jobs.state[row]]
+        live_row = row is not None and not job_table.IS_ENDED[self.view.jobs.state[row]]
         return state, self.view.jobs.run.item(row) if live_row and row is not None else None
 
     def of_lookout(self) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Settings: defaults, a file, the environment over it, and every fault said at once."""
+"""Settings: defaults, a file, the environment over it, and every error said at once."""
 
 from pathlib import Path
 
@@ -28,11 +28,11 @@ def written(folder: Path, text: str) -> dict[str, str]:
     return {FILE_VARIABLE: str(file)}
 
 
-def faults_of(environment: dict[str, str]) -> dict[str, str]:
+def errors_of(environment: dict[str, str]) -> dict[str, str]:
     """What is wrong with it: name -> why."""
     with pytest.raises(SettingsError) as caught:
         load(Own, environment)
-    return {fault.pointer: fault.detail for fault in caught.value.faults}
+    return {error.pointer: error.detail for error in caught.value.errors}
 
 
 def test_defaults_apply_and_permit_no_access() -> None:
@@ -59,8 +59,8 @@ def test_a_file_is_read_by_the_core_schema_of_yaml(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
-    faults = faults_of(written(tmp_path, "speed: 1.0\nspeed: 2.0\n"))
-    (detail,) = faults.values()
+    errors = errors_of(written(tmp_path, "speed: 1.0\nspeed: 2.0\n"))
+    (detail,) = errors.values()
     assert "the key 'speed' is given twice" in detail
     assert "line 2" in detail
 
@@ -91,33 +91,33 @@ def test_variables_of_other_programs_are_ignored() -> None:
 def test_every_invalid_variable_is_reported_by_name(tmp_path: Path) -> None:
     environment = written(tmp_path, "leeseSMax: 5\nspede: 1\n")
     environment |= {"FAIRLEAD_LEASE_S_MAX": "many", "FAIRLEAD_ANONYMOUS": "perhaps"}
-    faults = faults_of(environment)
+    errors = errors_of(environment)
     file = environment[FILE_VARIABLE]
-    assert faults.keys() == {
+    assert errors.keys() == {
         f"{file}: leeseSMax",
         f"{file}: spede",
         "FAIRLEAD_LEASE_S_MAX",
         "FAIRLEAD_ANONYMOUS",
     }
-    assert faults[f"{file}: spede"] == "is not a setting of this service"
+    assert errors[f"{file}: spede"] == "is not a setting of this service"
 
 
 def test_every_invalid_value_of_the_file_is_reported_by_name(tmp_path: Path) -> None:
     environment = written(tmp_path, "leaseSMax: soon\nspeed: fast\n")
     file = environment[FILE_VARIABLE]
-    assert faults_of(environment).keys() == {f"{file}: leaseSMax", f"{file}: speed"}
+    assert errors_of(environment).keys() == {f"{file}: leaseSMax", f"{file}: speed"}
 
 
 def test_a_missing_settings_file_is_reported(tmp_path: Path) -> None:
     missing = str(tmp_path / "none.yaml")
-    assert "cannot be read" in faults_of({FILE_VARIABLE: missing})[missing]
+    assert "cannot be read" in errors_of({FILE_VARIABLE: missing})[missing]
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just words", "{a: [}"])
 def test_a_settings_file_that_is_not_a_mapping_is_reported(text: str, tmp_path: Path) -> None:
     environment = written(tmp_path, text)
-    faults = faults_of(environment)
-    assert list(faults) == [environment[FILE_VARIABLE]]
+    errors = errors_of(environment)
+    assert list(errors) == [environment[FILE_VARIABLE]]
 
 
 def test_one_file_serves_several_services(tmp_path: Path) -> None:

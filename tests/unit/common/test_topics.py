@@ -4,7 +4,7 @@ from fairlead_common.domain.ids import JobId, RunId
 from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
-from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, RoundReport, Waiting
 from fairlead_common.log import Record, topics
 
 JOB = JobId("0k01kzm9q5n7s8t9v2w3x4y5z6ab")
@@ -38,7 +38,7 @@ def test_a_heartbeat_and_the_nodes_of_an_executor_have_keys_of_their_own() -> No
 
 
 def test_a_node_goes_under_the_key_that_made_it() -> None:
-    gone = clusters.node_gone_record("north", "n0")
+    gone = clusters.removed_node_record("north", "n0")
     assert where(gone) == ("fairlead.clusters", "north/n0")
     assert gone.value is None
 
@@ -57,8 +57,8 @@ def test_a_queue_and_cordons_have_keys_of_their_own() -> None:
 
 
 def test_a_report_has_the_key_of_what_it_is_about() -> None:
-    items: list[Waiting | QueueShare | Round] = [
-        Round(pool="p", at_ms=1),
+    items: list[Waiting | QueueShare | RoundReport] = [
+        RoundReport(pool="p", at_ms=1),
         QueueShare(pool="p", queue="q", weight=1.0),
         Waiting(pool="p", queue="q", code="c", sentence="s", shape="00ff"),
         Waiting(pool="p", queue="q", code="c", sentence="s", job_set="j", gang="g"),

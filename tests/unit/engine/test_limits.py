@@ -56,3 +56,37 @@ def test_expired_is_called_between_portions_of_offers_only() -> None:
     assert placed(plan, names) == [f"a{n}" for n in range(6)]
     assert codes(plan) == {Code.NOT_REACHED}
     assert plan.stopped_by == Code.TIME_LIMIT
+
+
+def test_expired_is_called_earlier_where_offers_need_much_work() -> None:
+    """L6: each of these offers examines the node's runs."""
+    made, names = pool(
+        run("a", "A", "n0", count=4, cpu=1),
+        run("b", "A", "n1", count=4, cpu=1),
+        {"id": "u", "queue": "B", "count": 8, "cpu": 1, "priorityClass": "p1"},
+    )
+    asked: list[int] = []
+
+    def expired() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    plan = schedule(made, EngineSettings(work_per_check=1), expired=expired)
+    assert placed(plan, names) == ["u0", "u1", "u2"]
+    assert plan.stopped_by == Code.TIME_LIMIT
+
+
+def test_what_is_not_explained_in_time_says_so_and_has_no_counts() -> None:
+    """L6."""
+    groups = [{"id": f"j{cpu}x", "queue": "A", "cpu": cpu} for cpu in (2, 3, 4)]
+    runs = [run(f"r{n}", "B", f"n{n}", cpu=3, priorityClass="p2np") for n in range(2)]
+    made, _ = pool(*runs, *groups)
+    settings = EngineSettings(pairs_per_check=1)
+    plan = schedule(made, settings, expired=lambda: True)
+    in_time = schedule(made, settings)
+    assert plan.reasons.code.tolist().count(Code.TIME_LIMIT) == 2
+    assert sorted(plan.reasons.counts.sum(axis=1).tolist()) == [0, 0, 2]
+    assert Code.TIME_LIMIT not in codes(in_time)
+    assert in_time.reasons.counts.sum(axis=1).tolist() == [2, 2, 2]
+    assert plan.limited
+    assert not in_time.limited

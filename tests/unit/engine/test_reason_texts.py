@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.plan import reason_texts
-from fairlead_scheduler.engine.snapshot import Bucket, Code, JobFlag, Plan
+from fairlead_scheduler.engine.snapshot import Bucket, Code, Plan, SchedulingFlag
 from tests.unit.engine.pools import BALANCE, CORES, pool, run
 
 
@@ -105,7 +105,7 @@ def test_a_gang_member_on_another_node_names_the_job_placed_there() -> None:
 
 def test_an_infeasible_job_that_may_wait_is_not_said_to_never_run() -> None:
     made, _ = pool({"id": "a", "queue": "A", "cpu": 9})
-    flags = np.full(1, JobFlag.WAITS_IF_INFEASIBLE, np.uint8)
+    flags = np.full(1, SchedulingFlag.WAITS_IF_INFEASIBLE, np.uint8)
     plan = schedule(replace(made, job_flags=flags, job_totals=None), BALANCE)
     assert plan.rejected_job.tolist() == []
     assert reason_texts.describe_reason(made, plan, 0).startswith(
@@ -127,6 +127,22 @@ def test_shares_are_compared_by_weight_in_the_reason_too() -> None:
         "No run can be preempted for it: the other queues hold no more, relative to their weights, "
         "than queue B would hold with this job."
     ) in reason_texts.describe_reason(made, plan, row)
+
+
+def test_a_job_beyond_its_queues_share_does_not_read_that_others_hold_no_more() -> None:
+    """With its 5 CPUs B would hold more than its share of 4, and less than the 8 of A."""
+    made, _ = pool(
+        run("a", "A", "n0", cpu=1, count=8),
+        {"id": "b", "queue": "B", "cpu": 5},
+        nodes=[{"name": "n", "count": 1, "resources": {"cpu": 8, "memory": "64Gi"}}],
+    )
+    plan = schedule(made, BALANCE)
+    row = plan.reasons.code.tolist().index(Code.OVER_FAIR_SHARE)
+    assert reason_texts.describe_reason(made, plan, row) == (
+        "All 8 CPUs of pool default are in use; the job needs 5 CPUs. No run was preempted for it: "
+        "with this job queue B would exceed its fair share, and runs of other queues returned to "
+        "their nodes before its turn. Queue B uses 0 % of its fair share."
+    )
 
 
 GANG = {"id": "g", "queue": "A", "cpu": 4}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead_scheduler.engine import EngineSettings, schedule
-from fairlead_scheduler.engine.snapshot import JobFlag, NodeFlag
+from fairlead_scheduler.engine.snapshot import NodeFlag, SchedulingFlag
 from tests.unit.engine.pools import BALANCE, pool, preempted, run
 
 
@@ -40,7 +40,7 @@ def test_a_stopping_run_is_never_a_victim() -> None:
         run("b", "A", "n1", cpu=4),
         {"id": "c", "queue": "B", "cpu": 4, "priorityClass": "p3"},
     )
-    flags = np.array([JobFlag.STOPPING, 0, 0], np.uint8)
+    flags = np.array([SchedulingFlag.STOPPING, 0, 0], np.uint8)
     assert preempted(schedule(replace(made, job_flags=flags), BALANCE), names) == ["b0"]
 
 

@@ -1,4 +1,4 @@
-"""What is refused at the door of a round, with the column and the fault named."""
+"""Snapshots that a round refuses, with the column and the error named."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_invalid_weight_is_refused_with_its_queue(weight: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("change", "error"),
     [
         ({"node_allocatable": np.array([[-1, 0], [0, 0]])}, "node_allocatable has a negative"),
         ({"class_preemption": np.full(10, 7, np.uint8)}, "class_preemption"),
@@ -47,9 +47,9 @@ def test_an_invalid_weight_is_refused_with_its_queue(weight: float) -> None:
         ({"shape_class": np.array([99, 0], np.int32)}, "shape_class has rows from 0 to 99"),
     ],
 )
-def test_a_column_that_breaks_its_rule_is_named(change: dict[str, object], fault: str) -> None:
+def test_a_column_that_breaks_its_rule_is_named(change: dict[str, object], error: str) -> None:
     broken = replace(sound(), **change)  # type: ignore[arg-type]
-    assert any(fault in told for told in snapshot_checks.list_problems(broken))
+    assert any(error in told for told in snapshot_checks.list_problems(broken))
 
 
 def test_job_rows_out_of_bounds_are_listed_on_request() -> None:

@@ -1,4 +1,4 @@
-"""Leases, pods and wishes in as few words as a test needs."""
+"""Leases and pods in as few words as a test needs."""
 
 import json
 
@@ -24,8 +24,8 @@ def lease(
     name: str,
     *,
     number: int = 1,
-    wish: DesiredState = DesiredState.RUN,
-    why: str = "",
+    desired_state: DesiredState = DesiredState.RUN,
+    reason: str = "",
     after: tuple[str, ...] = (),
     grace_s: int = 30,
     runtime_s_max: int | None = None,
@@ -43,15 +43,15 @@ def lease(
         queue="q",
         job_set=job_set,
         node=node,
-        wish=wish,
-        why=why,
+        desired_state=desired_state,
+        reason=reason,
         after=tuple(run(other) for other in after),
         grace_s=grace_s,
         runtime_s_max=runtime_s_max,
         annotations=annotations or {},
         env=env or {},
     )
-    if wish is DesiredState.STOP:
+    if desired_state is DesiredState.STOP:
         return made
     return msgspec.structs.replace(made, spec=msgspec.Raw(spec))
 

@@ -72,7 +72,7 @@ def beat(a_turn: ReconcilePlan) -> Heartbeat:
 def test_a_run_stopped_before_its_start_ends_at_once() -> None:
     state = begun(simulated(), lease("a"), lease("b", after=("a",)))
     turn(state, 1_000)
-    state.fold_leases(entries(lease("b", wish=DesiredState.STOP), at=2), 3)
+    state.fold_leases(entries(lease("b", desired_state=DesiredState.STOP), at=2), 3)
     turn(state, 2_000)
     state.fold_leases([cleared("b", 3)], 4)
     assert state._waiting_for == {}
@@ -126,7 +126,10 @@ def test_a_lease_that_waits_for_another_run_is_named_in_the_heartbeat() -> None:
     turn(state, 0)
     turn(state, 10)
     state.fold_leases(
-        entries(lease("a", wish=DesiredState.STOP), lease("b", after=("a",)), lease("c"), at=1), 4
+        entries(
+            lease("a", desired_state=DesiredState.STOP), lease("b", after=("a",)), lease("c"), at=1
+        ),
+        4,
     )
     a_turn = turn(state, 20)
     assert told(a_turn) == ["JobRunPending c"]

@@ -160,7 +160,7 @@ class History:
 
     def stop(self, name: str) -> None:
         if run(name) in self.live:
-            a_lease = lease(name, wish=DesiredState.STOP, why="asked to")
+            a_lease = lease(name, desired_state=DesiredState.STOP, reason="asked to")
             self.live[run(name)] = a_lease
             self.write(run(name), a_lease)
 

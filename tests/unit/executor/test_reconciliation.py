@@ -110,7 +110,7 @@ CASES = {
     "a lease that says stop stops the pod within its grace": Case(
         wanted=[
             wanted(
-                lease("a", wish=DesiredState.STOP, why="preempted", grace_s=7),
+                lease("a", desired_state=DesiredState.STOP, reason="preempted", grace_s=7),
                 running_reported=True,
             )
         ],
@@ -118,11 +118,11 @@ CASES = {
         want=["stop a 7s stopped preempted"],
     ),
     "a pod that is stopping is not stopped again": Case(
-        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_reported=True)],
+        wanted=[wanted(lease("a", desired_state=DesiredState.STOP), running_reported=True)],
         pods=[pod("a", stopping=True)],
     ),
     "a lease that says stop and has no pod makes sure that none comes": Case(
-        wanted=[wanted(lease("a", wish=DesiredState.STOP, why="cancelled"))],
+        wanted=[wanted(lease("a", desired_state=DesiredState.STOP, reason="cancelled"))],
         want=["rule out a stopped"],
     ),
     "a run that lasts longer than it may is stopped": Case(
@@ -169,7 +169,7 @@ CASES = {
         want=["tell succeeded a"],
     ),
     "a run that won the race against its stop is told as it ended": Case(
-        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_reported=True)],
+        wanted=[wanted(lease("a", desired_state=DesiredState.STOP), running_reported=True)],
         pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
         want=["tell succeeded a"],
     ),

@@ -11,7 +11,15 @@ from fairlead_common.domain.records import events
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters
 from fairlead_lookout.domain.message_batches import skip_folded
-from fairlead_lookout.domain.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey
+from fairlead_lookout.domain.model import (
+    Changes,
+    JobSet,
+    JobSetKey,
+    Message,
+    Run,
+    RunKey,
+    StoredRecords,
+)
 from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.fold.fold_cache import FoldCache
 
@@ -115,7 +123,7 @@ class PlainView:
         self.runs: dict[RunKey, Run] = {}
         self.positions: dict[int, int] = {}
         self.labels: dict[str, dict[str, str]] = {}
-        self.published: dict[SetKey, list[dict[str, object]]] = {}
+        self.published: dict[JobSetKey, list[dict[str, object]]] = {}
         self.counted: Counter[tuple[str, str, str]] = Counter()
         self.used: Counter[tuple[Any, ...]] = Counter()
         self.lost: Counter[tuple[Any, ...]] = Counter()
@@ -141,7 +149,7 @@ class PlainView:
             self.positions[each.partition] = each.position + 1
         return changes
 
-    def known(self, messages: Sequence[Message]) -> Known:
+    def known(self, messages: Sequence[Message]) -> StoredRecords:
         """What `apply` is given for these messages."""
         sets = dict(self.cache.job_sets)
         for each in messages:
@@ -155,7 +163,7 @@ class PlainView:
             ]
             for each, _ in find_bulk_filters(messages)
         }
-        return Known(
+        return StoredRecords(
             jobs=self.cache.jobs,
             job_sets=sets,
             runs=self.runs,

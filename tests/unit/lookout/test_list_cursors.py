@@ -20,5 +20,5 @@ def test_a_cursor_leads_back_to_its_place_in_its_list() -> None:
 def test_an_invalid_cursor_is_refused(text: str) -> None:
     with pytest.raises(Problem) as refused:
         list_cursors.decode(("jobs",), text)
-    (fault,) = refused.value.field_errors
-    assert fault.detail == "Unknown cursor. Request the list again without `cursor`."
+    (error,) = refused.value.field_errors
+    assert error.detail == "Unknown cursor. Request the list again without `cursor`."

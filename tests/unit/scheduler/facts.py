@@ -7,7 +7,7 @@ import msgspec
 from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
 
@@ -35,7 +35,7 @@ def message(
     return job_fold.Message(0, position, 1000 * position if time_ms is None else time_ms, sequence)
 
 
-def fold(*batches: Sequence[ev.AnyEvent], known: job_fold.Known | None = None) -> View:
+def fold(*batches: Sequence[ev.AnyEvent], known: job_fold.EndedJobs | None = None) -> View:
     """A view after these messages."""
     view = View()
     for position, events in enumerate(batches):
@@ -51,7 +51,7 @@ def known_of(view: View) -> dict[str, tuple[object, ...]]:
         node = int(jobs.node[row])
         rare = jobs.rare_properties.get(row)
         known[jobs.rows.id_at(row)] = (
-            c.JOB_STATES[int(jobs.state[row])].value,
+            job_table.JOB_STATES[int(jobs.state[row])].value,
             int(jobs.run_state[row]),
             int(jobs.flags[row]),
             int(jobs.run[row]),

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -10,10 +11,10 @@ from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.domain.ids import JobId, new_job_id, partition_of_job
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
-from fairlead_scheduler.state import checkpoint_parts, checkpoint_rows
-from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.checkpoint_loader import CheckpointLoader
-from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.checkpoint import checkpoint_parts, checkpoint_rows
+from fairlead_scheduler.state.checkpoint.checkpoint_loader import CheckpointLoader
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, SavedNames
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
 from fairlead_scheduler.state.view import View
@@ -23,7 +24,9 @@ SAVED = (*checkpoint_rows.FIELDS, "partition", "queue")
 """Columns that a checkpoint restores."""
 FLAGS_MAX = 1 << 15
 """The old tables held flags as a signed number of 16 bits."""
+RARE_AT_ONCE = 5
 _HEADER_BYTES = 19
+T = TypeVar("T")
 
 
 class Table:
@@ -35,7 +38,7 @@ class Table:
         self.saved_names = SavedNames()
         self.specs: dict[JobId, bytes] = {}
         self.positions = [0] * PARTITIONS
-        self.ended: dict[JobId, c.Ended] = {}
+        self.ended: dict[JobId, job_table.EndedJob] = {}
         self.buckets = b"{}"
 
     def save(self, view: View, rows_max: int = checkpoint_parts.ROWS_MAX) -> None:
@@ -73,7 +76,7 @@ class Table:
                 self.rows[JobId(key.decode())] = (record, rare)
         self.specs |= dict(changes.specs or ())
         for job_id, state, digest, at_ms in changes.ended:
-            self.ended[job_id] = c.Ended(JobState(state), digest, at_ms)
+            self.ended[job_id] = job_table.EndedJob(JobState(state), digest, at_ms)
             self.rows.pop(job_id, None)
             self.specs.pop(job_id, None)
 
@@ -96,8 +99,19 @@ class Table:
             for block in decoder.feed(answer[first : first + piece_bytes]):
                 loading.add(block)
         loading.add(decoder.finish())
-        loading.finish({job_id: rare for job_id, (_, rare) in self.rows.items() if rare})
+        loading.index_rows()
+        with_rare = [(job_id, rare) for job_id, (_, rare) in self.rows.items() if rare]
+        for some in batched(with_rare, RARE_AT_ONCE):
+            ids, encoded = zip(*some, strict=True)
+            loading.add_rare("".join(ids).encode(), b"[" + b",".join(encoded) + b"]")
+        loading.finish()
         return view
+
+
+def batched(items: list[T], size: int) -> Iterator[list[T]]:
+    """As many at once, but for the last ones."""
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
 
 
 def copied(data: bytes) -> Iterator[tuple[bytes | None, ...]]:
@@ -144,19 +158,23 @@ def change_jobs(view: View, chance: np.random.Generator, ids: list[JobId]) -> No
                 bounds = np.iinfo(column.dtype)
                 most = FLAGS_MAX if field == "flags" else bounds.max
                 column[row] = chance.integers(bounds.min, most, dtype=column.dtype)
-        live = [code for code in range(len(JobState)) if not c.ENDED[code]]
+        live = [code for code in range(len(JobState)) if not job_table.ENDED[code]]
         jobs.state[row] = chance.choice(live)
-        jobs.run_state[row] = chance.choice([*range(len(RunState)), c.NO_RUN])
-        jobs.flags[row] &= c.ALL_FLAGS ^ c.FREE
+        jobs.run_state[row] = chance.choice([*range(len(RunState)), job_table.NO_RUN])
+        jobs.flags[row] &= job_table.ALL_FLAGS ^ job_table.FREE
         jobs.digest[row] = chance.bytes(16).hex() if chance.random() < 0.9 else b"d"
         jobs.partition[row] = partition_of_job(job_id)
         queue = f"queue-{chance.integers(5)}"
         jobs.queue[row] = jobs.queues.number(queue)
-        jobs.job_set[row] = jobs.job_sets.number(c.JobSet(queue, f"set «{chance.integers(9)}»"))
+        jobs.job_set[row] = jobs.job_sets.number(
+            job_table.JobSet(queue, f"set «{chance.integers(9)}»")
+        )
         jobs.pool[row] = jobs.pools.number(f"pool-{chance.integers(3)}")
         raw = b'{"requests":{"cpu":%d}}' % chance.integers(20)
-        jobs.shape[row] = jobs.shapes.number(c.ShapeClass(raw, f"class-{chance.integers(3)}"))
-        node = c.NodeName(f"e{chance.integers(3)}", f"n{chance.integers(9)}")
+        jobs.shape[row] = jobs.shapes.number(
+            job_table.ShapeClass(raw, f"class-{chance.integers(3)}")
+        )
+        node = job_table.NodeName(f"e{chance.integers(3)}", f"n{chance.integers(9)}")
         jobs.node[row] = -1 if chance.random() < 0.5 else jobs.nodes.number(node)
         jobs.rare_properties.pop(row, None)
         if chance.random() < 0.3:
@@ -164,9 +182,11 @@ def change_jobs(view: View, chance: np.random.Generator, ids: list[JobId]) -> No
         view.mark_changed(row, int(chance.integers(1 << 40)))
 
 
-def random_rare_properties(chance: np.random.Generator, ids: list[JobId]) -> c.RareProperties:
+def random_rare_properties(
+    chance: np.random.Generator, ids: list[JobId]
+) -> job_table.RareProperties:
     """Rare properties, each field with some chance."""
-    terms = c.GangTerms(4, 2, "zone" if chance.random() < 0.5 else None, "wait")
+    terms = job_table.GangTerms(4, 2, "zone" if chance.random() < 0.5 else None, "wait")
     values: dict[str, object] = {
         "after": {JobId(str(chance.choice(ids)))},
         "cannot_start_reason": "it can never start: ü",
@@ -176,20 +196,20 @@ def random_rare_properties(chance: np.random.Generator, ids: list[JobId]) -> c.R
         "failure": FailureCategory.EVICTED,
         "failure_reason": "its node ended",
         "exit_code": 137,
-        "gang": c.GangName("queue-1", "set", f"g{chance.integers(3)}"),
+        "gang": job_table.GangName("queue-1", "set", f"g{chance.integers(3)}"),
         "gang_terms": terms,
         "gang_started": True,
         "gang_cannot_start": True,
     }
     chosen = {field: value for field, value in values.items() if chance.random() < 0.5}
-    return c.RareProperties(**chosen)  # type: ignore[arg-type]
+    return job_table.RareProperties(**chosen)  # type: ignore[arg-type]
 
 
 def end_jobs(view: View, ids: list[JobId]) -> None:
     """These jobs ended, and nothing of them runs."""
     for job_id in ids:
         row = view.jobs.rows[job_id]
-        view.ended[job_id] = c.Ended(JobState.CANCELLED, "d", 0, 0)
+        view.ended[job_id] = job_table.EndedJob(JobState.CANCELLED, "d", 0, 0)
         view.jobs.release(row)
 
 
@@ -212,7 +232,9 @@ def content_of(view: View) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def content_at(view: View, partition: int) -> dict[str, tuple[object, ...]]:
-    """`content_of` the jobs of one partition."""
-    content = content_of(view)
-    return {name: each for name, each in content.items() if partition_of_job(name) == partition}
+def contents(view: View) -> list[dict[str, tuple[object, ...]]]:
+    """`content_of` the jobs of each partition."""
+    found: list[dict[str, tuple[object, ...]]] = [{} for _ in range(PARTITIONS)]
+    for name, each in content_of(view).items():
+        found[partition_of_job(name)][name] = each
+    return found

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_common.domain.ids import JobId
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.arrays import LARGE, RESERVED, STEP, grow_array
 from fairlead_scheduler.state.job_index import NO_ROW, JobIndex
 
@@ -61,10 +61,10 @@ def test_an_array_grows_without_reserved_addresses() -> None:
 
 
 def test_columns_that_grow_past_the_step_have_free_rows_only() -> None:
-    jobs = c.JobTable()
+    jobs = job_table.JobTable()
     rows = jobs.allocate(LARGE + 1)
     jobs.flags[rows] = 0
-    assert (jobs.flags[jobs.used :] == c.FREE).all()
+    assert (jobs.flags[jobs.used :] == job_table.FREE).all()
     assert len({len(getattr(jobs, name)) for name in ("state", "flags", "digest", "position")}) == 1
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.ids import JobId, new_job_id, partition_of_job
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import checkpoint_rows
-from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
-from fairlead_scheduler.state.checkpoint_parts import CheckpointParts
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.checkpoint import checkpoint_rows
+from fairlead_scheduler.state.checkpoint.checkpoint_loader import UNORDERED_MAX
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, SavedNames
+from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted
@@ -21,8 +22,8 @@ from tests.unit.scheduler.saved import (
     Table,
     add_jobs,
     change_jobs,
-    content_at,
     content_of,
+    contents,
     end_jobs,
     random_view,
 )
@@ -30,18 +31,23 @@ from tests.unit.scheduler.saved import (
 seeds = st.integers(0, 1 << 32)
 
 
-@given(seed=seeds, jobs=st.integers(0, 40), piece_bytes=st.integers(1, 2_000))
+@given(
+    seed=seeds, jobs=st.integers(0, 40), piece_bytes=st.integers(1, 2_000), ordered=st.booleans()
+)
 @settings(max_examples=50, deadline=None)
 def test_a_view_is_the_same_after_it_was_saved_and_loaded(
-    seed: int, jobs: int, piece_bytes: int
+    seed: int, jobs: int, piece_bytes: int, ordered: bool
 ) -> None:
     view, table = random_view(seed, jobs), Table()
+    if ordered:
+        view.jobs.number[:jobs] = np.arange(jobs)
     table.save(view)
     loaded = table.load(piece_bytes)
     assert content_of(loaded) == content_of(view)
     assert not loaded.jobs.unsaved.any()
     numbers = loaded.jobs.number[: loaded.jobs.used]
-    assert (np.diff(numbers.astype(object)) >= 0).all(), "rows are in the order of submission"
+    descents = np.count_nonzero(numbers[1:] < numbers[:-1])
+    assert descents <= UNORDERED_MAX * jobs, "rows are in the order of submission, or nearly"
 
 
 @given(seed=seeds)
@@ -57,8 +63,10 @@ def test_derived_data_exists_after_loading(seed: int) -> None:
         if rare.gang is not None and rare.gang_terms is not None:
             assert jobs.rows.id_at(row) in loaded.gang_members[rare.gang]
     for row in loaded.live_rows().tolist():
-        is_over = c.HELD[jobs.state[row]] and not c.LIVE_RUN[jobs.run_state[row]]
-        is_marked = bool(jobs.flags[row] & (c.CANNOT_START | c.STOPPING | c.LATE_SUCCESS))
+        is_over = job_table.HELD[jobs.state[row]] and not job_table.LIVE_RUN[jobs.run_state[row]]
+        is_marked = bool(
+            jobs.flags[row] & (job_table.CANNOT_START | job_table.STOPPING | job_table.LATE_SUCCESS)
+        )
         assert (row in loaded.rows_to_examine) == (is_over or is_marked)
 
 
@@ -133,19 +141,18 @@ def test_an_interrupted_save_leaves_each_partition_consistent(
     view, table = random_view(seed, 30), Table()
     table.saved_names = SavedNames(unused_max=0)
     table.save(view)
-    versions = {partition: content_at(view, partition) for partition in range(PARTITIONS)}
-    known = {partition: {view.positions[partition]: versions[partition]} for partition in versions}
+    known = [{view.positions[partition]: each} for partition, each in enumerate(contents(view))]
     for _ in range(3):
         change_all(view, chance)
-        for partition, states in known.items():
-            states[view.positions[partition]] = content_at(view, partition)
+        for partition, each in enumerate(contents(view)):
+            known[partition][view.positions[partition]] = each
         for _ in zip(range(done), table.save_parts(view, rows_max), strict=False):
             loaded = table.load()
-            for partition, states in known.items():
-                assert content_at(loaded, partition) == states[loaded.positions[partition]]
+            for partition, each in enumerate(contents(loaded)):
+                assert each == known[partition][loaded.positions[partition]]
             change_all(view, chance)  # while a part is being saved
-            for partition, states in known.items():
-                states[view.positions[partition]] = content_at(view, partition)
+            for partition, each in enumerate(contents(view)):
+                known[partition][view.positions[partition]] = each
     table.save(view, rows_max)
     assert content_of(table.load()) == content_of(view)
     named = [SavedName(*place, parts) for place, parts in table.names.items()]

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log import Entry
-from fairlead_scheduler.state import job_index
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.folds.event_batches import EVENTS_PER_BATCH
 from fairlead_scheduler.state.view import View
@@ -81,7 +80,7 @@ def test_equal_shapes_of_two_classes_are_distinct() -> None:
     ]
     view = _told(jobs, 4)
     kinds = [view.jobs.shapes.values[n] for n in view.jobs.shape[:4]]
-    assert kinds == [c.ShapeClass(bytes(job.shape), job.priority_class) for job in jobs]
+    assert kinds == [job_table.ShapeClass(bytes(job.shape), job.priority_class) for job in jobs]
 
 
 @given(texts=st.lists(st.text("aä\0z", min_size=0, max_size=4), min_size=1, max_size=5))

@@ -8,7 +8,7 @@ from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory, Gang, PreemptionCause
 from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules.append_batches import AppendBatch
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table, view_validation
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, state, submitted
@@ -30,12 +30,13 @@ def started(*names: str) -> list[ev.AnyEvent]:
 
 
 def stops(units: list[AppendBatch]) -> set[str]:
-    """The runs whose lease now wishes them to stop."""
+    """The runs whose lease now asks them to stop."""
     records = [change.record for unit in units for change in unit.leases]
     return {
         record.key
         for record in records
-        if record.value is not None and leases.decode(record.value).wish is DesiredState.STOP
+        if record.value is not None
+        and leases.decode(record.value).desired_state is DesiredState.STOP
     }
 
 
@@ -61,9 +62,9 @@ def test_a_member_that_cannot_start_requeues_its_gang_in_one_append() -> None:
 def test_other_members_are_requeued_without_using_a_retry() -> None:
     view = fold(gang_of("a", "b", on_preemption="fail"), started("a", "b"), [RETURNED])
     back(view, *events(decide(view, held("a-1", "b-1"))))
-    assert decide(view, held("b-1", wish=DesiredState.STOP)) == []
+    assert decide(view, held("b-1", desired_state=DesiredState.STOP)) == []
     back(view, ev.JobRunStopped(job_id=B, run=1, reason="asked to"))
-    (event,) = events(decide(view, held("b-1", wish=DesiredState.STOP)))
+    (event,) = events(decide(view, held("b-1", desired_state=DesiredState.STOP)))
     assert isinstance(event, ev.JobRequeued)
     assert not event.counted
     assert "member a could not start" in event.reason
@@ -135,6 +136,24 @@ def test_a_gang_that_can_never_start_fails_as_a_whole_with_one_reason() -> None:
     }
 
 
+def test_a_member_that_is_requeued_as_its_gang_fails_ends_too() -> None:
+    view = fold(gang_of("a", "b"), started("a", "b"))
+    for run in (1, 2):
+        back(view, ev.JobRunReturned(job_id=A, run=run, reason="no room"))
+        back(view, *events(decide(view, held(f"a-{run}", f"b-{run}"))))
+        back(view, ev.JobRunStopped(job_id=B, run=run, reason="asked to"))
+        back(view, *events(decide(view, held())))
+        back(view, leased("a", run + 1, f"n{run}"), leased("b", run + 1, "n9"))
+    back(view, *(ev.JobRunReturned(job_id=job, run=3, reason="no room") for job in (A, B)))
+    both = events(decide(view, held("a-3", "b-3")))
+    assert {type(event) for event in both} == {ev.JobFailed, ev.JobRequeued}
+    back(view, *both)
+    assert view_validation.list_view_violations(view) == []
+    (end,) = events(decide(view, held()))
+    assert isinstance(end, ev.JobFailed)
+    assert (end.job_id, end.category) == (B, FailureCategory.ADMISSION)
+
+
 def test_a_queued_member_that_is_cancelled_leaves_the_others_waiting() -> None:
     view = fold(gang_of("a", "b"), [ev.JobCancelRequested(job_id=A)])
     assert decide(view, held()) == []
@@ -154,7 +173,7 @@ def test_a_later_member_with_other_gang_terms_fails_alone() -> None:
     back(view, failed)
     assert state(view, "a") == "QUEUED"
     job_fold.fold_messages(view, [message(view.positions[0], submitted("c", gang=first))], {})
-    assert view.gang_members[c.GangName("q", "s", "g")] == {A, C}
+    assert view.gang_members[job_table.GangName("q", "s", "g")] == {A, C}
 
 
 def test_a_stopping_member_does_not_hide_one_that_cannot_start() -> None:

@@ -29,10 +29,10 @@ from tests.unit.scheduler.facts import fold, leased, message, submitted
 A = JobId("a")
 
 
-def held(*runs: str, wish: DesiredState = DesiredState.RUN) -> Leases:
+def held(*runs: str, desired_state: DesiredState = DesiredState.RUN) -> Leases:
     """Live leases on executor `e0`."""
     made = Leases()
-    made.by_run = {RunId(run): LeaseState("e0", wish) for run in runs}
+    made.by_run = {RunId(run): LeaseState("e0", desired_state) for run in runs}
     return made
 
 
@@ -169,8 +169,8 @@ def test_a_stop_is_sent_once() -> None:
     record = unit.leases[0].record
     assert record.value is not None
     lease = leases.decode(record.value)
-    assert (record.key, lease.wish, lease.why) == ("a-1", DesiredState.STOP, "why")
-    assert decide(view, held("a-1", wish=DesiredState.STOP)) == []
+    assert (record.key, lease.desired_state, lease.reason) == ("a-1", DesiredState.STOP, "why")
+    assert decide(view, held("a-1", desired_state=DesiredState.STOP)) == []
 
 
 def test_a_stopping_run_is_examined_again_when_its_job_changes() -> None:
@@ -233,7 +233,7 @@ SUCCEEDED = ev.JobRunSucceeded(job_id=A, run=1)
 
 def given_up() -> Leases:
     """The lease of run `a-1`, which was given up."""
-    live = held("a-1", wish=DesiredState.STOP)
+    live = held("a-1", desired_state=DesiredState.STOP)
     live.given_up = {RunId("a-1"): A}
     return live
 
@@ -295,7 +295,7 @@ def test_a_run_after_a_late_success_is_stopped_before_it_starts() -> None:
     assert (change.run, change.state) == ("a-2", LeaseState("e0", DesiredState.STOP))
     job_fold.fold_messages(view, [message(9, ev.JobSucceeded(job_id=A))], {})
     assert view.state_of(A) is JobState.SUCCEEDED
-    assert decide(view, held("a-2", wish=DesiredState.STOP)) == []
+    assert decide(view, held("a-2", desired_state=DesiredState.STOP)) == []
 
 
 def test_a_success_before_the_requeue_counts() -> None:
@@ -318,7 +318,7 @@ def test_a_failure_of_a_lost_run_does_not_end_its_job() -> None:
 
 
 def test_a_new_leader_leaves_the_leases_of_lost_runs_to_their_executors() -> None:
-    live = held("a-1", wish=DesiredState.STOP)
+    live = held("a-1", desired_state=DesiredState.STOP)
     assert lease_changes.find_unwanted_leases(fold(*LOST_AND_QUEUED), live) == []
     assert live.given_up == {"a-1": A}
 
@@ -343,7 +343,7 @@ def test_the_lease_of_a_run_is_cleared_after_its_job_ended() -> None:
         [leased("a")],
         [ev.JobRunStopped(job_id=A, run=1, reason="")],
     )
-    (unit,) = decide(view, held("a-1", wish=DesiredState.STOP))
+    (unit,) = decide(view, held("a-1", desired_state=DesiredState.STOP))
     assert [(change.run, change.state) for change in unit.leases] == [("a-1", None)]
 
 
@@ -398,9 +398,9 @@ def test_a_run_beyond_its_maximum_fails_after_the_deadline_grace() -> None:
     (unit,) = decide(view, held("a-1"), now_ms=due_ms)
     record = unit.leases[0].record
     lease = leases.decode(record.value or b"")
-    assert (lease.wish, lease.failure) == (DesiredState.STOP, FailureCategory.DEADLINE)
-    assert "5 s" in lease.why
-    assert decide(view, held("a-1", wish=DesiredState.STOP), now_ms=due_ms) == []
+    assert (lease.desired_state, lease.failure) == (DesiredState.STOP, FailureCategory.DEADLINE)
+    assert "5 s" in lease.reason
+    assert decide(view, held("a-1", desired_state=DesiredState.STOP), now_ms=due_ms) == []
 
 
 def test_a_run_that_has_not_started_has_no_deadline() -> None:
@@ -410,7 +410,7 @@ def test_a_run_that_has_not_started_has_no_deadline() -> None:
 
 def test_runs_on_a_removed_node_are_given_up_after_a_delay() -> None:
     node = Node(executor="e0", name="n0", allocatable={})
-    gone = records.node_gone_record("e0", "n0")
+    gone = records.removed_node_record("e0", "n0")
     clusters = Clusters()
     clusters.fold([reported(Heartbeat(executor="e0")), reported(node)])
     clusters.fold([Entry(0, 0, gone.key, None, 0)])
@@ -426,7 +426,7 @@ def test_runs_on_a_removed_node_are_given_up_after_a_delay() -> None:
 
 def test_runs_stay_on_a_node_that_comes_back_in_time() -> None:
     node = Node(executor="e0", name="n0", allocatable={})
-    gone = records.node_gone_record("e0", "n0")
+    gone = records.removed_node_record("e0", "n0")
     clusters = Clusters()
     clusters.fold([reported(node), Entry(0, 0, gone.key, None, 0)])
     clusters.add_silence(30)

@@ -13,7 +13,7 @@ from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, JobFilter, PreemptionCause
 from fairlead_common.log.protocol import Entry
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import end_events, job_fold
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import (
@@ -38,7 +38,7 @@ def test_the_first_submission_of_an_id_counts() -> None:
 
 
 def test_a_submission_of_an_id_that_ended_before_changes_nothing() -> None:
-    known = {A: c.Ended(JobState.SUCCEEDED, "d", 0)}
+    known = {A: job_table.EndedJob(JobState.SUCCEEDED, "d", 0)}
     view = fold([submitted("a")], known=known)
     assert A not in view.jobs.rows
 
@@ -92,7 +92,10 @@ def test_a_queued_job_ends_with_its_cancel_request() -> None:
 def test_a_running_job_keeps_its_state_until_its_run_has_ended() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobCancelRequested(job_id=A, reason="why")])
     row = view.jobs.rows[A]
-    assert (state(view, "a"), view.jobs.flags[row] & c.STOP_CANCEL) == ("LEASED", c.STOP_CANCEL)
+    assert (state(view, "a"), view.jobs.flags[row] & job_table.STOP_CANCEL) == (
+        "LEASED",
+        job_table.STOP_CANCEL,
+    )
     assert view.jobs.rare_properties[row].stop_reason == "why"
 
 
@@ -100,7 +103,7 @@ def test_a_lease_of_a_cancelled_job_is_a_run_to_stop() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)], [leased("a")])
     row = view.jobs.rows[A]
     assert state(view, "a") == "CANCELLED"
-    assert view.jobs.flags[row] & c.STOPPING
+    assert view.jobs.flags[row] & job_table.STOPPING
     assert attended(view) == {A}
 
 
@@ -128,17 +131,17 @@ def test_a_job_waits_until_all_dependencies_succeeded() -> None:
     row = view.jobs.rows[JobId("c")]
     succeed: list[ev.AnyEvent] = []
     for name in ("a", "b"):
-        assert view.jobs.flags[row] & c.DEPENDS
+        assert view.jobs.flags[row] & job_table.DEPENDS
         succeed = [leased(name), ev.JobRunSucceeded(job_id=JobId(name), run=1)]
         succeed.append(ev.JobSucceeded(job_id=JobId(name)))
         job_fold.fold_messages(view, [message(view.positions[0], *succeed)], {})
-    assert not view.jobs.flags[row] & c.DEPENDS
+    assert not view.jobs.flags[row] & job_table.DEPENDS
 
 
 def test_a_job_with_a_failed_dependency_is_cancelled_with_the_reason() -> None:
     view = fold([submitted("a"), submitted("b", after=(A,))], [ev.JobCancelRequested(job_id=A)])
     row = view.jobs.rows[B]
-    assert view.jobs.flags[row] & c.CANNOT_START
+    assert view.jobs.flags[row] & job_table.CANNOT_START
     assert "CANCELLED" in view.jobs.rare_properties[row].cannot_start_reason
     assert B in attended(view)
 
@@ -151,12 +154,12 @@ def test_a_dependency_that_ends_in_the_same_batch_is_found() -> None:
     messages.append(message(3, submitted("b", after=(A,)), time_ms=late_ms))
     assert job_fold.find_ids_to_look_up(view, messages) == {JobId("x"), B}
     job_fold.fold_messages(view, messages, {})
-    assert view.jobs.flags[view.jobs.rows[B]] & c.CANNOT_START
+    assert view.jobs.flags[view.jobs.rows[B]] & job_table.CANNOT_START
 
 
 def test_a_gang_restarts_as_a_whole_until_a_member_has_ended() -> None:
     gang = ev.Gang(name="g", size=2)
-    name = c.GangName("q", "s", "g")
+    name = job_table.GangName("q", "s", "g")
     both = [submitted("a", gang=gang), submitted("b", gang=gang)]
     view = fold(both, [leased("a"), leased("b")])
     assert name not in view.gang_started
@@ -173,9 +176,9 @@ def test_a_gang_restarts_as_a_whole_until_a_member_has_ended() -> None:
 
 
 def test_a_job_with_a_dependency_that_succeeded_long_ago_can_start() -> None:
-    known = {A: c.Ended(JobState.SUCCEEDED, "d", 0)}
+    known = {A: job_table.EndedJob(JobState.SUCCEEDED, "d", 0)}
     view = fold([submitted("b", after=(A,))], known=known)
-    assert not view.jobs.flags[view.jobs.rows[B]] & c.DEPENDS
+    assert not view.jobs.flags[view.jobs.rows[B]] & job_table.DEPENDS
 
 
 def test_a_cancel_by_filter_matches_only_earlier_jobs() -> None:
@@ -270,10 +273,10 @@ def test_capacity_of_a_preempted_run_is_marked_until_it_ends() -> None:
     )
     view = fold([submitted("a")], [leased("a")], [preempting])
     row = view.jobs.rows[A]
-    assert view.jobs.flags[row] & c.CAPACITY_REASSIGNED
+    assert view.jobs.flags[row] & job_table.CAPACITY_REASSIGNED
     stopped = ev.JobRunStopped(job_id=A, run=1, reason="")
     job_fold.fold_messages(view, [message(3, stopped, ev.JobRequeued(job_id=A, reason=""))], {})
-    assert not view.jobs.flags[row] & (c.CAPACITY_REASSIGNED | c.STOPPING)
+    assert not view.jobs.flags[row] & (job_table.CAPACITY_REASSIGNED | job_table.STOPPING)
 
 
 _NAMES = ("a", "b", "c")
@@ -311,10 +314,10 @@ def _check(view: View) -> None:
     jobs = view.jobs
     for job_id, row in jobs.rows.items():
         assert jobs.rows.id_at(row) == job_id
-        assert not jobs.flags[row] & c.FREE
+        assert not jobs.flags[row] & job_table.FREE
     assert len(view.live_rows()) == len(jobs.rows)
     for row in view.rows_to_examine:
-        assert not jobs.flags[row] & c.FREE
+        assert not jobs.flags[row] & job_table.FREE
 
 
 @settings(max_examples=300)

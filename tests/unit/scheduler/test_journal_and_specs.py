@@ -86,7 +86,7 @@ def test_a_job_that_ends_while_its_submission_is_saved_is_left_out() -> None:
 def test_the_newest_submissions_stay_in_memory_when_they_are_saved() -> None:
     specs = Specs()
     specs.unsaved = {A: submitted("a"), B: submitted("b"), C: submitted("c")}
-    assert len(list(specs.begin_save(kept_max=2) or ())) == 3
+    assert len(list(specs.begin_save(cached_max=2) or ())) == 3
     specs.end_save()
     assert list(specs.saved) == ["b", "c"]
 

@@ -5,12 +5,12 @@ import msgspec
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.append_limits import check_append
-from fairlead_scheduler.cases.case_file import Case, Gang, Group, Nodes, Round
+from fairlead_scheduler.cases.case_file import Case, CaseRound, Gang, Group, Nodes
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.rules import plan_batches
 from fairlead_scheduler.rules.append_batches import group_into_appends
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 
 MEMBERS = 70
 
@@ -19,7 +19,7 @@ def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
     """What is told of a gang with these pod specs that finds room, and of a job beside it."""
     world = World(Case(name="c", nodes=[Nodes(name="n", resources={"cpu": 80})], rounds=[]))
     gang = Group(id="g", queue="q", count=MEMBERS, cpu=1, gang=Gang())
-    world.begin(Round(submit=[gang, Group(id="alone", queue="q", cpu=1)]), 0)
+    world.begin(CaseRound(submit=[gang, Group(id="alone", queue="q", cpu=1)]), 0)
     built = world.build()
     plan = schedule(built.snapshot, world.engine)
     of_world = world.view.specs.get_all(world.view.jobs.rows.ids_at(plan.placed_job))
@@ -43,7 +43,7 @@ def test_a_gang_above_the_append_limit_fails_and_others_start() -> None:
     failed = [event for event in told if isinstance(event, ev.JobFailed)]
     assert {event.job_id for event in failed} == {f"g{n}" for n in range(MEMBERS)}
     assert all("at most" in event.reason for event in failed)
-    assert jobs.state[world.row_of("alone0")] == c.STATE_CODE[JobState.LEASED]
+    assert jobs.state[world.row_of("alone0")] == job_table.STATE_CODE[JobState.LEASED]
     assert world.queued() == set()
 
 

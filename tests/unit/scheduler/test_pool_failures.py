@@ -55,7 +55,7 @@ async def test_a_pool_whose_report_keeps_failing_counts_every_failure() -> None:
 async def test_the_failure_of_a_pool_is_forgotten_with_the_pool() -> None:
     state, cycle = await failing()
     assert state.pool_failures.describe() is not None
-    gone = clusters.node_gone_record("e0", "n0")
+    gone = clusters.removed_node_record("e0", "n0")
     state.clusters.fold([Entry(0, 0, gone.key, None, 0)])
     await cycle.run_once()
     assert state.pool_failures.describe() is None

@@ -9,7 +9,7 @@ from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import Gang
-from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, RoundReport, Waiting
 from fairlead_scheduler.rules.housekeeping import Housekeeping
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter
@@ -38,7 +38,7 @@ def said(
     *queues: Queue,
     reporter: Reporter | None = None,
     now_ms: int = 10_000,
-) -> dict[str, Waiting | QueueShare | Round]:
+) -> dict[str, Waiting | QueueShare | RoundReport]:
     """What a round of the default pool says, by key."""
     harness = harness_of(view, cores, *queues)
     decider = harness.make_decider(SETTINGS)
@@ -55,7 +55,7 @@ def said(
     }
 
 
-def waiting(found: dict[str, Waiting | QueueShare | Round]) -> Waiting:
+def waiting(found: dict[str, Waiting | QueueShare | RoundReport]) -> Waiting:
     """The only reason."""
     (one,) = [report for report in found.values() if isinstance(report, Waiting)]
     return one
@@ -143,9 +143,9 @@ def test_a_failing_pool_is_the_reason_of_its_waiting_jobs() -> None:
         ("pool-failing", "g"),
     }
     assert all("ValueError: bad" in report.sentence for report in reasons)
-    (round_,) = [report for report in found if isinstance(report, Round)]
+    (round_,) = [report for report in found if isinstance(report, RoundReport)]
     assert (round_.outcome, round_.error, round_.waiting) == ("failed", "ValueError: bad", 2)
     assert reporter.report_failure(view, "default", "ValueError: bad", now_ms=21_000) == []
     again = said(view, (0,), reporter=reporter)["default"]
-    assert isinstance(again, Round)
+    assert isinstance(again, RoundReport)
     assert again.outcome == "finished"

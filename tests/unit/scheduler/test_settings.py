@@ -33,7 +33,7 @@ def away(value: int, preemption: Preemption = Preemption.ANY, taints: object = T
     return one(preemption=preemption, away_node_types=(entry,))
 
 
-FAULTS = {
+INVALID_SETTINGS = {
     "no class at all": (classes(), "priorityClasses: must contain at least one class"),
     "two classes of one name": (
         classes(PriorityClass(name="p", value=1), PriorityClass(name="p", value=2)),
@@ -105,7 +105,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("fields", "said"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("fields", "said"), INVALID_SETTINGS.values(), ids=INVALID_SETTINGS.keys())
 def test_invalid_settings_are_refused_by_name(fields: dict[str, object], said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         msgspec.structs.replace(PLAIN, **fields).check()
@@ -117,4 +117,4 @@ def test_all_invalid_settings_are_reported_at_once() -> None:
     wrong = msgspec.structs.replace(PLAIN, round_s_max=-1.0, executor_timeout_s=1.0)
     with pytest.raises(SettingsError) as caught:
         wrong.check()
-    assert len(caught.value.faults) == 2
+    assert len(caught.value.errors) == 2

@@ -33,7 +33,7 @@ class History:
         """A node is gone."""
         node = Node(executor="e0", name="n0", allocatable={"cpu": 1000})
         self._append(records.node_record(node), at_s)
-        self._append(records.node_gone_record("e0", "n0"), at_s)
+        self._append(records.removed_node_record("e0", "n0"), at_s)
 
     def _append(self, record: Record, time_s: float) -> None:
         self._position += 1

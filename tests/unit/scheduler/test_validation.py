@@ -10,10 +10,10 @@ from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.log import Entry
-from fairlead_scheduler.rules.decider import Decider, Round
+from fairlead_scheduler.rules.decider import DecidedRound, Decider
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
@@ -50,7 +50,7 @@ def test_a_folded_state_is_valid() -> None:
 
 
 def forget_the_attention(view: View) -> None:
-    view.jobs.flags[row_of(view, "waits")] |= c.CANNOT_START
+    view.jobs.flags[row_of(view, "waits")] |= job_table.CANNOT_START
 
 
 def lose_a_dependent(view: View) -> None:
@@ -58,11 +58,11 @@ def lose_a_dependent(view: View) -> None:
 
 
 def lose_a_member(view: View) -> None:
-    view.gang_members[c.GangName("q", "s", "g")].discard(JobId("m0"))
+    view.gang_members[job_table.GangName("q", "s", "g")].discard(JobId("m0"))
 
 
 def list_a_row_as_free(view: View) -> None:
-    view.jobs.flags[row_of(view, "waits")] |= c.FREE
+    view.jobs.flags[row_of(view, "waits")] |= job_table.FREE
 
 
 def run_nowhere(view: View) -> None:
@@ -74,7 +74,7 @@ def name_no_shape(view: View) -> None:
 
 
 def wait_with_a_run(view: View) -> None:
-    view.jobs.state[row_of(view, "runs")] = c.QUEUED
+    view.jobs.state[row_of(view, "runs")] = job_table.QUEUED
 
 
 def never_release(view: View) -> None:
@@ -112,11 +112,11 @@ def test_a_wrong_number_of_runs_on_a_node_is_named() -> None:
     view, deadlines = scheduler_state(), Deadlines()
     deadlines.update(view)
     assert deadlines.list_violations(view) == []
-    view.jobs.run_state[row_of(view, "runs")] = c.NO_RUN
+    view.jobs.run_state[row_of(view, "runs")] = job_table.NO_RUN
     assert len(deadlines.list_violations(view)) == 1
 
 
-def decide(view: View) -> tuple[Decider, Round]:
+def decide(view: View) -> tuple[Decider, DecidedRound]:
     """A round of the pool, and its decider."""
     clusters = Clusters()
     record = cluster_records.node_record(Node(executor="e", name="n", allocatable={"cpu": 4000}))

@@ -53,9 +53,9 @@ def test_lines_can_arrive_in_pieces(sink: Output, shown: list[str]) -> None:
 
 def test_a_flood_is_cut_and_says_where_the_rest_is(sink: Output, shown: list[str]) -> None:
     sink.feed(b"PANIC: y\n" * 1000, 0)
-    assert len(shown) == process_output.SHOWN_MAX + 1
+    assert len(shown) == process_output.FORWARDED_LINES_MAX + 1
     assert shown[-1].endswith("web.log")
-    sink.feed(b"PANIC: z\n", process_output.SHOWN_WINDOW_S + 1)
+    sink.feed(b"PANIC: z\n", process_output.FORWARD_WINDOW_S + 1)
     assert shown[-1] == "web: PANIC: z"
 
 

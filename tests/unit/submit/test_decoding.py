@@ -1,4 +1,4 @@
-"""The fast and the slow way of decoding agree, and the slow one names every fault."""
+"""The fast and the slow way of decoding agree, and the slow one names every error."""
 
 import msgspec
 import pytest
@@ -65,7 +65,7 @@ def test_the_slow_decoder_finds_errors_exactly_where_the_fast_one_fails(
         return
     if b"\\u0000" not in body:
         assert bool(found) == (not is_decoded_as_it_is(body))
-        assert all(fault.pointer == "" or fault.pointer[0] == "/" for fault in found)
+        assert all(error.pointer == "" or error.pointer[0] == "/" for error in found)
 
 
 def is_decoded_as_it_is(body: bytes) -> bool:
@@ -100,7 +100,7 @@ REPEATED = {
 def test_a_duplicate_name_is_an_error(body: bytes, pointers: list[str]) -> None:
     assert DECODER.decode_valid(body) is None
     _, found = DECODER(body)
-    assert [fault.pointer for fault in found] == pointers
+    assert [error.pointer for error in found] == pointers
 
 
 @given(document=things)
@@ -113,7 +113,7 @@ def test_a_body_without_its_invalid_fields_is_valid(document: object) -> None:
 
 def test_pointers_are_escaped() -> None:
     found, _ = validation.validate_document({"a/b~c": 1}, request_types.Submission)
-    assert [fault.pointer for fault in found] == ["/a~1b~0c"]
+    assert [error.pointer for error in found] == ["/a~1b~0c"]
 
 
 def test_too_many_objects_are_refused_before_they_use_memory() -> None:

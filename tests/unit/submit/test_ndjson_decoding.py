@@ -1,4 +1,4 @@
-"""Jobs one a line: the same whatever the pieces they come in, and faults by line."""
+"""Jobs one a line: the same whatever the pieces they come in, and errors by line."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ def test_errors_are_located_by_line() -> None:
         b'{"labels": {"a": "\\u0000"}}\n'
     )
     request, found = read(body)
-    assert [fault.pointer for fault in found] == [
+    assert [error.pointer for error in found] == [
         "/lines/3/cpu",
         "/lines/4/cpu",
         "/lines/5/a",

@@ -10,7 +10,7 @@ from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.topics import config
 from fairlead_submit.service import metrics, outbox_relay
-from fairlead_submit.store import configuration_store
+from fairlead_submit.store.outbox import write_to_outbox
 
 
 class _Outbox:
@@ -39,7 +39,7 @@ async def test_only_the_relaying_process_reports_the_outbox_size() -> None:
     outbox = _Outbox()
     connection = cast("db.Connection", outbox)
     for name in ("a", "b"):
-        await configuration_store.write_to_outbox(connection, Queue(name=name))
+        await write_to_outbox(connection, Queue(name=name))
     assert _gauge() == 0  # most processes tell nothing to the log, and would count for ever
 
     log = MemoryLog(lambda: 0)

@@ -74,7 +74,7 @@ CASES = {
 @pytest.mark.parametrize(("spec", "cpu"), CASES.values(), ids=CASES.keys())
 def test_the_effective_request(spec: object, cpu: int) -> None:
     read = demand(spec)
-    assert read.faults == ()
+    assert read.errors == ()
     assert read.requests["cpu"] == cpu
 
 
@@ -118,11 +118,11 @@ def test_any_amount_is_accepted_or_refused_with_a_pointer(
     requests: dict[str, object], limits: dict[str, object]
 ) -> None:
     read = demand({"containers": [{"resources": {"requests": requests, "limits": limits}}]})
-    for fault in read.faults:
-        part, name = fault.pointer.removeprefix("/containers/0/resources/").split("/", 1)
+    for error in read.errors:
+        part, name = error.pointer.removeprefix("/containers/0/resources/").split("/", 1)
         assert name.replace("~1", "/") in {"requests": requests, "limits": limits}[part]
     assert all(amount > 0 for amount in read.requests.values())
-    if not read.faults:
+    if not read.errors:
         (filled,) = read.completed
         assert (
             filled.requests.keys() == filled.limits.keys() == {*requests, *limits, "cpu", "memory"}
@@ -132,7 +132,7 @@ def test_any_amount_is_accepted_or_refused_with_a_pointer(
 def test_a_part_of_a_device_is_an_error_with_its_place() -> None:
     resources = {"requests": {"nvidia.com/gpu": "0.5", "memory": "0.5"}, "limits": {"x/y": 1.5}}
     read = demand({"containers": [{"resources": resources}]})
-    assert [(error.pointer, error.detail) for error in read.faults] == [
+    assert [(error.pointer, error.detail) for error in read.errors] == [
         (
             "/containers/0/resources/requests/nvidia.com~1gpu",
             "'0.5' is not a whole number; nvidia.com/gpu is counted in whole units, like 1 or 2",
@@ -191,7 +191,7 @@ def test_weights_of_equal_preferred_terms_are_added() -> None:
         demand({"containers": [container()], "affinity": preferring(*order)})
         for order in (wishes, wishes[::-1])
     ]
-    assert not any(read.faults for read in reads)
+    assert not any(read.errors for read in reads)
     assert bytes(reads[0].shape) == bytes(reads[1].shape)
     shape = shapes.decode(reads[0].shape)
     assert shape.affinity == ()
@@ -247,7 +247,7 @@ FAULTY = {
 @pytest.mark.parametrize(("part", "pointer"), FAULTY.values(), ids=FAULTY.keys())
 def test_an_invalid_field_of_a_pod_spec_is_named(part: dict[str, object], pointer: str) -> None:
     read = demand({"containers": [container()], **part}, "low")
-    assert [fault.pointer for fault in read.faults] == [pointer]
+    assert [error.pointer for error in read.errors] == [pointer]
 
 
 def test_tolerations_are_added_by_class_and_by_resource() -> None:

@@ -65,7 +65,7 @@ def test_fields_outside_the_allow_list_are_refused(
     allow: AllowList, job: object, pointer: str
 ) -> None:
     _, found = submitted(job, allow)
-    assert [fault.pointer.endswith(pointer) for fault in found] == [True], found
+    assert [error.pointer.endswith(pointer) for error in found] == [True], found
     assert "permitted to use" in found[0].detail or "nodeName" in found[0].pointer
 
 
@@ -82,7 +82,7 @@ def test_fields_of_the_allow_list_are_accepted() -> None:
 def test_invalid_fields_of_a_restricted_queue_are_named() -> None:
     for spec in (5, {"containers": [{"args": ["x" * 70_000]}]}):
         _, found = submitted({"podSpec": spec}, AllowList(nodes=("n0",), volumes=()))
-        assert [fault.pointer for fault in found] == ["/jobs/0/podSpec"]
+        assert [error.pointer for error in found] == ["/jobs/0/podSpec"]
 
 
 def test_other_queues_are_not_limited() -> None:
@@ -139,7 +139,7 @@ ODD = {
 @pytest.mark.parametrize(("job", "word"), ODD.values(), ids=ODD.keys())
 def test_invalid_gang_annotations_of_armada_are_refused(job: object, word: str) -> None:
     _, found = submitted(job)
-    assert f"/jobs/0/annotations/armadaproject.io~1{word}" in {fault.pointer for fault in found}
+    assert f"/jobs/0/annotations/armadaproject.io~1{word}" in {error.pointer for error in found}
 
 
 @pytest.mark.parametrize(("given", "grace_s"), [(None, 1), (0, 1), (1, 1), (300, 300)])

@@ -27,7 +27,7 @@ def template(job: dict[str, Any], secrets: QueueSecrets = SECRETS) -> JobTemplat
 
 def env_of(made: JobTemplate) -> list[dict[str, Any]]:
     """The variables of the only container."""
-    assert not made.faults, made.faults
+    assert not made.errors, made.errors
     found: list[dict[str, Any]] = msgspec.json.decode(made.event.spec)["containers"][0]["env"]
     return found
 
@@ -81,25 +81,25 @@ def test_a_changed_secret_does_not_change_the_digest_of_a_reference() -> None:
     ],
 )  # fmt: skip
 def test_an_invalid_secret_is_reported_with_a_pointer(env: object, pointer: str) -> None:
-    assert [fault.pointer for fault in template({"env": env}).faults] == [pointer]
+    assert [error.pointer for error in template({"env": env}).errors] == [pointer]
 
 
 def test_a_sealed_text_of_another_job_is_not_accepted() -> None:
     text = b'{"podSpec": {"containers": [{"env": [{"name": "A", "\\u0073ealed": "1.a.b"}]}]}}'
     made = JobTemplates(JobPolicy())
     job = msgspec.json.decode(text, type=Job)
-    found = made.get(job, made.make_shared_terms("q", None, SECRETS)).faults
+    found = made.get(job, made.make_shared_terms("q", None, SECRETS)).errors
     assert FieldError("/podSpec/containers/0/env/0/sealed", "is not a known field") in found
 
 
 def test_without_a_key_secrets_are_refused() -> None:
     keyless = QueueSecrets(Keyring(""), "q", {})
     made = template({"env": {"A": {"value": "hidden", "secret": True}}}, keyless)
-    assert [fault.detail for fault in made.faults] == [secret_variables.NO_KEY]
+    assert [error.detail for error in made.errors] == [secret_variables.NO_KEY]
     assert b"hidden" not in bytes(made.event.spec)
     assert template(
         {"env": {"A": {"value": "x", "secret": True}}}, secret_variables.NO_SECRETS
-    ).faults
+    ).errors
 
 
 def test_requests_with_possible_secret_references_are_found() -> None:

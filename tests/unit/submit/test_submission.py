@@ -193,7 +193,7 @@ def test_the_template_cache_does_not_change_the_result(
 def test_the_number_of_dependencies_is_limited() -> None:
     settings = JobPolicy(limits=Limits(after_max=3))
     made, found = prepared([{**RUN, "after": ["a", "b"]}] * 2, settings=settings)
-    assert [fault.pointer for fault in found] == ["/jobs"]
+    assert [error.pointer for error in found] == ["/jobs"]
     assert made.outside == {}
 
 
@@ -229,7 +229,7 @@ def test_conflicting_member_numbers_are_reported(
     numbers: list[int | None], places: list[str]
 ) -> None:
     _, found = prepared([gang(member=number) for number in numbers])
-    assert [fault.pointer for fault in found] == [f"{place}/gang/member" for place in places]
+    assert [error.pointer for error in found] == [f"{place}/gang/member" for place in places]
 
 
 def test_a_job_with_a_gpu_has_the_longer_runtime_limit() -> None:
@@ -242,7 +242,7 @@ def test_a_checkpoint_interval_is_read_from_its_annotation() -> None:
     made, _ = prepared([{**RUN, "annotations": {name: "600"}}])
     assert made.jobs[0].checkpoint_s == 600
     _, found = prepared([{**RUN, "annotations": {name: "soon"}}])
-    assert [fault.pointer for fault in found] == [
+    assert [error.pointer for error in found] == [
         "/jobs/0/annotations/fairlead.dev~1checkpoint-interval"
     ]
 

@@ -11,7 +11,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -51,21 +51,20 @@ ELSEWHERE: Final = {
 """Commands that come with other packages."""
 
 
-def main() -> None:
-    """The entry point of the `fairlead` command."""
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line of this process and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not every terminal has every letter
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(invoke(sys.argv[1:]))
+    return invoke(arguments)
 
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    completes = any(name.startswith("_FAIRLEAD_COMPLETE") for name in os.environ)
     word = command_of(arguments)
-    module = None if completes else module_of(word)
-    app = build(module)
-    if module is None:
+    modules = find_modules(arguments, os.environ)
+    app = build(COMMANDS if modules is None else modules)
+    if modules is None:
         add_plugins(app)
         if word is not None and (package := find_missing_package(word, _own_names(app))):
             command_base.say(f"fairlead: `{word}` is not installed here; pip install '{package}'")
@@ -84,13 +83,20 @@ def command_of(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def module_of(command: str | None) -> str | None:
-    """The module of this package that has the command."""
-    return next((module for module, own in COMMANDS.items() if command in own), None)
+def find_modules(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[str, ...] | None:
+    """The modules of this package that a command line needs; None: all, and those of others."""
+    if any(name.startswith("_FAIRLEAD_COMPLETE") for name in environment):
+        return None
+    word = command_of(arguments)
+    if word is None:
+        return () if "--version" in arguments else None
+    return next(((module,) for module, own in COMMANDS.items() if word in own), None)
 
 
-def build(module: str | None = None) -> typer.Typer:
-    """The app with the commands of one module of this package, or of all."""
+def build(modules: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The app with the commands of these modules of this package."""
     app = typer.Typer(
         name="fairlead",
         help="Submit batch jobs to Fairlead and follow them.",
@@ -100,7 +106,7 @@ def build(module: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(command_base.options)
-    for name in COMMANDS if module is None else (module,):
+    for name in modules:
         importlib.import_module(f"fairlead.cli.commands.{name}").register(app)
     return app
 

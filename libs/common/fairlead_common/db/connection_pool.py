@@ -95,7 +95,7 @@ async def open_pool(
     """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound.
 
     Not `is_reset`: whoever borrows a connection leaves no setting, lock or cursor of the session
-    behind, which saves a statement after each of his. Transactions are always rolled back.
+    behind, which saves a statement after each use. Transactions are always rolled back.
     `query_s_max`: the database ends a statement after this (`asyncpg.QueryCanceledError`).
     """
     limit = {} if query_s_max is None else {"statement_timeout": f"{query_s_max * 1000:.0f}"}
@@ -116,6 +116,15 @@ async def open_pool(
         raise DatabaseUnavailable(
             f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
         ) from error
+
+
+async def check_database(pool: Pool) -> str | None:
+    """The check for `/readyz`: why Postgres does not answer; None if it does."""
+    try:
+        await pool.fetchval("SELECT 1")
+    except (*AWAY, *REFUSES) as error:
+        return f"Postgres is unavailable: {error}"
+    return None
 
 
 async def _leave(_: Connection) -> None:

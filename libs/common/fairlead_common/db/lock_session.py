@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import asyncpg
 
@@ -97,12 +97,27 @@ async def connect(
     return connection
 
 
+async def take_if_free(connection: Connection, lock: Lock) -> bool:
+    """Take the lock if no session holds it."""
+    taken: bool = await _call(connection, lock, number="try_number", pair="try_pair")
+    return taken
+
+
+async def release(connection: Connection, lock: Lock) -> None:
+    """Release a lock that this session holds."""
+    await _call(connection, lock, number="release_number", pair="release_pair")
+
+
+async def _call(connection: Connection, lock: Lock, *, number: str, pair: str) -> Any:
+    """The answer of the statement for the lock's form. `Any`: as asyncpg has it."""
+    if lock.objsubid == NUMBER:
+        return await connection.fetchval(SQL[number], lock.number)
+    return await connection.fetchval(SQL[pair], lock.classid, lock.objid)
+
+
 async def try_lock(connection: Connection, lock: Lock, silence_s: float = SILENCE_S) -> bool:
     """Take the lock if it is free; a holder that has stopped in mid-statement is ended."""
-    if lock.objsubid == NUMBER:
-        taken: bool = await connection.fetchval(SQL["try_number"], lock.number)
-    else:
-        taken = await connection.fetchval(SQL["try_pair"], lock.classid, lock.objid)
+    taken = await take_if_free(connection, lock)
     if not taken:
         silence = timedelta(seconds=silence_s)
         await connection.fetch(

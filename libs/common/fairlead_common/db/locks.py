@@ -26,7 +26,7 @@ class LockClass(enum.IntEnum):
     """Key: a random number per process. The locks held say how many processes fold."""
     LOOKOUT_REPORTS = 0x0FA4
     """Key: 0. Its holder folds `fairlead.reports` into shares over time."""
-    LOG_UPKEEP = 0x0FA5
+    LOG_CLEANUP = 0x0FA5
     """Key: 0. Its holder prunes and compacts the log in Postgres."""
     CORDON = 0x0FA6
     """Key: hash of a cordon's name. Taken for a transaction; cordons of one hash take turns."""
@@ -63,7 +63,7 @@ class Lock(msgspec.Struct, frozen=True):
 
 SCHEDULER_LEADER: Final = Lock(0, LockNumber.SCHEDULER_LEADER, NUMBER)
 SUBMIT_RELAY: Final = Lock(0, LockNumber.SUBMIT_RELAY, NUMBER)
-LOG_UPKEEP: Final = Lock(LockClass.LOG_UPKEEP, 0, PAIR)
+LOG_CLEANUP: Final = Lock(LockClass.LOG_CLEANUP, 0, PAIR)
 LOOKOUT_REPORTS: Final = Lock(LockClass.LOOKOUT_REPORTS, 0, PAIR)
 
 

@@ -2,7 +2,7 @@
 
 -- name: suitability
 -- What a session that holds locks relies on: that Postgres applies its time-outs, and that the
--- process that serves it is the one that the connection was told.
+-- process that serves it is the one that the connection was opened to.
 SELECT current_setting('idle_session_timeout') AS idle_session_timeout,
        pg_backend_pid() AS pid;
 
@@ -11,6 +11,12 @@ SELECT pg_try_advisory_lock($1::bigint);
 
 -- name: try_pair
 SELECT pg_try_advisory_lock($1::int, $2::int);
+
+-- name: release_number
+SELECT pg_advisory_unlock($1::bigint);
+
+-- name: release_pair
+SELECT pg_advisory_unlock($1::int, $2::int);
 
 -- name: confirm
 SELECT 1;

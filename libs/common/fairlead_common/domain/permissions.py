@@ -191,7 +191,8 @@ def require_role(caller: Caller, *roles: str, queue: str | None = None) -> None:
         return
     wanted = " or ".join(("admin", *roles))
     raise Problem(
-        "forbidden", f"{caller.name} has the roles: {caller.titles()}; this needs {wanted}."
+        "forbidden",
+        f"This requires the role {wanted}. {caller.name} has the roles: {caller.titles()}.",
     )
 
 
@@ -204,9 +205,9 @@ def require_verb(caller: Caller, verb: str, queue: str, permissions: Sequence[Pe
     if not allows(caller, Verb.VIEW, queue, permissions) and (
         caller.scope is None or Verb.VIEW in caller.scope.verbs
     ):
-        raise Problem("not-found", f"There is no queue {queue[:80]!r}.")
+        raise Problem("not-found", f"Queue {queue[:80]!r} does not exist.")
     raise Problem(
         "forbidden",
-        f"Queue {queue!r} does not permit {caller.name} to {verb} its jobs. Its `permissions`, or a"
-        " role in the settings, say who may.",
+        f"{caller.name} is not permitted to {verb} the jobs of queue {queue!r}. An operator can"
+        " permit it in the queue's `permissions`, or by a role in the settings.",
     )

@@ -96,19 +96,19 @@ def choose(
 
 def restate(
     job_id: JobId,
-    behind: Knowledge,
+    known: Knowledge,
     truth: Knowledge,
     submitted: JobSubmitted | None,
     *,
     every_run: bool,
 ) -> Iterator[ev.AnyEvent]:
-    """The events that bring a view from what it knows (`behind`) to the truth, in order.
+    """The events that bring a view from what it knows (`known`) to the truth, in order.
 
     `submitted` is needed where the view does not know the job. `every_run`: the view takes runs
     one by one (the scheduler's), not only the newest (lookout's). Each event must be a message of
     its own: the scheduler takes one lease of a job from a message.
     """
-    state, run = behind.state, behind.run
+    state, run = known.state, known.run
     if state is None:
         assert submitted is not None, f"what was submitted as {job_id} is needed"
         yield _submission(submitted, truth)
@@ -117,7 +117,7 @@ def restate(
     if truth.state in (JobState.SUCCEEDED, JobState.PREEMPTED) and state is JobState.QUEUED:
         target = max(target, run + 1)
     if target > run and (truth.state is not JobState.QUEUED or every_run):
-        if behind.run_state is not None and behind.run_state not in RUN_ENDED:
+        if known.run_state is not None and known.run_state not in RUN_ENDED:
             yield ev.JobRunLost(job_id=job_id, run=run, reason=UNKNOWN_REASON)
         for number in range(run + 1 if every_run else target, target + 1):
             yield ev.JobRunLeased(
@@ -131,7 +131,7 @@ def restate(
         state, run = JobState.LEASED, target
         run_live = True
     else:
-        run_live = behind.run_state is not None and behind.run_state not in RUN_ENDED
+        run_live = known.run_state is not None and known.run_state not in RUN_ENDED
     yield from _to_state(job_id, state, run, truth, run_live=run_live)
 
 

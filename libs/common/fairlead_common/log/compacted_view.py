@@ -160,18 +160,18 @@ class CompactedReader:
     async def _read_from_start(self) -> Batch:
         """The topic as it is now, as a batch of changes to what was read before."""
         found, positions = await read_newest_entries(self._log, self.topic)
-        gone = sorted(self._live.values.keys() - found.keys())
-        if gone:
+        removed = sorted(self._live.values.keys() - found.keys())
+        if removed:
             _logger.warning(
                 "%s was read again from its beginning: %d keys are no longer there, such as %s",
                 self.topic,
-                len(gone),
-                gone[0],
+                len(removed),
+                removed[0],
             )
         entries = list(found.values())
         time_ms = max((entry.time_ms for entry in entries), default=self._time_ms)
         partition, position = next(iter(positions.items()))
-        entries += [Entry(partition, position - 1, key, None, time_ms) for key in gone]
+        entries += [Entry(partition, position - 1, key, None, time_ms) for key in removed]
         await self._reader.close()
         self._reader = await self._log.reader(self.topic, positions)
         return Batch(entries, positions)

@@ -14,7 +14,7 @@ import msgspec
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.log.protocol import EventLog
 
-PARTITIONS_SHOWN_MAX: Final = 5
+PARTITIONS_LISTED_MAX: Final = 5
 WHAT_TO_DO: Final = (
     "Run `fairlead repair --dry-run` to see what is affected, then `fairlead repair`;"
     " see docs/operating.md, section 'A view is older than the log'."
@@ -24,7 +24,7 @@ WHAT_TO_DO: Final = (
 class Mismatch(StrEnum):
     """How a view and the log disagree."""
 
-    BEHIND = "behind"
+    EXPIRED = "expired"
     """Events that the view has not folded are no longer in the log."""
     MISSING = "missing"
     """There is no view, and the log no longer begins with its first event."""
@@ -60,35 +60,35 @@ class Gap(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         """What happened, to which view and partitions, and what is missing: sentences."""
-        said = []
+        sentences = []
         for mismatch in self.mismatches:
             match mismatch:
                 case Mismatch.OTHER_LOG:
-                    said.append(
+                    sentences.append(
                         f"The {self.view} belongs to the log {self.view_log}, but the configured"
                         f" log is {self.log}. Either FAIRLEAD_LOG_URL names the wrong log, or the"
                         " log was lost and created again."
                     )
-                case Mismatch.BEHIND:
-                    said.append(
+                case Mismatch.EXPIRED:
+                    sentences.append(
                         f"The {self.view} is older than the log: in {self._where(mismatch)} the log"
                         " no longer has the events that the view reads next. They were removed by"
                         " the log's retention, because the view was not updated for longer than"
                         " that or was restored from an old backup."
                     )
                 case Mismatch.MISSING:
-                    said.append(
+                    sentences.append(
                         f"The {self.view} is empty, but the log no longer begins with its first"
                         f" event in {self._where(mismatch)}. Jobs that were submitted before the"
                         " start of the log are unknown to it."
                     )
                 case Mismatch.AHEAD:
-                    said.append(
+                    sentences.append(
                         f"The {self.view} has folded more than the log has in"
                         f" {self._where(mismatch)}: the log was restored from an older backup, or"
                         " its records were deleted."
                     )
-        return " ".join(said)
+        return " ".join(sentences)
 
     def _where(self, mismatch: Mismatch) -> str:
         ahead = mismatch is Mismatch.AHEAD
@@ -97,14 +97,14 @@ class Gap(msgspec.Struct, frozen=True):
             for number, span in sorted(self.partitions.items())
             if (span.position > span.end) == ahead
         ]
-        shown = "; ".join(
+        listed = "; ".join(
             f"partition {number}: the view reads {span.position} next, the log has {span.start} to"
             f" {span.end}"
-            for number, span in found[:PARTITIONS_SHOWN_MAX]
+            for number, span in found[:PARTITIONS_LISTED_MAX]
         )
-        rest = len(found) - PARTITIONS_SHOWN_MAX
+        rest = len(found) - PARTITIONS_LISTED_MAX
         count = "1 partition" if len(found) == 1 else f"{len(found)} partitions"
-        return f"{count} ({shown}{f'; and {rest} more' if rest > 0 else ''})"
+        return f"{count} ({listed}{f'; and {rest} more' if rest > 0 else ''})"
 
 
 class ViewUnusable(WorldError):
@@ -142,7 +142,7 @@ def compare(view: str, saved: tuple[str, Mapping[int, int]] | None, state: LogSt
     affected = {n: s for n, s in spans.items() if not s.start <= s.position <= s.end}
     mismatches: list[Mismatch] = []
     if any(span.position < span.start for span in affected.values()):
-        mismatches.append(Mismatch.BEHIND if positions else Mismatch.MISSING)
+        mismatches.append(Mismatch.EXPIRED if positions else Mismatch.MISSING)
     if any(span.position > span.end for span in affected.values()):
         mismatches.append(Mismatch.AHEAD)
     return Gap(view, tuple(mismatches), affected, identity, state.identity) if mismatches else None

@@ -5,7 +5,7 @@
 every partition that it touched (the commit marker), so that nobody comes to rely on dense
 positions.
 
-Entries are delivered again by opening a reader at an old position; that needs no fault.
+Entries are delivered again by opening a reader at an old position; that needs no failure.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from fairlead_common.domain.errors import (
 from fairlead_common.log.append_limits import check_append, check_topic
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
-    TOMBSTONES_KEPT_MS,
+    TOMBSTONE_RETENTION_MS,
     Appended,
     Batch,
     Entry,
@@ -56,8 +56,8 @@ class _Partition:
         self.first = 0
         self.next = 0
         self.cleaned: dict[int, tuple[int, int]] = {}
-        """Of each tombstone seen by upkeep: when the older records of its key were dropped, and in
-        which round of upkeep."""
+        """Of each tombstone seen by cleanup: when the older records of its key were dropped, and in
+        which round of cleanup."""
         self.round = 0
         self.buried = 0
         """Tombstones below it were dropped, ..."""
@@ -87,12 +87,12 @@ class MemoryCore:
         """While True every call raises: `AppendRefused` to append, else `LogUnavailable`."""
         self._topics: dict[str, _Stored] = {}
         self._epochs: dict[str, int] = {}
-        self._faults: deque[tuple[AppendFailure, str | None]] = deque()
+        self._failures: deque[tuple[AppendFailure, str | None]] = deque()
         self._listeners: list[Callable[[], None]] = []
 
-    def fail_next(self, fault: AppendFailure, producer: str | None = None) -> None:
+    def fail_next(self, failure: AppendFailure, producer: str | None = None) -> None:
         """Let the next append (of this producer, if named) fail so. Several faults queue up."""
-        self._faults.append((fault, producer))
+        self._failures.append((failure, producer))
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every append that wrote something."""
@@ -135,19 +135,19 @@ class MemoryCore:
         check_append(records)
         if self.away:
             raise AppendRefused("the log is away")
-        fault = self._take_failure(producer)
-        if fault is AppendFailure.REFUSED:
+        failure = self._take_failure(producer)
+        if failure is AppendFailure.REFUSED:
             raise AppendRefused("the log refused the append, as configured")
         if self._epochs.get(producer) != epoch:
             raise ProducerFenced(f"a newer producer {producer!r} exists")
         for record in records:
             _place(self._append_topic(record), record)
-        if fault is AppendFailure.UNKNOWN_NOT_WRITTEN:
+        if failure is AppendFailure.UNKNOWN_NOT_WRITTEN:
             raise AppendUnknown("the append was lost, as configured")
         appended = self._write(records, time_ms)
         for listener in self._listeners:
             listener()
-        if fault is AppendFailure.UNKNOWN_WRITTEN:
+        if failure is AppendFailure.UNKNOWN_WRITTEN:
             raise AppendUnknown("the answer to the append was lost, as configured")
         return appended
 
@@ -173,7 +173,7 @@ class MemoryCore:
     ) -> Batch:
         """What comes next, partitions in the order of `positions`. Raises `PositionExpired`.
 
-        `since`: in which round of upkeep each partition was begun to be read.
+        `since`: in which round of cleanup each partition was begun to be read.
         """
         self._check_away()
         stored = self._topic(topic)
@@ -190,15 +190,15 @@ class MemoryCore:
             if missed or not partition.first <= position <= partition.next:
                 raise PositionExpired(topic, number, position, partition.first)
             index = partition.index(position)
-            kept = partition.entries
-            while index < len(kept) and len(entries) < records_max:
-                entry = kept[index]
+            retained = partition.entries
+            while index < len(retained) and len(entries) < records_max:
+                entry = retained[index]
                 size += len(entry.value or b"") + len(entry.key)
                 if entries and size > bytes_max:
                     break
                 entries.append(entry)
                 index += 1
-            after[number] = kept[index].position if index < len(kept) else partition.next
+            after[number] = retained[index].position if index < len(retained) else partition.next
         return Batch(entries, after)
 
     def start_positions(self, topic: str) -> dict[int, int]:
@@ -207,7 +207,7 @@ class MemoryCore:
         return {n: part.first for n, part in enumerate(self._topic(topic).partitions)}
 
     def rounds(self, topic: str) -> dict[int, int]:
-        """How often upkeep has been at each partition."""
+        """How often cleanup has been at each partition."""
         self._check_away()
         return {n: part.round for n, part in enumerate(self._topic(topic).partitions)}
 
@@ -242,10 +242,10 @@ class MemoryCore:
         return stored.topic
 
     def _take_failure(self, producer: str) -> AppendFailure | None:
-        for index, (fault, name) in enumerate(self._faults):
+        for index, (failure, name) in enumerate(self._failures):
             if name is None or name == producer:
-                del self._faults[index]
-                return fault
+                del self._failures[index]
+                return failure
         return None
 
     def _write(self, records: Iterable[Record], time_ms: int) -> Appended:
@@ -283,7 +283,7 @@ def _expire(partition: _Partition, before_ms: int) -> None:
 def _compact(partition: _Partition, now_ms: int) -> None:
     """Keep the newest entry per key; drop tombstones whose older records are long gone."""
     newest = {entry.key: entry.position for entry in partition.entries}
-    before_ms = now_ms - TOMBSTONES_KEPT_MS
+    before_ms = now_ms - TOMBSTONE_RETENTION_MS
     buried = {at: seen for at, (ms, seen) in partition.cleaned.items() if ms <= before_ms}
     partition.entries = [
         entry

@@ -15,7 +15,7 @@ from fairlead_common.log.protocol import EventLog
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.startup_retries import until_available
 
-UPKEEP_S: Final = 30.0
+CLEANUP_S: Final = 30.0
 _logger = logging.getLogger("fairlead.log")
 
 
@@ -48,7 +48,7 @@ async def _open(url: str) -> EventLog:
 
 
 async def maintain_log(
-    log: EventLog, clock: Callable[[], int], *, every_s: float = UPKEEP_S
+    log: EventLog, clock: Callable[[], int], *, every_s: float = CLEANUP_S
 ) -> None:
     """Drop what the log no longer keeps, again and again; Kafka does that itself.
 
@@ -61,7 +61,7 @@ async def maintain_log(
         from fairlead_common.log.kafka.event_log import KafkaLog
 
         # Anything else around a log has to be taken off, or nothing would ever be pruned.
-        assert isinstance(log, KafkaLog | MemoryLog), f"no upkeep for {type(log).__name__}"
+        assert isinstance(log, KafkaLog | MemoryLog), f"no cleanup for {type(log).__name__}"
         return
     while True:
         with contextlib.suppress(LogUnavailable):

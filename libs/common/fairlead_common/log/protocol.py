@@ -24,7 +24,7 @@ RECORD_BYTES_MAX: Final = 1_048_576
 APPEND_RECORDS_MAX: Final = 100_000
 APPEND_BYTES_MAX: Final = 64 * RECORD_BYTES_MAX
 READ_BYTES_MAX: Final = 16 * RECORD_BYTES_MAX
-TOMBSTONES_KEPT_MS: Final = 120_000
+TOMBSTONE_RETENTION_MS: Final = 120_000
 """Least time for which readers find a tombstone after the older records of its key have gone.
 
 Long enough to read any compacted topic once; the number of tombstones, and with it what a start has

@@ -145,17 +145,17 @@ class Quarantine:
         async def records() -> str | None:
             since_ms = self._now_ms() - RECENT_MS
             met = self.records.values()
-            said = [describe(found) for found in met if found.outcome == "stopped"]
+            problems = [describe(found) for found in met if found.outcome == "stopped"]
             lately = [
                 each for each in met if each.outcome == "skipped" and each.seen_ms >= since_ms
             ]
             if lately:  # without the reason, which may name what not everybody is to see
                 many = "1 record" if len(lately) == 1 else f"{len(lately)} records"
-                said.append(
+                problems.append(
                     f"{self.reader} skipped {many} of the log that cannot be decoded, the last at"
                     f" {lately[-1].place}; `fairlead doctor` lists them"
                 )
-            return Degraded("; ".join(said)) if said else None
+            return Degraded("; ".join(problems)) if problems else None
 
         return records
 

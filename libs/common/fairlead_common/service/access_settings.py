@@ -118,7 +118,7 @@ def find_errors(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) ->
                 words = ", ".join(SIGNED_BY_KEY_PAIRS)
                 found.append(FieldError(f"{place}/algorithms", f"{name!r} is not one of {words}"))
         if not issuer.algorithms:
-            found.append(FieldError(f"{place}/algorithms", "names none"))
+            found.append(FieldError(f"{place}/algorithms", "is empty; name at least one algorithm"))
         found += _find_client_errors(place, issuer, has_signing_key)
     if len({issuer.issuer for issuer in issuers}) < len(issuers):
         found.append(FieldError("oidc", "contains the same issuer twice"))

@@ -44,10 +44,10 @@ def hide_memory() -> None:
 async def _until_signal(main: Callable[[], Coroutine[object, object, None]]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
-    told: list[signal.Signals] = []
+    received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:
-        told.append(number)
+        received.append(number)
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -55,6 +55,6 @@ async def _until_signal(main: Callable[[], Coroutine[object, object, None]]) -> 
     try:
         await task
     except asyncio.CancelledError:
-        if not told:
+        if not received:
             raise
-        _logger.info("ended by %s", told[0].name)
+        _logger.info("ended by %s", received[0].name)

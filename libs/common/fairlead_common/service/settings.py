@@ -24,11 +24,11 @@ SHARED: Final = ("priorityClasses",)
 
 
 class SettingsError(Exception):
-    """The settings are wrong; `faults` says all that is, with the setting's name."""
+    """Invalid settings; `errors` has every error, with the name of its setting."""
 
-    def __init__(self, faults: list[FieldError]) -> None:
-        super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
-        self.faults = faults
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
+        self.errors = errors
 
 
 class Settings(
@@ -77,11 +77,11 @@ FILE_VARIABLE = "FAIRLEAD_SETTINGS"
 def load(kind: type[S], environment: Mapping[str, str]) -> S:
     """Load settings of this type. Raises `SettingsError` with every error."""
     values: dict[str, object] = {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     if file := environment.get(FILE_VARIABLE):
         section = kind.__module__.partition(".")[0].removeprefix("fairlead_")
-        values.update(_read(Path(file), section, known, faults))
+        values.update(_read(Path(file), section, known, errors))
     for field in msgspec.structs.fields(kind):
         name = f"FAIRLEAD_{field.name.upper()}"
         if name not in environment:
@@ -89,45 +89,45 @@ def load(kind: type[S], environment: Mapping[str, str]) -> S:
         try:
             values[field.encode_name] = _from_text(environment[name], field.type)
         except msgspec.MsgspecError as error:
-            faults.append(FieldError(name, str(error)))
-    if faults:
-        raise SettingsError(faults)
+            errors.append(FieldError(name, str(error)))
+    if errors:
+        raise SettingsError(errors)
     try:
         made = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise SettingsError([FieldError("settings", str(error))]) from None
-    if faults := access_settings.find_errors(made.oidc, has_signing_key=bool(made.signing_key)):
-        raise SettingsError(faults)
+    if errors := access_settings.find_errors(made.oidc, has_signing_key=bool(made.signing_key)):
+        raise SettingsError(errors)
     return made
 
 
 def _read(
-    file: Path, section: str, known: Mapping[str, object], faults: list[FieldError]
+    file: Path, section: str, known: Mapping[str, object], errors: list[FieldError]
 ) -> dict[str, object]:
     try:
         content = yaml_loader.load(file.read_text()) or {}
     except (OSError, yaml.YAMLError) as error:
-        faults.append(FieldError(str(file), f"cannot be read: {error}"))
+        errors.append(FieldError(str(file), f"cannot be read: {error}"))
         return {}
     if not isinstance(content, dict):
-        faults.append(FieldError(str(file), "is not a mapping of settings"))
+        errors.append(FieldError(str(file), "is not a mapping of settings"))
         return {}
     # `executor` is a section where it is a mapping, and else a setting of the executor.
     sections = {name: of for name in SECTIONS if isinstance(of := content.get(name), dict)}
     own = sections.get(section, {})
     if section in content and section not in {*sections, *known}:
-        faults.append(FieldError(f"{file}: {section}", "is not a mapping of settings"))
+        errors.append(FieldError(f"{file}: {section}", "is not a mapping of settings"))
     top = [(name, value) for name, value in content.items() if name not in sections]
     values: dict[str, object] = {}
     for name, value in [*top, *own.items()]:
         if name not in known:
             if name not in (*SECTIONS, *SHARED) or name in own:
-                faults.append(FieldError(f"{file}: {name}", "is not a setting of this service"))
+                errors.append(FieldError(f"{file}: {name}", "is not a setting of this service"))
             continue
         try:
             msgspec.convert(value, known[name])
         except msgspec.ValidationError as error:
-            faults.append(FieldError(f"{file}: {name}", str(error)))
+            errors.append(FieldError(f"{file}: {name}", str(error)))
         values[name] = value
     return values
 

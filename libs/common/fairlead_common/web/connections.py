@@ -27,7 +27,7 @@ LATE_BODY_S: Final = 5.0
 """How long the rest of a request may come after it was answered or refused."""
 EVICTED: Final = 64
 """The number of idle connections that are closed at once, so that this is rare."""
-FILES_KEPT: Final = 256
+RESERVED_FILES: Final = 256
 """File descriptors for everything else than connections."""
 INCOMING: Final = KeepAlive(idle_s=60, interval_s=15, count=4, unacknowledged_ms=60_000)
 
@@ -225,12 +225,12 @@ def build_protocol(limits: ConnectionLimits) -> type[Connection]:
     files.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.connections_max + FILES_KEPT
+    wanted = limits.connections_max + RESERVED_FILES
     if soft < wanted:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    places = min(limits.connections_max, max(1, soft - FILES_KEPT))
+    places = min(limits.connections_max, max(1, soft - RESERVED_FILES))
     return type("Connection", (Connection,), {"limits": limits, "places": places})
 
 

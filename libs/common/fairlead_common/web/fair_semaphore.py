@@ -139,7 +139,10 @@ class OpenRequestLimit:
             )
         if self.taken >= self._places:
             raise Problem(
-                "unavailable", f"{self._places} {self._what} are open already.", retry_after_s=5
+                "unavailable",
+                f"{self._places} {self._what} are open, which is the limit of this server. Try"
+                " again later.",
+                retry_after_s=5,
             )
 
     def take(self) -> str:

@@ -1,9 +1,10 @@
-"""The outermost middleware of an app, which every request passes. Pure ASGI.
+"""The middleware of an app, which every request passes. Pure ASGI.
 
-In this order: the request gets an id; the `Host` header must be one of the server's names; unless
-the path is open to everybody, the caller must be known and within its rate limit; a browser session
-makes changes only from Fairlead's own pages. So no route is open by accident. Every response gets
-the request's id, the rest of the rate limit, and security headers for browsers.
+`RequestMiddleware` is the outermost one. In this order: the request gets an id; the `Host` header
+must be one of the server's names; unless the path is open to everybody, the caller must be known
+and within its rate limit; a browser session makes changes only from Fairlead's own pages. So no
+route is open by accident. Every response gets the request's id, the rest of the rate limit, and
+security headers for browsers.
 """
 
 import asyncio
@@ -16,16 +17,20 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.errors import LogFull, WorldError
 from fairlead_common.domain.permissions import Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock, json_logging
+from fairlead_common.service.disk import Disk, Space
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import fair_semaphore, problem_documents, rate_limits
 from fairlead_common.web.auth.authenticator import Headers, check_origin
+from fairlead_common.web.auth.request_origin import SAFE
 from fairlead_common.web.problem_documents import ErrorPage, respond
 from fairlead_common.web.rate_limits import ConcurrencyLimiter, RateLimiter
 
+CHANGES_PREFIX: Final = "/api/"
+"""What changes something is below this. Signing in is not: who looks at pages needs a session."""
 OPEN_PATHS: Final = frozenset(
     {
         "/healthz",
@@ -185,7 +190,9 @@ class RequestMiddleware:
             if watch is not None and watch.withdrawn is not None:
                 await self._end(watch.withdrawn, scope, receive, send_with_extra)
             elif not state.get("answering"):
-                ending = Problem("unavailable", "This server is shutting down.", retry_after_s=1)
+                ending = Problem(
+                    "unavailable", "This server is shutting down. Try again.", retry_after_s=1
+                )
                 await self._refuse(ending, scope, receive, send_with_extra)
         finally:
             if watch is not None:
@@ -260,7 +267,8 @@ class RequestMiddleware:
         if taken.wait_s > 0:
             raise Problem(
                 "too-many-requests",
-                f"{caller.name} has exceeded this server's request rate limit.",
+                f"{caller.name} has exceeded this server's request rate limit. Wait as long as"
+                " `Retry-After` says.",
                 retry_after_s=rate_limits.retry_after_s(taken.wait_s),
             )
         if not self._under_way.begin(caller.name):
@@ -279,10 +287,34 @@ class RequestMiddleware:
         )
 
 
+class DiskFullMiddleware:
+    """Refuses changes while the disk is full, before they cost anything; reads and pages go on.
+
+    It is inside `RequestMiddleware`, which finds the caller.
+    """
+
+    def __init__(self, app: ASGIApp, disk: Disk) -> None:
+        self._app = app
+        self._disk = disk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a change with 503 while the disk is full, and pass on everything else."""
+        if scope["type"] == "http" and scope["method"] not in SAFE:
+            try:
+                if scope["path"].startswith(CHANGES_PREFIX):
+                    self._disk.check(Space.FULL)
+            except LogFull as error:
+                answer = problem_documents.respond_to_error(Request(scope, receive, send), error)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
 def _too_many_failures(wait_s: float) -> Problem:
     return Problem(
         "too-many-requests",
-        "Too many invalid credentials were sent from your address.",
+        "Too many invalid credentials were sent from your address. Wait as long as `Retry-After`"
+        " says, and check the token.",
         retry_after_s=rate_limits.retry_after_s(wait_s),
     )
 
@@ -294,7 +326,9 @@ def _check_once(scope: Scope) -> None:
     names = [name for name, _ in scope["headers"]]
     for name in (b"host", b"authorization"):
         if names.count(name) > 1:
-            raise Problem("malformed", f"The header {name.decode()} occurs more than once.")
+            raise Problem(
+                "malformed", f"The header {name.decode()} occurs more than once; send it once."
+            )
 
 
 def _request_id(headers: Headers) -> bytes:
@@ -304,23 +338,23 @@ def _request_id(headers: Headers) -> bytes:
 
 def _about(request_id: str, path: str, headers: Headers) -> dict[str, str]:
     """The fields that log lines about this request have: its id, its trace, the job in its path."""
-    said = {"request": request_id}
+    fields = {"request": request_id}
     _, _, after = path.partition("/jobs/")
     job_id = after[: ids.JOB_ID_LENGTH]
     if ids.is_job_id(job_id):
-        said["jobId"] = job_id
+        fields["jobId"] = job_id
     trace = headers.get(b"traceparent", b"").decode("latin-1").split("-")[1:2]
-    return {**said, "trace": trace[0][:TRACE_LENGTH]} if trace else said
+    return {**fields, "trace": trace[0][:TRACE_LENGTH]} if trace else fields
 
 
 def _complete(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> bool:
     """Add the headers of every response, and the security headers that the route did not set;
     whether the response is an event stream.
     """
-    said = dict(headers)
-    headers.extend(item for item in _CAREFUL if item[0] not in said)
+    own = dict(headers)
+    headers.extend(item for item in _CAREFUL if item[0] not in own)
     headers.extend(extra)
-    return said.get(b"content-type", b"").startswith(b"text/event-stream")
+    return own.get(b"content-type", b"").startswith(b"text/event-stream")
 
 
 def _has_port(host: str) -> bool:

@@ -7,13 +7,14 @@ middleware can answer; the description that a route gives for a status stays.
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from fairlead_common.domain.problems import TYPES
-from fairlead_common.web import openapi_texts
 
 SCHEMES: Final = {
     "token": {
@@ -36,9 +37,10 @@ SCHEMES: Final = {
         ),
     },
 }
-MET_BY_ALL: Final = (400, 408, 429, 431, 500, 503)
-"""Statuses with which anybody may be answered before, or instead of, a route."""
-MET_BEHIND_DOORS: Final = (401, 403)
+COMMON_STATUSES: Final = (400, 408, 429, 431, 500, 503)
+"""Statuses with which any call can be answered by the middleware."""
+SIGN_IN_STATUSES: Final = (401, 403)
+"""Statuses of calls that need a sign-in."""
 JSON: Final = "application/json"
 SLUGS: Final[Mapping[int, str]] = {kind.status: slug for slug, kind in TYPES.items()}
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
@@ -48,6 +50,46 @@ RATE_LIMIT: Final = {
     ),
     "RateLimit": "The rest of the limit: `r` requests; it is completely refilled in `t` seconds.",
 }
+PREFIXES: Final = "x-parameter-prefixes"
+"""In a route's `openapi_extra`: beginnings of the names that it reads itself, as `label.`."""
+
+PARAMETERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "accept": "The content type of the response.",
+        "action": "The action's id, from the response that started it.",
+        "active": "true: only job sets with live jobs; false: only job sets without.",
+        "all": "true: the tokens of all users; for admins.",
+        "category": "Only jobs that failed with this category, for example `oom`.",
+        "class": "Only these priority classes, separated by commas.",
+        "cluster": "Only jobs whose latest run is on this cluster.",
+        "code": "The code of the link.",
+        "container": "The container; the default is the first one.",
+        "cursor": "`next` of the previous page.",
+        "executor": "The cluster's name.",
+        "follow": "Continue with new events only.",
+        "if-none-match": (
+            "ETags that the client has: the response is 304 while nothing has changed."
+        ),
+        "include": "`count`: also return the number of matches, up to 10,000.",
+        "job_id": "The job's id.",
+        "jobSet": "Only this job set.",
+        "job_set": "The job set's name; slashes in it are not escaped.",
+        "last-event-id": "Continue after this event: the `id` of the last event of a stream.",
+        "limit": "The maximum number of results.",
+        "name": "The queue's name.",
+        "node": "The node's name.",
+        "pool": "The pool's name.",
+        "q": "Only names that contain this text.",
+        "queue": "The queue's name.",
+        "run": "The number of the run, from 1; the default is the latest run.",
+        "slug": "The last segment of the problem's type.",
+        "spec": "true: include the pod spec.",
+        "state": "Only these states, separated by commas.",
+        "stream": "Which output.",
+        "token_id": "The token's id, which is not its secret.",
+        "until": "`finished`: respond, or end the stream, when all jobs have ended.",
+    }
+)
 _OPERATIONS: Final = frozenset({"get", "put", "post", "delete", "patch"})
 
 Json = dict[str, Any]
@@ -226,17 +268,19 @@ def _operation(operation: Json, is_open: bool) -> Json:
     responses: Json = {}
     for status, response in operation["responses"].items():
         if int(status) < 400 or _is_own(response):
-            said_of = _without_nothing(response)
-            responses[status] = said_of if is_open else {**said_of, "headers": _headers(response)}
-    said = {int(status) for status in operation["responses"] if int(status) >= 400}
-    met = {*said, *MET_BY_ALL, *(() if is_open else MET_BEHIND_DOORS)}
+            described = _without_nothing(response)
+            responses[status] = (
+                described if is_open else {**described, "headers": _headers(response)}
+            )
+    declared = {int(status) for status in operation["responses"] if int(status) >= 400}
+    met = {*declared, *COMMON_STATUSES, *(() if is_open else SIGN_IN_STATUSES)}
     for status in met - {int(status) for status in responses}:
         responses[str(status)] = {"$ref": f"#/components/responses/{_NAMES[status]}"}
     made = {**operation, "responses": dict(sorted(responses.items()))}
     if "parameters" in operation:
         made["parameters"] = [_parameter(each) for each in operation["parameters"]]
-    if openapi_texts.PREFIXES in operation:
-        made["description"] = openapi_texts.prefixed(operation[openapi_texts.PREFIXES])
+    if PREFIXES in operation:
+        made["description"] = describe_prefixes(operation[PREFIXES])
     if is_open:
         made["security"] = []
     return made
@@ -244,7 +288,7 @@ def _operation(operation: Json, is_open: bool) -> Json:
 
 def _parameter(parameter: Json) -> Json:
     """A parameter with the common description of its name, if it has none of its own."""
-    meaning = openapi_texts.PARAMETERS.get(parameter["name"], "")
+    meaning = PARAMETERS.get(parameter["name"], "")
     return {"description": meaning, **parameter} if meaning else parameter
 
 
@@ -290,3 +334,15 @@ def text(document: Json) -> bytes:
     return (
         msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=1) + b"\n"
     )
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of a call in generated clients: `listJobs`."""
+    first, *others = route.name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def describe_prefixes(prefixes: list[str]) -> str:
+    """The description of parameters with a prefix and any name."""
+    forms = " and ".join(f"`{prefix}NAME=VALUE`" for prefix in prefixes)
+    return f"Takes {forms} as well, also repeatedly; all of them must match."

@@ -51,7 +51,7 @@ def routes() -> APIRouter:
         "/problems",
         summary="All problem types",
         response_class=PlainTextResponse,
-        responses={200: _SHOWN},
+        responses={200: _PAGE_RESPONSE},
     )
     async def list_problems(request: Request) -> Response:
         if not _wants_html(request):
@@ -68,7 +68,7 @@ def routes() -> APIRouter:
         "/problems/{slug}",
         summary="What a problem type means, and what to do about it",
         response_class=PlainTextResponse,
-        responses={200: _SHOWN, 404: {"description": "This problem type does not exist."}},
+        responses={200: _PAGE_RESPONSE, 404: {"description": "This problem type does not exist."}},
     )
     async def get_problem(request: Request, slug: str = Path(max_length=100)) -> Response:
         if slug not in TYPES:
@@ -80,7 +80,7 @@ def routes() -> APIRouter:
     return router
 
 
-_SHOWN: Final = {
+_PAGE_RESPONSE: Final = {
     "description": "HTML for browsers, else Markdown as text.",
     "content": {
         "text/plain": {"schema": {"type": "string"}},

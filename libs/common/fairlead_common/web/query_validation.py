@@ -20,7 +20,7 @@ from pydantic import AfterValidator
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web import problem_documents
-from fairlead_common.web.openapi_texts import PREFIXES
+from fairlead_common.web.openapi import PREFIXES
 from fairlead_common.web.problem_documents import FIELD_ERRORS_MAX
 
 NAMES_MAX: Final = 16

@@ -29,14 +29,16 @@ from fairlead_common.web import (
     connections,
     middleware,
     openapi,
-    openapi_texts,
     problem_documents,
     problem_pages,
     refused_requests,
 )
 from fairlead_common.web.direct_dispatch import DirectDispatch
-from fairlead_common.web.disk_full_middleware import DiskFullMiddleware
-from fairlead_common.web.middleware import Identify, RequestMiddleware
+from fairlead_common.web.middleware import (
+    DiskFullMiddleware,
+    Identify,
+    RequestMiddleware,
+)
 
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048
@@ -44,7 +46,7 @@ GRACE_S: Final = 5.0
 """What requests under way are given to end when the server does."""
 CANCELLED_S: Final = 1.0
 """What they are given to say so when they could not."""
-LETTING_IN_TURNS: Final = 3
+ACCEPT_TURNS: Final = 3
 """Turns of the loop until a connection that was just taken is made, and closed."""
 _SILENT: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False}
 """The framework would look for a tracer with each request; ours are counted by the services."""
@@ -73,7 +75,7 @@ def build_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=openapi_texts.operation_id,
+        generate_unique_id_function=openapi.operation_id,
         telemetry=_SILENT,
     )
     problem_documents.install(app, error_page)
@@ -193,7 +195,7 @@ async def serve(
     sockets = await _listening(host, port)
     listening()
     running = asyncio.create_task(server.serve(sockets))
-    looking = asyncio.create_task(server.look())
+    watching = asyncio.create_task(server.look())
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -201,10 +203,10 @@ async def serve(
         await server.drain()
         raise
     finally:
-        looking.cancel()
+        watching.cancel()
         await server.hang_up()
         running.cancel()
-        await asyncio.wait([running, looking])
+        await asyncio.wait([running, watching])
 
 
 async def _listening(host: str, port: int) -> list[socket.socket]:
@@ -262,7 +264,7 @@ class _Server(uvicorn.Server):
     async def hang_up(self) -> None:
         """Accept no new connections and close all that exist, also those being accepted."""
         await self._close_listeners()
-        for _ in range(LETTING_IN_TURNS):
+        for _ in range(ACCEPT_TURNS):
             for connection in self._connections():
                 connection.transport.close()
             await asyncio.sleep(0)

@@ -137,7 +137,10 @@ class ExecutorState:
                 wanted.lease, wanted.position = lease, entry.position
             else:
                 wanted = self.desired[run] = DesiredRun(lease, entry.position)
-            if lease.wish is DesiredState.STOP or wanted.pending_reported is not PendingReported.NO:
+            if (
+                lease.desired_state is DesiredState.STOP
+                or wanted.pending_reported is not PendingReported.NO
+            ):
                 self._pending_unreported.pop(run, None)
             else:
                 self._pending_unreported[run] = entry.position
@@ -184,7 +187,7 @@ class ExecutorState:
         records = report_records.report_records(self.name, reports, self.desired)
         nodes = self._changed_nodes()
         records += [
-            clusters.node_gone_record(self.name, name)
+            clusters.removed_node_record(self.name, name)
             if node is None
             else clusters.node_record(node)
             for name, node in nodes.items()

@@ -4,11 +4,11 @@
 and actions. It compares states, not messages, so a lost, late or repeated message changes nothing
 in the end. Reports are appended to the log first; only then are the other actions done. Rules:
 
-1. A lease with the wish `run` and no pod is reported pending and created, once the runs that it
-   names in `after` have ended.
+1. A lease with the desired state `run` and no pod is reported pending and created, once the runs
+   that it names in `after` have ended.
 2. A lease that a previous executor reported pending and that has no pod is never created: it is
    ruled out, and reported lost.
-3. A lease with the wish `stop` and no pod is ruled out and reported stopped.
+3. A lease with the desired state `stop` and no pod is ruled out and reported stopped.
 4. A live pod is stopped when its lease says so, when it exceeds its maximum run time, or when it
    has no lease.
 5. A pod that ended is reported, again whenever its lease is still there after `REPEAT_REPORT_MS`
@@ -153,7 +153,7 @@ def _reconcile_without_pod(
     lease = wanted.lease
     if wanted.end_reported_ms:
         return  # the pod was removed after its end was reported
-    if lease.wish is DesiredState.STOP:
+    if lease.desired_state is DesiredState.STOP:
         yield RuleOut(run, _requested_end(lease, "stopped before it started"), lease.namespace)
     elif wanted.pending_reported is PendingReported.BEFORE:
         yield RuleOut(run, _LOST, lease.namespace)
@@ -172,7 +172,7 @@ def has_ended(
     if pod is not None:
         return not pod.live
     wanted = desired.get(run)
-    return wanted is None or wanted.lease.wish is DesiredState.STOP
+    return wanted is None or wanted.lease.desired_state is DesiredState.STOP
 
 
 def _reconcile_live(
@@ -184,7 +184,7 @@ def _reconcile_live(
     if pod.stopping:
         return
     due_ms = deadline_ms(wanted, pod)
-    if lease.wish is DesiredState.STOP:
+    if lease.desired_state is DesiredState.STOP:
         yield Stop(pod.run, lease.grace_s, _requested_end(lease, "its lease says so"))
     elif due_ms is not None and due_ms <= now_ms:
         reason = f"it exceeded its maximum run time of {lease.runtime_s_max} s"
@@ -195,8 +195,8 @@ def _reconcile_live(
 
 def _requested_end(lease: Lease, otherwise: str) -> End:
     """How to report the end of a run that its lease asks to stop."""
-    why = lease.why or otherwise
-    return pods.stopped(why) if lease.failure is None else pods.failed(lease.failure, why)
+    reason = lease.reason or otherwise
+    return pods.stopped(reason) if lease.failure is None else pods.failed(lease.failure, reason)
 
 
 def deadline_ms(wanted: DesiredRun, pod: Pod) -> int | None:

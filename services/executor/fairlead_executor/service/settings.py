@@ -61,26 +61,26 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     def check(self) -> None:
         """Raises `SettingsError` for what types cannot say."""
-        faults = []
+        errors = []
         if not NAME.fullmatch(self.executor):
-            faults.append(
+            errors.append(
                 FieldError(
                     "FAIRLEAD_EXECUTOR",
-                    f"{self.executor!r} is no name for an executor: use at most 63 of a-z, 0-9, -"
+                    f"{self.executor!r} is not a valid executor name: use at most 63 of a-z, 0-9, -"
                     " and ., with a letter or digit at both ends",
                 )
             )
         if self.backend == "process" and not self.data:
-            faults.append(
+            errors.append(
                 FieldError(
                     "FAIRLEAD_DATA", "the process backend needs a folder for its runs; name one"
                 )
             )
         if not 0.1 <= self.heartbeat_s <= 60:
-            faults.append(FieldError("FAIRLEAD_HEARTBEAT_S", "must be from 0.1 to 60"))
+            errors.append(FieldError("FAIRLEAD_HEARTBEAT_S", "must be from 0.1 to 60"))
         if not 0 < self.simulation.speed <= 1e6:
-            faults.append(
+            errors.append(
                 FieldError("FAIRLEAD_SIMULATION", "speed must be above 0, at most 1000000")
             )
-        if faults:
-            raise SettingsError(faults)
+        if errors:
+            raise SettingsError(errors)

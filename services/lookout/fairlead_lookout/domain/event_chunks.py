@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_lookout.domain.model import JobSet, Line, SetKey
+from fairlead_lookout.domain.model import JobSet, JobSetKey, Line
 
 CHUNK_BYTES_MAX: Final = 256 * 1024
 DEFLATE_BYTES_MIN: Final = 1024
@@ -21,7 +21,7 @@ _DEFLATED: Final = 0x78
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """Consecutive public events of one job set. Ids are (position, item)."""
 
-    key: SetKey
+    key: JobSetKey
     previous: tuple[int, int]
     first: tuple[int, int]
     last: tuple[int, int]
@@ -30,7 +30,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 def pack_chunks(
-    job_sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]
+    job_sets: Mapping[JobSetKey, JobSet], lines: Mapping[JobSetKey, list[Line]]
 ) -> Iterator[Chunk]:
     """The chunks that contain these lines. `job_sets`: as they were before the lines."""
     for key, own in lines.items():

@@ -10,7 +10,12 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting, decode
+from fairlead_common.domain.records.scheduling_reports import (
+    QueueShare,
+    RoundReport,
+    Waiting,
+    decode,
+)
 from fairlead_lookout.domain.resource_usage import HOUR_MS, split_time
 
 MINUTE_MS: Final = 60_000
@@ -29,7 +34,7 @@ class ReportRecord(msgspec.Struct, frozen=True):
 
     key: str
     time_ms: int
-    report: Waiting | QueueShare | Round | None
+    report: Waiting | QueueShare | RoundReport | None
 
 
 class ReportedShare(msgspec.Struct, frozen=True):
@@ -65,7 +70,7 @@ class FairnessChanges(msgspec.Struct, frozen=True):
 
     totals: dict[BucketKey, ShareTotals]
     current: dict[ShareKey, ReportedShare | None]
-    rounds: list[Round]
+    rounds: list[RoundReport]
 
 
 def decode_record(key: str, value: bytes | None, time_ms: int) -> ReportRecord:
@@ -84,7 +89,7 @@ def fold_reports(
                 key = (share.pool, share.queue)
                 _add_until(changes, known, key, record.time_ms)
                 changes.current[key] = ReportedShare(share, record.time_ms)
-            case Round() as last:
+            case RoundReport() as last:
                 changes.rounds.append(last)
             case Waiting():
                 pass

@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead_common.domain.records.events import EventSequence
 
-SetKey: TypeAlias = tuple[str, str]
+JobSetKey: TypeAlias = tuple[str, str]
 """(queue, job set)"""
 
 RunKey: TypeAlias = tuple[str, int]
@@ -60,7 +60,7 @@ class Job(msgspec.Struct, gc=False):
     """
 
     id: str
-    key: SetKey
+    key: JobSetKey
     priority_class: str
     number: int
     submitted_ms: int
@@ -96,7 +96,7 @@ class JobSet(msgspec.Struct):
     """
 
     number: int
-    key: SetKey
+    key: JobSetKey
     partition: int
     jobs: int = 0
     live: int = 0
@@ -159,7 +159,7 @@ class BulkProgress(msgspec.Struct, frozen=True, rename="camel"):
     published: int = msgspec.field(default=0, name="told")
 
 
-class Known(msgspec.Struct, frozen=True):
+class StoredRecords(msgspec.Struct, frozen=True):
     """The records of the view that a batch of messages refers to.
 
     `jobs`: by id, with their newest runs; `runs`: older runs; `job_sets`: those of the messages and
@@ -169,7 +169,7 @@ class Known(msgspec.Struct, frozen=True):
     """
 
     jobs: Mapping[str, Job]
-    job_sets: Mapping[SetKey, JobSet]
+    job_sets: Mapping[JobSetKey, JobSet]
     runs: Mapping[RunKey, Run] = {}
     candidates: Mapping[tuple[int, int], list[str]] = {}
     labels: Mapping[str, dict[str, str]] = {}
@@ -185,7 +185,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     json: bytes
 
 
-class Submitted(msgspec.Struct, frozen=True, gc=False):
+class SubmissionDetails(msgspec.Struct, frozen=True, gc=False):
     """The parts of a submission that are not in the row of its job; `text`: all of it."""
 
     digest: str
@@ -212,10 +212,10 @@ class Changes(msgspec.Struct, frozen=True):
 
     jobs: dict[str, Job]
     runs: dict[RunKey, Run]
-    job_sets: dict[SetKey, JobSet]
-    submitted: dict[str, Submitted]
-    counted: dict[SetKey, set[CountKey]]
-    lines: dict[SetKey, list[Line]]
+    job_sets: dict[JobSetKey, JobSet]
+    submitted: dict[str, SubmissionDetails]
+    counted: dict[JobSetKey, set[CountKey]]
+    lines: dict[JobSetKey, list[Line]]
     events: int
     shapes: dict[str, Amounts] = {}
     usage: dict[UsageKey, Usage] = {}

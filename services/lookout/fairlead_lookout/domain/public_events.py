@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead_common.domain import position_tokens, timestamps
-from fairlead_lookout.domain.model import Job, JobSet, Line, Message, SetKey
+from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Line, Message
 
 EventType = Literal[
     "submitted",
@@ -88,7 +88,7 @@ class EventWriter:
     count, so it is unique in the log; `published` is that count."""
 
     def __init__(self) -> None:
-        self.lines: dict[SetKey, list[Line]] = {}
+        self.lines: dict[JobSetKey, list[Line]] = {}
         self.published = 0
         self._message: Message
         self._id_prefix = ""

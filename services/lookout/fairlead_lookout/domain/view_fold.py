@@ -19,12 +19,12 @@ from fairlead_lookout.domain.model import (
     CountKey,
     Job,
     JobSet,
-    Known,
+    JobSetKey,
     Message,
     Run,
     RunKey,
-    SetKey,
-    Submitted,
+    StoredRecords,
+    SubmissionDetails,
 )
 from fairlead_lookout.domain.public_events import EventType, EventWriter
 from fairlead_lookout.domain.resource_usage import UsageMeter
@@ -47,9 +47,9 @@ _RUN_EVENTS: Final[Mapping[str, EventType]] = {"PENDING": "pending", "RUNNING": 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def fold_messages(known: Known, messages: Iterable[Message]) -> Changes:
-    """Apply these messages, in the order of their partitions, to the known records."""
-    fold = JobFold(known)
+def fold_messages(stored: StoredRecords, messages: Iterable[Message]) -> Changes:
+    """Apply these messages, in the order of their partitions, to the stored records."""
+    fold = JobFold(stored)
     for _ in fold.apply(messages):
         pass
     return fold.changes()
@@ -58,16 +58,16 @@ def fold_messages(known: Known, messages: Iterable[Message]) -> Changes:
 class JobFold:
     """The fold of one batch: copies of the changed records, and the public events."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, stored: StoredRecords) -> None:
+        self._stored = stored
         self._jobs: dict[str, Job] = {}
         self._runs: dict[RunKey, Run] = {}
         self._older: dict[RunKey, Run] = {}
-        self._job_sets: dict[SetKey, JobSet] = {}
-        self._submitted: dict[str, Submitted] = {}
-        self._counted: dict[SetKey, set[CountKey]] = {}
+        self._job_sets: dict[JobSetKey, JobSet] = {}
+        self._submitted: dict[str, SubmissionDetails] = {}
+        self._counted: dict[JobSetKey, set[CountKey]] = {}
         self._writer = EventWriter()
-        self._meter = UsageMeter(known.requests)
+        self._meter = UsageMeter(stored.requests)
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
         self._message: Message
@@ -150,7 +150,7 @@ class JobFold:
 
     def _submit(self, index: int, event: events.JobSubmitted) -> None:
         job_id = event.job_id
-        if job_id in self._jobs or job_id in self._known.jobs:
+        if job_id in self._jobs or job_id in self._stored.jobs:
             return
         message = self._message
         key = (message.sequence.queue, message.sequence.job_set)
@@ -171,7 +171,7 @@ class JobFold:
             start_after_ms=event.start_after_ms,
             new=True,
         )
-        self._submitted[job_id] = Submitted(
+        self._submitted[job_id] = SubmissionDetails(
             event.digest, event.client_id, event.labels, event.annotations, _encode(event)
         )
         self._new_by_partition.setdefault(message.partition, []).append(job_id)
@@ -193,7 +193,7 @@ class JobFold:
 
     def _supersede(self, job_id: str, new: Job) -> None:
         """Record that a job of the same job set that did not succeed was submitted again."""
-        old = self._jobs.get(job_id) or self._known.jobs.get(job_id)
+        old = self._jobs.get(job_id) or self._stored.jobs.get(job_id)
         if old is not None and can_supersede(new, old) and (old := self._edit(job_id)):
             old.superseded_by, old.dirty = new.id, True
             self._edit_set(new.key).superseded += 1
@@ -261,11 +261,11 @@ class JobFold:
         """Apply a bulk request to the jobs that match now, by job set, oldest first."""
         message = self._message
         place = (message.partition, message.position)
-        candidates = dict.fromkeys(self._known.candidates.get(place, ()))
+        candidates = dict.fromkeys(self._stored.candidates.get(place, ()))
         candidates.update(dict.fromkeys(self._new_by_partition.get(message.partition, ())))
-        known = [job for job in map(self._find, candidates) if job]
-        known.sort(key=lambda job: (job.key, job.number, job.id))
-        for index, job in enumerate(known):
+        jobs = [job for job in map(self._find, candidates) if job]
+        jobs.sort(key=lambda job: (job.key, job.number, job.id))
+        for index, job in enumerate(jobs):
             if matches_filter(job, event.filter, self._labels(job.id)):
                 self._request(self._edit(job.id), event)
             if index % PAUSE_EVENTS == 0:
@@ -273,7 +273,7 @@ class JobFold:
 
     def _labels(self, job_id: str) -> Mapping[str, str]:
         new = self._submitted.get(job_id)
-        return self._known.labels.get(job_id, {}) if new is None else new.labels
+        return self._stored.labels.get(job_id, {}) if new is None else new.labels
 
     # Decisions of the scheduler.
 
@@ -444,30 +444,30 @@ class JobFold:
     # The records, copied before their first change.
 
     def _find(self, job_id: str) -> Job | None:
-        return self._jobs.get(job_id) or self._known.jobs.get(job_id)
+        return self._jobs.get(job_id) or self._stored.jobs.get(job_id)
 
     def _edit(self, job_id: str) -> Job | None:
         job = self._jobs.get(job_id)
         if job is not None:
             return job
-        known = self._known.jobs.get(job_id)
-        if known is None:
+        stored = self._stored.jobs.get(job_id)
+        if stored is None:
             return None
-        self._jobs[job_id] = job = copy.copy(known)
-        job.latest = copy.copy(known.latest)
+        self._jobs[job_id] = job = copy.copy(stored)
+        job.latest = copy.copy(stored.latest)
         return job
 
     def _older_run(self, job_id: str, number: int) -> Run | None:
         key = (job_id, number)
         run = self._older.get(key)
-        if run is None and key in self._known.runs:
-            run = self._older[key] = copy.copy(self._known.runs[key])
+        if run is None and key in self._stored.runs:
+            run = self._older[key] = copy.copy(self._stored.runs[key])
         return run
 
-    def _edit_set(self, key: SetKey) -> JobSet:
+    def _edit_set(self, key: JobSetKey) -> JobSet:
         job_set = self._job_sets.get(key)
         if job_set is None:
-            self._job_sets[key] = job_set = self._known.job_sets[key].copy()
+            self._job_sets[key] = job_set = self._stored.job_sets[key].copy()
         return job_set
 
     def _move(self, job: Job, event: events.AnyEvent) -> bool:

@@ -36,8 +36,12 @@ async def wait_for_position(deps: Deps, after: str | None, wait: str | None) -> 
     try:
         target = position_tokens.decode(after)
     except ValueError as error:
-        fault = FieldError("/query/after", str(error))
-        raise Problem("malformed", "The position is not valid.", [fault]) from None
+        field_error = FieldError("/query/after", str(error))
+        raise Problem(
+            "malformed",
+            "The position `after` is not valid. Use a `position` that a response has returned.",
+            [field_error],
+        ) from None
     with Slot(deps, "waits"):
         reached = await deps.progress.wait_for(
             target.jobs, wait_s

@@ -319,7 +319,7 @@ class RoundsResponse(ResponseBody, frozen=True, kw_only=True):
     rounds: list[RoundResponse]
 
 
-def describe_round(report: scheduling_reports.Round) -> RoundResponse:
+def describe_round(report: scheduling_reports.RoundReport) -> RoundResponse:
     """A round of the scheduler."""
     return RoundResponse(
         time=timestamps.rfc3339(report.at_ms),

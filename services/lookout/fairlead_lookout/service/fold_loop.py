@@ -1,7 +1,7 @@
 """The loop that folds the log: read, fold, write, for the partitions that this process holds.
 
 One connection holds the locks of the partitions and writes the view, one transaction per batch:
-read the known records, fold, add the public events to their streams, write the changes and the
+read the stored records, fold, add the public events to their streams, write the changes and the
 positions. If no record has to be read, the batch is written while the next one is folded. It waits
 during an outage for a limited time. A position that another process has moved (`ViewConflict`)
 ends this process.
@@ -27,13 +27,14 @@ from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_lookout.domain.event_chunks import Chunk, pack_chunks
 from fairlead_lookout.domain.message_batches import Batch, cut_batches
-from fairlead_lookout.domain.model import Changes, Known, Message
+from fairlead_lookout.domain.model import Changes, Message, StoredRecords
 from fairlead_lookout.domain.view_fold import JobFold
 from fairlead_lookout.service import metrics
 from fairlead_lookout.service.background_task import BackgroundTask
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store import view_coverage
 from fairlead_lookout.store.event_streams import StreamWriter
+from fairlead_lookout.store.fold import fold_store
 from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
 from fairlead_lookout.store.fold.fold_cache import FoldCache
 from fairlead_lookout.store.fold.fold_store import FoldRows, FoldStore
@@ -42,7 +43,6 @@ from fairlead_lookout.store.fold.partition_locks import BALANCE_S, PartitionLock
 from fairlead_lookout.store.fold.time_slice import TimeSlice
 from fairlead_lookout.store.outages import Outages
 from fairlead_lookout.store.view_progress import ViewProgress
-from fairlead_lookout.store.view_schema import FOLD
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
 READ_RECORDS_MAX: Final = 5_000
@@ -161,7 +161,7 @@ class FoldLoop:
             _logger.info("the view was repaired: the fold continues")
         self.unusable = None
         metrics.VIEW_UNUSABLE.set(0)
-        await connection.execute(FOLD["create_temporary_tables"])
+        await fold_store.create_temporary_tables(connection)
         await self._streams.drop_streams_of_other_logs(identity)
 
     async def _open_reader(
@@ -175,8 +175,7 @@ class FoldLoop:
         self._progress.set_own_partitions(held)
         if not held:
             return None, {}
-        rows = await connection.fetch(FOLD["positions_of"], sorted(held))
-        positions = {row["partition"]: row["position"] for row in rows}
+        positions = await view_coverage.read_positions(connection, held)
         self._progress.reset(positions)
         reader = await self._log.reader(JOBS, positions)
         self.stopped = stopped_partitions(reader)
@@ -251,9 +250,9 @@ class FoldLoop:
         is emptied.
         """
         began_s = clock.monotonic_s()
-        known = await store.load_from_cache(batch)
-        if known is not None:
-            folded = await self._fold_batch(store, known, batch)
+        stored = await store.load_from_cache(batch)
+        if stored is not None:
+            folded = await self._fold_batch(store, stored, batch)
             self._cache.apply(folded.changes)
             await background.start(self._write(connection, store, folded, began_s))
             return folded.changes.events
@@ -269,15 +268,17 @@ class FoldLoop:
         self._report_written(folded, began_s)
         return folded.changes.events
 
-    async def _fold_batch(self, store: FoldStore, known: Known, batch: Batch) -> _FoldedBatch:
+    async def _fold_batch(
+        self, store: FoldStore, stored: StoredRecords, batch: Batch
+    ) -> _FoldedBatch:
         """Fold a batch without writing anything."""
-        changes = await self._apply(known, batch)
+        changes = await self._apply(stored, batch)
         chunks: list[Chunk] = []
-        for chunk in pack_chunks(known.job_sets, changes.lines):
+        for chunk in pack_chunks(stored.job_sets, changes.lines):
             chunks.append(chunk)
             await self._time_slice.yield_if_over()
         return _FoldedBatch(
-            batch, changes, chunks, await store.encode_rows(known, changes, chunks, batch)
+            batch, changes, chunks, await store.encode_rows(stored, changes, chunks, batch)
         )
 
     async def _write(
@@ -304,8 +305,8 @@ class FoldLoop:
             metrics.LAG_S.set((clock.now_ms() - folded.batch.messages[-1].time_ms) / 1000)
         self._outages.report_progress()
 
-    async def _apply(self, known: Known, batch: Batch) -> Changes:
-        fold = JobFold(known)
+    async def _apply(self, stored: StoredRecords, batch: Batch) -> Changes:
+        fold = JobFold(stored)
         for _ in fold.apply(batch.messages):
             await self._time_slice.yield_if_over()
         return fold.changes()

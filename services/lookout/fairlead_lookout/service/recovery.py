@@ -2,41 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from fairlead_common.db import Pool
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.lifecycle import JobState, RunState
-from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
-from fairlead_common.domain.repair_events import UNKNOWN_NODE, Knowledge
 from fairlead_common.log import EventLog
 from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import JOBS
-from fairlead_common.service import clock
-from fairlead_lookout.domain.transitions import LIVE
 from fairlead_lookout.service.fold_loop import FoldLoop
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.store import view_coverage
+from fairlead_lookout.store import view_coverage, viewed_jobs
 from fairlead_lookout.store.event_streams import StreamWriter
 from fairlead_lookout.store.view_progress import ViewProgress
-from fairlead_lookout.store.view_schema import COVERAGE, migrate_schema
+from fairlead_lookout.store.view_schema import migrate_schema
+from fairlead_lookout.store.viewed_jobs import ViewedJob
 
 POLL_S: Final = 0.05
 PAGE: Final = 10_000
-_decode: Final = msgspec.json.Decoder(JobSubmitted).decode
-
-
-class ViewedJob(msgspec.Struct, frozen=True):
-    """A job in the view. `submitted`: None if its specification is lost."""
-
-    job_id: JobId
-    queue: str
-    job_set: str
-    knowledge: Knowledge
-    submitted: JobSubmitted | None
 
 
 class Recovery:
@@ -72,7 +55,7 @@ class Recovery:
         return {} if saved is None else saved[1]
 
     async def relocate(self) -> None:
-        """Move the view to where the log can continue it. What it lacks is kept until `settle`."""
+        """Move the view to where the log can continue it; the gap stays recorded until `settle`."""
         if self.gap is not None:
             await view_coverage.relocate(self._pool, self._log, self.gap)
 
@@ -103,44 +86,14 @@ class Recovery:
     async def live_jobs(self) -> AsyncIterator[list[JobId]]:
         """The ids of all live jobs of the view, a page at a time."""
         last = ""
-        while True:
-            rows = await self._pool.fetch(COVERAGE["live_jobs"], sorted(LIVE), last, PAGE)
-            if not rows:
-                return
-            yield [JobId(row["job_id"]) for row in rows]
-            last = rows[-1]["job_id"]
+        while ids := await viewed_jobs.list_live_ids(self._pool, last, PAGE):
+            yield ids
+            last = ids[-1]
 
     async def find(self, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
         """These jobs in the view. Jobs that it does not have are left out."""
-        rows = await self._pool.fetch(COVERAGE["known_jobs"], list(ids))
-        return {JobId(row["job_id"]): _decode_job(row) for row in rows}
+        return await viewed_jobs.find_jobs(self._pool, ids)
 
     async def settle(self) -> None:
         """The repair is complete: the view has no warning any more."""
-        await self._pool.execute(COVERAGE["close_gaps"], clock.now_ms())
-
-
-def _decode_job(row: Any) -> ViewedJob:
-    run_state = row["run_state"]
-    knowledge = Knowledge(
-        state=JobState(row["state"]),
-        run=row["run"],
-        run_state=None if run_state is None else RunState(run_state),
-        executor=row["executor"] or UNKNOWN_NODE,
-        node=row["node"] or UNKNOWN_NODE,
-        pool=row["run_pool"] or row["pool"],
-        priority=row["priority"],
-        hold=row["held"],
-        stopping=row["stopping"],
-        category=_decode_category(row["category"]),
-        reason=row["reason"] or row["stop_reason"] or Knowledge().reason,
-        exit_code=row["exit_code"],
-    )
-    submitted = None if row["submitted"] is None else _decode(row["submitted"])
-    return ViewedJob(JobId(row["job_id"]), row["queue"], row["job_set"], knowledge, submitted)
-
-
-def _decode_category(text: str | None) -> FailureCategory:
-    """A rejected job has the code of its rejection as its category."""
-    found = {str(each): each for each in FailureCategory}
-    return found.get(text or "", FailureCategory.INTERNAL)
+        await view_coverage.close_gaps(self._pool)

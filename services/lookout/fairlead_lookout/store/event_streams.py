@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from fairlead_common.service import clock
 from fairlead_lookout.domain.event_chunks import Chunk
-from fairlead_lookout.domain.model import SetKey
+from fairlead_lookout.domain.model import JobSetKey
 
 PREFIX: Final = "fairlead:events:"
 OWNER: Final = "fairlead:events-log"
@@ -40,7 +40,7 @@ STREAM_FAILURES: Final = Counter(
 _logger: Final = logging.getLogger("fairlead.lookout.streams")
 
 
-def stream_key(key: SetKey) -> str:
+def stream_key(key: JobSetKey) -> str:
     """The name of a job set's stream."""
     return f"{PREFIX}{key[0]}/{key[1]}"
 
@@ -130,7 +130,7 @@ class StreamedChunk(msgspec.Struct, frozen=True, gc=False):
 class Subscription:
     """One reader of the stream of one job set."""
 
-    def __init__(self, key: SetKey) -> None:
+    def __init__(self, key: JobSetKey) -> None:
         self.name = stream_key(key)
         self._chunks: asyncio.Queue[StreamedChunk] = asyncio.Queue(QUEUED_MAX)
 
@@ -164,7 +164,7 @@ class StreamReader:
         self.connected = False
 
     @asynccontextmanager
-    async def subscribe(self, key: SetKey, seen: tuple[int, int]) -> AsyncIterator[Subscription]:
+    async def subscribe(self, key: JobSetKey, seen: tuple[int, int]) -> AsyncIterator[Subscription]:
         """A subscription to the chunks that end after `seen`."""
         subscription = Subscription(key)
         subscriptions = self._subscriptions.setdefault(subscription.name, set())

@@ -11,11 +11,11 @@ from fairlead_lookout.domain.model import (
     Changes,
     Job,
     JobSet,
-    Known,
+    JobSetKey,
     Run,
     RunKey,
-    SetKey,
-    Submitted,
+    StoredRecords,
+    SubmissionDetails,
 )
 
 
@@ -47,7 +47,7 @@ EVENT_COLUMNS: Final = _split_names(
 )
 
 
-def decode_job(row: Any, names: Mapping[int, SetKey]) -> Job:
+def decode_job(row: Any, names: Mapping[int, JobSetKey]) -> Job:
     """A job and its newest run from a row of the statement `jobs`. `names`: job sets by number."""
     job_id, set_number, *rest = row
     made = Job(job_id, names[set_number], *rest[:_JOB_FIELDS])
@@ -108,7 +108,7 @@ def encode_job_change(job: Job) -> tuple[Any, ...]:
     )
 
 
-def encode_spec(job_id: str, submitted: Submitted) -> tuple[Any, ...]:
+def encode_spec(job_id: str, submitted: SubmissionDetails) -> tuple[Any, ...]:
     return (
         job_id,
         submitted.digest,
@@ -215,11 +215,11 @@ def _encode_text(value: object) -> str:
     return msgspec.json.encode(value).decode() if value else "{}"
 
 
-def encode_queue_counts(known: Known, changes: Changes) -> list[tuple[Any, ...]]:
+def encode_queue_counts(stored: StoredRecords, changes: Changes) -> list[tuple[Any, ...]]:
     """(queue, class, state, change) for the changes of queue counters that are not 0."""
     moved: dict[tuple[str, str, str], int] = {}
     for key, counted in changes.counted.items():
-        before, after = known.job_sets[key].counts, changes.job_sets[key].counts
+        before, after = stored.job_sets[key].counts, changes.job_sets[key].counts
         for class_, state in counted:
             name = (key[0], class_, state)
             change = after.get((class_, state), 0) - before.get((class_, state), 0)

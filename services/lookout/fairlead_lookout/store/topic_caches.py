@@ -95,7 +95,7 @@ class Reports(msgspec.Struct, frozen=True):
 
     shares: list[scheduling_reports.QueueShare]
     waiting: list[scheduling_reports.Waiting]
-    round: scheduling_reports.Round | None
+    round: scheduling_reports.RoundReport | None
 
 
 class ReportCache(TopicCache):
@@ -134,6 +134,10 @@ class ReportCache(TopicCache):
         keys = [key for key in self._keys_of_pool.get(pool, ()) if _queue_of(key) in visible_queues]
         return self._decode([*keys, pool])
 
+    def list_pools(self) -> set[str]:
+        """The pools with any report."""
+        return {key.partition("/")[0] for key in self.entries}
+
     def has_pool(self, pool: str) -> bool:
         """Whether there is any report about this pool."""
         return pool in self.entries or bool(self._keys_of_pool.get(pool))
@@ -147,7 +151,7 @@ class ReportCache(TopicCache):
                     found.shares.append(share)
                 case scheduling_reports.Waiting() as reason:
                     found.waiting.append(reason)
-                case scheduling_reports.Round() as last:
+                case scheduling_reports.RoundReport() as last:
                     found = msgspec.structs.replace(found, round=last)
                 case None:
                     pass
@@ -223,6 +227,12 @@ class ConfigurationCache(TopicCache):
         value = self.find_value(f"queue/{name}")
         found = None if value is None else configuration.decode(value)
         return found if isinstance(found, configuration.Queue) and not found.deleted else None
+
+    def list_queues(self) -> set[str]:
+        """The names of all queues that were not deleted."""
+        prefix = "queue/"
+        names = (key.removeprefix(prefix) for key in self.entries if key.startswith(prefix))
+        return {name for name in names if self.find_queue(name) is not None}
 
     async def wait_for(self, versions: Mapping[str, int], wait_s: float) -> bool:
         """Whether these records have these versions, or newer ones, after at most `wait_s`."""

@@ -1,6 +1,6 @@
 """Which part of the log the view has: whether the log can continue it, and what it lacks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from fairlead_common.db import Connection, Pool
@@ -42,7 +42,7 @@ async def find_unrepaired(connection: Connection, state: LogState) -> Gap | None
         for row in rows
     }
     mismatch = (
-        Mismatch.BEHIND if any(span.position for span in spans.values()) else Mismatch.MISSING
+        Mismatch.EXPIRED if any(span.position for span in spans.values()) else Mismatch.MISSING
     )
     return Gap(VIEW, (mismatch,), spans, state.identity, state.identity)
 
@@ -104,3 +104,14 @@ async def find_scheduler_gap(pool: Pool, log: EventLog) -> Gap | None:
     saved = None if row is None else (row["log_id"], dict(enumerate(row["positions"])))
     state = await log_coverage.read_log_state(log, JOBS)
     return log_coverage.compare(SCHEDULER_VIEW, saved, state)
+
+
+async def read_positions(connection: Connection, partitions: Iterable[int]) -> dict[int, int]:
+    """The positions that the view reads next in these partitions."""
+    rows = await connection.fetch(FOLD["positions_of"], sorted(partitions))
+    return {row["partition"]: row["position"] for row in rows}
+
+
+async def close_gaps(pool: Pool) -> None:
+    """Record that the view lacks nothing any more."""
+    await pool.execute(COVERAGE["close_gaps"], clock.now_ms())

@@ -231,7 +231,7 @@ class Expect(Form):
     failed: dict[str, str] = {}
 
 
-class Round(Form):
+class CaseRound(Form):
     """The changes before a round, and its expected results."""
 
     at: float | None = None
@@ -276,7 +276,7 @@ class Case(Form):
 
     name: str
     nodes: list[Nodes]
-    rounds: list[Round]
+    rounds: list[CaseRound]
     settings: Settings = Settings()
     priority_classes: list[PriorityClass] = []
     queues: dict[str, Queue] = {}

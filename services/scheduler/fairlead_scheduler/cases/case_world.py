@@ -12,12 +12,12 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.cases import case_file, outcome
-from fairlead_scheduler.cases.case_file import Case, Group, Round, expand
+from fairlead_scheduler.cases.case_file import Case, CaseRound, Group, expand
 from fairlead_scheduler.cases.outcome import RoundResult
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.token_buckets import Buckets
 from fairlead_scheduler.state.view import View
 
@@ -98,7 +98,7 @@ class World(SchedulerHarness):
 
     # One round --------------------------------------------------------------------------
 
-    def begin(self, case_round: Round, repetition: int) -> None:
+    def begin(self, case_round: CaseRound, repetition: int) -> None:
         """Apply the changes before a round; `repetition` is the number of the repetition."""
         self.round += 1
         self.now_ms = self._time_of(case_round, repetition)
@@ -126,14 +126,14 @@ class World(SchedulerHarness):
         for group in case_round.submit:
             self._submit(group)
 
-    def _time_of(self, case_round: Round, repetition: int) -> int:
+    def _time_of(self, case_round: CaseRound, repetition: int) -> int:
         """The time of the round, by default its number in seconds; time never decreases."""
         if case_round.at is not None:
             return round(1000 * (case_round.at + repetition))
         own = 1000 * self.round
         return own if own >= self.now_ms else self.now_ms + 1000
 
-    def _change_nodes(self, case_round: Round) -> None:
+    def _change_nodes(self, case_round: CaseRound) -> None:
         for name in expand(case_round.cordon_nodes):
             self.change_node(name, unschedulable=True)
         for name in expand(case_round.uncordon_nodes):
@@ -143,18 +143,18 @@ class World(SchedulerHarness):
             self.change_node(name, allocatable=changed)
         for name in expand(case_round.remove_nodes):
             node = self.node(name)
-            for job_id in self._running_on(c.NodeName(node.executor, name)):
+            for job_id in self._running_on(job_table.NodeName(node.executor, name)):
                 self._end(job_id, None, ev.JobRequeued(job_id=job_id, reason="node-lost"))
-            gone = cluster_records.node_gone_record(node.executor, name)
-            self.fold_cluster_records(gone, time_ms=self.now_ms)
+            removal = cluster_records.removed_node_record(node.executor, name)
+            self.fold_cluster_records(removal, time_ms=self.now_ms)
         for group in case_round.add_nodes:
             self.add_nodes(group)
 
-    def _running_on(self, name: c.NodeName) -> list[JobId]:
+    def _running_on(self, name: job_table.NodeName) -> list[JobId]:
         jobs = self.view.jobs
         number = jobs.nodes.find(name)
         rows = [row for row in self.view.live_rows().tolist() if jobs.node[row] == number]
-        return [jobs.rows.id_at(row) for row in rows if c.IS_LIVE_RUN[jobs.run_state[row]]]
+        return [jobs.rows.id_at(row) for row in rows if job_table.IS_LIVE_RUN[jobs.run_state[row]]]
 
     def _queue_of(self, name: str) -> str:
         row = self.row_of(name)
@@ -163,7 +163,7 @@ class World(SchedulerHarness):
     def _end(self, name: str, how: type[ev.JobRunSucceeded] | None, event: ev.AnyEvent) -> None:
         """The job's run succeeded, or with None was lost; `event` is the end of the job."""
         row = self.row_of(name)
-        if not c.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
+        if not job_table.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
             raise ValueError(f"job {name!r} does not run")
         run = int(self.view.jobs.run[row])
         ended: ev.AnyEvent = (
@@ -178,7 +178,7 @@ class World(SchedulerHarness):
         queue = self._queue_of(name)
         self.append(queue, [ev.JobCancelRequested(job_id=job_id)])
         row = self.row_of(name)
-        if c.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
+        if job_table.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
             run = int(self.view.jobs.run[row])
             stopped = ev.JobRunStopped(job_id=job_id, run=run, reason="")
             self.append(queue, [stopped, ev.JobCancelled(job_id=job_id, reason="")])
@@ -281,7 +281,7 @@ class World(SchedulerHarness):
         jobs = self.view.jobs
         counts: dict[str, int] = {}
         for row in self.view.live_rows().tolist():
-            if c.IS_LIVE_RUN[jobs.run_state[row]]:
+            if job_table.IS_LIVE_RUN[jobs.run_state[row]]:
                 name = jobs.queues.values[int(jobs.queue[row])]
                 counts[name] = counts.get(name, 0) + 1
         return counts
@@ -290,13 +290,15 @@ class World(SchedulerHarness):
         """The queued jobs."""
         jobs = self.view.jobs
         return {
-            jobs.rows.id_at(row) for row in self.view.live_rows() if jobs.state[row] == c.QUEUED
+            jobs.rows.id_at(row)
+            for row in self.view.live_rows()
+            if jobs.state[row] == job_table.QUEUED
         }
 
     def get_node_of(self, name: str) -> str | None:
         """The node of a live run."""
         jobs = self.view.jobs
         row = jobs.rows.get(JobId(name))
-        if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
+        if row is None or not job_table.IS_LIVE_RUN[jobs.run_state[row]]:
             return None
         return jobs.nodes.values[int(jobs.node[row])].node

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead_scheduler.engine.plan import round_result
-from fairlead_scheduler.engine.plan.round_result import Round
+from fairlead_scheduler.engine.plan.round_result import RoundContext
 from fairlead_scheduler.engine.preparation import (
     array_types,
     prepared_pool,
     round_setup,
     snapshot_checks,
 )
-from fairlead_scheduler.engine.scheduling import oversubscription, queue_selection, scheduling_pass
+from fairlead_scheduler.engine.scheduling import oversubscription, scheduling_pass
 from fairlead_scheduler.engine.snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
 from fairlead_scheduler.engine.state import round_state
 from fairlead_scheduler.engine.state.run_states import PREEMPTED
@@ -62,23 +62,23 @@ def schedule(
         _second_pass(round_)
     times.append(clock_s())
     # 5. The plan, and why the other jobs wait (R8, E1 to E5).
-    plan = round_result.build_plan(round_)
+    plan = round_result.build_plan(round_, expired)
     times.append(clock_s())
     names = ("prepare", "order", "pass", "fit", "explain")
     took = zip(names, times[:-1], times[1:], strict=True)
     return replace(plan, steps_ms={name: 1000 * (end - begun) for name, begun, end in took})
 
 
-def _pass(round_: Round, settings: EngineSettings, expired: Callable[[], bool]) -> None:
+def _pass(round_: RoundContext, settings: EngineSettings, expired: Callable[[], bool]) -> None:
     """Run the pass to its end; when time is up only evicted runs are still handled."""
     model = round_.model
-    queue_selection.start_queues(model)
-    while scheduling_pass.run_pass(model, settings.offers_per_check) != scheduling_pass.DONE:
+    bounds = settings.offers_per_check, settings.work_per_check
+    while scheduling_pass.run_pass(model, *bounds) != scheduling_pass.DONE:
         if model.counters[round_state.N_STOP] == Code.NONE and expired():
             model.counters[round_state.N_STOP] = Code.TIME_LIMIT
 
 
-def _second_pass(round_: Round) -> None:
+def _second_pass(round_: RoundContext) -> None:
     snapshot, model = round_.snapshot, round_.model
     gone = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
         np.int32

@@ -61,7 +61,7 @@ class NodeFlag(enum.IntFlag):
     """Its executor has not taken up too many leases (L9)."""
 
 
-class JobFlag(enum.IntFlag):
+class SchedulingFlag(enum.IntFlag):
     """What else is known of a job (`job_flags`, or-ed)."""
 
     STOPPING = 1
@@ -163,7 +163,12 @@ class EngineSettings:
     gang_assembly_timeout_ms: int = 0
     """N9: an incomplete gang older than this is rejected; 0 = never."""
     offers_per_check: int = 4096
-    """L6: offers handled between two calls of `expired()`."""
+    """L6: the most offers handled between two calls of `expired()`."""
+    work_per_check: int = 200_000
+    """L6: jobs tried, and nodes, runs, shapes and label values examined, between two calls of
+    `expired()`; a single offer can exceed it."""
+    pairs_per_check: int = 5_000_000
+    """L6: waiting rows times nodes compared between two calls of `expired()`."""
 
 
 @by_address
@@ -306,7 +311,7 @@ class Snapshot:
     job_checkpoint_interval_ms: Int64 | None = None
     """[J] the checkpoint-interval annotation; 0 = none."""
     job_flags: Byte | None = None
-    """[J] a `JobFlag`."""
+    """[J] a `SchedulingFlag`."""
     avoid_job: Int32 | None = None
     """[A] N10: job rows ..."""
     avoid_node: Int32 | None = None
@@ -382,6 +387,12 @@ class Reasons:
     """[M] the most of it that is free on any suitable node; or what the limit still allows."""
     waiting: Int64
     """[M] jobs that wait for this reason; 0 where all of them were refused in this round."""
+    others_hold_more: Bool
+    """[M] for `over-fair-share`: whether another queue whose evicted runs returned holds more per
+    weight than this queue would with the job."""
+    exceeds_share: Bool
+    """[M] for `over-fair-share`, where evicted runs returned in the round: whether the queue would
+    exceed its fair share with the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -414,7 +425,7 @@ class Plan:
     """[V] share / fair share of the preemptor's queue with its job placed (E5)."""
 
     rejected_job: Int32
-    """[X] queued jobs that can never run: `INFEASIBLE` (without `JobFlag.WAITS_IF_INFEASIBLE`),
+    """[X] queued jobs that can never run: `INFEASIBLE` (without the flag `WAITS_IF_INFEASIBLE`),
     `GANG_EXCEEDS_BURST`, `GANG_INCOMPLETE` (assembly time-out)."""
     rejected_code: Byte
     """[X]"""

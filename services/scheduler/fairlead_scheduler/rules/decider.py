@@ -17,7 +17,7 @@ from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimits
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.pool_rules import Rules
@@ -29,7 +29,7 @@ EXAMINED_MS = 60_000
 """Jobs submitted this long before a leader started were examined by an earlier leader."""
 
 
-class Round(NamedTuple):
+class DecidedRound(NamedTuple):
     """The snapshot and the plan of a round, and the duration of its steps (s)."""
 
     built: BuiltSnapshot
@@ -95,9 +95,9 @@ def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
     """When the assembly timeout of the next gang ends (N9); `NEVER_MS` without such a gang."""
     since_ms, limit_ms = snapshot.gang_submitted_ms, settings.gang_assembly_timeout_ms
     if since_ms is None or limit_ms <= 0:
-        return c.NEVER_MS
-    open_ms = since_ms[(since_ms < c.NEVER_MS) & (since_ms + limit_ms >= snapshot.now_ms)]
-    return int(open_ms.min()) + limit_ms + 1 if len(open_ms) else c.NEVER_MS
+        return job_table.NEVER_MS
+    open_ms = since_ms[(since_ms < job_table.NEVER_MS) & (since_ms + limit_ms >= snapshot.now_ms)]
+    return int(open_ms.min()) + limit_ms + 1 if len(open_ms) else job_table.NEVER_MS
 
 
 class Decider:
@@ -148,7 +148,7 @@ class Decider:
         A cycle starts here, so no numbers of names from an earlier cycle are in use.
         """
         forget_names(self.view)
-        kept = housekeeping.decide_housekeeping(
+        decided = housekeeping.decide_housekeeping(
             self.view,
             self._deadlines,
             self.leases,
@@ -158,9 +158,9 @@ class Decider:
             now_ms=now_ms,
         )
         self.view.orphaned_runs.clear()
-        gone = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)
-        self.clusters.forget_missing(gone)
-        return kept
+        missing = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)
+        self.clusters.forget_missing(missing)
+        return decided
 
     def validate(self) -> None:
         """Raise `AssertionError` naming every violated invariant of the scheduler's state."""
@@ -180,14 +180,14 @@ class Decider:
         return found
 
     def decide_round(
-        self, name: str, kept: Housekeeping, now_ms: int, timer_s: Callable[[], float]
-    ) -> Round | None:
+        self, name: str, decided: Housekeeping, now_ms: int, timer_s: Callable[[], float]
+    ) -> DecidedRound | None:
         """Run a round of a pool; None if nothing changed since a round that left nothing to do."""
         pool = self._pools.get(name)
         if pool is None:
             pool = self._pools[name] = _Pool()
         begun_s = timer_s()
-        self._builder.update(now_ms, kept.excluded)
+        self._builder.update(now_ms, decided.excluded)
         stale = self.clusters.find_silent_executors(self._settings.executor_stale_s)
         key = (
             self._builder.version(name),
@@ -213,13 +213,13 @@ class Decider:
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
         pool.due_ms = _next_late_gang_ms(built.snapshot, engine)
-        return Round(built, plan, steps, self.view.jobs.rows.ids_at(plan.placed_job))
+        return DecidedRound(built, plan, steps, self.view.jobs.rows.ids_at(plan.placed_job))
 
     def request_round(self, name: str) -> None:
         """Run a round of this pool in the next cycle even if nothing changes."""
         self._pools[name].settled = None
 
-    def make_batches(self, decided: Round) -> list[AppendBatch]:
+    def make_batches(self, decided: DecidedRound) -> list[AppendBatch]:
         """The append batches of a round."""
         specs = self.view.specs.get_all(decided.placed_ids)
         return plan_batches.make_batches(self.view, decided.built, decided.plan, specs)

@@ -19,7 +19,7 @@ from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules import lease_changes, run_ends
 from fairlead_scheduler.rules.append_batches import UNKNOWN_JOB_SET, AppendBatch
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.job_index import PackedIds, unpack_ids
@@ -31,7 +31,7 @@ Rows = npt.NDArray[np.intp]
 
 JOBS_PER_BATCH: Final = 100
 """Independent jobs that share an append batch: one batch per job would cost more."""
-_SUCCEEDED: Final = c.RUN_CODE[RunState.SUCCEEDED]
+_SUCCEEDED: Final = job_table.RUN_CODE[RunState.SUCCEEDED]
 
 
 class SucceededJobs(msgspec.Struct, frozen=True):
@@ -166,13 +166,13 @@ def _find_unconfirmed_ends(
     waiting, over = set[int](), set[RunId]()
     found = jobs.rows.find(list(live_leases.given_up.values()))
     for run, row in zip(live_leases.given_up, found.tolist(), strict=True):
-        if row < 0 or c.ENDED[jobs.state.item(row)]:
+        if row < 0 or job_table.ENDED[jobs.state.item(row)]:
             over.add(run)
             continue
         executor = live_leases.by_run[run].executor
         if executor in lost or executor not in clusters.silence_s:
             continue
-        if jobs.state[row] == c.QUEUED:
+        if jobs.state[row] == job_table.QUEUED:
             waiting.add(row)
             waiting.update(_gang_mates(view, row))
     return waiting, over
@@ -195,10 +195,10 @@ def _classify_rows(view: View) -> tuple[Rows, Rows, Rows, Rows]:
     jobs, at = view.jobs, view.decidable(np.array(list(view.rows_to_examine), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
-    over = (run_state == _SUCCEEDED) & c.IS_HELD[state]
-    late = ((jobs.flags[at] & c.LATE_SUCCESS) > 0) & ~c.IS_ENDED[state] & ~over
-    live = c.IS_LIVE_RUN[run_state] & ~late
-    to_stop = live & (((jobs.flags[at] & c.STOPPING) > 0) | c.IS_ENDED[state])
+    over = (run_state == _SUCCEEDED) & job_table.IS_HELD[state]
+    late = ((jobs.flags[at] & job_table.LATE_SUCCESS) > 0) & ~job_table.IS_ENDED[state] & ~over
+    live = job_table.IS_LIVE_RUN[run_state] & ~late
+    to_stop = live & (((jobs.flags[at] & job_table.STOPPING) > 0) | job_table.IS_ENDED[state])
     return at[over], at[late], at[to_stop], at[~over & ~late & ~live]
 
 
@@ -211,11 +211,11 @@ def _accept_late_successes(
         job_id = jobs.rows.id_at(row)
         run = run_id(job_id, jobs.run.item(row))
         leases: tuple[LeaseChange, ...] = ()
-        if c.LIVE_RUN[jobs.run_state.item(row)]:
+        if job_table.LIVE_RUN[jobs.run_state.item(row)]:
             if _is_desired(live_leases, run):
                 why = "an earlier run of the job, which had been given up, succeeded"
                 leases = (lease_changes.stop_lease(view, row, why),)
-        elif c.HELD[jobs.state.item(row)] and not live_leases.is_given_up(run):
+        elif job_table.HELD[jobs.state.item(row)] and not live_leases.is_given_up(run):
             leases = lease_changes.end_lease(live_leases, run, _executor(view, row))
         yield row, AppendBatch(((_job_set(view, row), ev.JobSucceeded(job_id=job_id)),), leases)
 
@@ -258,10 +258,10 @@ def _decide_run_ends(
 ) -> Iterator[tuple[int, AppendBatch]]:
     """Decide jobs whose run ended, and queued jobs that can never start."""
     jobs = view.jobs
-    gang_starts, taken_back = run_ends.GangStarts(view), set[c.GangName]()
+    gang_starts, taken_back = run_ends.GangStarts(view), set[job_table.GangName]()
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
     for row, run in zip(rows.tolist(), runs, strict=True):
-        if c.HELD[jobs.state.item(row)]:
+        if job_table.HELD[jobs.state.item(row)]:
             event = run_ends.decide_end(view, row, queues, clusters, limits.unstarted, gang_starts)
             facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
             records: list[LeaseChange] = []
@@ -273,12 +273,12 @@ def _decide_run_ends(
                 taken_back.add(gang)
                 _return_gang_to_queue(view, live_leases, row, gang, facts, records)
             yield row, AppendBatch(tuple(facts), tuple(records))
-        elif jobs.state[row] == c.QUEUED and jobs.flags[row] & c.CANNOT_START:
-            doomed = _end_without_start(jobs.rows.id_at(row), jobs.rare_properties[row])
-            yield row, AppendBatch(((_job_set(view, row), doomed),))
+        elif jobs.state[row] == job_table.QUEUED and jobs.flags[row] & job_table.CANNOT_START:
+            ended = _end_without_start(jobs.rows.id_at(row), jobs.rare_properties[row])
+            yield row, AppendBatch(((_job_set(view, row), ended),))
 
 
-def _end_without_start(job_id: JobId, rare: c.RareProperties) -> ev.AnyEvent:
+def _end_without_start(job_id: JobId, rare: job_table.RareProperties) -> ev.AnyEvent:
     if rare.gang_cannot_start:
         return run_ends.fail_with_gang(job_id, rare)
     return ev.JobCancelled(job_id=job_id, reason=rare.cannot_start_reason)
@@ -295,14 +295,14 @@ def _is_wanted(view: View, live_leases: Leases, row: int) -> bool:
 
 def _is_desired(live_leases: Leases, run: RunId) -> bool:
     known = live_leases.by_run.get(run)
-    return known is not None and known.wish is DesiredState.RUN
+    return known is not None and known.desired_state is DesiredState.RUN
 
 
 def _return_gang_to_queue(
     view: View,
     live_leases: Leases,
     row: int,
-    gang: c.GangName,
+    gang: job_table.GangName,
     facts: list[tuple[JobSet, ev.AnyEvent]],
     records: list[LeaseChange],
 ) -> None:

@@ -22,7 +22,7 @@ from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler.rules import run_ends
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
 
 
@@ -30,14 +30,14 @@ class LeaseState(msgspec.Struct, frozen=True, gc=False):
     """What is known of one live lease. `given_up`: the scheduler counts its run as lost."""
 
     executor: str
-    wish: DesiredState
+    desired_state: DesiredState
     given_up: bool = False
 
 
 @lru_cache(maxsize=4096)
-def lease_state(executor: str, wish: DesiredState, given_up: bool = False) -> LeaseState:
+def lease_state(executor: str, desired_state: DesiredState, given_up: bool = False) -> LeaseState:
     """One shared object for all equal leases of an executor: there can be a million."""
-    return LeaseState(executor, wish, given_up)
+    return LeaseState(executor, desired_state, given_up)
 
 
 class LeaseChange(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +59,7 @@ class Leases:
     def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
         """Restore the leases in the topic of an executor."""
         for run, value in newest.items():
-            self.by_run[RunId(run)] = lease_state(executor, _desired_state.decode(value).wish)
+            self.by_run[RunId(run)] = lease_state(executor, _decoder.decode(value).desired_state)
 
     def assume_wanted(self, view: View) -> None:
         """Assume leases for live runs whose lease could not be read: executors may have them."""
@@ -93,14 +93,18 @@ class Leases:
 
 
 class _DesiredStateOnly(msgspec.Struct, frozen=True):
-    wish: DesiredState = DesiredState.RUN
+    desired_state: DesiredState = msgspec.field(default=DesiredState.RUN, name="wish")
 
 
-_desired_state: Final = msgspec.json.Decoder(_DesiredStateOnly)
+_decoder: Final = msgspec.json.Decoder(_DesiredStateOnly)
 
 
 def new_lease(
-    view: View, row: int, submitted: ev.JobSubmitted, node: c.NodeName, after: tuple[RunId, ...]
+    view: View,
+    row: int,
+    submitted: ev.JobSubmitted,
+    node: job_table.NodeName,
+    after: tuple[RunId, ...],
 ) -> LeaseChange:
     """The lease that starts the job's next run on this node."""
     jobs = view.jobs
@@ -140,28 +144,30 @@ def new_lease(
 
 def _make_change(executor: str, lease: Lease, *, given_up: bool = False) -> LeaseChange:
     record = leases.record(executor, lease)
-    return LeaseChange(RunId(record.key), lease_state(executor, lease.wish, given_up), record)
+    return LeaseChange(
+        RunId(record.key), lease_state(executor, lease.desired_state, given_up), record
+    )
 
 
 def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
     if gang is None:
         return {}
-    said = {
+    environment = {
         "FAIRLEAD_GANG_NAME": gang.name,
         "FAIRLEAD_GANG_SIZE": str(gang.size),
         "FAIRLEAD_GANG_MIN_SIZE": str(gang.min_size or gang.size),
     }
     if gang.member is not None:
-        said["FAIRLEAD_GANG_MEMBER"] = str(gang.member)
+        environment["FAIRLEAD_GANG_MEMBER"] = str(gang.member)
     if gang.uniformity_label is not None:
-        said["FAIRLEAD_GANG_UNIFORMITY_LABEL"] = gang.uniformity_label
-    return said
+        environment["FAIRLEAD_GANG_UNIFORMITY_LABEL"] = gang.uniformity_label
+    return environment
 
 
 def stop_lease(
     view: View,
     row: int,
-    why: str,
+    reason: str,
     failure: FailureCategory | None = None,
     *,
     given_up: bool = False,
@@ -179,8 +185,8 @@ def stop_lease(
         queue=job_set.queue,
         job_set=job_set.name,
         node=node.node,
-        wish=DesiredState.STOP,
-        why=why,
+        desired_state=DesiredState.STOP,
+        reason=reason,
         failure=failure,
         grace_s=jobs.grace_s.item(row),
     )
@@ -219,7 +225,7 @@ def find_executors_in_use(view: View) -> set[str]:
 
 def find_runs_without_lease(
     view: View, live_leases: Leases
-) -> dict[RunId, tuple[c.JobSet, ev.JobRunLost]]:
+) -> dict[RunId, tuple[job_table.JobSet, ev.JobRunLost]]:
     """Live runs without a lease, and the events that end them.
 
     A lease is appended with its run, and deleted in the append that ends the run, so an intact log
@@ -236,9 +242,9 @@ def find_runs_without_lease(
     return found
 
 
-def _live_runs(view: View) -> c.Rows:
+def _live_runs(view: View) -> job_table.Rows:
     rows = view.live_rows()
-    live: c.Rows = rows[c.IS_LIVE_RUN[view.jobs.run_state[rows]]]
+    live: job_table.Rows = rows[job_table.IS_LIVE_RUN[view.jobs.run_state[rows]]]
     return live
 
 
@@ -261,19 +267,19 @@ def find_unwanted_leases(view: View, live_leases: Leases) -> list[RunId]:
             continue
         newest = jobs.run.item(row)
         run_state = jobs.run_state.item(row)
-        if newest < number or (newest == number and c.LIVE_RUN[run_state]):
+        if newest < number or (newest == number and job_table.LIVE_RUN[run_state]):
             continue
-        is_decided_next = newest == number and c.HELD[jobs.state.item(row)]
-        if is_decided_next and (run_state != _LOST or known.wish is DesiredState.RUN):
+        is_decided_next = newest == number and job_table.HELD[jobs.state.item(row)]
+        if is_decided_next and (run_state != _LOST or known.desired_state is DesiredState.RUN):
             continue
-        if known.wish is DesiredState.STOP:
+        if known.desired_state is DesiredState.STOP:
             live_leases.given_up[run] = JobId(job_id)
         else:
             unwanted.append(run)
     return unwanted
 
 
-_LOST: Final = c.RUN_CODE[RunState.LOST]
+_LOST: Final = job_table.RUN_CODE[RunState.LOST]
 
 
 def is_in_stopped_partition(view: View, run: RunId) -> bool:

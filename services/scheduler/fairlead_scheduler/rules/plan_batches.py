@@ -13,7 +13,7 @@ from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.append_batches import AppendBatch, explain_too_large
 from fairlead_scheduler.rules.lease_changes import LeaseChange
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.view import View
 
@@ -87,39 +87,44 @@ class _BatchCollector:
             self._leases.setdefault(key, []).append(lease)
 
     def preempt(self, plan: Plan) -> dict[int, tuple[RunId, ...]]:
-        """Stop the preempted runs; returns node -> the runs that leave it."""
-        leaving = self._leaving_already()
+        """Stop the preempted runs; returns node -> the runs that end there."""
+        ending = self._ending_runs()
         node_of = self._built.snapshot.job_node
         for at, job in enumerate(plan.preempted_job.tolist()):
-            taker = int(plan.preempted_for[at])
+            preemptor = int(plan.preempted_for[at])
             cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
             job_id, run = self.id_of(job), self._view.jobs.run.item(job)
-            reason = _preemption_reason(self._built.snapshot, plan, at, cause, self.id_of(taker))
-            event = ev.JobRunPreempting(
-                job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(taker)
+            reason = _preemption_reason(
+                self._built.snapshot, plan, at, cause, self.id_of(preemptor)
             )
-            self.add(job, event, lease_changes.stop_lease(self._view, job, reason), of=taker)
+            event = ev.JobRunPreempting(
+                job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(preemptor)
+            )
+            self.add(job, event, lease_changes.stop_lease(self._view, job, reason), of=preemptor)
             node = int(node_of[job])
-            leaving[node] = (*leaving.get(node, ()), run_id(job_id, run))
-        return leaving
+            ending[node] = (*ending.get(node, ()), run_id(job_id, run))
+        return ending
 
-    def _leaving_already(self) -> dict[int, tuple[RunId, ...]]:
+    def _ending_runs(self) -> dict[int, tuple[RunId, ...]]:
         """Node -> runs that an earlier round stopped there and that have not ended."""
         jobs = self._view.jobs
-        leaving: dict[int, tuple[RunId, ...]] = {}
-        rows = sorted(self._built.leaving)
+        ending: dict[int, tuple[RunId, ...]] = {}
+        rows = sorted(self._built.ending_rows)
         at = {name: row for row, name in enumerate(self._built.nodes)} if rows else {}
         for row in rows:
             node = at.get(jobs.nodes.values[int(jobs.node[row])])
             if node is not None:
                 run = run_id(jobs.rows.id_at(row), int(jobs.run[row]))
-                leaving[node] = (*leaving.get(node, ()), run)
-        return leaving
+                ending[node] = (*ending.get(node, ()), run)
+        return ending
 
     def fail_tried(self, jobs: list[int]) -> None:
         """N10: fail jobs that every eligible node returned, and the members of their gangs."""
-        rare = {job: self._view.jobs.rare_properties.get(job) or c.RareProperties() for job in jobs}
-        gangs: dict[c.GangName | None, str] = {}
+        rare = {
+            job: self._view.jobs.rare_properties.get(job) or job_table.RareProperties()
+            for job in jobs
+        }
+        gangs: dict[job_table.GangName | None, str] = {}
         name = reason_texts.CODE_NAMES[engine.Code.ALL_NODES_TRIED]
         for job in sorted(jobs, key=lambda job: not rare[job].avoid):
             own = rare[job]
@@ -128,8 +133,8 @@ class _BatchCollector:
                 f" {own.failure_reason}"
             )
             if own.gang is not None:
-                mate = f"gang member {self.id_of(job)} could not start: {reason}"
-                gangs.setdefault(own.gang, mate)
+                reason_of_others = f"gang member {self.id_of(job)} could not start: {reason}"
+                gangs.setdefault(own.gang, reason_of_others)
             event = ev.JobFailed(
                 job_id=self.id_of(job),
                 category=own.failure or FailureCategory.ADMISSION,
@@ -187,9 +192,9 @@ def _preemption_reason(
     snapshot: engine.Snapshot, plan: Plan, at: int, cause: PreemptionCause, name: JobId
 ) -> str:
     """E5: the cause, the preemptor, and the shares of both queues."""
-    victim, taker = int(plan.preempted_job[at]), int(plan.preempted_for[at])
+    victim, preemptor = int(plan.preempted_job[at]), int(plan.preempted_for[at])
     own = snapshot.queue_names[snapshot.job_queue[victim]]
-    other = snapshot.queue_names[snapshot.job_queue[taker]]
+    other = snapshot.queue_names[snapshot.job_queue[preemptor]]
     return (
         f"{cause.value}: preempted for {name} of queue {other}; queue {own} was at"
         f" {float(plan.preempted_share[at]):.2f} of its fair share, queue {other} is at"
@@ -220,6 +225,7 @@ class _RefusalTexts:
         if row is None:
             return reason_texts.CODE_NAMES[engine.Code(code)]
         if (row, code) not in self._made:
-            said = reason_texts.describe_reason(snapshot, self._plan, row, engine.Code(code))
-            self._made[row, code] = said
+            self._made[row, code] = reason_texts.describe_reason(
+                snapshot, self._plan, row, engine.Code(code)
+            )
         return self._made[row, code]

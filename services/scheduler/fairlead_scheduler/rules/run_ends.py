@@ -10,7 +10,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
@@ -30,21 +30,21 @@ def decide_end(
 ) -> End:
     """Decide what the end of its newest run means for a job."""
     jobs = view.jobs
-    job_id, state = jobs.rows.id_at(row), c.RUN_STATES[jobs.run_state.item(row)]
+    job_id, state = jobs.rows.id_at(row), job_table.RUN_STATES[jobs.run_state.item(row)]
     if state is RunState.SUCCEEDED:
         return ev.JobSucceeded(job_id=job_id)
-    flags, rare = jobs.flags.item(row), jobs.rare_properties.get(row) or c.RareProperties()
-    if flags & c.STOP_CANCEL:
+    flags, rare = jobs.flags.item(row), jobs.rare_properties.get(row) or job_table.RareProperties()
+    if flags & job_table.STOP_CANCEL:
         return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")
     if rare.gang_cannot_start:
         return fail_with_gang(job_id, rare)
     if state is RunState.RETURNED:
         return _end_returned(view, row, rare, unstarted_max)
-    if flags & c.STOP_PREEMPT:
-        if flags & c.PREEMPTED_IS_FINAL:
+    if flags & job_table.STOP_PREEMPT:
+        if flags & job_table.PREEMPTED_IS_FINAL:
             return ev.JobPreempted(job_id=job_id, reason=rare.stop_reason)
         return ev.JobRequeued(job_id=job_id, reason=f"preempted: {rare.stop_reason}")
-    if flags & c.STOP_GANG:
+    if flags & job_table.STOP_GANG:
         return ev.JobRequeued(job_id=job_id, reason=rare.stop_reason)
     match state:
         case RunState.FAILED:
@@ -59,7 +59,7 @@ def decide_end(
             assert_never(state)
 
 
-def fail_with_gang(job_id: JobId, rare: c.RareProperties) -> ev.JobFailed:
+def fail_with_gang(job_id: JobId, rare: job_table.RareProperties) -> ev.JobFailed:
     """Fail a job whose gang can never start: all members have one reason."""
     return ev.JobFailed(
         job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.cannot_start_reason
@@ -69,10 +69,10 @@ def fail_with_gang(job_id: JobId, rare: c.RareProperties) -> ev.JobFailed:
 def _ended_unstarted(view: View, row: int) -> bool:
     """Whether the newest run ended before its command ran, without a request to stop it."""
     jobs = view.jobs
-    over = c.IS_HELD[jobs.state[row]] and not c.IS_LIVE_RUN[jobs.run_state[row]]
-    succeeded = jobs.run_state[row] == c.RUN_CODE[RunState.SUCCEEDED]
-    asked = jobs.flags[row] & c.STOPPING
-    return bool(over and not succeeded and not asked and jobs.state[row] != c.RUNNING)
+    over = job_table.IS_HELD[jobs.state[row]] and not job_table.IS_LIVE_RUN[jobs.run_state[row]]
+    succeeded = jobs.run_state[row] == job_table.RUN_CODE[RunState.SUCCEEDED]
+    asked = jobs.flags[row] & job_table.STOPPING
+    return bool(over and not succeeded and not asked and jobs.state[row] != job_table.RUNNING)
 
 
 def node_name(view: View, row: int) -> str:
@@ -81,7 +81,7 @@ def node_name(view: View, row: int) -> str:
     return f"{name.executor}/{name.node}"
 
 
-def _end_returned(view: View, row: int, rare: c.RareProperties, unstarted_max: int) -> End:
+def _end_returned(view: View, row: int, rare: job_table.RareProperties, unstarted_max: int) -> End:
     """The run never started: try another node, up to a limit."""
     job_id = view.jobs.rows.id_at(row)
     if len(rare.avoid) + 1 >= unstarted_max:
@@ -99,7 +99,7 @@ def _end_returned(view: View, row: int, rare: c.RareProperties, unstarted_max: i
 
 
 def _end_failed(
-    view: View, row: int, rare: c.RareProperties, queues: Queues, clusters: Clusters
+    view: View, row: int, rare: job_table.RareProperties, queues: Queues, clusters: Clusters
 ) -> End:
     jobs, job_id = view.jobs, view.jobs.rows.id_at(row)
     category = rare.failure or FailureCategory.INTERNAL
@@ -140,7 +140,7 @@ class GangStarts:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._on: dict[c.GangName, int] = {}
+        self._on: dict[job_table.GangName, int] = {}
 
     def misses(self, row: int) -> bool:
         """Whether this job could not start and its gang has too few members without it."""
@@ -161,7 +161,9 @@ class GangStarts:
 def is_wanted_run(view: View, row: int) -> bool:
     """Whether the job has a live run that is not to be stopped."""
     jobs = view.jobs
-    return bool(c.IS_LIVE_RUN[jobs.run_state[row]] and not jobs.flags[row] & c.STOPPING)
+    return bool(
+        job_table.IS_LIVE_RUN[jobs.run_state[row]] and not jobs.flags[row] & job_table.STOPPING
+    )
 
 
 # More memory ----------------------------------------------------------------------------------

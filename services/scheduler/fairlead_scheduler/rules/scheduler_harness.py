@@ -22,7 +22,7 @@ from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import Ended
+from fairlead_scheduler.state.job_table import EndedJob
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Buckets, PoolBuckets
@@ -61,7 +61,7 @@ class SchedulerHarness:
         *,
         time_ms: int = 0,
         job_set: str = "s",
-        known: Mapping[JobId, Ended] | None = None,
+        known: Mapping[JobId, EndedJob] | None = None,
     ) -> None:
         """Fold events as one record of a job set. `known`: ended jobs that the events mention."""
         sequence = ev.EventSequence(queue=queue, job_set=job_set, by="harness", events=[*events])

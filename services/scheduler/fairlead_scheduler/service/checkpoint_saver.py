@@ -1,8 +1,8 @@
 """Saves the leader's view periodically, so that a start has little of the log to read.
 
-A save goes part by part (`state/checkpoint_parts.py`), each in a transaction of its own: neither
-the memory nor the longest transaction of a save grows with what has to be saved, and a kill in the
-middle loses the parts that are not saved yet and no other.
+A save goes part by part (`state/checkpoint/checkpoint_parts.py`), each in a transaction of its own:
+neither the memory nor the longest transaction of a save grows with what has to be saved, and a kill
+in the middle loses the parts that are not saved yet and no other.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from fairlead_scheduler.service import metrics
 from fairlead_scheduler.service.follower import CHECKPOINT, State, trim_caches_safely
 from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state.checkpoint_names import SavedNames
-from fairlead_scheduler.state.checkpoint_parts import CheckpointParts
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
+from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.specs import SPECS_PER_SAVE_MAX
 from fairlead_scheduler.store import checkpoint
 

@@ -20,7 +20,7 @@ from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
 from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
-from fairlead_scheduler.rules.decider import Decider, Round
+from fairlead_scheduler.rules.decider import DecidedRound, Decider
 from fairlead_scheduler.rules.housekeeping import Housekeeping
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.service.follower import State, load_specs
@@ -48,7 +48,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
-class Decided(NamedTuple):
+class CycleDecisions(NamedTuple):
     """What a cycle appends, in this order; nothing in it refers to rows of the view."""
 
     housekeeping: Housekeeping
@@ -106,7 +106,7 @@ class Cycle:
         metrics.CYCLE_SECONDS.labels("decide").observe(decided_s - begun_s)
         metrics.CYCLE_SECONDS.labels("append").observe(appended_s - decided_s)
 
-    async def _decide(self, begun_s: float) -> Decided:
+    async def _decide(self, begun_s: float) -> CycleDecisions:
         """Decide everything that is due now. `State.fold_lock` is held."""
         now_ms = self._now_ms()
         housekeeping = self._decider.decide_housekeeping(now_ms)
@@ -128,14 +128,14 @@ class Cycle:
                 reports.append(self._report(decided, now_ms))
         reports += [self._report_failure(pool, now_ms) for pool in failures.by_pool]
         reports.append(self._forget_pools(pools))
-        return Decided(housekeeping, rounds, [records for records in reports if records])
+        return CycleDecisions(housekeeping, rounds, [records for records in reports if records])
 
     async def _round(
-        self, pool: str, kept: Housekeeping, now_ms: int
-    ) -> tuple[Round, list[AppendBatch]] | None:
+        self, pool: str, housekeeping: Housekeeping, now_ms: int
+    ) -> tuple[DecidedRound, list[AppendBatch]] | None:
         try:
             decided = await self._offload(
-                lambda: self._decider.decide_round(pool, kept, now_ms, self._monotonic_s)
+                lambda: self._decider.decide_round(pool, housekeeping, now_ms, self._monotonic_s)
             )
         except Exception as error:
             self._failed(pool, error)
@@ -183,7 +183,7 @@ class Cycle:
             if topic == JOBS:
                 self.written[partition] = position
 
-    def _report(self, decided: Round, now_ms: int) -> list[Record]:
+    def _report(self, decided: DecidedRound, now_ms: int) -> list[Record]:
         """The changed reports of this pool; the rest follows after the next round."""
         pool = decided.plan.pool
         now_s = self._monotonic_s()

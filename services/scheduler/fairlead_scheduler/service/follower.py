@@ -84,7 +84,7 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
             messages = job_fold.decode_batch(batch.entries)
         async with state.lookup_lock:
             wanted = job_fold.find_ids_to_look_up(view, messages)
-            known = await checkpoint.find_ended(pool, wanted) if wanted else {}
+            ended_jobs = await checkpoint.find_ended(pool, wanted) if wanted else {}
             async with state.fold_lock:
                 labelled = job_fold.find_specs_to_load(view, messages)
                 await load_specs(pool, view, labelled)
@@ -93,7 +93,7 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
                         "the leader's checkpoint omits jobs that ended after this view's position;"
                         " the process must restart from that checkpoint"
                     )
-                job_fold.fold_messages(view, messages, known)
+                job_fold.fold_messages(view, messages, ended_jobs)
                 job_fold.advance_positions(view, batch.positions)
                 _count_impossible_events(view)
                 view.stop_partitions(stopped_partitions(reader))

@@ -32,7 +32,7 @@ from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.leader_heartbeat import LeaderHeartbeats, LogClock
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state.checkpoint_names import SavedNames
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
 from fairlead_scheduler.state.view import forget_names
 from fairlead_scheduler.store import checkpoint
 

@@ -5,7 +5,12 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from fairlead_common.domain.records.scheduling_reports import QueueShare, Report, Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import (
+    QueueShare,
+    Report,
+    RoundReport,
+    Waiting,
+)
 
 QUEUES_MAX: Final = 1_000
 """Queues per pool whose shares are exported, the first by name."""
@@ -57,15 +62,15 @@ CHECKPOINT_SECONDS = Histogram(
 
 def show_silence(silence_s: Mapping[str, float]) -> None:
     """How long each executor has not been heard; others are not shown any more."""
-    for executor in _silence_shown - silence_s.keys():
+    for executor in _silence_labels - silence_s.keys():
         EXECUTOR_SILENCE.remove(executor)
     for executor, silent_s in silence_s.items():
         EXECUTOR_SILENCE.labels(executor).set(silent_s)
-    _silence_shown.clear()
-    _silence_shown.update(silence_s)
+    _silence_labels.clear()
+    _silence_labels.update(silence_s)
 
 
-_silence_shown: Final[set[str]] = set()
+_silence_labels: Final[set[str]] = set()
 
 
 def forget_pool(pool: str) -> None:
@@ -94,7 +99,7 @@ class PoolGauges:
                     shares[report.queue] = report
                 case Waiting():
                     waiting[report.code] = waiting.get(report.code, 0) + report.jobs
-                case Round():
+                case RoundReport():
                     pass
         self._show_shares({name: shares[name] for name in sorted(shares)[:QUEUES_MAX]})
         for code in self._codes - waiting.keys():

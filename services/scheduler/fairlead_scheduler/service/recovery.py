@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from fairlead_common.db import Pool, is_migrated, migrate
+from fairlead_common.db import Pool, is_migrated, lock_session, migrate
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import JobId
@@ -24,7 +24,7 @@ from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
@@ -43,9 +43,7 @@ async def hold_leadership(pool: Pool) -> AsyncIterator[None]:
     """No scheduler leads while the block runs. Raises `SchedulerLeads` if one does."""
     async with pool.acquire() as connection:
         await migrate_schema(pool)
-        if not await connection.fetchval(
-            "SELECT pg_try_advisory_lock($1)", SCHEDULER_LEADER.number
-        ):
+        if not await lock_session.take_if_free(connection, SCHEDULER_LEADER):
             raise SchedulerLeads(
                 "A scheduler is working with this database. Stop all schedulers (or `fairlead up`),"
                 " then run `fairlead repair` again."
@@ -53,7 +51,7 @@ async def hold_leadership(pool: Pool) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await connection.execute("SELECT pg_advisory_unlock($1)", SCHEDULER_LEADER.number)
+            await lock_session.release(connection, SCHEDULER_LEADER)
 
 
 async def migrate_schema(pool: Pool) -> None:
@@ -148,7 +146,7 @@ class Recovery:
         """All jobs that have not ended, as far as is known."""
         jobs = self.state.view.jobs
         rows = self.state.view.live_rows()
-        return jobs.rows.ids_at(rows[~c.IS_ENDED[jobs.state[rows]]])
+        return jobs.rows.ids_at(rows[~job_table.IS_ENDED[jobs.state[rows]]])
 
     def violations(self) -> list[str]:
         """One sentence per violated invariant of the view; empty for a valid one."""
@@ -174,7 +172,7 @@ class Recovery:
         await follower.load_specs(self._pool, self.state.view, ids)
         return self.state.view.specs.get_all(each for each in ids if each in self.state.view.specs)
 
-    def job_set(self, job_id: JobId) -> c.JobSet | None:
+    def job_set(self, job_id: JobId) -> job_table.JobSet | None:
         """The job set of a live job."""
         jobs = self.state.view.jobs
         row = jobs.rows.get(job_id)
@@ -194,19 +192,19 @@ def _of_row(view: View, row: int) -> Knowledge:
     jobs = view.jobs
     number, run_state = jobs.node.item(row), jobs.run_state.item(row)
     node = jobs.nodes.values[number] if number >= 0 else None
-    rare = jobs.rare_properties.get(row) or c.RareProperties()
+    rare = jobs.rare_properties.get(row) or job_table.RareProperties()
     flags = jobs.flags.item(row)
-    stopping = "cancel" if flags & c.STOP_CANCEL else None
-    if stopping is None and flags & (c.STOP_PREEMPT | c.STOP_GANG):
+    stopping = "cancel" if flags & job_table.STOP_CANCEL else None
+    if stopping is None and flags & (job_table.STOP_PREEMPT | job_table.STOP_GANG):
         stopping = "preempt"
     known = Knowledge(
-        state=c.JOB_STATES[jobs.state.item(row)],
+        state=job_table.JOB_STATES[jobs.state.item(row)],
         run=jobs.run.item(row),
-        run_state=None if run_state == c.NO_RUN else c.RUN_STATES[run_state],
+        run_state=None if run_state == job_table.NO_RUN else job_table.RUN_STATES[run_state],
         pool=jobs.pools.values[jobs.pool.item(row)],
         value=jobs.value.item(row),
         priority=jobs.priority.item(row),
-        hold=bool(flags & c.HOLD),
+        hold=bool(flags & job_table.HOLD),
         stopping=stopping,
         reason=rare.stop_reason or rare.failure_reason or Knowledge().reason,
         exit_code=rare.exit_code,
@@ -214,5 +212,5 @@ def _of_row(view: View, row: int) -> Knowledge:
     return known if node is None else _at(known, node)
 
 
-def _at(known: Knowledge, node: c.NodeName) -> Knowledge:
+def _at(known: Knowledge, node: job_table.NodeName) -> Knowledge:
     return msgspec.structs.replace(known, executor=node.executor, node=node.node)

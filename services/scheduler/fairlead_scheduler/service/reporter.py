@@ -11,7 +11,12 @@ import numpy.typing as npt
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.records import scheduling_reports
-from fairlead_common.domain.records.scheduling_reports import QueueShare, Report, Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import (
+    QueueShare,
+    Report,
+    RoundReport,
+    Waiting,
+)
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
@@ -19,7 +24,7 @@ from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
@@ -39,7 +44,7 @@ class Reporter:
         self._reports_max = reports_max
         self._incomplete: set[str] = set()
         self._written: dict[str, dict[str, Report]] = {}
-        self._shown: dict[str, metrics.PoolGauges] = {}
+        self._gauges: dict[str, metrics.PoolGauges] = {}
         self.is_ready = is_ready
         """False until `restore`: nothing can be compared, so nothing is written."""
 
@@ -75,19 +80,19 @@ class Reporter:
 
         The reports of shares stay: nothing has changed them.
         """
-        said = self._written.get(pool, {})
-        shares = [report for report in said.values() if isinstance(report, QueueShare)]
+        written = self._written.get(pool, {})
+        shares = [report for report in written.values() if isinstance(report, QueueShare)]
         waiting = _all_wait(view, pool, f"The rounds of pool {pool} fail: {why}")
         self._show(pool, [*waiting, *shares])
-        round_ = Round(
+        round_ = RoundReport(
             pool=pool,
             at_ms=now_ms,
             waiting=sum(report.jobs for report in waiting),
             outcome="failed",
             error=why,
         )
-        before = said.get(pool)
-        news = not isinstance(before, Round) or before.error != why
+        before = written.get(pool)
+        news = not isinstance(before, RoundReport) or before.error != why
         return self._difference(pool, [*waiting, *shares], round_, news)
 
     def retract_pools(self, pools: Collection[str]) -> list[Record]:
@@ -95,14 +100,14 @@ class Reporter:
         call."""
         records: list[Record] = []
         for pool in self._written.keys() - set(pools):
-            said = self._written[pool]
-            for key in list(said)[: self._reports_max - len(records)]:
-                del said[key]
+            written = self._written[pool]
+            for key in list(written)[: self._reports_max - len(records)]:
+                del written[key]
                 records.append(scheduling_reports.deletion_record(key))
-            if not said:
+            if not written:
                 del self._written[pool]
             self._show(pool, [])
-            del self._shown[pool]
+            del self._gauges[pool]
             self._incomplete.discard(pool)
         return records
 
@@ -111,26 +116,26 @@ class Reporter:
         return pool in self._incomplete
 
     def _show(self, pool: str, found: list[Report]) -> None:
-        shown = self._shown.get(pool)
-        if shown is None:
-            shown = self._shown[pool] = metrics.PoolGauges(pool)
-        shown.update(found)
+        gauges = self._gauges.get(pool)
+        if gauges is None:
+            gauges = self._gauges[pool] = metrics.PoolGauges(pool)
+        gauges.update(found)
 
     def _difference(
-        self, pool: str, found: list[Report], round_: Round, news: bool
+        self, pool: str, found: list[Report], round_: RoundReport, news: bool
     ) -> list[Record]:
         """The changed reports; also the round, if any report changed or it is news."""
-        said = self._written.setdefault(pool, {})
+        written = self._written.setdefault(pool, {})
         now = {scheduling_reports.key(report): report for report in found}
         records = [
             scheduling_reports.record(report)
             for key, report in now.items()
-            if said.get(key) != report
+            if written.get(key) != report
         ]
-        gone = [key for key in said if key not in now and key != pool]
-        records += [scheduling_reports.deletion_record(key) for key in gone]
-        before = said.get(pool)
-        other = not isinstance(before, Round) or before.outcome != round_.outcome
+        removed = [key for key in written if key not in now and key != pool]
+        records += [scheduling_reports.deletion_record(key) for key in removed]
+        before = written.get(pool)
+        other = not isinstance(before, RoundReport) or before.outcome != round_.outcome
         if records or news or other:
             now[pool] = round_
             records.insert(0, scheduling_reports.record(round_))
@@ -140,9 +145,9 @@ class Reporter:
         records = records[: self._reports_max]
         for record in records:
             if record.value is None:
-                del said[record.key]
+                del written[record.key]
             else:
-                said[record.key] = now[record.key]
+                written[record.key] = now[record.key]
         return records
 
 
@@ -200,31 +205,31 @@ def _sentence(
         return f"Queue {queue.name} is cordoned{why}: it starts no new jobs until it is uncordoned."
     if not built.nodes:
         return f"Pool {plan.pool} has no nodes. Start an executor that reports nodes in this pool."
-    said = reason_texts.describe_reason(snapshot, plan, row)
+    written = reason_texts.describe_reason(snapshot, plan, row)
     if shape >= 0 and classes:
         name = view.jobs.shapes.values[built.shapes[shape]].priority_class
         if name not in classes:
             return (
-                f"{said} Priority class {name} is no longer configured, so the job counts with"
+                f"{written} Priority class {name} is no longer configured, so the job counts with"
                 " value 0."
             )
-    return said
+    return written
 
 
-def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
+def _stopping(view: View, pool: str, written: set[str]) -> list[Waiting]:
     """Members of gangs that wait until the others, which are being stopped, have ended."""
     jobs = view.jobs
-    gangs: set[c.GangName] = set()
+    gangs: set[job_table.GangName] = set()
     for row in view.rows_to_examine if view.gangs else ():
         rare = jobs.rare_properties.get(row)
         if rare is None or rare.gang is None:
             continue
-        if jobs.pools.values[jobs.pool[row]] == pool and jobs.flags[row] & c.STOPPING:
+        if jobs.pools.values[jobs.pool[row]] == pool and jobs.flags[row] & job_table.STOPPING:
             gangs.add(rare.gang)
     found = []
     for gang in sorted(gangs):
         rows = [jobs.rows[job_id] for job_id in view.gang_members.get(gang, ())]
-        queued = sum(1 for row in rows if jobs.state[row] == c.QUEUED)
+        queued = sum(1 for row in rows if jobs.state[row] == job_table.QUEUED)
         report = Waiting(
             pool=pool,
             queue=gang.queue,
@@ -235,7 +240,7 @@ def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
             gang=gang.name,
             jobs=queued,
         )
-        if queued and scheduling_reports.key(report) not in said:
+        if queued and scheduling_reports.key(report) not in written:
             found.append(report)
     return found
 
@@ -245,7 +250,7 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
     jobs = view.jobs
     here = jobs.pools.find(pool)
     rows = np.flatnonzero(jobs.pool[: jobs.used] == (-1 if here is None else here))
-    rows = rows[(jobs.state[rows] == c.QUEUED) & ((jobs.flags[rows] & c.FREE) == 0)]
+    rows = rows[(jobs.state[rows] == job_table.QUEUED) & ((jobs.flags[rows] & job_table.FREE) == 0)]
     number = np.int64(len(jobs.shapes))
     by_kind, counts = _counted(jobs.queue[rows] * number + jobs.shape[rows])
     found = [
@@ -335,9 +340,11 @@ def _first_waiting(view: View, built: BuiltSnapshot, plan: Plan) -> list[str]:
     ]
 
 
-def _round(built: BuiltSnapshot, plan: Plan, now_ms: int, steps_ms: dict[str, float]) -> Round:
+def _round(
+    built: BuiltSnapshot, plan: Plan, now_ms: int, steps_ms: dict[str, float]
+) -> RoundReport:
     stopped = engine.Code(plan.stopped_by)
-    return Round(
+    return RoundReport(
         pool=plan.pool,
         at_ms=now_ms,
         steps_ms={**steps_ms, **{step: round(ms, 3) for step, ms in plan.steps_ms.items()}},

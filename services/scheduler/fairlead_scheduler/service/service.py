@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Final
 
-from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.db import Pool, check_database, migrate, open_pool
 from fairlead_common.db.connection_pool import CONNECT_S_MAX
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import ViewUnusable
@@ -32,7 +33,7 @@ from fairlead_scheduler.state.token_buckets import PoolBuckets
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint
 
-ODD_SHOWN_MAX: Final = 20
+LISTED_RECORDS_MAX: Final = 20
 """Most records that make no sense that `/readyz` names."""
 SETTLE_S_MAX: Final = 5.0
 """Health is served so long after the checkpoint was loaded, whatever the first cycle waits for."""
@@ -99,29 +100,25 @@ class Service:
     def checks(self) -> Mapping[str, Check]:
         """What `/readyz` asks."""
 
-        async def database() -> str | None:
-            await self._pool.fetchval("SELECT 1")
-            return None
-
         async def checkpoint_usable() -> str | None:
             # The process is well and waits: starting it again would change nothing.
             return None if self.unusable is None else Degraded(str(self.unusable))
 
         async def pools() -> str | None:
-            said = self.state.pool_failures.describe()
-            return None if said is None else Degraded(said)
+            failures = self.state.pool_failures.describe()
+            return None if failures is None else Degraded(failures)
 
         async def records() -> str | None:
-            odd = {**self.state.queues.invalid_records, **self.state.clusters.invalid_records}
-            said = "; ".join(f"{key}: {why}" for key, why in sorted(odd.items())[:ODD_SHOWN_MAX])
-            return Degraded(said) if said else None
+            invalid = {**self.state.queues.invalid_records, **self.state.clusters.invalid_records}
+            listed = sorted(invalid.items())[:LISTED_RECORDS_MAX]
+            return Degraded("; ".join(f"{key}: {why}" for key, why in listed)) if invalid else None
 
         async def writing() -> str | None:
             problem = self._full_disk.problem
             return None if problem is None else Degraded(problem)
 
         return {
-            "database": database,
+            "database": partial(check_database, self._pool),
             "scheduler view": checkpoint_usable,
             "pools": pools,
             "records": records,

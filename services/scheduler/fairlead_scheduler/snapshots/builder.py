@@ -19,12 +19,12 @@ from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots import node_table
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.gang_columns import Gangs
+from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
 from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes, UnacknowledgedLeases
-from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, Entering, PoolJobs
+from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, EnteringRows, PoolJobs
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
 from fairlead_scheduler.snapshots.round_columns import RoundColumns, Rows
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.pool_rules import PLACEMENTS, Rules
@@ -34,6 +34,8 @@ from fairlead_scheduler.state.view import View, changed_rows
 
 SLACK: Final = 64
 """Queues and shapes without jobs that a pool retains, beside as many as have jobs."""
+ROWS_AT_ONCE: Final = 1 << 14
+"""Rows of each pool that are updated together."""
 BARE_POOLS_MAX: Final = 1_000
 """Pools without nodes that are examined, the first that were named: nothing can start there, and
 users can name any number of them."""
@@ -52,9 +54,9 @@ class BuiltSnapshot(NamedTuple):
     """[N]"""
     shapes: list[int]
     """[S] number of the shape in the view."""
-    gangs: list[c.GangName]
+    gangs: list[job_table.GangName]
     """[G]"""
-    leaving: set[int]
+    ending_rows: set[int]
     """Rows of any pool whose run is being stopped and whose capacity counts for the preemptor."""
 
 
@@ -103,7 +105,7 @@ class Builder:
         self._excluded: set[int] = set()
         self._node_version = -1
         self._unacknowledged = UnacknowledgedLeases()
-        self._leaving: set[int] = set()
+        self._ending_rows: set[int] = set()
 
     @property
     def classes(self) -> list[PriorityClass]:
@@ -180,7 +182,7 @@ class Builder:
     def _set_excluded(self, rows: Iterable[int]) -> list[int]:
         """Exclude these queued jobs, and no others; returns those for which that changed."""
         at = np.array(list(rows), np.intp)
-        excluded = set(at[self._view.jobs.state[at] == c.QUEUED].tolist())
+        excluded = set(at[self._view.jobs.state[at] == job_table.QUEUED].tolist())
         differ = self._excluded.symmetric_difference(excluded)
         self._excluded = excluded
         return list(differ)
@@ -211,12 +213,26 @@ class Builder:
         return found
 
     def _update_rows(self, rows: Rows, now_ms: int) -> None:
-        """Each of these rows is counted as it is now afterwards, whatever it was before."""
-        view, jobs, columns = self._view, self._view.jobs, self._columns
-        columns.grow(jobs.used)
+        """Each of these rows is counted as it is now afterwards, whatever it was before.
+
+        Many rows are updated block by block: what is computed of a block stays in the caches.
+        """
+        self._columns.grow(self._view.jobs.used)
+        has_rare = mark_rare_properties(self._view) if rows.size > ROWS_AT_ONCE else None
+        at_once = ROWS_AT_ONCE * max(1, len(self._by_number))
+        for first in range(0, rows.size, at_once):
+            self._update_block(rows[first : first + at_once], has_rare, now_ms)
+        for pool_jobs in self._pool_jobs.values():
+            pool_jobs.end_changes()
+        self._columns.forget_released(rows)
+
+    def _update_block(
+        self, rows: Rows, has_rare: npt.NDArray[np.bool_] | None, now_ms: int
+    ) -> None:
+        view, jobs = self._view, self._view.jobs
         flags, state = jobs.flags[rows], jobs.state[rows]
-        valid = (flags & c.FREE) == 0
-        waits = valid & (state == c.QUEUED) & ((flags & c.NOT_READY) == 0)
+        valid = (flags & job_table.FREE) == 0
+        waits = valid & (state == job_table.QUEUED) & ((flags & job_table.NOT_READY) == 0)
         starts = np.zeros(rows.size, np.int64)
         starts[waits] = jobs.start_after_ms[rows[waits]]
         self._delay(rows, starts > now_ms, starts)
@@ -225,23 +241,27 @@ class Builder:
             waits &= ~np.isin(jobs.partition[rows], list(view.stopped))
         if self._excluded:
             waits &= ~np.isin(rows, list(self._excluded))
-        live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]
-        reassigned = live & ((flags & c.CAPACITY_REASSIGNED) != 0)
+        live = valid & job_table.IS_LIVE_RUN[jobs.run_state[rows]]
+        reassigned = live & ((flags & job_table.CAPACITY_REASSIGNED) != 0)
         live &= ~reassigned
-        self._leaving.difference_update(rows.tolist() if self._leaving else ())
-        self._leaving.update(rows[reassigned].tolist())
+        self._ending_rows.difference_update(rows.tolist() if self._ending_rows else ())
+        self._ending_rows.update(rows[reassigned].tolist())
         self._unacknowledged.update(view, rows, valid)
         for pool_jobs in self._pool_jobs.values():
             pool_jobs.forget_orphaned(rows)
-        self._assign_rows(rows, waits, live)
+        self._assign_rows(rows, waits, live, has_rare)
 
     def _assign_rows(
-        self, rows: Rows, waits: npt.NDArray[np.bool_], live: npt.NDArray[np.bool_]
+        self,
+        rows: Rows,
+        waits: npt.NDArray[np.bool_],
+        live: npt.NDArray[np.bool_],
+        has_rare: npt.NDArray[np.bool_] | None,
     ) -> None:
         """Release what changed from all pools first: a row can have a job of another pool now."""
         before = self._columns.pool[rows]
         now = np.where(waits | live, self._view.jobs.pool[rows], np.int32(-1))
-        entering: list[tuple[PoolJobs, Entering]] = []
+        entering: list[tuple[PoolJobs, EnteringRows]] = []
         numbers = np.flatnonzero(np.bincount(np.concatenate([before, now]) + 1)[1:])
         for number in numbers.tolist():
             pool_jobs = self._by_number.get(number)
@@ -250,13 +270,12 @@ class Builder:
             here = now == number
             chosen = here | (before == number)
             found = pool_jobs.release_changed(
-                rows[chosen], (waits & here)[chosen], (live & here)[chosen]
+                rows[chosen], (waits & here)[chosen], (live & here)[chosen], has_rare
             )
             if found is not None:
                 entering.append((pool_jobs, found))
         for pool_jobs, found in entering:
             pool_jobs.enter(found)
-        self._columns.forget_released(rows)
 
     def _delay(self, rows: Rows, delayed: npt.NDArray[np.bool_], starts: Rows) -> None:
         """Examine these rows again when their start time has come."""
@@ -359,7 +378,7 @@ class Builder:
             avoid_node=avoid_node,
             **(self._gang_columns(gangs) if gangs.present else {}),
         )
-        return BuiltSnapshot(snapshot, nodes.names, shapes.numbers, gangs.names, self._leaving)
+        return BuiltSnapshot(snapshot, nodes.names, shapes.numbers, gangs.names, self._ending_rows)
 
     def _job_columns(self, pool_jobs: PoolJobs) -> dict[str, Any]:
         """The columns of jobs, as the engine names them."""
@@ -398,10 +417,10 @@ class Builder:
         self, pool: str, nodes: Nodes, names: tuple[str, ...]
     ) -> npt.NDArray[np.int32] | None:
         key = (nodes.version, names)
-        kept = self._node_labels.get(pool)
-        if kept is None or kept[0] != key:
-            kept = self._node_labels[pool] = (key, node_table.labels(nodes.nodes, names))
-        return kept[1]
+        cached = self._node_labels.get(pool)
+        if cached is None or cached[0] != key:
+            cached = self._node_labels[pool] = (key, node_table.labels(nodes.nodes, names))
+        return cached[1]
 
     def _flags(self, nodes: Nodes, stale: frozenset[str]) -> npt.NDArray[np.uint8]:
         flags = np.where(nodes.cordoned, np.uint8(engine.NodeFlag.CORDONED), np.uint8(0))

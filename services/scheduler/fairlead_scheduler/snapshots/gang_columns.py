@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots.node_table import Nodes
 from fairlead_scheduler.snapshots.queue_rows import QueueRows
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import GangName, GangTerms
 from fairlead_scheduler.state.view import View
 
@@ -100,8 +100,10 @@ class Gangs:
             self.rest[row] = _REST[terms.rest]
             self.started[row] = name in view.gang_started
             missing = len(view.gang_members.get(name, ())) < terms.min_size
-            first_ms = job_submitted_ms[members].min()
-            self.submitted_ms[row] = first_ms if missing else c.NEVER_MS  # N9: not late any more
+            # N9: a complete gang is not late any more
+            self.submitted_ms[row] = (
+                job_submitted_ms[members].min() if missing else job_table.NEVER_MS
+            )
         self._label()
         self._changed.clear()
         return True
@@ -148,7 +150,7 @@ class Gangs:
             old = getattr(self, column)
             setattr(self, column, np.concatenate([old, np.zeros(more, old.dtype)]))
         self.min_size[known:] = 1
-        self.submitted_ms[known:] = c.NEVER_MS
+        self.submitted_ms[known:] = job_table.NEVER_MS
         self._free = list(range(known, known + more))
 
     def _drop(self, name: GangName) -> None:
@@ -156,7 +158,7 @@ class Gangs:
         if row is not None:
             self.names[row], self._terms[row] = _NOBODY, _NO_TERMS
             self.queue[row], self.size[row], self.min_size[row] = 0, 0, 1
-            self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, c.NEVER_MS
+            self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, job_table.NEVER_MS
             self.fitted[row] = False
             self._free.append(row)
 
@@ -167,7 +169,7 @@ class Gangs:
         self.label = np.array([row.get(label, -1) for label in wanted], np.int32)
 
 
-class Avoided:
+class AvoidedNodes:
     """A (N10): which jobs of the pool avoid which nodes."""
 
     def __init__(self) -> None:
@@ -206,21 +208,30 @@ class Avoided:
         return self._pairs or (None, None)
 
 
-def _node_name(text: str) -> c.NodeName:
+def _node_name(text: str) -> job_table.NodeName:
     executor, _, node = text.partition("/")
-    return c.NodeName(executor, node)
+    return job_table.NodeName(executor, node)
+
+
+def mark_rare_properties(view: View) -> npt.NDArray[np.bool_]:
+    """By row of the job table, whether it has rare properties."""
+    rare = view.jobs.rare_properties
+    marks = np.zeros(view.jobs.used, np.bool_)
+    marks[np.fromiter(rare, np.intp, len(rare))] = True
+    return marks
 
 
 def find_rare_properties(
-    view: View, rows: npt.NDArray[np.intp]
-) -> list[tuple[int, c.RareProperties]]:
-    """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid."""
+    view: View, rows: npt.NDArray[np.intp], has_rare: npt.NDArray[np.bool_] | None
+) -> list[tuple[int, job_table.RareProperties]]:
+    """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid.
+
+    `has_rare`: see `mark_rare_properties`; for few rows None is faster.
+    """
     rare = view.jobs.rare_properties
     if not rare:
         return []
-    places = np.arange(rows.size)
-    if rows.size > len(rare):
-        places = np.flatnonzero(np.isin(rows, np.fromiter(rare, np.intp, len(rare))))
+    places = np.arange(rows.size) if has_rare is None else np.flatnonzero(has_rare[rows])
     return [
         (at, found)
         for at, row in zip(places.tolist(), rows[places].tolist(), strict=True)

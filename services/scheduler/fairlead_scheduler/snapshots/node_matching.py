@@ -37,12 +37,12 @@ class ShapeConstraints(NamedTuple):
     away: tuple[tuple[Taint, ...], ...] = ()
 
 
-def relevant_labels(wishes: Iterable[ShapeConstraints]) -> frozenset[str]:
+def relevant_labels(shapes: Iterable[ShapeConstraints]) -> frozenset[str]:
     """Label keys that any of the shapes asks about; `NODE_NAME` where one asks for the name."""
     keys: set[str] = set()
-    for shape, _ in wishes:
+    for shape, _ in shapes:
         keys.update(shape.node_selector)
-        for term in (*shape.affinity, *(wish.term for wish in shape.preferred)):
+        for term in (*shape.affinity, *(preference.term for preference in shape.preferred)):
             keys.update(requirement.key for requirement in term.match_expressions)
             if term.match_fields:
                 keys.add(NODE_NAME)
@@ -54,33 +54,35 @@ def node_type(node: Node, relevant: frozenset[str]) -> NodeType:
     distinct = sorted(set(node.taints), key=lambda taint: (taint.key, taint.value, taint.effect))
     return NodeType(
         taints=tuple(taint for taint in distinct if taint.effect in BLOCKING),
-        unloved=tuple(taint for taint in distinct if taint.effect not in BLOCKING),
+        soft_taints=tuple(taint for taint in distinct if taint.effect not in BLOCKING),
         labels=tuple(sorted(item for item in node.labels.items() if item[0] in relevant)),
         name=node.name if NODE_NAME in relevant else "",
     )
 
 
 def match_shapes(
-    wishes: Sequence[ShapeConstraints], types: Types, first: int = 0
+    shapes: Sequence[ShapeConstraints], types: Types, first: int = 0
 ) -> npt.NDArray[np.uint8]:
     """`Snapshot.shape_match`: [S, 1+K, T] of `Match`, K = the most away entries of any shape.
 
     Where a shape has fewer away entries than K the cells say TAINT: nothing suits there. With
     `first` only of the types from that one on.
     """
-    width = 1 + max((len(away) for _, away in wishes), default=0)
-    rows: dict[_Asked, int] = {}
-    row_of = [rows.setdefault(_asked(wish), len(rows)) for wish in wishes]
+    width = 1 + max((len(away) for _, away in shapes), default=0)
+    rows: dict[_Constraints, int] = {}
+    row_of = [rows.setdefault(_constraints_of(shape), len(rows)) for shape in shapes]
     result = np.full((len(rows), width, len(types) - first), Match.TAINT, np.uint8)
-    for asked, row in rows.items():
-        beside_taints = _match_beside_taints(asked, types)[first:]
-        for k, extra in enumerate(((), *asked.away)):
-            tolerated = types.taints.of(partial(tolerates, asked.tolerations, extra=extra)) > 0
+    for constraints, row in rows.items():
+        beside_taints = _match_beside_taints(constraints, types)[first:]
+        for k, extra in enumerate(((), *constraints.away)):
+            tolerated = (
+                types.taints.of(partial(tolerates, constraints.tolerations, extra=extra)) > 0
+            )
             np.copyto(result[row, k], beside_taints, where=tolerated[first:])
     return result[np.array(row_of, np.intp)]
 
 
-class _Asked(NamedTuple):
+class _Constraints(NamedTuple):
     """What decides of a shape beside amounts; many shapes have it in common."""
 
     selected: tuple[tuple[str, str], ...]
@@ -89,35 +91,35 @@ class _Asked(NamedTuple):
     away: tuple[tuple[Taint, ...], ...]
 
 
-def _asked(wish: ShapeConstraints) -> _Asked:
-    shape, away = wish
+def _constraints_of(constraints: ShapeConstraints) -> _Constraints:
+    shape, away = constraints
     selected = tuple(sorted(shape.node_selector.items()))
-    return _Asked(selected, shape.affinity, shape.tolerations, away)
+    return _Constraints(selected, shape.affinity, shape.tolerations, away)
 
 
-def _match_beside_taints(asked: _Asked, types: Types) -> npt.NDArray[np.uint8]:
+def _match_beside_taints(constraints: _Constraints, types: Types) -> npt.NDArray[np.uint8]:
     result = np.full(len(types), Match.SUITS, np.uint8)
-    if asked.affinity:
+    if constraints.affinity:
         met = np.zeros(len(types), np.bool_)
-        for term in asked.affinity:
+        for term in constraints.affinity:
             met |= types.meet(term)
         result[~met] = Match.AFFINITY
-    for key, value in asked.selected:
+    for key, value in constraints.selected:
         result[~types.label(key).among((value,))] = Match.LABEL
     return result
 
 
-def rank_types(wishes: Sequence[ShapeConstraints], types: Types) -> npt.NDArray[np.uint8]:
+def rank_types(shapes: Sequence[ShapeConstraints], types: Types) -> npt.NDArray[np.uint8]:
     """`Snapshot.shape_rank`: [S, T], zeros for a shape that prefers no type to another.
 
     The fewest PreferNoSchedule taints that the shape does not tolerate come first, then the
     greatest weight of preferred terms that are met. Ranks beyond `RANKS_MAX` are one.
     """
-    result = np.zeros((len(wishes), len(types)), np.uint8)
-    any_unloved = any(types.unloved.values)
+    result = np.zeros((len(shapes), len(types)), np.uint8)
+    any_soft_taints = any(types.soft_taints.values)
     found: dict[object, npt.NDArray[np.uint8]] = {}
-    for s, (shape, _) in enumerate(wishes):
-        if not shape.preferred and not any_unloved:
+    for s, (shape, _) in enumerate(shapes):
+        if not shape.preferred and not any_soft_taints:
             continue
         asked = shape.preferred, shape.tolerations
         if asked not in found:
@@ -129,10 +131,10 @@ def rank_types(wishes: Sequence[ShapeConstraints], types: Types) -> npt.NDArray[
 
 def _scores(shape: Shape, types: Types) -> npt.NDArray[np.int64]:
     """[T] smaller is preferred."""
-    unloved = types.unloved.of(
+    soft_taints = types.soft_taints.of(
         lambda taints: sum(not tolerates_one(shape.tolerations, taint) for taint in taints)
     )
     met = np.zeros(len(types), np.int64)
-    for wish in shape.preferred:
-        met += wish.weight * types.meet(wish.term)
-    return (unloved << 32) - met
+    for preference in shape.preferred:
+        met += preference.weight * types.meet(preference.term)
+    return (soft_taints << 32) - met

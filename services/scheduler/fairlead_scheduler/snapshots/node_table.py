@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import clusters as cluster_records
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import Interned, NodeName
+from fairlead_scheduler.state.job_table import NodeName, Numbering
 from fairlead_scheduler.state.view import View
 
 Node = cluster_records.Node
@@ -63,7 +63,7 @@ class NodeRows:
         self._row_of = nodes.row_of
         self.rows = np.zeros(0, np.int32)
 
-    def update(self, names: Interned[NodeName]) -> npt.NDArray[np.int32]:
+    def update(self, names: Numbering[NodeName]) -> npt.NDArray[np.int32]:
         """The rows, with those of names that are new in the view."""
         known = len(self.rows)
         if known < len(names):
@@ -221,7 +221,7 @@ class UnacknowledgedLeases:
         """Count these rows as they are now; `valid` ones belong to a job."""
         jobs = view.jobs
         self._node = grow_array(self._node, jobs.used, -1)
-        waits = valid & (jobs.run_state[rows] == c.RUN_CODE[RunState.LEASED])
+        waits = valid & (jobs.run_state[rows] == job_table.RUN_CODE[RunState.LEASED])
         now = np.where(waits, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
         differ = now != before

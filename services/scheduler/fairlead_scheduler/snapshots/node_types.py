@@ -22,13 +22,13 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 class NodeType(NamedTuple):
     """What nodes of one type have in common: blocking taints, relevant labels, maybe the name.
 
-    `unloved` are its taints that only rank (PreferNoSchedule).
+    `soft_taints` are its taints that only rank (PreferNoSchedule).
     """
 
     taints: tuple[Taint, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     name: str = ""
-    unloved: tuple[Taint, ...] = ()
+    soft_taints: tuple[Taint, ...] = ()
 
 
 class Column(Generic[T]):
@@ -107,7 +107,7 @@ class Types:
     def __init__(self, relevant: frozenset[str] = frozenset()) -> None:
         self.relevant: Final = relevant
         self.taints: Column[tuple[Taint, ...]] = Column()
-        self.unloved: Column[tuple[Taint, ...]] = Column()
+        self.soft_taints: Column[tuple[Taint, ...]] = Column()
         self._names = Labels()
         self._absent = Labels()
         self._labels: dict[str, Labels] = {}
@@ -129,7 +129,7 @@ class Types:
         for key, column in self._labels.items():
             column.add(labels.get(key))
         self.taints.add(kind.taints)
-        self.unloved.add(kind.unloved)
+        self.soft_taints.add(kind.soft_taints)
         self._names.add(kind.name)
         self._absent.add(None)
         return self._numbers.setdefault(kind, len(self))

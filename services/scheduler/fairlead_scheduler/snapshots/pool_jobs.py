@@ -1,7 +1,8 @@
 """The jobs that take part in a pool's rounds: index arrays over the job table, and totals.
 
 `release_changed` and `enter` take single rows out and in, and maintain what the engine would
-otherwise compute from all of them: both orders (R3) and the totals by node, queue and shape.
+otherwise compute from all of them: the totals by node, queue and shape, and with `end_changes` both
+orders (R3).
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.gang_columns import Avoided, Gangs, find_rare_properties
+from fairlead_scheduler.snapshots.gang_columns import AvoidedNodes, Gangs, find_rare_properties
 from fairlead_scheduler.snapshots.node_table import NodeRows, Nodes
 from fairlead_scheduler.snapshots.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import (
@@ -27,21 +28,31 @@ from fairlead_scheduler.snapshots.round_columns import (
     fingerprints,
 )
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
 
 NO_ROWS: Final = np.zeros(0, np.intp)
 
 
-class Entering(NamedTuple):
+class EnteringRows(NamedTuple):
     """Rows that enter the pool's rounds once every pool has released what changed."""
 
     now: RowDescription
-    rare: list[tuple[int, c.RareProperties]]
+    rare: list[tuple[int, job_table.RareProperties]]
     """(Row, properties) of those of them that are in a gang or avoid nodes."""
     runs_left: bool
     """Whether runs were released; `waiting_left`: whether queued jobs were."""
     waiting_left: bool
+
+
+class _OrderChanges:
+    """What entered and left the orders since they were last updated."""
+
+    def __init__(self) -> None:
+        self.runs: list[Int32] = []
+        self.waiting: list[Int32] = []
+        self.runs_left = False
+        self.waiting_left = False
 
 
 class _SortColumns(NamedTuple):
@@ -82,18 +93,19 @@ class PoolJobs:
         """Rows that take part."""
         self.version = 0
         """Grows with every change that can affect a round."""
-        self._feasible: set[c.ShapeClass] = set()
+        self._feasible: set[job_table.ShapeClass] = set()
         """Shapes that were found feasible: section 6."""
         self.queues = QueueRows()
         self.shapes = ShapeTable(classes, floating)
         self.gangs = Gangs()
-        self.avoided = Avoided()
+        self.avoided = AvoidedNodes()
         self.nodes = nodes
         self._node_rows = NodeRows(nodes)
         self._orphaned_rows: set[int] = set()
         """Rows of live runs on a node that is not in the pool."""
         self.queued_order = job_order.JobOrder()
         self.running_order = job_order.JobOrder()
+        self._order_changes = _OrderChanges()
         self._values: dict[int, int] = {}
         """Value -> live runs at it."""
         self._used = np.zeros((0, 0), np.int64)
@@ -152,12 +164,17 @@ class PoolJobs:
             self._orphaned_rows.difference_update(rows.tolist())
 
     def release_changed(
-        self, rows: Rows, waits: npt.NDArray[np.bool_], runs: npt.NDArray[np.bool_]
-    ) -> Entering | None:
+        self,
+        rows: Rows,
+        waits: npt.NDArray[np.bool_],
+        runs: npt.NDArray[np.bool_],
+        has_rare: npt.NDArray[np.bool_] | None,
+    ) -> EnteringRows | None:
         """Release those of these rows that are not counted as they are now.
 
         `waits`: rows of jobs that wait in this pool; `runs`: rows of jobs that run in it, perhaps
         on a node that it does not have; the others do not belong to it. Rows are ascending.
+        `has_rare`: by row of the table, None if unknown.
         Returns what enters, None if nothing changed.
         """
         columns, jobs = self._columns, self._view.jobs
@@ -171,20 +188,20 @@ class PoolJobs:
         here = np.flatnonzero(node > NO_PART)
         self._add_names(rows[here])
         now = self._describe(rows[here], node[here])
-        rare = find_rare_properties(self._view, now.rows)
+        rare = find_rare_properties(self._view, now.rows, has_rare)
         same = counted[here] & columns.matches(now)
         same[[at for at, found in rare if found.avoid]] = False
         stays = np.zeros(rows.size, np.bool_)
         stays[here[same]] = True
-        leaving = rows[counted & ~stays]
-        if not leaving.size and same.all():
+        released = rows[counted & ~stays]
+        if not released.size and same.all():
             return None
-        runs_left, waiting_left = self._release(leaving)
+        runs_left, waiting_left = self._release(released)
         members = [(now.rows.item(at), found) for at, found in rare if not same[at]]
-        return Entering(now.select(~same), members, runs_left, waiting_left)
+        return EnteringRows(now.select(~same), members, runs_left, waiting_left)
 
-    def enter(self, entering: Entering) -> None:
-        """Count these rows, and bring both orders up to date."""
+    def enter(self, entering: EnteringRows) -> None:
+        """Count these rows. `end_changes` follows."""
         now = entering.now
         self._columns.fill(self.number, now)
         self.count += now.rows.size
@@ -192,16 +209,32 @@ class PoolJobs:
         self._count(at, 1)
         runs = now.node >= 0
         self._count_values(at[runs], 1)
-        self._update_orders(at[runs], at[~runs], entering.runs_left, entering.waiting_left)
+        changes = self._order_changes
+        changes.runs.append(at[runs])
+        changes.waiting.append(at[~runs])
+        changes.runs_left |= entering.runs_left
+        changes.waiting_left |= entering.waiting_left
         for row, found in entering.rare:
             if found.gang is not None:
                 self.gangs.join(row, found.gang)
             if found.avoid:
                 self.avoided.join(row, found.avoid)
+
+    def end_changes(self) -> None:
+        """After all rows entered: bring both orders up to date."""
+        changes, self._order_changes = self._order_changes, _OrderChanges()
+        if not changes.runs:
+            return
+        self._update_orders(
+            np.concatenate(changes.runs),
+            np.concatenate(changes.waiting),
+            changes.runs_left,
+            changes.waiting_left,
+        )
         self._drop_unused_names()
         self.version += 1
 
-    def update_gangs(self, changed: Iterable[c.GangName] | None) -> None:
+    def update_gangs(self, changed: Iterable[job_table.GangName] | None) -> None:
         """After all changes: these gangs (None: any) may have other members, also elsewhere."""
         self.gangs.mark_changed(changed)
         submitted_ms = self._view.jobs.submitted_ms
@@ -211,10 +244,10 @@ class PoolJobs:
     def _describe(self, rows: Rows, node: Int32) -> RowDescription:
         view, jobs = self._view, self._view.jobs
         flags = jobs.flags[rows]
-        stopping = ((flags & c.STOPPING) != 0) | c.IS_ENDED[jobs.state[rows]]
+        stopping = ((flags & job_table.STOPPING) != 0) | job_table.IS_ENDED[jobs.state[rows]]
         if view.stopped:  # what becomes of these runs cannot be decided either
             stopping |= np.isin(jobs.partition[rows], list(view.stopped))
-        waits = (flags & c.INFEASIBLE_WAITS) != 0
+        waits = (flags & job_table.INFEASIBLE_WAITS) != 0
         waits |= jobs.submitted_ms[rows] < self._examined_before_ms
         return RowDescription(
             rows=rows,
@@ -222,8 +255,8 @@ class PoolJobs:
             queue=self.queues.row_of[jobs.queue[rows]],
             shape=self.shapes.row_of[jobs.shape[rows]],
             value=np.where(node >= 0, jobs.value[rows], 0),
-            flags=stopping * np.uint8(engine.JobFlag.STOPPING)
-            + waits * np.uint8(engine.JobFlag.WAITS_IF_INFEASIBLE),
+            flags=stopping * np.uint8(engine.SchedulingFlag.STOPPING)
+            + waits * np.uint8(engine.SchedulingFlag.WAITS_IF_INFEASIBLE),
             fingerprint=fingerprints(jobs, rows),
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.snapshots.pool_jobs import PoolJobs
 from fairlead_scheduler.snapshots.round_columns import RoundColumns, fingerprints
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.state.view_validation import describe_rows
 
@@ -36,7 +36,7 @@ def _check_rows(view: View, columns: RoundColumns, pools: Collection[PoolJobs]) 
     jobs = view.jobs
     rows = np.flatnonzero(columns.pool >= 0)
     yield from describe_rows("rows are marked as released", np.flatnonzero(columns.released))
-    is_free = (jobs.flags[rows] & c.FREE) > 0
+    is_free = (jobs.flags[rows] & job_table.FREE) > 0
     yield from describe_rows("rows without a job take part in a round", rows[is_free])
     other = columns.pool[rows] != jobs.pool[rows]
     yield from describe_rows("rows take part in a pool of another job", rows[other])

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.state.job_table import Interned
+from fairlead_scheduler.state.job_table import Numbering
 
 Renumbered = npt.NDArray[np.int32]
 """Old row -> new row."""
@@ -20,7 +20,7 @@ class QueueRows:
         self.row_of = np.zeros(0, np.int32)
         """Number in the view -> row, -1."""
 
-    def add(self, queues: Interned[str], numbers: Iterable[int]) -> Renumbered | None:
+    def add(self, queues: Numbering[str], numbers: Iterable[int]) -> Renumbered | None:
         """Rows for these queues; says how the others moved, None if none is new."""
         if len(self.row_of) < len(queues):
             more = np.full(len(queues) - len(self.row_of), -1, np.int32)
@@ -32,11 +32,11 @@ class QueueRows:
         self._number(queues, sorted(before + fresh, key=queues.values.__getitem__))
         return self.row_of[before]
 
-    def keep(self, queues: Interned[str], rows: npt.NDArray[np.intp]) -> None:
+    def keep(self, queues: Numbering[str], rows: npt.NDArray[np.intp]) -> None:
         """Keep only these rows, ascending."""
         self._number(queues, [self._numbers[row] for row in rows.tolist()])
 
-    def _number(self, queues: Interned[str], numbers: list[int]) -> None:
+    def _number(self, queues: Numbering[str], numbers: list[int]) -> None:
         self._numbers = numbers
         self.row_of[:] = -1
         self.row_of[numbers] = np.arange(len(numbers))

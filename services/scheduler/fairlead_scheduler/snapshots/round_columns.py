@@ -57,7 +57,7 @@ class RoundColumns:
         self.value: Int64 = np.zeros(0, np.int64)
         """Value that its run runs at; 0 for a queued job."""
         self.flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
-        """`engine.JobFlag`."""
+        """`engine.SchedulingFlag`."""
         self.fingerprint: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
         """Of the columns of the job table that rounds read: see `fingerprints`."""
         self.gang: Int32 = np.zeros(0, np.int32)

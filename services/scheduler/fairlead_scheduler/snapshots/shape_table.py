@@ -33,7 +33,7 @@ class ShapeTable:
         self.row_of = np.zeros(0, np.int32)
         """Number in the view -> row, -1."""
         self._shapes: list[Shape] = []
-        self._wishes: list[node_matching.ShapeConstraints] = []
+        self._constraints: list[node_matching.ShapeConstraints] = []
         self.names: tuple[str, ...] = ()
         """R resources that nodes offer or jobs ask of a node."""
         self._of_nodes: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class ShapeTable:
         rows = [self._classes.row(name) for name in class_names]
         self.numbers += fresh
         self._shapes += shapes
-        self._wishes += [
+        self._constraints += [
             node_matching.ShapeConstraints(shape, self._away(row))
             for shape, row in zip(shapes, rows, strict=True)
         ]
@@ -84,7 +84,7 @@ class ShapeTable:
         chosen = rows.tolist()
         self.numbers = [self.numbers[row] for row in chosen]
         self._shapes = [self._shapes[row] for row in chosen]
-        self._wishes = [self._wishes[row] for row in chosen]
+        self._constraints = [self._constraints[row] for row in chosen]
         self.row_of[:] = -1
         self.row_of[self.numbers] = np.arange(len(chosen))
         self.row_class = self.row_class[rows]
@@ -119,26 +119,26 @@ class ShapeTable:
     def match_nodes(self, nodes: Nodes) -> None:
         """Bring `match`, `rank` and `node_type` up to date; if possible from what is new alone."""
         version, known = self._nodes.version, len(self.match)
-        if version == nodes.version and known == len(self._wishes):
+        if version == nodes.version and known == len(self._constraints):
             return
-        asked = node_matching.relevant_labels(self._wishes[known:])
+        asked = node_matching.relevant_labels(self._constraints[known:])
         if version < 0 or not asked <= self._types.relevant:
-            self._begin_types(nodes, node_matching.relevant_labels(self._wishes))
+            self._begin_types(nodes, node_matching.relevant_labels(self._constraints))
         elif version != nodes.version:
             self._number_types(nodes)
             if np.count_nonzero(np.bincount(self.node_type)) < len(self._types):
                 self._begin_types(nodes, self._types.relevant)
-        types, wishes, known = self._types, self._wishes, len(self.match)
+        types, constraints, known = self._types, self._constraints, len(self.match)
         met = self.match.shape[2]
         if met < len(types):
-            more = node_matching.match_shapes(wishes[:known], types, met)
+            more = node_matching.match_shapes(constraints[:known], types, met)
             self.match = np.concatenate([self.match, more], axis=2)
             # Every type may come before others for a shape.
-            self._ranks = node_matching.rank_types(wishes[:known], types)
-        if known < len(wishes):
-            self.match = _joined(self.match, node_matching.match_shapes(wishes[known:], types))
+            self._ranks = node_matching.rank_types(constraints[:known], types)
+        if known < len(constraints):
+            self.match = _joined(self.match, node_matching.match_shapes(constraints[known:], types))
             self._ranks = np.concatenate(
-                [self._ranks, node_matching.rank_types(wishes[known:], types)]
+                [self._ranks, node_matching.rank_types(constraints[known:], types)]
             )
         self.rank = self._ranks if self._ranks.any() else None
 

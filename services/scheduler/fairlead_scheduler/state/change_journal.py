@@ -67,11 +67,11 @@ class RowJournal:
     def extend(self, rows: Sequence[int] | Rows) -> None:
         """Record that these rows changed."""
         size = self._ring.size
-        kept = np.asarray(rows[-size:], np.intp)
-        at = (self.end + len(rows) - kept.size) % size
-        before = kept[: size - at]
+        newest = np.asarray(rows[-size:], np.intp)
+        at = (self.end + len(rows) - newest.size) % size
+        before = newest[: size - at]
         self._ring[at : at + before.size] = before
-        self._ring[: kept.size - before.size] = kept[before.size :]
+        self._ring[: newest.size - before.size] = newest[before.size :]
         self.end += len(rows)
 
     def distinct(self, place: int) -> Rows | None:

@@ -175,10 +175,10 @@ class Clusters:
 
     def release_numbers(self) -> list[NodeName]:
         """Release the numbers of nodes that no longer exist; returns these nodes."""
-        gone = self.numbers.keys() - self.nodes.keys() - self.missing_s.keys()
-        for name in gone:
+        released = self.numbers.keys() - self.nodes.keys() - self.missing_s.keys()
+        for name in released:
             del self.numbers[name]
-        return sorted(gone)
+        return sorted(released)
 
     def largest_amount(self, pool: str, resource: str) -> int:
         """The most of a resource that any node of the pool has; 0 without such a node."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.timers import Timers
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.view import View, changed_rows
@@ -57,15 +57,15 @@ class Deadlines:
         self._handled = grow_array(self._handled, jobs.used)
         self._handled[rows] = False
         flags = jobs.flags[rows]
-        valid = (flags & c.FREE) == 0
-        at_ms = np.full(rows.size, c.NEVER_MS, np.int64)
-        queued = valid & (jobs.state[rows] == c.QUEUED)
+        valid = (flags & job_table.FREE) == 0
+        at_ms = np.full(rows.size, job_table.NEVER_MS, np.int64)
+        queued = valid & (jobs.state[rows] == job_table.QUEUED)
         at_ms[queued] = jobs.queue_until_ms[rows[queued]]
         self._queued.set(rows, at_ms)
-        live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]
+        live = valid & job_table.IS_LIVE_RUN[jobs.run_state[rows]]
         self._count(view, rows, live)
-        at_ms[:] = c.NEVER_MS
-        timed = live & ((flags & c.STOPPING) == 0)
+        at_ms[:] = job_table.NEVER_MS
+        timed = live & ((flags & job_table.STOPPING) == 0)
         at_ms[timed] = self._ends_ms(view, rows[timed])
         self._running.set(rows, at_ms)
 
@@ -75,7 +75,7 @@ class Deadlines:
         most_ms, since_ms = jobs.runtime_ms_max[rows], jobs.running_ms[rows]
         grace_ms = 1000 * jobs.grace_s[rows].astype(np.int64)
         ends_ms = since_ms + most_ms + grace_ms + self._deadline_ms
-        return np.where((most_ms > 0) & (since_ms > 0), ends_ms, c.NEVER_MS)
+        return np.where((most_ms > 0) & (since_ms > 0), ends_ms, job_table.NEVER_MS)
 
     def _count(self, view: View, rows: Rows, live: npt.NDArray[np.bool_]) -> None:
         jobs = view.jobs
@@ -94,7 +94,7 @@ class Deadlines:
         if self._place != jobs.journal.end or self._numbering != jobs.numbering:
             return []  # what changed since is applied by the next update
         live = view.live_rows()
-        live = live[c.IS_LIVE_RUN[jobs.run_state[live]]]
+        live = live[job_table.IS_LIVE_RUN[jobs.run_state[live]]]
         want = np.bincount(jobs.node[live], minlength=len(jobs.nodes))
         wrong = np.flatnonzero(self._runs_on[: want.size] != want)
         names = jobs.nodes.values
@@ -148,7 +148,7 @@ class RowTimers:
 
     def set(self, rows: Rows, at_ms: npt.NDArray[np.int64]) -> None:
         """Set the deadlines of these rows; `NEVER_MS` removes a deadline."""
-        chosen = at_ms < c.NEVER_MS
+        chosen = at_ms < job_table.NEVER_MS
         if self._over:
             self._over.difference_update(rows.tolist())
         if len(self._timers):

@@ -23,11 +23,9 @@ PackedIds = Keys | npt.NDArray[np.object_]
 NO_ROW: Final = -1
 FEW: Final = 16
 """Up to this many ids are looked up one by one, which is faster."""
-KEYS_AT_ONCE: Final = 1 << 16
-"""Ids that are made objects in one step to hash them."""
 
 
-class Hashed(NamedTuple):
+class HashedIds(NamedTuple):
     """Ids to be looked up several times; without arrays if they are few or any is unusual."""
 
     ids: Sequence[JobId]
@@ -35,10 +33,15 @@ class Hashed(NamedTuple):
     hashes: Hashes | None
 
 
-def hash_ids(ids: Sequence[JobId]) -> Hashed:
+def hash_ids(ids: Sequence[JobId]) -> HashedIds:
     """Prepare ids for several look-ups."""
     keys = _keys(ids) if len(ids) > FEW else None
-    return Hashed(ids, keys, None if keys is None else _hashes(keys))
+    return HashedIds(ids, keys, None if keys is None else _hashes(keys))
+
+
+def hash_keys(keys: Keys) -> HashedIds:
+    """As `hash_ids`, for ids of the usual length that no object has been made of."""
+    return HashedIds((), keys, _hashes(keys))
 
 
 class JobIndex:
@@ -58,8 +61,8 @@ class JobIndex:
         """The smallest power of two that is not below the number of slots."""
         self._first = np.full(capacity, NO_ROW, np.int32)
         """Slot -> its first row."""
-        self._odd: dict[JobId, int] = {}
-        self._odd_of: dict[int, JobId] = {}
+        self._irregular: dict[JobId, int] = {}
+        self._irregular_at: dict[int, JobId] = {}
         self._count = 0
 
     # One --------------------------------------------------------------------------------------
@@ -67,7 +70,7 @@ class JobIndex:
     def id_at(self, row: int) -> JobId:
         """The id of a row that has one."""
         found: bytes = self._key.item(row)
-        return JobId(found.decode()) if found else self._odd_of.get(row, JobId(""))
+        return JobId(found.decode()) if found else self._irregular_at.get(row, JobId(""))
 
     def get(self, job_id: JobId) -> int | None:
         """The row of a job, if it has one."""
@@ -78,14 +81,14 @@ class JobIndex:
             if self._hash.item(row) == hashed and self._key.item(row) == key:
                 return row
             row = self._next.item(row)
-        return self._odd.get(job_id) if self._odd else None
+        return self._irregular.get(job_id) if self._irregular else None
 
     def remove(self, row: int) -> None:
         """Remove the id of a row."""
         self._count -= 1
-        odd = self._odd_of.pop(row, None) if self._odd_of else None
-        if odd is not None:
-            del self._odd[odd]
+        irregular = self._irregular_at.pop(row, None) if self._irregular_at else None
+        if irregular is not None:
+            del self._irregular[irregular]
             return
         after = self._next.item(row)
         slot = self._slot(self._hash.item(row))
@@ -103,19 +106,19 @@ class JobIndex:
     def ids_at(self, rows: Sequence[int] | Rows | npt.NDArray[np.int32]) -> list[JobId]:
         """The ids of rows."""
         at = np.asarray(rows, np.intp)
-        if self._odd_of:
+        if self._irregular_at:
             return [self.id_at(row) for row in at.tolist()]
         return unpack_ids(self._key[at])
 
     def packed_ids(self, rows: Rows) -> PackedIds:
         """The ids of rows, for `unpack_ids` when they are needed."""
-        if self._odd_of:
+        if self._irregular_at:
             return np.array(self.ids_at(rows), np.object_)
         return self._key[rows]
 
-    def find(self, those: Sequence[JobId] | Hashed) -> Rows:
+    def find(self, those: Sequence[JobId] | HashedIds) -> Rows:
         """The rows of these jobs, `NOBODY` where they have none."""
-        ids, keys, hashes = those if isinstance(those, Hashed) else hash_ids(those)
+        ids, keys, hashes = those if isinstance(those, HashedIds) else hash_ids(those)
         if keys is None or hashes is None:
             singly = map(self.get, ids)
             return np.array([NO_ROW if row is None else row for row in singly], np.intp)
@@ -129,10 +132,10 @@ class JobIndex:
             at = at[rows >= 0]
         return found
 
-    def add(self, those: Sequence[JobId] | Hashed, rows: Rows) -> None:
+    def add(self, those: Sequence[JobId] | HashedIds, rows: Rows) -> None:
         """These rows have these ids now. None of the ids has a row, and each is there once."""
         self._count += rows.size
-        ids, keys, hashes = those if isinstance(those, Hashed) else hash_ids(those)
+        ids, keys, hashes = those if isinstance(those, HashedIds) else hash_ids(those)
         if keys is None or hashes is None:
             for job_id, row in zip(ids, rows.tolist(), strict=True):
                 self._add(job_id, row)
@@ -141,22 +144,13 @@ class JobIndex:
         self._hash[rows] = hashes
         self._link(rows)
 
-    def add_keys(self, keys: Keys, rows: Rows) -> None:
-        """As `add`, for ids of the usual length that no object has been made of."""
-        self._count += rows.size
-        self._key[rows] = keys
-        for first in range(0, rows.size, KEYS_AT_ONCE):
-            some = slice(first, first + KEYS_AT_ONCE)
-            self._hash[rows[some]] = _hashes(keys[some])
-        self._link(rows)
-
     def keys(self, rows: Rows) -> Keys:
         """The ids of rows, which all are of the usual length."""
         return self._key[rows]
 
     def _add(self, job_id: JobId, row: int) -> None:
         if not 0 < len(job_id) <= JOB_ID_LENGTH or not job_id.isascii():
-            self._odd[job_id], self._odd_of[row] = row, job_id
+            self._irregular[job_id], self._irregular_at[row] = row, job_id
             return
         hashed = _hash(job_id)
         slot = self._slot(hashed)
@@ -167,15 +161,12 @@ class JobIndex:
     def _link(self, rows: Rows) -> None:
         """Link these rows before those that are in their slots."""
         slots = self._slots_of(self._hash[rows])
-        order = np.argsort(slots, kind="stable")
-        slots, rows = slots[order], rows[order]
-        alike = slots[1:] == slots[:-1]
-        after = self._first[slots]
-        after[1:][alike] = rows[:-1][alike]
-        self._next[rows] = after
-        last = np.ones(rows.size, np.bool_)
-        last[:-1] = ~alike
-        self._first[slots[last]] = rows[last]
+        while rows.size:
+            before = self._first[slots]
+            self._first[slots] = rows
+            is_first = self._first[slots] == rows  # one of those that share a slot
+            self._next[rows[is_first]] = before[is_first]
+            rows, slots = rows[~is_first], slots[~is_first]
 
     # Where hashes lead ------------------------------------------------------------------------
 
@@ -233,7 +224,7 @@ class JobIndex:
 
     def items(self) -> Iterator[tuple[JobId, int]]:
         """All of them."""
-        yield from self._odd.items()
+        yield from self._irregular.items()
         for row in np.flatnonzero(self._key != b"").tolist():
             yield self.id_at(row), row
 

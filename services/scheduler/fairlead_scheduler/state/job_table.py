@@ -1,8 +1,8 @@
 """The job table: live jobs as rows of arrays, with what a cycle reads and nothing else.
 
-A job has a row from its submission until it has ended and no run of it exists. Strings are interned
-(`Interned`), properties that few jobs have are in `RareProperties`. There is no object per job: the
-cost of a million objects is less their size than a memory access for each.
+A job has a row from its submission until it has ended and no run of it exists. Strings are numbers
+(`Numbering`), and properties that few jobs have are in `RareProperties`. There is no object per
+job: a million objects cost less by their size than by a memory access for each.
 """
 
 from collections.abc import Hashable
@@ -72,7 +72,7 @@ BY_SCHEDULER: Final = "scheduler"
 K = TypeVar("K", bound=Hashable)
 
 
-class Interned(Generic[K]):
+class Numbering(Generic[K]):
     """Values numbered in the order of their first use.
 
     Values are dropped only by `renumber`, which renumbers the values that stay.
@@ -162,7 +162,7 @@ class RareProperties(msgspec.Struct):
     """`cannot_start_reason` is about its gang: the job fails, as the member did that it names."""
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """What is known of an ended job: its state, for dependents and repeated submissions."""
 
     state: JobState
@@ -259,11 +259,11 @@ class JobTable:
         self._free: list[int] = []
         self.rows = JobIndex(capacity)
         self.rare_properties: dict[int, RareProperties] = {}
-        self.queues: Interned[str] = Interned()
-        self.pools: Interned[str] = Interned()
-        self.job_sets: Interned[JobSet] = Interned()
-        self.shapes: Interned[ShapeClass] = Interned()
-        self.nodes: Interned[NodeName] = Interned()
+        self.queues: Numbering[str] = Numbering()
+        self.pools: Numbering[str] = Numbering()
+        self.job_sets: Numbering[JobSet] = Numbering()
+        self.shapes: Numbering[ShapeClass] = Numbering()
+        self.nodes: Numbering[NodeName] = Numbering()
         self._decoded: list[shapes.Shape] = []
         self.numbering = 0
         """Grows when `forget_names` changes numbers that readers retain: they start over."""
@@ -292,9 +292,9 @@ class JobTable:
 
     def allocate(self, count: int) -> Rows:
         """Rows for `count` new jobs, ascending: their columns are then filled page by page."""
-        kept = max(0, len(self._free) - count)
-        reused = np.array(self._free[kept:], np.intp)
-        del self._free[kept:]
+        first_reused = max(0, len(self._free) - count)
+        reused = np.array(self._free[first_reused:], np.intp)
+        del self._free[first_reused:]
         first = self.used
         self.used += count - reused.size
         if self.used > len(self.state):
@@ -315,15 +315,15 @@ class JobTable:
 
     def release_all(self, rows: Rows) -> None:
         """Release the rows of these jobs, which are distinct."""
-        gone: list[int] = rows.tolist()
-        for row in gone:
+        released: list[int] = rows.tolist()
+        for row in released:
             self.rows.remove(row)
         if self.rare_properties:
-            for row in gone:
+            for row in released:
                 self.rare_properties.pop(row, None)
         self.flags[rows] = FREE
         self.unsaved[rows] = False
-        self._free += gone
+        self._free += released
         self.journal.extend(rows)
 
     def digest_of(self, row: int) -> str:

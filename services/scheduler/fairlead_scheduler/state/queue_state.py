@@ -64,12 +64,12 @@ class Queues:
             self.version += 1
 
     def _fold_queue(self, queue: Queue) -> None:
-        self.by_name[queue.name], odd = sanitize_queue(queue)
+        self.by_name[queue.name], problems = sanitize_queue(queue)
         self.version += 1
         key = configuration.key(queue)
         self.invalid_records.pop(key, None)
-        if odd:
-            self.invalid_records[key] = "; ".join(odd)
+        if problems:
+            self.invalid_records[key] = "; ".join(problems)
 
     def get(self, name: str) -> Queue:
         """The queue of that name."""
@@ -78,16 +78,16 @@ class Queues:
 
 def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
     """The queue with valid values, and what was invalid. A deleted queue starts no new jobs."""
-    odd: list[str] = []
+    problems: list[str] = []
     weight = queue.weight
     if not math.isfinite(weight) or weight <= 0:
-        odd.append(f"its weight of {weight} is not above 0, so it counts as 1")
+        problems.append(f"its weight of {weight} is not above 0, so it counts as 1")
         weight = 1.0
     limits = {
         name: {
             resource: limit
             for resource, limit in limits.items()
-            if _is_limit(name, resource, limit, odd)
+            if _is_limit(name, resource, limit, problems)
         }
         for name, limits in queue.limits.items()
     }
@@ -97,11 +97,11 @@ def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
         limits=limits,
         cordoned=queue.cordoned or queue.deleted,
     )
-    return made, odd
+    return made, problems
 
 
-def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]) -> bool:
-    """Whether this is a valid fraction or quantity; if not, adds the reason to `odd`."""
+def _is_limit(class_name: str, resource: str, limit: float | str, problems: list[str]) -> bool:
+    """Whether this is a valid fraction or quantity; if not, adds the reason to `problems`."""
     why = ""
     if isinstance(limit, str):
         try:
@@ -111,5 +111,5 @@ def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]
     elif not limit >= 0:
         why = f"{limit} is not a fraction of 0 or more"
     if why:
-        odd.append(f"its limit of {resource} for class {class_name} is ignored: {why}")
+        problems.append(f"its limit of {resource} for class {class_name} is ignored: {why}")
     return not why

@@ -45,13 +45,13 @@ class Specs:
         found: dict[JobId, JobSubmitted] = {}
         inside: dict[JobId, bytes] = {}
         for job_id in ids:
-            kept = self.unsaved.get(job_id) or self.saving.get(job_id)
-            if kept is None:
+            unsaved = self.unsaved.get(job_id) or self.saving.get(job_id)
+            if unsaved is None:
                 found[job_id] = _decoder.decode(self.saved[job_id])
-            elif isinstance(kept, JobSubmitted):
-                found[job_id] = kept
+            elif isinstance(unsaved, JobSubmitted):
+                found[job_id] = unsaved
             else:
-                inside[job_id] = kept
+                inside[job_id] = unsaved
         for job_id, encoded in _extract_submissions(inside.values(), inside):
             found[job_id] = _decoder.decode(encoded)
         return found
@@ -63,11 +63,11 @@ class Specs:
             self.saved.pop(job_id, None)
 
     def begin_save(
-        self, count_max: int | None = None, kept_max: int = CACHED_MAX
+        self, count_max: int | None = None, cached_max: int = CACHED_MAX
     ) -> "SpecsSave | None":
         """Start to save the oldest `count_max` unsaved ones (default: all); None if all are saved.
 
-        The newest `kept_max` stay in memory. Call `end_save` when all of it is saved.
+        The newest `cached_max` stay in memory. Call `end_save` when all of it is saved.
         """
         assert not self.saving, "the last save has not ended"
         if not self.unsaved:
@@ -77,7 +77,7 @@ class Specs:
         else:
             oldest = list(islice(self.unsaved, count_max))
             self.saving = {job_id: self.unsaved.pop(job_id) for job_id in oldest}
-        return SpecsSave(self, len(self.saving) + len(self.unsaved) - kept_max)
+        return SpecsSave(self, len(self.saving) + len(self.unsaved) - cached_max)
 
     def encode_saving(self, dropped: int) -> Iterator[tuple[JobId, bytes]]:
         """What is being saved; all but the oldest `dropped` stay in memory."""

@@ -24,11 +24,11 @@ from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import (
     FREE,
     JOB_STATES,
-    Ended,
+    EndedJob,
     GangName,
     GangTerms,
-    Interned,
     JobTable,
+    Numbering,
     Rows,
 )
 from fairlead_scheduler.state.pool_rules import Rules
@@ -48,7 +48,7 @@ class View:
         self.buckets = buckets or PoolBuckets(Rules())
         self.positions: dict[int, int] = {}
         self.specs = Specs()
-        self.ended: dict[JobId, Ended] = {}
+        self.ended: dict[JobId, EndedJob] = {}
         self.recent: dict[JobId, JobState] = {}
         """A bounded cache of jobs that ended and are saved."""
         self.dependents: dict[JobId, set[JobId]] = {}
@@ -159,7 +159,7 @@ def forget_names(view: View, spare: int = NAMES_SPARE) -> None:
             _forget(view, kind, names, spare)
 
 
-def _tables(jobs: JobTable) -> dict[str, Interned[Any]]:
+def _tables(jobs: JobTable) -> dict[str, Numbering[Any]]:
     """The names of each kind, by the column that holds their numbers."""
     return {
         "pool": jobs.pools,
@@ -170,7 +170,7 @@ def _tables(jobs: JobTable) -> dict[str, Interned[Any]]:
     }
 
 
-def _forget(view: View, kind: str, names: Interned[Any], spare: int) -> None:
+def _forget(view: View, kind: str, names: Numbering[Any], spare: int) -> None:
     jobs = view.jobs
     column, rows = getattr(jobs, kind), view.live_rows()
     numbers = column[rows]

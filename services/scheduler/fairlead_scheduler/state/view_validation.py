@@ -1,8 +1,8 @@
 """The invariants of the view: what is true of the job table and of what is folded with it. Pure.
 
 Each check yields one sentence per violation, with the row or the job that it is about. A violation
-is a defect of the scheduler, never a fault of a user or of the log. All of them together cost a few
-passes over all jobs.
+is a defect of the scheduler, never an error of a user or of the log. All of them together cost a
+few passes over all jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fairlead_common.domain.ids import JobId
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 
 if TYPE_CHECKING:
     from fairlead_scheduler.state.view import View
@@ -40,7 +40,7 @@ def list_view_violations(view: View) -> list[str]:
     )
 
 
-def describe_rows(problem: str, rows: c.Rows) -> Iterator[str]:
+def describe_rows(problem: str, rows: job_table.Rows) -> Iterator[str]:
     """One sentence about these rows, or none."""
     if rows.size:
         some = ", ".join(map(str, rows[:EXAMPLES_MAX].tolist()))
@@ -56,7 +56,7 @@ def _check_rows(view: View) -> Iterator[str]:
         return
     if jobs.used > jobs.flags.size:
         yield f"{jobs.used} rows are used of {jobs.flags.size}"
-    is_free = (jobs.flags & c.FREE) > 0
+    is_free = (jobs.flags & job_table.FREE) > 0
     yield from describe_rows("rows beyond the used ones have a job", _at(~is_free[jobs.used :]))
     listed = np.sort(np.array(jobs.free_rows(), np.intp))
     if not np.array_equal(listed, _at(is_free[: jobs.used])):
@@ -94,7 +94,7 @@ def _check_numbers(view: View) -> Iterator[str]:
     yield from describe_rows("the job set is of another queue", live[wrong])
 
 
-def _find(names: c.Interned[str], name: str) -> int:
+def _find(names: job_table.Numbering[str], name: str) -> int:
     found = names.find(name)
     return -1 if found is None else found
 
@@ -103,19 +103,19 @@ def _check_life_cycle(view: View) -> Iterator[str]:
     """The state of a job and that of its newest run go together."""
     jobs, live = view.jobs, view.live_rows()
     state, run_state, run = jobs.state[live], jobs.run_state[live], jobs.run[live]
-    never = run_state == c.NO_RUN
-    valid = (state < len(c.JOB_STATES)) & (never | (run_state < len(c.RUN_STATES)))
+    never = run_state == job_table.NO_RUN
+    valid = (state < len(job_table.JOB_STATES)) & (never | (run_state < len(job_table.RUN_STATES)))
     yield from describe_rows("states that do not exist", live[~valid])
     if not valid.all():
         return
     yield from describe_rows("a run without a number, or the reverse", live[never != (run == 0)])
-    has_run = c.IS_LIVE_RUN[run_state]
-    queued, held = state == c.QUEUED, c.IS_HELD[state]
+    has_run = job_table.IS_LIVE_RUN[run_state]
+    queued, held = state == job_table.QUEUED, job_table.IS_HELD[state]
     yield from describe_rows("queued jobs with a live run", live[queued & has_run])
     yield from describe_rows("queued jobs on a node", live[queued & (jobs.node[live] >= 0)])
     placed = held | has_run
     yield from describe_rows("jobs with a run, on no node", live[placed & (jobs.node[live] < 0)])
-    reassigned = (jobs.flags[live] & c.CAPACITY_REASSIGNED) > 0
+    reassigned = (jobs.flags[live] & job_table.CAPACITY_REASSIGNED) > 0
     yield from describe_rows("queued jobs whose capacity is reassigned", live[queued & reassigned])
 
 
@@ -123,13 +123,13 @@ def _check_rows_to_examine(view: View) -> Iterator[str]:
     """Housekeeping examines every job about which it has something to decide."""
     jobs, live = view.jobs, view.live_rows()
     listed = np.array(sorted(view.rows_to_examine), np.intp)
-    is_free = (jobs.flags & c.FREE) > 0
+    is_free = (jobs.flags & job_table.FREE) > 0
     yield from describe_rows("rows without a job are to be examined", listed[is_free[listed]])
     state, flags = jobs.state[live], jobs.flags[live]
-    has_run, ended = c.IS_LIVE_RUN[jobs.run_state[live]], c.IS_ENDED[state]
-    held = c.IS_HELD[state]
-    due = (held & ~has_run) | (ended & has_run) | (held & ((flags & c.STOPPING) > 0))
-    due |= ~ended & ((flags & (c.CANNOT_START | c.LATE_SUCCESS)) > 0)
+    has_run, ended = job_table.IS_LIVE_RUN[jobs.run_state[live]], job_table.IS_ENDED[state]
+    held = job_table.IS_HELD[state]
+    due = (held & ~has_run) | (ended & has_run) | (held & ((flags & job_table.STOPPING) > 0))
+    due |= ~ended & ((flags & (job_table.CANNOT_START | job_table.LATE_SUCCESS)) > 0)
     missing = live[due & ~np.isin(live, listed)]
     yield from describe_rows("rows that must be examined are not", missing)
 
@@ -139,9 +139,9 @@ def _check_dependencies(view: View) -> Iterator[str]:
     jobs = view.jobs
     want: dict[JobId, set[JobId]] = {}
     for row, rare in jobs.rare_properties.items():
-        if c.ENDED[jobs.state.item(row)] or not rare.after:
+        if job_table.ENDED[jobs.state.item(row)] or not rare.after:
             continue
-        if not jobs.flags.item(row) & c.DEPENDS:
+        if not jobs.flags.item(row) & job_table.DEPENDS:
             yield f"job {jobs.rows.id_at(row)} waits for others without the flag that says so"
         for other in rare.after:
             want.setdefault(other, set()).add(jobs.rows.id_at(row))
@@ -153,9 +153,9 @@ def _check_dependencies(view: View) -> Iterator[str]:
 def _check_gangs(view: View) -> Iterator[str]:
     """Gangs, their terms and their members are those that the members' rows name."""
     jobs = view.jobs
-    want: dict[c.GangName, set[JobId]] = {}
+    want: dict[job_table.GangName, set[JobId]] = {}
     for row, rare in jobs.rare_properties.items():
-        if rare.gang is None or c.ENDED[jobs.state.item(row)]:
+        if rare.gang is None or job_table.ENDED[jobs.state.item(row)]:
             continue
         job_id = jobs.rows.id_at(row)
         want.setdefault(rare.gang, set()).add(job_id)
@@ -179,18 +179,18 @@ def _check_ended(view: View) -> Iterator[str]:
     for name, ids in (("ended", list(view.ended)), ("recent", list(view.recent))):
         rows = jobs.rows.find(ids) if ids else np.zeros(0, np.intp)
         rows = rows[rows >= 0]
-        open_rows = rows[~c.IS_ENDED[jobs.state[rows]]]
+        open_rows = rows[~job_table.IS_ENDED[jobs.state[rows]]]
         yield from describe_rows(f"jobs in `{name}` have not ended", open_rows)
     lingering = {job_id for queue in view.lingering.values() for _, job_id in queue}
-    over = live[c.IS_ENDED[jobs.state[live]] & ~c.IS_LIVE_RUN[jobs.run_state[live]]]
-    kept = [row for row in over.tolist() if jobs.rows.id_at(row) not in lingering]
-    yield from describe_rows("rows of ended jobs are never released", np.array(kept, np.intp))
+    over = live[job_table.IS_ENDED[jobs.state[live]] & ~job_table.IS_LIVE_RUN[jobs.run_state[live]]]
+    unreleased = [row for row in over.tolist() if jobs.rows.id_at(row) not in lingering]
+    yield from describe_rows("rows of ended jobs are never released", np.array(unreleased, np.intp))
     for job_id in view.specs.unsaved:
         row = jobs.rows.get(job_id)
-        if row is None or c.ENDED[jobs.state.item(row)]:
+        if row is None or job_table.ENDED[jobs.state.item(row)]:
             yield f"job {job_id} has ended, and its submission still waits to be saved"
             return
 
 
-def _at(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> c.Rows:
+def _at(chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> job_table.Rows:
     return np.flatnonzero(chosen)

@@ -4,9 +4,7 @@ Only the leader saves, in parts (`checkpoint_parts.py`) of one transaction each.
 view as it was at the saved positions; the log has the rest.
 """
 
-import gc
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -19,12 +17,12 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.log import EventLog, coverage
 from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOB_PARTITIONS, JOBS
-from fairlead_scheduler.state import checkpoint_rows
-from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.checkpoint_loader import CheckpointLoader
-from fairlead_scheduler.state.checkpoint_names import SavedName
-from fairlead_scheduler.state.checkpoint_parts import Changes
-from fairlead_scheduler.state.job_table import Ended
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.checkpoint import checkpoint_rows
+from fairlead_scheduler.state.checkpoint.checkpoint_loader import CheckpointLoader
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName
+from fairlead_scheduler.state.checkpoint.checkpoint_parts import Changes
+from fairlead_scheduler.state.job_table import EndedJob
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.specs import SpecsSave
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
@@ -150,7 +148,7 @@ async def prune_ended(pool: Pool, before_ms: int) -> list[str]:
     return dropped
 
 
-async def prune_nodes(pool: Pool, names: Iterable[c.NodeName]) -> None:
+async def prune_nodes(pool: Pool, names: Iterable[job_table.NodeName]) -> None:
     """Drop the numbers of these nodes."""
     if gone := list(names):
         await pool.execute(SQL["prune_nodes"], *zip(*gone, strict=True))
@@ -203,6 +201,8 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
         view = View(PoolBuckets(rules, levels))
         view.positions = dict(enumerate(positions))
         loading = CheckpointLoader(view, await read_names(connection))
+        # First: Postgres takes long to find these, beside the thread that loads the kernels.
+        rare = await connection.fetch(SQL["read_rare"])
         decoder = checkpoint_rows.RowDecoder()
 
         async def restore(data: bytes) -> None:
@@ -211,30 +211,18 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
 
         await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
         loading.add(decoder.finish())
-        rare = dict(await connection.fetch(SQL["read_rare"]))
-    with _without_collections():
-        loading.finish(rare)
+    loading.index_rows()
+    while rare:
+        loading.add_rare(*rare.pop())
+    loading.finish()
     return view
 
 
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Many objects are made that all stay: the garbage collector would look at them in vain, again
-    and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Ended]:
+async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, EndedJob]:
     """What is known of these jobs, of those that ended."""
     rows = await pool.fetch(SQL["find_ended"], sorted(ids))
     return {
-        JobId(row["job_id"]): Ended(JobState(row["state"]), row["digest"], row["at_ms"])
+        JobId(row["job_id"]): EndedJob(JobState(row["state"]), row["digest"], row["at_ms"])
         for row in rows
     }
 
@@ -258,12 +246,12 @@ def forget_saved(view: View, saved: list[int]) -> None:
     is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]
     jobs.unsaved[rows[is_saved]] = False
     view.specs.forget_saved(jobs.rows.ids_at(rows[~is_saved]))
-    gone = [
+    saved_ids = [
         job_id
         for job_id, ended in view.ended.items()
         if ended.position < saved[partition_of_job(job_id)]
     ]
-    for job_id in gone:
+    for job_id in saved_ids:
         view.recent[job_id] = view.ended.pop(job_id).state
 
 

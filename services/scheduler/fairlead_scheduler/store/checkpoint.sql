@@ -63,7 +63,16 @@ DELETE FROM fairlead_scheduler.job_specs WHERE job_id = ANY ($1::text[])
 SELECT job_id, record FROM fairlead_scheduler.jobs
 
 -- name: read_rare
-SELECT job_id, rare FROM fairlead_scheduler.jobs WHERE rare IS NOT NULL
+-- Of up to 4,096 jobs per row: their ids, one after another, and a JSON array.
+SELECT
+    convert_to(string_agg(job_id, ''), 'UTF8') AS ids,
+    '['::bytea || string_agg(rare, ','::bytea) || ']'::bytea AS properties
+FROM (
+    SELECT job_id, rare, (row_number() OVER () - 1) / 4096 AS part
+    FROM fairlead_scheduler.jobs
+    WHERE rare IS NOT NULL
+) AS found
+GROUP BY part
 
 -- name: read_specs
 SELECT found.*

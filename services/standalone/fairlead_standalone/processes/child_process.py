@@ -160,7 +160,7 @@ async def _readable(descriptor: int) -> None:
         os.close(descriptor)
 
 
-class Running:
+class RunningProcess:
     """A started program for code without an event loop (tests, benches); `with` stops it."""
 
     def __init__(self, program: Program, log: Path) -> None:

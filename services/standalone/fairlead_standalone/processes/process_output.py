@@ -13,11 +13,11 @@ import msgspec
 
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
 LINE_BYTES_MAX: Final = 16 * 1024
-SHOWN_MAX: Final = 5
-SHOWN_WINDOW_S: Final = 10.0
-SHOWN_CHARACTERS_MAX: Final = 500
+FORWARDED_LINES_MAX: Final = 5
+FORWARD_WINDOW_S: Final = 10.0
+FORWARDED_CHARACTERS_MAX: Final = 500
 
-_ALARMS: Final = (b"PANIC:", b"No space left on device", b"Out Of Memory", b"out of memory")
+_FATAL_TEXTS: Final = (b"PANIC:", b"No space left on device", b"Out Of Memory", b"out of memory")
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ def select_important(line: bytes) -> str | None:
         except msgspec.DecodeError:
             return None  # a line cut at its largest length: it is in the file
         return entry.message if entry.level in ("ERROR", "CRITICAL") else None
-    if any(alarm in line for alarm in _ALARMS):
+    if any(text in line for text in _FATAL_TEXTS):
         return line.decode(errors="replace").strip()
     return None
 
@@ -81,8 +81,8 @@ class Output:
         self._log = log
         self._show = show
         self._rest = b""
-        self._shown_since_s = float("-inf")
-        self._shown = 0
+        self._forwarded_since_s = float("-inf")
+        self._forwarded = 0
         self._disk_failed = False
 
     def feed(self, data: bytes, now_s: float) -> None:
@@ -103,10 +103,10 @@ class Output:
                 self._show_bounded(text, now_s)
 
     def _show_bounded(self, text: str, now_s: float) -> None:
-        if now_s - self._shown_since_s > SHOWN_WINDOW_S:
-            self._shown_since_s, self._shown = now_s, 0
-        self._shown += 1
-        if self._shown <= SHOWN_MAX:
-            self._show(f"{self._name}: {text[:SHOWN_CHARACTERS_MAX]}")
-        elif self._shown == SHOWN_MAX + 1:
+        if now_s - self._forwarded_since_s > FORWARD_WINDOW_S:
+            self._forwarded_since_s, self._forwarded = now_s, 0
+        self._forwarded += 1
+        if self._forwarded <= FORWARDED_LINES_MAX:
+            self._show(f"{self._name}: {text[:FORWARDED_CHARACTERS_MAX]}")
+        elif self._forwarded == FORWARDED_LINES_MAX + 1:
             self._show(f"{self._name}: more of this in {self._log.path}")

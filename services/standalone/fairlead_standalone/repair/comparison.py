@@ -16,7 +16,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.repair_events import Choice, Knowledge
 from fairlead_common.log import Record, end_advance
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
-from fairlead_lookout.service.recovery import ViewedJob
+from fairlead_lookout.store.viewed_jobs import ViewedJob
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 
 PAGE: Final = 10_000
@@ -76,19 +76,19 @@ class Comparison:
             yield live[first : first + PAGE]
 
     async def _compare(self, ids: Sequence[JobId]) -> list[Difference]:
-        shown = await self._lookout.find(ids)
+        viewed = await self._lookout.find(ids)
         await self._scheduler.fold(await self._lookout.positions())
         known = await self._scheduler.knowledge(ids)
         unknown = [job_id for job_id in ids if known.get(job_id, _NOTHING).is_live]
         submissions = await self._scheduler.submissions(
-            [job_id for job_id in unknown if job_id not in shown]
+            [job_id for job_id in unknown if job_id not in viewed]
         )
         found = []
         for job_id in ids:
             if not self._scheduler.is_decidable(partition_of_job(job_id)):
                 continue
             difference = await self._difference(
-                job_id, known.get(job_id, _NOTHING), shown.get(job_id), submissions
+                job_id, known.get(job_id, _NOTHING), viewed.get(job_id), submissions
             )
             if difference is not None:
                 found.append(difference)
@@ -98,12 +98,12 @@ class Comparison:
         self,
         job_id: JobId,
         scheduler: Knowledge,
-        shown: ViewedJob | None,
+        viewed: ViewedJob | None,
         submissions: Mapping[JobId, ev.JobSubmitted],
     ) -> Difference | None:
-        lookout = _NOTHING if shown is None else shown.knowledge
+        lookout = _NOTHING if viewed is None else viewed.knowledge
         if not scheduler.is_live and not lookout.is_live:
-            return await self._awaited(job_id, scheduler, shown)
+            return await self._awaited(job_id, scheduler, viewed)
         partition = partition_of_job(job_id)
         choice = repair_events.choose(
             scheduler,
@@ -112,7 +112,7 @@ class Comparison:
             lookout_complete=self._lookout.is_complete(partition),
             has_lease=job_id in self._scheduler.leased,
         )
-        submitted = submissions.get(job_id) if shown is None else shown.submitted
+        submitted = submissions.get(job_id) if viewed is None else viewed.submitted
         truth = {Choice.SCHEDULER: scheduler, Choice.LOOKOUT: lookout}.get(choice)
         if truth is not None and choice is Choice.LOOKOUT and scheduler.state is None:
             truth, submitted = await self._adoptable(truth, submitted)
@@ -120,7 +120,7 @@ class Comparison:
             choice, truth = Choice.CLOSE, repair_events.CLOSED
         events = _statements(job_id, scheduler, lookout, truth, submitted)
         job_set = self._scheduler.job_set(job_id)
-        queue, name = (shown.queue, shown.job_set) if shown is not None else job_set or ("", "")
+        queue, name = (viewed.queue, viewed.job_set) if viewed is not None else job_set or ("", "")
         if not events:
             return None
         return Difference(job_id, queue, name, scheduler, lookout, truth, choice, events)
@@ -135,13 +135,13 @@ class Comparison:
         """
         if submitted is None:
             return None, None
-        shown = await self._lookout.find(submitted.after)
+        viewed = await self._lookout.find(submitted.after)
         known = await self._scheduler.knowledge(submitted.after)
         waits: list[JobId] = []
         for other in submitted.after:
             state = known[other].state if other in known else None
-            if state is None and other in shown:
-                state = shown[other].knowledge.state
+            if state is None and other in viewed:
+                state = viewed[other].knowledge.state
             if state is None or state in JOB_ENDED - {JobState.SUCCEEDED}:
                 how = "is not known any more" if state is None else f"ended {state.value}"
                 why = f"job {other}, which it waits for, {how}"
@@ -151,15 +151,15 @@ class Comparison:
         return truth, msgspec.structs.replace(submitted, after=tuple(waits))
 
     async def _awaited(
-        self, job_id: JobId, scheduler: Knowledge, shown: ViewedJob | None
+        self, job_id: JobId, scheduler: Knowledge, viewed: ViewedJob | None
     ) -> Difference | None:
         """An ended job that live jobs depend on, stated again for views without its end."""
-        if scheduler.state is not None or shown is None or shown.submitted is None:
+        if scheduler.state is not None or viewed is None or viewed.submitted is None:
             return None
-        submitted = msgspec.structs.replace(shown.submitted, after=())
-        truth = shown.knowledge
+        submitted = msgspec.structs.replace(viewed.submitted, after=())
+        truth = viewed.knowledge
         events = list(repair_events.restate(job_id, _NOTHING, truth, submitted, every_run=True))
-        place = (shown.queue, shown.job_set)
+        place = (viewed.queue, viewed.job_set)
         return Difference(job_id, *place, scheduler, truth, truth, Choice.LOOKOUT, events)
 
 

@@ -38,7 +38,7 @@ from fairlead_submit.service import configuration_repair as configuration
 from fairlead_submit.service.configuration_repair import Disagreement
 from fairlead_submit.store import schema as submit_store
 
-JOBS_SHOWN_MAX: Final = 20
+JOBS_LISTED_MAX: Final = 20
 APPEND_BYTES: Final = 16 * 1024 * 1024
 APPEND_RECORDS: Final = 10_000
 
@@ -77,14 +77,14 @@ class Findings(msgspec.Struct, frozen=True):
         yield f"The scheduler and lookout disagree about {_jobs(len(self.differences))}:"
         for action, count in sorted(Counter(each.action for each in self.differences).items()):
             yield f"  {_jobs(count)}: {action}"
-        for each in self.differences[:JOBS_SHOWN_MAX]:
+        for each in self.differences[:JOBS_LISTED_MAX]:
             yield (
                 f"    {each.job_id} ({each.queue}/{each.job_set}):"
                 f" scheduler {each.scheduler.state or 'does not know it'},"
                 f" lookout {each.lookout.state or 'does not know it'}: {each.action}"
             )
-        if len(self.differences) > JOBS_SHOWN_MAX:
-            yield f"    ... and {len(self.differences) - JOBS_SHOWN_MAX} more"
+        if len(self.differences) > JOBS_LISTED_MAX:
+            yield f"    ... and {len(self.differences) - JOBS_LISTED_MAX} more"
 
 
 def _jobs(count: int) -> str:

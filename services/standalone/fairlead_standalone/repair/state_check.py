@@ -19,7 +19,7 @@ from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import json_logging, settings
 from fairlead_scheduler.service.recovery import Recovery, SchemaDiffers, require_schema
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.state.checkpoint_rows import UnreadableRecords
+from fairlead_scheduler.state.checkpoint.checkpoint_rows import UnreadableRecords
 from fairlead_scheduler.store.checkpoint import NewerFormat
 from fairlead_standalone.repair import locations
 from fairlead_standalone.service.up import Options

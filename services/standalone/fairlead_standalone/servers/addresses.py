@@ -17,7 +17,7 @@ from fairlead_common.log.kafka import address
 
 CONNECT_S_MAX: Final = 5.0
 PORTS_TRIED_MAX: Final = 50
-PORTS_KEPT_MAX: Final = 400
+RESERVED_PORTS_MAX: Final = 400
 _KAFKA_SCHEMES: Final = ("kafka", "kafka+tls")
 _DEFAULT_PORTS: Final = {
     "kafka": 9092,
@@ -28,7 +28,7 @@ _DEFAULT_PORTS: Final = {
     "rediss": 6379,
 }
 
-_kept: Final[deque[socket.socket]] = deque()
+_reserved: Final[deque[socket.socket]] = deque()
 
 
 class AddressRefused(WorldError):
@@ -67,23 +67,23 @@ def free_port() -> int:
 
     Until the server listens, and whenever it was killed, somebody else could be given the port. A
     socket that is bound to it and does not listen keeps it from them: Linux lets a server that
-    reuses addresses, as all do that we start, listen beside it. The newest `PORTS_KEPT_MAX` are
+    reuses addresses, as all do that we start, listen beside it. The newest `RESERVED_PORTS_MAX` are
     kept until this process ends.
     """
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     keeper.bind(("127.0.0.1", 0))
     port: int = keeper.getsockname()[1]
-    _kept.append(keeper)
-    if sys.platform != "linux" or len(_kept) > PORTS_KEPT_MAX:
-        _kept.popleft().close()
+    _reserved.append(keeper)
+    if sys.platform != "linux" or len(_reserved) > RESERVED_PORTS_MAX:
+        _reserved.popleft().close()
     return port
 
 
 @atexit.register
 def _let_go() -> None:
-    while _kept:
-        _kept.pop().close()
+    while _reserved:
+        _reserved.pop().close()
 
 
 def check_url(option: str, url: str, schemes: tuple[str, ...]) -> str:
@@ -91,7 +91,7 @@ def check_url(option: str, url: str, schemes: tuple[str, ...]) -> str:
     whole = url if "://" in url else f"{schemes[0]}://{url}"
     scheme = urlsplit(whole).scheme
     if scheme not in schemes:
-        raise AddressRefused(f"{option} wants {schemes[0]}://HOST:PORT, not {url!r}.")
+        raise AddressRefused(f"{option} is {url!r}, which is not {schemes[0]}://HOST:PORT.")
     failures = []
     for host, port in _hosts(option, whole, _DEFAULT_PORTS[scheme]):
         try:
@@ -124,5 +124,5 @@ def _hosts(option: str, url: str, default: int) -> Iterator[tuple[str, int]]:
         except ValueError:
             host, port = None, 0
         if not host:
-            raise AddressRefused(f"{option}: {item!r} is no HOST:PORT.")
+            raise AddressRefused(f"{option}: {item!r} is not HOST:PORT.")
         yield host, port

@@ -287,8 +287,11 @@ def launch_with_capability() -> Launch | None:
         return None
     user = (f"--reuid={nobody.uid}", f"--regid={nobody.gid}", "--clear-groups")
     right = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-    kept = ("--securebits=+no_setuid_fixup", "--pdeathsig=keep")  # the first: for access(2) as well
-    words = ("setpriv", *user, *right, *kept)
+    privileges = (
+        "--securebits=+no_setuid_fixup",
+        "--pdeathsig=keep",
+    )  # the first: for access(2) as well
+    words = ("setpriv", *user, *right, *privileges)
     return Launch(prefix=words, owner=nobody) if _succeeds((*words, "true")) else None
 
 

@@ -21,7 +21,7 @@ class Backend(StrEnum):
 
 Data = Annotated[
     Path | None,
-    typer.Option(help="Folder for everything that is kept [default: ~/.local/share/fairlead]"),
+    typer.Option(help="Data folder: databases, log and runs [default: ~/.local/share/fairlead]"),
 ]
 
 
@@ -146,7 +146,7 @@ def story(
 
     For operators: it reads the log itself and no view of it, so it also explains a job that the
     scheduler and lookout show differently. An event that changed nothing is shown with the reason.
-    Everybody else asks `fairlead why JOB`.
+    Users run `fairlead why JOB`.
 
     Reads the log of the data folder of `fairlead up`, or, where FAIRLEAD_DATABASE_URL is set, of
     the services' settings. It changes nothing and can be used at any time.

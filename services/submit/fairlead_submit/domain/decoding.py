@@ -135,12 +135,12 @@ class Decoder(Generic[T]):
         request = self._plain(body)
         if request is not None:
             return request, found
-        others, kept = validation.validate_document(document, self._kind)
+        others, cleaned = validation.validate_document(document, self._kind)
         found += validation.without_implied(others, found)
-        if kept is None:
+        if cleaned is None:
             raise validation_problem(found)
         try:
-            return self._decode(msgspec.json.encode(kept)), found
+            return self._decode(msgspec.json.encode(cleaned)), found
         except msgspec.ValidationError as error:
             raise validation_problem([*found, FieldError("", str(error))]) from None
 
@@ -161,7 +161,7 @@ class Decoder(Generic[T]):
 
 def validation_problem(found: list[FieldError]) -> Problem:
     """The 422 that lists these errors, without duplicates."""
-    distinct = list(dict.fromkeys((_shorten(fault.pointer), fault.detail) for fault in found))
+    distinct = list(dict.fromkeys((_shorten(error.pointer), error.detail) for error in found))
     count = "1 error" if len(distinct) == 1 else f"{len(distinct)} errors"
     if len(distinct) >= validation.ERRORS_MAX:
         count = f"at least {count}"
@@ -236,7 +236,7 @@ class JobLineDecoder:
 
     def locate(self, found: Iterable[FieldError]) -> list[FieldError]:
         """The same errors with the pointers of the client's lines, counted from 1."""
-        return [FieldError(self._line_pointer(fault.pointer), fault.detail) for fault in found]
+        return [FieldError(self._line_pointer(error.pointer), error.detail) for error in found]
 
     def _line_pointer(self, pointer: str) -> str:
         if pointer in ("/queue", "/jobSet"):

@@ -46,14 +46,14 @@ Defaults = tuple[tuple[str, object], ...]
 class JobTemplate(msgspec.Struct, frozen=True, gc=False):
     """A job without its id. `after`: ids and client ids as given.
 
-    The pointers of `faults` begin at the job; those of `shared`, in `defaults`, at the request.
+    The pointers of `errors` begin at the job; those of `shared`, in `defaults`, at the request.
     `size`: the approximate size of the event in bytes.
     """
 
     event: events.JobSubmitted
     size: int
     after: tuple[str, ...]
-    faults: tuple[FieldError, ...]
+    errors: tuple[FieldError, ...]
     shared: tuple[FieldError, ...]
 
 
@@ -129,7 +129,7 @@ class JobTemplates:
         template = self._templates.get(key)
         if template is None:
             template = self._make(job, shared, text)
-            if not template.faults and not template.shared:
+            if not template.errors and not template.shared:
                 self._templates.put(key, template, 2 * len(key) + ENTRY_BYTES)
         return template
 
@@ -156,7 +156,7 @@ class JobTemplates:
         if shared.allow is not None and not found:
             document = cast(_Object, msgspec.json.decode(pod.spec))
             found += policy.check_allowed(shared.allow, terms.event.namespace, document)
-        found += terms.faults
+        found += terms.errors
         own, common = _split_by_origin(found, given, defaults) if found else ((), ())
         return JobTemplate(
             event=replace(
@@ -164,7 +164,7 @@ class JobTemplates:
             ),
             size=terms.size + len(pod.spec),
             after=terms.after,
-            faults=own,
+            errors=own,
             shared=common,
         )
 
@@ -178,7 +178,7 @@ class JobTemplates:
         if pod.key is not None and shared.allow is not None and shared.allow.nodes is not None:
             shape = policy.restrict_to_nodes(shape, shared.allow.nodes)
         made = job_terms.read_terms(job, pod.demand, shape, self._policy)
-        if pod.key is not None and not made.faults:
+        if pod.key is not None and not made.errors:
             self._terms.put(key, made, 2 * (len(pod.key) + len(rest)) + ENTRY_BYTES)
         return made
 
@@ -195,9 +195,9 @@ class JobTemplates:
             return _NOTHING
         key = pod_spec.make_cache_key(text)
         demand = self._get_demand(key, text, job.priority_class)
-        if demand.faults:
+        if demand.errors:
             found += [
-                FieldError(f"/podSpec{fault.pointer}", fault.detail) for fault in demand.faults
+                FieldError(f"/podSpec{error.pointer}", error.detail) for error in demand.errors
             ]
             return _Pod(demand, b"{}", b"", None)
         try:
@@ -212,7 +212,7 @@ class JobTemplates:
                 repeated := decoding.find_repeated_names(text)
             ):
                 found += [
-                    FieldError(f"/podSpec{fault.pointer}", fault.detail) for fault in repeated
+                    FieldError(f"/podSpec{error.pointer}", error.detail) for error in repeated
                 ]
                 return _NOTHING
             if secret_variables.may_contain_secrets(canonical):
@@ -259,9 +259,9 @@ class JobTemplates:
                 found.append(FieldError("/workingDir", "is not an absolute path"))
             container["workingDir"] = job.working_dir
         demand = self._get_short_demand(job)
-        if demand.faults:
+        if demand.errors:
             found += [
-                FieldError(_short_pointer(item.pointer), item.detail) for item in demand.faults
+                FieldError(_short_pointer(item.pointer), item.detail) for item in demand.errors
             ]
         spec = _encode(pod_spec.complete_pod_spec({"containers": [container]}, demand))
         if len(spec) > self._limits.pod_spec_bytes_max:

@@ -44,13 +44,13 @@ _ENCODED: Final = dict(zip(Job.__struct_fields__, Job.__struct_encode_fields__, 
 class JobTerms(msgspec.Struct, frozen=True, gc=False):
     """`event` has no id, spec or digest yet. `after`: ids and client ids as given.
 
-    The pointers of `faults` begin at the job. `size`: the approximate size of the event in bytes.
+    The pointers of `errors` begin at the job. `size`: the approximate size of the event in bytes.
     """
 
     event: events.JobSubmitted
     size: int
     after: tuple[str, ...]
-    faults: tuple[FieldError, ...]
+    errors: tuple[FieldError, ...]
 
 
 def read_terms(job: Job, demand: pod_spec.PodDemand, shape: Raw, policy: JobPolicy) -> JobTerms:
@@ -86,7 +86,7 @@ def read_terms(job: Job, demand: pod_spec.PodDemand, shape: Raw, policy: JobPoli
         event=event,
         size=EVENT_BYTES + _measure_bytes(event.labels) + _measure_bytes(event.annotations),
         after=tuple(dict.fromkeys(job.after)) if job.after else (),
-        faults=tuple(found),
+        errors=tuple(found),
     )
 
 

@@ -136,10 +136,10 @@ class FilledResources(msgspec.Struct, frozen=True):
 class PodDemand(msgspec.Struct, frozen=True):
     """What Fairlead uses of a pod. `completed`: for each container, then each init container.
 
-    `tolerations` are to be added to those of the pod. Pointers of `faults` begin at the pod spec.
+    `tolerations` are to be added to those of the pod. Pointers of `errors` begin at the pod spec.
     """
 
-    faults: tuple[FieldError, ...]
+    errors: tuple[FieldError, ...]
     requests: Mapping[str, int] = {}
     shape: Raw = Raw(b"{}")
     completed: tuple[FilledResources, ...] = ()
@@ -174,13 +174,13 @@ def read_pod_spec(spec: bytes, priority_class: str | None, defaults: JobDefaults
             document = decoding.parse_json(spec)
         except ValueError as error:
             return PodDemand((FieldError("", f"cannot be read: {error}"),))
-        known, kept = validation.validate_document(document, Pod)
+        known, cleaned = validation.validate_document(document, Pod)
         if not isinstance(document, dict):
             return PodDemand(tuple(known))
-        pod = msgspec.convert(kept if kept is not None else {}, Pod)
+        pod = msgspec.convert(cleaned if cleaned is not None else {}, Pod)
     demand = _read_demand(pod, priority_class, defaults)
     return msgspec.structs.replace(
-        demand, faults=(*known, *validation.without_implied(demand.faults, known))
+        demand, errors=(*known, *validation.without_implied(demand.errors, known))
     )
 
 
@@ -223,7 +223,7 @@ def _read_demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) ->
         grace_s=_read_grace_s(pod, found),
         deadline_s=pod.active_deadline_seconds,
         priority_class=name,
-        faults=tuple(found),
+        errors=tuple(found),
     )
 
 

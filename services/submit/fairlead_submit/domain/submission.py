@@ -128,11 +128,11 @@ class _Batch:
         for index, template in enumerate(templates):
             self._templates.append(template)
             size += template.size
-            if template.faults or template.shared:
+            if template.errors or template.shared:
                 self.found += template.shared
                 self.found += [
-                    FieldError(f"/jobs/{index}{fault.pointer}", fault.detail)
-                    for fault in template.faults
+                    FieldError(f"/jobs/{index}{error.pointer}", error.detail)
+                    for error in template.errors
                 ]
                 if len(self.found) >= validation.ERRORS_MAX:
                     raise validation_problem(self.found)
@@ -294,7 +294,7 @@ def prepare_events(
     job_defaults: Mapping[str, Any],  # the setting `jobDefaults`
     first_number: int,
 ) -> tuple[list[events.JobSubmitted], dict[JobId, str], list[FieldError]]:
-    """The events of one submission, the jobs elsewhere that it names, and every fault.
+    """The events of one submission, the jobs elsewhere that it names, and every error.
 
     Environments are ignored: they decide nothing, and secrets are known to the service only.
     `first_number` makes the ids of jobs without a client id differ between submissions. Raises

@@ -43,12 +43,12 @@ def without_implied(found: Iterable[FieldError], known: Iterable[FieldError]) ->
 
     An error follows from a known one if it is at the same place, inside it or around it.
     """
-    places = {fault.pointer for fault in known}
+    places = {error.pointer for error in known}
     around = {above for pointer in places for above in _enclosing_pointers(pointer)}
     return [
-        fault
-        for fault in found
-        if fault.pointer not in around and places.isdisjoint(_enclosing_pointers(fault.pointer))
+        error
+        for error in found
+        if error.pointer not in around and places.isdisjoint(_enclosing_pointers(error.pointer))
     ]
 
 
@@ -68,10 +68,10 @@ def validate_document(
     """
     found = _ErrorList()
     try:
-        kept = _walk(document, _type_info(kind), at, found, 0)
+        cleaned = _walk(document, _type_info(kind), at, found, 0)
     except _LimitReachedError:
-        kept = _MISSING
-    return found.faults, None if kept is _MISSING else kept
+        cleaned = _MISSING
+    return found.errors, None if cleaned is _MISSING else cleaned
 
 
 class _LimitReachedError(Exception):
@@ -82,12 +82,12 @@ class _ErrorList:
     """The errors found so far. Limits their number and the number of values."""
 
     def __init__(self) -> None:
-        self.faults: list[FieldError] = []
+        self.errors: list[FieldError] = []
         self._left = VALUES_MAX
 
     def add(self, pointer: str, detail: str) -> None:
-        self.faults.append(FieldError(pointer, detail))
-        if len(self.faults) >= ERRORS_MAX:
+        self.errors.append(FieldError(pointer, detail))
+        if len(self.errors) >= ERRORS_MAX:
             raise _LimitReachedError
 
     def count_value(self) -> None:
@@ -162,20 +162,20 @@ def _walk_struct(
     value: dict[str, object], info: inspect.StructType, at: str, found: _ErrorList, depth: int
 ) -> object:
     known = {field.encode_name: field for field in info.fields}
-    kept: dict[str, object] = {}
+    cleaned: dict[str, object] = {}
     for name, item in value.items():
         place = f"{at}/{escape_pointer(name)}"
         if name in known:
             checked = _walk(item, known[name].type, place, found, depth + 1)
             if checked is not _MISSING:
-                kept[name] = checked
+                cleaned[name] = checked
         elif info.forbid_unknown_fields:
             found.add(place, "is not a known field")
     missing = [f for f in info.fields if f.required and f.encode_name not in value]
     for field in missing:
         found.add(f"{at}/{escape_pointer(field.encode_name)}", "is missing")
-    whole = all(f.encode_name in kept for f in info.fields if f.required)
-    return kept if whole else _MISSING
+    whole = all(f.encode_name in cleaned for f in info.fields if f.required)
+    return cleaned if whole else _MISSING
 
 
 def _walk_dict(
@@ -189,7 +189,7 @@ def _walk_dict(
     if info.max_length is not None and len(value) > info.max_length:
         found.add(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
-    kept: dict[str, object] = {}
+    cleaned: dict[str, object] = {}
     for name, item in value.items():
         place = f"{at}/{escape_pointer(name)}"
         if "\0" in name:
@@ -197,8 +197,8 @@ def _walk_dict(
             continue
         checked = _walk(item, inner, place, found, depth + 1)
         if checked is not _MISSING:
-            kept[name] = checked
-    return kept
+            cleaned[name] = checked
+    return cleaned
 
 
 def _walk_list(
@@ -216,12 +216,12 @@ def _walk_list(
     can_be_empty = isinstance(inner, inspect.StructType) and not any(
         field.required for field in inner.fields
     )
-    kept = [
+    cleaned = [
         _walk(item, inner, f"{at}/{index}", found, depth + 1) for index, item in enumerate(value)
     ]
-    if not can_be_empty and _MISSING in kept:
+    if not can_be_empty and _MISSING in cleaned:
         return _MISSING
-    return [{} if item is _MISSING else item for item in kept]
+    return [{} if item is _MISSING else item for item in cleaned]
 
 
 def _walk_any(value: object, at: str, found: _ErrorList, depth: int) -> object:

@@ -28,8 +28,8 @@ async def require_any_queue(queue_rights: QueuePermissions, caller: Caller, verb
     if scope.only is not None and not scope.only:
         raise Problem(
             "forbidden",
-            f"{caller.name} has the roles: {caller.titles()}; no queue permits this caller to"
-            f" {verb}.",
+            f"No queue permits {caller.name} to {verb} jobs, and neither do the roles of this"
+            f" caller: {caller.titles()}.",
         )
 
 

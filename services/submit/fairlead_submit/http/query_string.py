@@ -62,11 +62,11 @@ def check_position(after: str | None) -> None:
     try:
         position_tokens.decode(after)
     except ValueError as error:
-        fault = FieldError("/query/after", str(error))
+        field_error = FieldError("/query/after", str(error))
         raise Problem(
             "malformed",
             "The position `after` is not valid. Use a `position` that a response has returned.",
-            [fault],
+            [field_error],
         ) from None
 
 

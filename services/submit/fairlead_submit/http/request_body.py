@@ -186,7 +186,10 @@ def _find_inflater(request: Request) -> _Inflater | None:
 def _count_frame(frames: int) -> int:
     """The number of frames plus one. Raises a 400 `Problem` beyond the limit."""
     if frames >= FRAMES_MAX:
-        raise Problem("malformed", f"The body has more than {FRAMES_MAX} compressed frames.")
+        raise Problem(
+            "malformed",
+            f"The body has more than {FRAMES_MAX} compressed frames; compress it as one.",
+        )
     return frames + 1
 
 

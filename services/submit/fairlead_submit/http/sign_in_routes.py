@@ -89,7 +89,7 @@ def _add_token_route(
             if (wait_s := failures.take(address, clock.monotonic_s()).wait_s) > 0:
                 raise Problem(
                     "too-many-requests",
-                    "Too many wrong tokens came from your address.",
+                    "Too many invalid tokens were sent from your address. Try again later.",
                     retry_after_s=rate_limits.retry_after_s(wait_s),
                 ) from problem
             raise
@@ -166,13 +166,15 @@ def _add_callback_route(
         begun = oidc_sign_in.open_attempt(settings.signing_key, cookie, state, clock.now_ms())
         if begun is None:
             raise _unauthenticated(
-                f"This sign-in was not begun by this browser, or is too old. {_AGAIN}"
+                f"This sign-in was begun by another browser, or is too old. {_AGAIN}"
             )
         if error:
             reason = error if error.isprintable() else "unreadable"
             raise _unauthenticated(f"The OpenID provider refused: {reason}. {_AGAIN}")
         if iss not in ("", begun.issuer):
-            raise _unauthenticated(f"The answer is of another OpenID provider. {_AGAIN}")
+            raise _unauthenticated(
+                f"The answer came from an OpenID provider that was not asked. {_AGAIN}"
+            )
         provider = _find_provider(authenticator, begun.issuer)
         id_token = await provider.exchange(code, begun.verifier, _redirect_uri(request))
         caller = await authenticator.issuers.signed_in(provider, id_token, begun.nonce)
@@ -231,10 +233,10 @@ async def _make_session_of_person(pool: db.Pool, caller: Caller, session_s: floa
         made_by=caller.name,
     )
     with db.translate_errors():
-        token, row = await token_store.insert_token(
+        token, stored = await token_store.insert_token(
             pool, wanted, session_s, token_store.KIND_SESSION
         )
-    fields = {"by": caller.name, "token": str(row["number"]), "name": caller.name}
+    fields = {"by": caller.name, "token": str(stored.number), "name": caller.name}
     _audit.info("%s signed in with an OpenID provider", caller.name, extra={"fields": fields})
     return token
 
@@ -243,7 +245,7 @@ def _find_provider(authenticator: Authenticator, issuer: str) -> Provider:
     """Raises a 404 `Problem` if nobody signs in there."""
     found = authenticator.issuers.provider(issuer)
     if found is None:
-        raise Problem("not-found", f"Nobody signs in with {issuer[:200]!r} here.")
+        raise Problem("not-found", f"{issuer[:200]!r} is not an OpenID provider of this server.")
     return found
 
 
@@ -265,7 +267,7 @@ def problem_page(request: Request, problem: Problem) -> Response:
     """A problem as a page, for a submit whose pages are served by another process."""
     plain = problem_documents.build_response(request, problem)
     body = f'<p>{html.escape(problem.detail)}</p><p><a href="/">All job sets</a></p>'
-    headers = {name: value for name, value in plain.headers.items() if name in _KEPT}
+    headers = {name: value for name, value in plain.headers.items() if name in _PROBLEM_HEADERS}
     return HTMLResponse(_page(body), plain.status_code, {**headers, **_NO_STORE})
 
 
@@ -309,4 +311,4 @@ def _unauthenticated(why: str) -> Problem:
 
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
-_KEPT: Final = ("www-authenticate", "retry-after", "allow")
+_PROBLEM_HEADERS: Final = ("www-authenticate", "retry-after", "allow")

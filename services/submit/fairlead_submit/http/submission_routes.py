@@ -11,9 +11,9 @@ from fairlead_submit.domain import job_actions, request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
 from fairlead_submit.service import metrics
 from fairlead_submit.service.action_service import ActionResult
-from fairlead_submit.service.resubmission_service import Progress, Started
+from fairlead_submit.service.resubmission_service import Progress, ResubmissionResponse
 from fairlead_submit.service.service import Service
-from fairlead_submit.service.submission_service import Submitted
+from fairlead_submit.service.submission_service import SubmissionResponse
 
 
 class PriorityClasses(msgspec.Struct, frozen=True, rename="camel"):
@@ -32,7 +32,7 @@ def job_routes(service: Service) -> APIRouter:
         "/jobs",
         summary="Submit jobs: all of them, or none",
         responses={
-            200: openapi_schemas.describe_response(Submitted, "Taken."),
+            200: openapi_schemas.describe_response(SubmissionResponse, "Taken."),
             **openapi_schemas.describe_problems(400, 409, 413, 415),
         },
         openapi_extra={
@@ -83,9 +83,11 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
     @router.post(
         "/jobs/resubmit",
         status_code=202,
-        summary="Submit new jobs like those of an id or a filter",
+        summary="Submit jobs again, chosen by id or filter",
         responses={
-            202: openapi_schemas.describe_response(Started, "Written down; it is being done."),
+            202: openapi_schemas.describe_response(
+                ResubmissionResponse, "Stored; the server carries it out."
+            ),
             **openapi_schemas.describe_problems(400, 404, 409, 413, 415),
         },
         openapi_extra=openapi_schemas.describe_body(request_types.Resubmission),

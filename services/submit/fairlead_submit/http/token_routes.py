@@ -8,8 +8,8 @@ may do what the token that it was made with may, and ends with that token.
 
 import base64
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -35,8 +35,7 @@ from fairlead_submit.http import (
 )
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
-from fairlead_submit.store.schema import SQL
-from fairlead_submit.store.token_store import TokenGrant
+from fairlead_submit.store.token_store import StoredToken, TokenGrant
 
 DAY_S: Final = 86_400
 YEAR_S: Final = 366 * DAY_S
@@ -176,9 +175,9 @@ def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Auth
         if everybody:
             auth.require_role(caller)
         whose = None if everybody else caller.name
-        rows = await _fetch(pool, "list_tokens", whose, _read_cursor(cursor), limit + 1)
-        following = _make_cursor(rows[limit - 1]["number"]) if len(rows) > limit else None
-        return _json_response(TokenPage([_make_view(row) for row in rows[:limit]], following))
+        tokens = await token_store.list_tokens(pool, whose, _read_cursor(cursor), limit + 1)
+        following = _make_cursor(tokens[limit - 1].number) if len(tokens) > limit else None
+        return _json_response(TokenPage([_make_view(each) for each in tokens[:limit]], following))
 
     @router.delete(
         "/api/v1/tokens/{token_id}",
@@ -192,20 +191,15 @@ def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Auth
         caller: Caller = request.state.caller
         query_string.read_query(request)
         number = int(token_id) if token_id.isascii() and token_id.isdecimal() else 0
-        rows = await _fetch(
-            pool,
-            "revoke_token",
-            number if number <= NUMBER_MAX else 0,
-            Role.ADMIN in caller.roles,
-            caller.token,
-            caller.name if caller.is_person else None,
+        revoked = await token_store.revoke_token(
+            pool, number if number <= NUMBER_MAX else 0, caller
         )
-        if not rows:
+        if revoked is None:
             raise Problem(
                 "not-found", f"Token {token_id!r} does not exist, or is not yours to withdraw."
             )
-        authenticator.forget(rows[0]["digest"])
-        _write_audit_line("withdrew", caller, token_id, rows[0]["name"])
+        authenticator.forget(revoked.digest)
+        _write_audit_line("withdrew", caller, token_id, revoked.name)
         return Response(status_code=204)
 
 
@@ -358,21 +352,18 @@ async def _make_link(pool: db.Pool, caller: Caller) -> str:
     return code
 
 
-def _make_view(row: Mapping[str, Any], token: str | None = None) -> TokenView:
-    created, expires = row["created_at"], row["expires_at"]
+def _make_view(stored: StoredToken, token: str | None = None) -> TokenView:
     return TokenView(
-        id=str(row["number"]),
-        name=row["name"],
-        roles=row["roles"],
-        kind="session" if row["kind"] == token_store.KIND_SESSION else "token",
-        personal=row["personal"],
-        queues=row["queues"],
-        label=row["label"],
-        made_by=row["made_by"],
-        created_at=timestamps.rfc3339(round(created.timestamp() * 1000)),
-        expires_at=None
-        if expires is None
-        else timestamps.rfc3339(round(expires.timestamp() * 1000)),
+        id=str(stored.number),
+        name=stored.name,
+        roles=stored.roles,
+        kind="session" if stored.kind == token_store.KIND_SESSION else "token",
+        personal=stored.personal,
+        queues=stored.queues,
+        label=stored.label,
+        made_by=stored.made_by,
+        created_at=timestamps.rfc3339(stored.created_ms),
+        expires_at=None if stored.expires_ms is None else timestamps.rfc3339(stored.expires_ms),
         token=token,
     )
 
@@ -381,13 +372,6 @@ def _json_response(value: object, status: int = 200) -> Response:
     return Response(
         msgspec.json.encode(value), status, headers=_NO_STORE, media_type="application/json"
     )
-
-
-async def _fetch(pool: db.Pool, name: str, *arguments: object) -> list[Mapping[str, Any]]:
-    """The rows of a statement. `Any`: as asyncpg has them. Raises `DatabaseUnavailable`."""
-    with db.translate_errors():
-        rows: list[Mapping[str, Any]] = await pool.fetch(SQL[name], *arguments)
-    return rows
 
 
 def _write_audit_line(did: str, caller: Caller, token_id: str, name: str, **more: object) -> None:

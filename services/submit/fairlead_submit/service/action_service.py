@@ -100,8 +100,9 @@ class ActionService:
     ) -> ActionResult:
         queue = await self._queues.get_visible(chosen.queue, context.caller) if chosen else None
         if chosen and chosen.queue is not None and queue is None:
-            fault = FieldError("/filter/queue", f"{validation.quote(chosen.queue)} does not exist")
-            found = [*found, *validation.without_implied([fault], found)]
+            detail = f"{validation.quote(chosen.queue)} does not exist"
+            unknown = FieldError("/filter/queue", detail)
+            found = [*found, *validation.without_implied([unknown], found)]
         if found:
             raise validation_problem(found)
         assert chosen is not None

@@ -13,10 +13,8 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.log import EventLog, compacted_view
 from fairlead_common.log.topics import CONFIG
-from fairlead_submit.store.configuration_store import write_to_outbox
-from fairlead_submit.store.schema import SQL
-
-_encoder: Final = msgspec.json.Encoder()
+from fairlead_submit.store import configuration_store
+from fairlead_submit.store.configuration_store import decode_item
 
 
 class Disagreement(msgspec.Struct, frozen=True):
@@ -55,57 +53,38 @@ NAMES_MAX: Final = 5
 
 
 def _names(items: list[Queue | Cordon]) -> str:
-    shown = ", ".join(configuration.key(item) for item in items[:NAMES_MAX])
-    return shown + (", ..." if len(items) > NAMES_MAX else "")
+    listed = ", ".join(configuration.key(item) for item in items[:NAMES_MAX])
+    return listed + (", ..." if len(items) > NAMES_MAX else "")
 
 
 async def find_disagreement(pool: db.Pool, log: EventLog) -> Disagreement:
     """Compare the tables, with what is still in the outbox, and the log."""
     newest, _ = await compacted_view.read_newest(log, CONFIG)
-    logged = {key: item for key, value in newest.items() if (item := _decode(value)) is not None}
-    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-        rows = await connection.fetch(SQL["configured"])
-        waiting = {row["key"] for row in await connection.fetch(SQL["outbox_keys"])}
-        sequence = await connection.fetchval(SQL["last_version"])
-    table = {configuration.key(item): item for row in rows if (item := _decode(row["value"]))}
+    logged = {
+        key: item for key, value in newest.items() if (item := decode_item(value)) is not None
+    }
+    stored = await configuration_store.read_configuration(pool)
+    table = stored.items
     return Disagreement(
         newer_in_log=[
             item
             for key, item in sorted(logged.items())
-            if key not in waiting
+            if key not in stored.outbox_keys
             and (table[key].version < item.version if key in table else not item.deleted)
         ],
         newer_in_tables=[
             item
             for key, item in sorted(table.items())
-            if key not in waiting
+            if key not in stored.outbox_keys
             and (logged[key].version < item.version if key in logged else not item.deleted)
         ],
         version=max((item.version for item in logged.values()), default=0),
-        sequence=sequence,
+        sequence=stored.version,
     )
 
 
 async def repair(pool: db.Pool, found: Disagreement) -> None:
     """Copy the newer versions to the other side; to the log through the outbox."""
-    async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(SQL["raise_versions"], found.version)
-        for item in found.newer_in_log:
-            value = _encoder.encode(item)
-            match item:
-                case Queue():
-                    row = (item.name, item.version, value, item.deleted)
-                    await connection.execute(SQL["restore_queue"], *row)
-                case Cordon():
-                    key = configuration.key(item)
-                    await connection.execute(SQL["put_cordon"], key, item.version, value)
-        for item in found.newer_in_tables:
-            await write_to_outbox(connection, item)
-
-
-def _decode(value: bytes) -> Queue | Cordon | None:
-    """None for a record that cannot be decoded: readers of the log skip it too."""
-    try:
-        return configuration.decode(value)
-    except msgspec.DecodeError:
-        return None
+    await configuration_store.restore_configuration(
+        pool, found.version, found.newer_in_log, found.newer_in_tables
+    )

@@ -15,13 +15,11 @@ from fairlead_common.db import lock_session
 from fairlead_common.db.connection_pool import AWAY, REFUSES, STATEMENT_S_MAX
 from fairlead_common.db.locks import SUBMIT_RELAY
 from fairlead_common.domain.errors import WorldError
-from fairlead_common.domain.records import configuration, events
-from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.records import events
 from fairlead_common.log.protocol import EventLog, Producer, Record
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit.service import metrics
-from fairlead_submit.store import token_store
-from fairlead_submit.store.schema import SQL
+from fairlead_submit.store import outbox, resubmission_store, token_store
 
 ROWS_MAX: Final = events.EVENTS_MAX
 POLL_S: Final = 0.5
@@ -89,12 +87,12 @@ class Relay:
 
 async def relay_batch(connection: db.Connection, producer: Producer) -> bool:
     """Relay one batch, and return whether there are perhaps more. Raises as `Producer.append`."""
-    rows = await connection.fetch(SQL["untold"], ROWS_MAX)
+    rows = await outbox.read_outbox(connection, ROWS_MAX)
     metrics.OUTBOX.set(len(rows))
     if not rows:
         return False
-    await producer.append([Record(CONFIG, row["key"], row["value"]) for row in rows])
-    await connection.execute(SQL["told"], [row["number"] for row in rows])
+    await producer.append([Record(CONFIG, row.key, row.value) for row in rows])
+    await outbox.delete_from_outbox(connection, rows)
     metrics.OUTBOX.set(0)
     return len(rows) == ROWS_MAX
 
@@ -102,8 +100,5 @@ async def relay_batch(connection: db.Connection, producer: Producer) -> bool:
 async def delete_expired(connection: db.Connection) -> None:
     """Delete what has expired: tokens, actions, and the rows of queues that were deleted."""
     await token_store.delete_expired(connection)
-    await connection.execute(SQL["forget_actions"], ACTIONS_RETENTION_S)
-    async with connection.transaction():
-        for row in await connection.fetch(SQL["forget_deleted"], DELETED_RETENTION_S):
-            key = configuration.key(Queue(name=row["name"]))
-            await connection.execute(SQL["tell"], key, None)
+    await resubmission_store.delete_expired_actions(connection, ACTIONS_RETENTION_S)
+    await outbox.delete_expired_queues(connection, DELETED_RETENTION_S)

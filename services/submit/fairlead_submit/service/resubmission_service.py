@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 import msgspec
@@ -38,10 +38,17 @@ from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.service.validation_thread import ValidationThread
-from fairlead_submit.store import job_views
+from fairlead_submit.store import job_views, resubmission_store
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews, KnownJob
-from fairlead_submit.store.schema import SQL
+from fairlead_submit.store.resubmission_store import (
+    Action,
+    Dependency,
+    GangSize,
+    Item,
+    NewAction,
+    RefusedJob,
+)
 from fairlead_submit.store.secret_store import SecretStore
 
 KIND: Final = "resubmit"
@@ -50,26 +57,18 @@ FAILED: Final = JOB_ENDED - {JobState.SUCCEEDED}
 STEP_JOBS: Final = 1_000
 STEP_BYTES: Final = 8 * 2**20
 POLL_S: Final = 1.0
-REFUSED_SHOWN: Final = 100
-START_S_MAX: Final = 30.0
+REFUSED_LISTED_MAX: Final = 100
 VIEW_S_MAX: Final = 10.0
 """The longest wait for the view: jobs that it does not have yet are not resubmitted."""
 _event_decoder: Final = msgspec.json.Decoder(JobSubmitted)
 _logger = logging.getLogger("fairlead.submit.resubmitting")
 
 
-class Started(msgspec.Struct, frozen=True):
+class ResubmissionResponse(msgspec.Struct, frozen=True):
     """The response to a resubmission: the id of the action, and the number of jobs."""
 
     action: str
     total: int
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """A job that was not resubmitted, and why."""
-
-    id: str
-    reason: str
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
@@ -87,7 +86,7 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
     total: int
     done: int
     made: int
-    refused: list[Refused]
+    refused: list[RefusedJob]
     position: str
     created_at: str
     changed_at: str
@@ -124,7 +123,7 @@ class ResubmissionService:
         self._decoder = Decoder(Resubmission)
         self._new_action = asyncio.Event()
 
-    async def start(self, body: bytes, context: RequestContext) -> Started:
+    async def start(self, body: bytes, context: RequestContext) -> ResubmissionResponse:
         """Store the action. Raises a `Problem` or `WorldError`."""
         request, found = await self._validation.decode(self._decoder, body)
         found = [*found, *validation.without_implied(self._check(request), found)]
@@ -152,23 +151,25 @@ class ResubmissionService:
     async def progress(self, action: str, context: RequestContext) -> Progress:
         """The progress of an action. Raises a 404 `Problem` if the caller can see none."""
         with db.translate_errors():
-            row = await self._pool.fetchrow(SQL["get_action"], action) if action.isalnum() else None
-        if row is None or not await self._permissions.is_permitted(context.caller, row["queue"]):
+            found = None
+            if action.isalnum():
+                found = await resubmission_store.find_action(self._pool, action)
+        if found is None or not await self._permissions.is_permitted(context.caller, found.queue):
             raise Problem("not-found", f"Action {action[:80]!r} does not exist.")
         return Progress(
             action=action,
-            kind=row["kind"],
-            queue=row["queue"],
-            job_set=row["job_set"],
-            by=row["by_name"],
-            state="DONE" if row["ended"] else "RUNNING",
-            total=row["total"],
-            done=row["done"],
-            made=row["made"],
-            refused=msgspec.json.decode(row["refused"], type=list[Refused]),
-            position=position_tokens.encode(_read_positions(row)),
-            created_at=timestamps.rfc3339(int(row["created_at"].timestamp() * 1000)),
-            changed_at=timestamps.rfc3339(int(row["changed_at"].timestamp() * 1000)),
+            kind=found.kind,
+            queue=found.queue,
+            job_set=found.job_set,
+            by=found.by,
+            state="DONE" if found.ended else "RUNNING",
+            total=found.total,
+            done=found.done,
+            made=found.made,
+            refused=found.refused,
+            position=position_tokens.encode(found.positions),
+            created_at=timestamps.rfc3339(found.created_ms),
+            changed_at=timestamps.rfc3339(found.changed_ms),
         )
 
     async def run(self) -> None:
@@ -212,8 +213,8 @@ class ResubmissionService:
         if request.filter is not None:
             source = await self._queues.get_visible(request.filter.queue, context.caller)
             if source is None:
-                shown = validation.quote(request.filter.queue)
-                found.append(FieldError("/filter/queue", f"{shown} does not exist"))
+                name = validation.quote(request.filter.queue)
+                found.append(FieldError("/filter/queue", f"{name} does not exist"))
                 return None
             chosen = job_actions.make_job_filter(request.filter)
             if not await self._job_views.wait_until_current(VIEW_S_MAX, chosen):
@@ -248,28 +249,28 @@ class ResubmissionService:
 
     async def _store_action(
         self, request: Resubmission, queue: str, context: RequestContext
-    ) -> Started:
+    ) -> ResubmissionResponse:
         assert request.job_set is not None
         action = secrets.token_hex(16)
         if request.client_id is not None:
             action = resubmission.make_action_id(queue, request.job_set, request.client_id)
         digest = _make_digest(request)
         async with self._pool.acquire() as connection, connection.transaction():
-            is_new = await connection.fetchval(
-                SQL["insert_action"],
-                action,
-                KIND,
-                queue,
-                request.job_set,
-                context.caller.name,
-                context.request,
-                context.traceparent,
-                digest,
-                bool(request.failed),
+            new_action = NewAction(
+                id=action,
+                kind=KIND,
+                queue=queue,
+                job_set=request.job_set,
+                by=context.caller.name,
+                request=context.request,
+                traceparent=context.traceparent,
+                digest=digest,
+                keeps_client_ids=bool(request.failed),
             )
-            if not is_new:
-                row = await connection.fetchrow(SQL["get_action"], action)
-                if row["digest"] != digest:
+            if not await resubmission_store.insert_action(connection, new_action):
+                earlier = await resubmission_store.find_action(connection, action)
+                assert earlier is not None
+                if earlier.digest != digest:
                     client_id = validation.quote(request.client_id)
                     detail = f"{client_id} is the clientId of another action, {action}"
                     raise Problem(
@@ -277,93 +278,81 @@ class ResubmissionService:
                         "The clientId is used by another action. Nothing was changed.",
                         [FieldError("/clientId", detail)],
                     )
-                return Started(action, row["total"])
+                return ResubmissionResponse(action, earlier.total)
             total = await self._store_items(connection, action, request)
             await self._quotas.check(queue, total, 0)
-            await connection.execute(SQL["set_total"], action, total)
-        return Started(action, total)
+            await resubmission_store.set_total(connection, action, total)
+        return ResubmissionResponse(action, total)
 
     async def _store_items(
         self, connection: db.Connection, action: str, request: Resubmission
     ) -> int:
         """Store the jobs of the action, and return their number."""
         if request.filter is None:
-            named = list({ids.job_id_of(text) for text in request.ids or ()})
-            done = await connection.execute(SQL["fix_named"], action, named)
-            return _count_rows(done)
+            named = {ids.job_id_of(text) for text in request.ids or ()}
+            return await resubmission_store.insert_named_items(connection, action, named)
         states = FAILED if request.failed else frozenset(JobState)
         wanted = job_views.make_arguments(job_actions.make_job_filter(request.filter), states)
         most = self._limits.resubmitted_max
-        done = await connection.execute(
-            SQL["fix_found"],
-            *wanted,
-            most + 1,
-            action,
-            bool(request.failed),
-            timeout=START_S_MAX,
+        count = await resubmission_store.insert_found_items(
+            connection, action, wanted, most + 1, failed_only=bool(request.failed)
         )
-        if _count_rows(done) > most:
+        if count > most:
             detail = f"selects more than {most} jobs, the maximum of one action"
             raise validation_problem([FieldError("/filter", detail)])
-        return _count_rows(done)
+        return count
 
     async def step(self) -> bool:
         """Process the next jobs of an action, and return whether there was an action."""
         async with self._pool.acquire() as connection, connection.transaction():
-            row = await connection.fetchrow(SQL["next_action"])
-            if row is None:
+            action = await resubmission_store.lock_next_action(connection)
+            if action is None:
                 return False
             self._disk.check(Space.LOW)
-            await self._advance(connection, row)
+            await self._advance(connection, action)
             return True
 
-    async def _advance(self, connection: db.Connection, row: Mapping[str, Any]) -> None:
-        """`Any`: a row of Postgres."""
-        action: str = row["id"]
+    async def _advance(self, connection: db.Connection, action: Action) -> None:
+        """Resubmit the next jobs of an action, and store its progress."""
         target = Target(
-            action,
-            row["queue"],
-            row["job_set"],
-            ids.job_set_partition(row["queue"], row["job_set"]),
-            self._allow.get(row["queue"]),
-            row["keeps_client_ids"],
-            await self._secrets.get_queue_secrets(row["queue"]),
+            action.id,
+            action.queue,
+            action.job_set,
+            ids.job_set_partition(action.queue, action.job_set),
+            self._allow.get(action.queue),
+            action.keeps_client_ids,
+            await self._secrets.get_queue_secrets(action.queue),
         )
-        items = await connection.fetch(SQL["next_items"], action, row["done"], STEP_JOBS)
+        items = await resubmission_store.read_items(connection, action.id, action.done, STEP_JOBS)
         step = _Step(target, self._classes)
         step.read(items)
+        needed = step.dependencies()
         step.add_context(
-            await connection.fetch(SQL["gang_sizes"], action, step.gangs(), row["done"]),
-            await connection.fetch(SQL["items_of"], action, step.dependencies()),
-            await self._job_views.find_jobs(step.dependencies()),
+            await resubmission_store.read_gang_sizes(
+                connection, action.id, step.gangs(), action.done
+            ),
+            await resubmission_store.read_dependencies(connection, action.id, needed),
+            await self._job_views.find_jobs(needed),
         )
         made = step.make_jobs()
-        reached = _read_positions(row)
+        reached = action.positions
         if made:
             records = events.records(
                 target.queue,
                 target.job_set,
-                row["by_name"],
+                action.by,
                 made,
-                request=row["request"],
-                traceparent=row["traceparent"],
+                request=action.request,
+                traceparent=action.traceparent,
             )
             reached = position_tokens.merge(reached, await self._writer.append(records))
             metrics.JOBS.inc(len(made))
         if step.refused:
-            await connection.execute(SQL["refuse_items"], action, list(step.refused))
-        refused = msgspec.json.decode(row["refused"], type=list[Refused])
-        refused = [*refused, *step.refused.values()][:REFUSED_SHOWN]
-        await connection.execute(
-            SQL["move_action"],
-            action,
-            step.last,
-            len(made),
-            msgspec.json.encode(reached).decode(),
-            msgspec.json.encode(refused).decode(),
+            await resubmission_store.refuse_items(connection, action.id, step.refused)
+        refused = [*action.refused, *step.refused.values()][:REFUSED_LISTED_MAX]
+        await resubmission_store.advance_action(
+            connection, action, step.last, len(made), reached, refused
         )
-        if step.last >= row["total"]:
-            await connection.execute(SQL["forget_items"], action)
 
 
 class _Step:
@@ -378,24 +367,21 @@ class _Step:
         self._items: dict[str, bool] = {}
         self._ids: dict[str, ids.JobId] = {}
         self._succeeded: set[str] = set()
-        self.refused: dict[int, Refused] = {}
+        self.refused: dict[int, RefusedJob] = {}
         self.last = 0
 
-    def read(self, rows: list[Mapping[str, Any]]) -> None:
-        """Read the rows of as many jobs as fit in one step. `Any`: rows of Postgres."""
+    def read(self, items: list[Item]) -> None:
+        """Read as many items as fit in one step."""
         size = 0
-        for row in rows:
-            text = row["submitted"]
-            if size and size + len(text or b"") > STEP_BYTES:
+        for item in items:
+            if size and size + len(item.submitted or b"") > STEP_BYTES:
                 break
-            self.last = row["number"]
-            if text is None:
-                self.refused[row["number"]] = Refused(
-                    row["job_id"], "its details have been deleted"
-                )
+            self.last = item.number
+            if item.submitted is None:
+                self.refused[item.number] = RefusedJob(item.job_id, "its details have been deleted")
                 continue
-            size += len(text)
-            self._old.append((row["number"], row["gang"], _event_decoder.decode(text)))
+            size += len(item.submitted)
+            self._old.append((item.number, item.gang, _event_decoder.decode(item.submitted)))
 
     def gangs(self) -> list[str]:
         return list({gang for _, gang, _ in self._old if gang is not None})
@@ -405,21 +391,20 @@ class _Step:
 
     def add_context(
         self,
-        sizes: list[Mapping[str, Any]],
-        items: list[Mapping[str, Any]],
+        gangs: Mapping[str, GangSize],
+        items: list[Dependency],
         jobs: Mapping[str, KnownJob],
     ) -> None:
-        self._members = {row["gang"]: row["members"] for row in sizes}
-        self._before = Counter({row["gang"]: row["before"] for row in sizes})
-        self._items = {row["job_id"]: row["refused"] for row in items}
-        self._ids = {row["job_id"]: self._new_id(row) for row in items}
+        self._members = {name: gang.members for name, gang in gangs.items()}
+        self._before = Counter({name: gang.before for name, gang in gangs.items()})
+        self._items = {item.job_id: item.is_refused for item in items}
+        self._ids = {item.job_id: self._new_id(item) for item in items}
         self._succeeded = {name for name, job in jobs.items() if job.state == JobState.SUCCEEDED}
 
-    def _new_id(self, row: Mapping[str, Any]) -> ids.JobId:
+    def _new_id(self, item: Dependency) -> ids.JobId:
         """The id of the job that replaces a dependency."""
-        annotations = msgspec.json.decode(row["annotations"] or "{}", type=dict[str, str])
-        client_id = resubmission.make_next_client_id(row["client_id"], annotations)
-        return resubmission.make_new_id(self._target, row["job_id"], client_id)
+        client_id = resubmission.make_next_client_id(item.client_id, item.annotations)
+        return resubmission.make_new_id(self._target, item.job_id, client_id)
 
     def make_jobs(self) -> list[JobSubmitted]:
         """The new jobs. A job that waits for a refused one is refused as well."""
@@ -436,7 +421,7 @@ class _Step:
             self._before[name] += 1
             new = resubmission.make_new_job(old, self._target, around, self._classes)
             if isinstance(new, str):
-                self.refused[number] = Refused(old.job_id, new)
+                self.refused[number] = RefusedJob(old.job_id, new)
                 if old.job_id in self._items:
                     self._items[old.job_id] = True
             else:
@@ -474,15 +459,6 @@ def _check_failed_only(request: Resubmission) -> list[FieldError]:
 def _make_digest(request: Resubmission) -> str:
     text = msgspec.json.encode(request, order="deterministic")
     return hashlib.blake2b(text, digest_size=16).hexdigest()
-
-
-def _read_positions(row: Mapping[str, Any]) -> dict[int, int]:
-    return msgspec.json.decode(row["positions"], type=dict[int, int])
-
-
-def _count_rows(done: str) -> int:
-    """The number of rows that a command inserted: the last word of its status."""
-    return int(done.rpartition(" ")[2])
 
 
 def _view_unavailable() -> Problem:

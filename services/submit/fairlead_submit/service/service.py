@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from fairlead_common import db
-from fairlead_common.db.connection_pool import AWAY, CONNECT_S_MAX, REFUSES
+from fairlead_common.db.connection_pool import AWAY, CONNECT_S_MAX
 from fairlead_common.domain.errors import LogError
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.log import topics
@@ -133,7 +134,7 @@ class Service:
     def checks(self) -> Mapping[str, Check]:
         """The readiness checks."""
         return {
-            "submit-database": self._check_database,
+            "submit-database": partial(db.check_database, self.pool),
             "submit-log": self._check_log,
             "submit-quarantine": self._log.quarantine.check(),
             "submit-configuration": self._check_configuration,
@@ -148,13 +149,6 @@ class Service:
             self._quotas.run(),
             self._log.quarantine.run(self._log.inner),
         ]
-
-    async def _check_database(self) -> str | None:
-        try:
-            await self.pool.fetchval("SELECT 1")
-        except (*AWAY, *REFUSES) as error:
-            return f"Postgres is unavailable: {error}"
-        return None
 
     async def _check_configuration(self) -> str | None:
         """Whether tables and log have the same queues; not checked again once they do."""

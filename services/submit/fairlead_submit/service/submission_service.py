@@ -50,7 +50,7 @@ class SubmittedJob(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_d
     why: str | UnsetType | None = UNSET
 
 
-class Submitted(msgspec.Struct, frozen=True, rename="camel"):
+class SubmissionResponse(msgspec.Struct, frozen=True, rename="camel"):
     """The response to a submission: the jobs in the given order. A dry run has no position."""
 
     position: str | None
@@ -90,7 +90,7 @@ class SubmissionService:
 
     async def submit(
         self, body: bytes, context: RequestContext, *, dry_run: bool = False
-    ) -> Submitted:
+    ) -> SubmissionResponse:
         """Submit all jobs of a body, or none. Raises a `Problem` or `WorldError`."""
         request, found = await self._validation.decode(self._submission, body)
         return await self._submit(request, found, context, dry_run=dry_run)
@@ -103,7 +103,7 @@ class SubmissionService:
         context: RequestContext,
         *,
         dry_run: bool = False,
-    ) -> Submitted:
+    ) -> SubmissionResponse:
         """As `submit`, for a body with one job per line; errors are located by line."""
         lines = JobLineDecoder(self.limits.jobs_max)
         try:
@@ -125,7 +125,7 @@ class SubmissionService:
         context: RequestContext,
         *,
         dry_run: bool,
-    ) -> Submitted:
+    ) -> SubmissionResponse:
         queue = await self._find_queue(request.queue, context, found)
         source = IdSource(clock.now_ms(), secrets.randbits(79))
         queue_secrets = secret_variables.NO_SECRETS
@@ -143,11 +143,11 @@ class SubmissionService:
         new_jobs = [job for job in prepared.jobs if job.job_id not in duplicates]
         if dry_run:
             await self._quotas.check(prepared.queue, len(new_jobs), 0)
-            return Submitted(None, await self._make_dry_run(prepared, queue, duplicates))
+            return SubmissionResponse(None, await self._make_dry_run(prepared, queue, duplicates))
         position = position_tokens.encode(await self._append(prepared, new_jobs, context))
         metrics.JOBS.inc(len(new_jobs))
         metrics.DUPLICATES.inc(len(duplicates))
-        return Submitted(
+        return SubmissionResponse(
             position,
             [
                 SubmittedJob(job.job_id, job.client_id, job.job_id in duplicates)

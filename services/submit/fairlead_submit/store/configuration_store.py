@@ -4,8 +4,8 @@ A change and its outbox row are written in one transaction, so that the log gets
 no other. Folds of `fairlead.config` use the highest version.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 import msgspec
 from cachetools import TTLCache
@@ -20,6 +20,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.single_flight import SingleFlight
 from fairlead_common.web import etags
 from fairlead_submit.domain.callers import is_visible
+from fairlead_submit.store.outbox import write_to_outbox
 from fairlead_submit.store.schema import SQL
 
 CACHE_S: Final = 1.0
@@ -173,12 +174,6 @@ class CordonStore:
         return made
 
 
-async def write_to_outbox(connection: db.Connection, item: Queue | Cordon) -> None:
-    """Write a queue or cordon to the outbox, in the transaction that changes it."""
-    record = configuration.record(item)
-    await connection.execute(SQL["tell"], record.key, record.value)
-
-
 async def ensure_queue(pool: db.Pool, name: str) -> bool:
     """Create the queue if it does not exist; returns whether it was created."""
     return await QueueStore(pool).create(Queue(name=name)) is not None
@@ -207,3 +202,57 @@ def _decode_queue(value: bytes) -> Queue:
     item = configuration.decode(value)
     assert isinstance(item, Queue)
     return item
+
+
+class StoredConfiguration(NamedTuple):
+    """All queues and cordons, the keys that are still in the outbox, and the last version.
+
+    `items` have no entry for a value that cannot be decoded: readers of the log skip it too.
+    """
+
+    items: dict[str, Queue | Cordon]
+    outbox_keys: set[str]
+    version: int
+
+
+async def read_configuration(pool: db.Pool) -> StoredConfiguration:
+    """The configuration at one moment."""
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+        values = [row["value"] for row in await connection.fetch(SQL["read_configuration"])]
+        keys = {row["key"] for row in await connection.fetch(SQL["read_outbox_keys"])}
+        version = await connection.fetchval(SQL["read_last_version"])
+    found = [item for value in values if (item := decode_item(value)) is not None]
+    return StoredConfiguration({configuration.key(item): item for item in found}, keys, version)
+
+
+async def restore_configuration(
+    pool: db.Pool,
+    version: int,
+    newer_in_log: Iterable[Queue | Cordon],
+    newer_in_tables: Iterable[Queue | Cordon],
+) -> None:
+    """Store what is newer in the log, and announce what is newer in the tables.
+
+    Versions to come are above `version`.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(SQL["raise_versions"], version)
+        for item in newer_in_log:
+            value = _encoder.encode(item)
+            match item:
+                case Queue():
+                    row = (item.name, item.version, value, item.deleted)
+                    await connection.execute(SQL["restore_queue"], *row)
+                case Cordon():
+                    key = configuration.key(item)
+                    await connection.execute(SQL["put_cordon"], key, item.version, value)
+        for item in newer_in_tables:
+            await write_to_outbox(connection, item)
+
+
+def decode_item(value: bytes) -> Queue | Cordon | None:
+    """A stored or logged queue or cordon; None if it cannot be decoded."""
+    try:
+        return configuration.decode(value)
+    except msgspec.DecodeError:
+        return None

@@ -2,7 +2,7 @@
 SELECT nextval('fairlead_submit.versions');
 
 -- name: insert_queue
--- Nothing is returned when there is a queue of that name; a deleted one makes way.
+-- Nothing is returned when there is a queue of that name; a deleted one is replaced.
 INSERT INTO fairlead_submit.queues AS q (name, version, value) VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE
 SET version = excluded.version, value = excluded.value, deleted = false, changed_at = now()
@@ -32,7 +32,7 @@ SELECT count(*) FROM (
 ) counted;
 
 -- name: lock_cordon
--- Two who mark the same thing do so one after the other, also the first time.
+-- Cordons of the same key are changed one after the other, also the first time.
 SELECT pg_advisory_xact_lock($1, hashtext($2));
 
 -- name: get_cordon
@@ -43,17 +43,17 @@ INSERT INTO fairlead_submit.cordons (key, version, value) VALUES ($1, $2, $3)
 ON CONFLICT (key) DO UPDATE
 SET version = excluded.version, value = excluded.value, changed_at = now();
 
--- name: tell
+-- name: insert_outbox
 INSERT INTO fairlead_submit.outbox (key, value) VALUES ($1, $2);
 
--- name: untold
+-- name: read_outbox
 SELECT number, key, value FROM fairlead_submit.outbox ORDER BY number LIMIT $1;
 
--- name: told
+-- name: delete_outbox
 DELETE FROM fairlead_submit.outbox WHERE number = ANY ($1);
 
--- name: forget_deleted
--- Queues that were deleted so long ago that everybody has seen it.
+-- name: delete_expired_queues
+-- Queues that were deleted so long ago that every reader has folded the deletion.
 DELETE FROM fairlead_submit.queues
 WHERE deleted AND changed_at < now() - make_interval(secs => $1) RETURNING name;
 
@@ -78,7 +78,7 @@ RETURNING true;
 -- name: find_token_number
 SELECT number FROM fairlead_submit.tokens WHERE digest = $1;
 
--- name: free_token_name
+-- name: delete_expired_name
 -- The name of a token that has expired can be used again.
 DELETE FROM fairlead_submit.tokens WHERE unique_name = $1 AND expires_at <= now();
 
@@ -101,10 +101,10 @@ RETURNING digest, name;
 -- name: end_session
 DELETE FROM fairlead_submit.tokens WHERE digest = $1 AND kind = $2;
 
--- name: forget_tokens
+-- name: delete_expired_tokens
 DELETE FROM fairlead_submit.tokens WHERE expires_at < now() - interval '1 day';
 
--- name: forget_links
+-- name: delete_expired_links
 DELETE FROM fairlead_submit.links WHERE expires_at < now();
 
 -- name: insert_link
@@ -193,7 +193,7 @@ INSERT INTO fairlead_submit.actions
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0)
 ON CONFLICT (id) DO NOTHING RETURNING 1;
 
--- name: fix_found
+-- name: insert_found_items
 -- What a filter finds now becomes the items of an action, oldest first, up to a bound. $10: only
 -- those that failed, or were cancelled because another one did, and that no other job replaces.
 INSERT INTO fairlead_submit.action_items (action, number, job_id, gang)
@@ -212,7 +212,7 @@ FROM (
     LIMIT $8
 ) found;
 
--- name: fix_named
+-- name: insert_named_items
 -- The same for jobs by id.
 INSERT INTO fairlead_submit.action_items (action, number, job_id, gang)
 SELECT $1, row_number() OVER (ORDER BY number, job_id), job_id,
@@ -227,17 +227,17 @@ CROSS JOIN LATERAL (
 -- name: set_total
 UPDATE fairlead_submit.actions SET total = $2, ended = $2 = 0 WHERE id = $1;
 
--- name: get_action
+-- name: find_action
 SELECT * FROM fairlead_submit.actions WHERE id = $1;
 
--- name: next_action
--- The oldest action that nobody works on; who takes it holds its row until the transaction ends.
+-- name: lock_next_action
+-- The oldest action that no process works on; its row is locked until the transaction ends.
 SELECT * FROM fairlead_submit.actions WHERE NOT ended
 ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
--- name: next_items
--- `submitted` is null for a job that the view has forgotten. Only jobs of this step are looked up:
--- one by one, whatever is known of these tables, which may just have been filled.
+-- name: read_items
+-- `submitted` is null for a job that lookout has deleted. Only jobs of this step are looked up:
+-- one by one, whatever the statistics of these tables say, which may just have been filled.
 SELECT i.number, i.job_id, i.gang, f.submitted
 FROM (
     SELECT number, job_id, gang FROM fairlead_submit.action_items
@@ -248,13 +248,13 @@ LEFT JOIN LATERAL (
 ) f ON true
 ORDER BY i.number;
 
--- name: gang_sizes
--- `before`: how many of them were dealt with in earlier steps.
+-- name: read_gang_sizes
+-- `before`: the number of them in earlier steps.
 SELECT gang, count(*)::int AS members, (count(*) FILTER (WHERE number <= $3))::int AS before
 FROM fairlead_submit.action_items
 WHERE action = $1 AND gang = ANY ($2) GROUP BY gang;
 
--- name: items_of
+-- name: read_dependencies
 -- Which of these jobs are items of the action, and what names the jobs in their places.
 SELECT i.job_id, i.refused, f.client_id, f.annotations
 FROM fairlead_submit.action_items i
@@ -266,27 +266,27 @@ WHERE i.action = $1 AND i.job_id = ANY ($2);
 -- name: refuse_items
 UPDATE fairlead_submit.action_items SET refused = true WHERE action = $1 AND number = ANY ($2);
 
--- name: move_action
+-- name: advance_action
 UPDATE fairlead_submit.actions
 SET done = $2, made = made + $3, positions = $4, refused = $5, ended = $2 >= total,
     changed_at = now()
 WHERE id = $1;
 
--- name: forget_items
+-- name: delete_items
 DELETE FROM fairlead_submit.action_items WHERE action = $1;
 
--- name: forget_actions
+-- name: delete_expired_actions
 DELETE FROM fairlead_submit.actions
 WHERE ended AND changed_at < now() - make_interval(secs => $1);
 
--- name: configured
+-- name: read_configuration
 -- All queues and cordons as they were put into the outbox.
 SELECT value FROM fairlead_submit.queues UNION ALL SELECT value FROM fairlead_submit.cordons;
 
--- name: outbox_keys
+-- name: read_outbox_keys
 SELECT DISTINCT key FROM fairlead_submit.outbox;
 
--- name: last_version
+-- name: read_last_version
 SELECT last_value FROM fairlead_submit.versions;
 
 -- name: raise_versions

@@ -1,13 +1,13 @@
 """API tokens, sessions, and links that sign a browser in once. Only digests are stored."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import asyncpg
 import msgspec
 
 from fairlead_common import db
-from fairlead_common.domain.permissions import ROLES
+from fairlead_common.domain.permissions import ROLES, Caller, Role
 from fairlead_common.web import auth
 from fairlead_submit.store.schema import SQL
 
@@ -36,6 +36,28 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     """What no other token may be called."""
 
 
+class StoredToken(NamedTuple):
+    """A token or session as it is stored: all but its digest. Times in ms of the epoch."""
+
+    number: int
+    name: str
+    roles: list[str]
+    kind: str
+    personal: bool
+    queues: list[str] | None
+    label: str
+    made_by: str
+    created_ms: int
+    expires_ms: int | None
+
+
+class RevokedToken(NamedTuple):
+    """A token that was withdrawn, and whose it was."""
+
+    digest: bytes
+    name: str
+
+
 class NewSession(msgspec.Struct, frozen=True):
     """What a link was good for: the secret of a session, and whose."""
 
@@ -60,8 +82,8 @@ async def make_token(
 
 async def insert_token(
     pool: db.Pool, wanted: TokenGrant, ttl_s: float | None, kind: str = KIND_TOKEN
-) -> tuple[str, Mapping[str, Any]]:
-    """A new token, and its row. `Any`: as asyncpg has it."""
+) -> tuple[str, StoredToken]:
+    """Make a token and store it; returns its secret as well."""
     unknown = set(wanted.roles) - set(ROLES)
     if unknown:
         raise ValueError(f"unknown role: {', '.join(sorted(unknown))}")
@@ -81,17 +103,17 @@ async def insert_token(
         wanted.parent,
         wanted.unique_name,
     )
-    return token, row
+    return token, _decode_token(row)
 
 
 async def insert_unique_token(
     pool: db.Pool, wanted: TokenGrant, ttl_s: float | None
-) -> tuple[str, Mapping[str, Any]] | None:
-    """As `grant`; None if its maker has made a valid one for the same name with the same label."""
+) -> tuple[str, StoredToken] | None:
+    """As `insert_token`; None if its maker has a valid one for the same name with this label."""
     unique_name = "\n".join((wanted.made_by, wanted.name, wanted.label))
     wanted = msgspec.structs.replace(wanted, unique_name=unique_name)
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(SQL["free_token_name"], unique_name)
+        await connection.execute(SQL["delete_expired_name"], unique_name)
         try:
             async with connection.transaction():
                 return await insert_token(connection, wanted, ttl_s)
@@ -159,6 +181,28 @@ async def redeem_link(pool: db.Pool, code: str, session_s: float) -> NewSession 
         return NewSession(token, row["name"])
 
 
+async def list_tokens(
+    pool: db.Pool, owner: str | None, after: int, tokens_max: int
+) -> list[StoredToken]:
+    """The valid tokens and sessions of a name or made by it (None: all), after this number."""
+    with db.translate_errors():
+        rows = await pool.fetch(SQL["list_tokens"], owner, after, tokens_max)
+    return [_decode_token(row) for row in rows]
+
+
+async def revoke_token(pool: db.Pool, number: int, caller: Caller) -> RevokedToken | None:
+    """Withdraw a token; None if it does not exist or the caller must not withdraw it."""
+    with db.translate_errors():
+        row = await pool.fetchrow(
+            SQL["revoke_token"],
+            number,
+            Role.ADMIN in caller.roles,
+            caller.token,
+            caller.name if caller.is_person else None,
+        )
+    return None if row is None else RevokedToken(row["digest"], row["name"])
+
+
 async def end_session(pool: db.Pool, token: str) -> None:
     """End a session; other tokens are not affected."""
     await pool.execute(SQL["end_session"], auth.digest(token), KIND_SESSION)
@@ -166,5 +210,22 @@ async def end_session(pool: db.Pool, token: str) -> None:
 
 async def delete_expired(pool: db.Pool) -> None:
     """Delete expired tokens and links."""
-    await pool.execute(SQL["forget_tokens"])
-    await pool.execute(SQL["forget_links"])
+    await pool.execute(SQL["delete_expired_tokens"])
+    await pool.execute(SQL["delete_expired_links"])
+
+
+def _decode_token(row: Mapping[str, Any]) -> StoredToken:
+    """`Any`: a row of Postgres."""
+    expires = row["expires_at"]
+    return StoredToken(
+        row["number"],
+        row["name"],
+        row["roles"],
+        row["kind"],
+        row["personal"],
+        row["queues"],
+        row["label"],
+        row["made_by"],
+        round(row["created_at"].timestamp() * 1000),
+        None if expires is None else round(expires.timestamp() * 1000),
+    )

@@ -136,8 +136,8 @@ async def test_a_preempted_run_is_reported_so_by_an_executor_after_the_one_that_
         stop = Lease(
             **{name: getattr(lease, name) for name in ("job_id", "run", "queue", "job_set")},
             node=lease.node,
-            wish=DesiredState.STOP,
-            why="preempted for b",
+            desired_state=DesiredState.STOP,
+            reason="preempted for b",
             grace_s=lease.grace_s,
         )
         await installation.write(stop)

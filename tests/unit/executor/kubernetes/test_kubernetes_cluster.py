@@ -239,6 +239,13 @@ async def test_pods_of_another_installation_are_left_alone_and_counted(world: Fa
     assert offered == {"n0": 6000, "n1": 8000, "n2": 8000}
 
 
+async def test_a_watch_continues_after_bookmarks(world: FakeWorld) -> None:
+    await world.open()
+    run = world.create(annotations={"run-for": "10ms"})
+    await world.until_ended(run)
+    assert world.server.requests["GET", "pods"] == 2  # the list, and one watch
+
+
 async def test_a_list_of_several_pages_is_read_to_its_end(world: FakeWorld) -> None:
     for number in range(1_203):
         world.server.put(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.5
 WAY_OUT: Final = "`fairlead get clusters` and `fairlead get nodes` list them"
 Name = Annotated[
-    str, typer.Argument(metavar="CLUSTER", help="Name of the cluster, as `get clusters` says it.")
+    str, typer.Argument(metavar="CLUSTER", help="Name of the cluster, as in `get clusters`.")
 ]
 Nodes = Annotated[
     list[str] | None,
@@ -74,7 +74,7 @@ def drain(
         typer.Option("--keep-running", help="Wait for runs to end instead of preempting them."),
     ] = False,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Return when it has been requested.")
+        bool, typer.Option("--no-wait", help="Do not wait until the runs have ended.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be stopped, and change nothing.")
@@ -145,7 +145,7 @@ def _wait_until_empty(client: "Client", cluster: str, nodes: list[str] | None) -
     while there := _runs(client, cluster, nodes):
         left = sum(there.values())
         if left != last and command_base.is_terminal():
-            command_base.say(f"fairlead: {output_formats.many(left, 'run')} still there")
+            command_base.say(f"fairlead: {output_formats.many(left, 'run')} still running")
         last = left
         time.sleep(POLL_S)
 

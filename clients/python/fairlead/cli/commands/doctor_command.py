@@ -55,14 +55,14 @@ def doctor(
 ) -> None:
     """Look for what keeps Fairlead from working from here.
 
-    Which server is asked, whether it answers, versions, clocks, credentials, how far its view is
-    behind, whether clusters report, and which records of the log could not be decoded. Ends
-    with 0 if there is no problem, 4 if the server cannot be used, 3 if it refuses the token, and 1
-    for any other problem.
+    It checks which server is used and whether it answers, versions, clocks, credentials, the lag of
+    the server's view, whether clusters report, and which records of the log could not be decoded.
+    Ends with 0 if there is no problem, 4 if the server cannot be used, 3 if it refuses the token,
+    and 1 for any other problem.
 
     With --deep it also loads the scheduler's checkpoint, folds the log up to its end, and checks
-    every invariant of the result. This reads the log and the database themselves: those of the data
-    folder of `fairlead up`, or, where FAIRLEAD_DATABASE_URL is set, those of the services'
+    every invariant of the result. This reads the log and the database directly: those in the data
+    folder of `fairlead up`, or, where FAIRLEAD_DATABASE_URL is set, those in the services'
     settings. It changes nothing and can be used at any time.
     """
     if data is not None and not deep:
@@ -164,7 +164,7 @@ def _with_token(client: "Client") -> "list[Finding]":
 
     try:
         next(client.queues(), None)
-        found = [doctor_checks.Finding("credentials", "the server lets this token in")]
+        found = [doctor_checks.Finding("credentials", "the server accepts this token")]
         now = datetime.now(UTC)
         found += [*doctor_checks.clusters(client.clusters(), now)]
         with contextlib.suppress(Forbidden):  # the log is for operators

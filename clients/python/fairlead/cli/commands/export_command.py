@@ -46,7 +46,7 @@ def jobs(
     chosen: "Filter",
     format: FormatOption = Format.CSV,
 ) -> None:
-    """Write all jobs that the options find."""
+    """Write all jobs that match the options."""
     with command_base.connect(context) as client:
         _write(client.export_jobs(chosen, format=_text(format)))
 

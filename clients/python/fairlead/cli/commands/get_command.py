@@ -41,12 +41,12 @@ def register(app: typer.Typer) -> None:
     )(queue_commands.list_all)
     group.command(
         "clusters",
-        short_help="List clusters: what they have and use.",
+        short_help="List clusters with their capacity and usage.",
         epilog=command_base.examples("fairlead get clusters"),
     )(clusters)
     group.command(
         "nodes",
-        short_help="List nodes: their pool, what they have and use.",
+        short_help="List nodes with their pool, capacity and usage.",
         epilog=command_base.examples("fairlead get nodes", "fairlead get nodes --cluster local"),
     )(nodes)
     app.add_typer(group, name="get")

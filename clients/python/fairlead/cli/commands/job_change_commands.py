@@ -147,22 +147,22 @@ def resubmit(
     ] = False,
     ids: job_selection.Ids = None,
     into_queue: Annotated[
-        str, typer.Option(help="The queue of the new jobs; theirs otherwise.", metavar="NAME")
+        str, typer.Option(help="The queue of the new jobs; default: unchanged.", metavar="NAME")
     ] = "",
     yes: Yes = False,
 ) -> None:
-    """Submit new jobs like those, into a job set; the old ones stay as they are.
+    """Submit jobs again, as new jobs of a job set; the old jobs are not changed.
 
-    With --failed, those of a job set that failed, or were cancelled because another one did, and
-    that were not submitted again yet: the new ones take their places in the job set. Interrupted,
-    the server still goes on to the end.
+    With --failed it submits the jobs of a job set that failed, or that were cancelled because
+    another job failed, unless they were submitted again before. The new jobs replace them in the
+    job set. If the command is interrupted, the server still submits all of them.
     """
     with command_base.connect(context) as client:
         if failed:
             started = _resubmit_failed(client, chosen, [*(ids or []), into, into_queue], yes)
         else:
             if not into:
-                command_base.fail("say --into JOBSET, or --failed")
+                command_base.fail("add --into JOBSET or --failed")
             jobs = job_selection.jobs_of(client, ids, chosen)
             if not isinstance(jobs, list):
                 _confirm_many(client, chosen, yes)
@@ -172,17 +172,17 @@ def resubmit(
             for last in client.watch_action(started.action):
                 command_base.progress(last.done, last.total)
         except KeyboardInterrupt:
-            command_base.say("\nfairlead: the server goes on to submit them again")
+            command_base.say("\nfairlead: the server continues to submit them again")
             raise
     assert last is not None, "an action says at least once how far it is"
     if last.total == 0 and failed:
         typer.echo(f"nothing to submit again: no job of {last.queue}/{last.job_set} is failed")
         return
     if last.total == 0:
-        command_base.fail("no such jobs; nothing was done")
+        command_base.fail("none of these jobs exists; nothing was changed")
     if last.position is not None:
         recent_job_set.save(client.server.url, last.queue, last.job_set, last.position)
-    for refused in last.refused[: command_base.FIELD_ERRORS_SHOWN_MAX]:
+    for refused in last.refused[: command_base.FIELD_ERRORS_LISTED_MAX]:
         command_base.say(f"{refused.id}: {refused.reason}")
     typer.echo(f"submitted {output_formats.many(last.made, 'job')} to {last.queue}/{last.job_set}")
     if last.made < last.total:
@@ -245,7 +245,7 @@ def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, s
     elif isinstance(jobs, list):
         command_base.say(f"fairlead: nothing to {verb}: no job is in a state that permits it")
     else:
-        command_base.say("fairlead: no such jobs are known")
+        command_base.say("fairlead: no such jobs exist")
 
 
 def _many(count: int | None) -> str:

@@ -45,7 +45,8 @@ def logs(
         int | None, typer.Option(min=0, help="Only this number of last lines.", metavar="NUMBER")
     ] = None,
     run: Annotated[
-        int | None, typer.Option(min=1, help="Of this run; the newest otherwise.", metavar="NUMBER")
+        int | None,
+        typer.Option(min=1, help="The output of this run; default: the newest.", metavar="NUMBER"),
     ] = None,
     container: Annotated[
         str, typer.Option(help="The container; the default is the first one.", metavar="NAME")
@@ -54,7 +55,7 @@ def logs(
         int, typer.Option(min=1, help="Of at most this number of jobs.", metavar="NUMBER")
     ] = 100,
 ) -> None:
-    """Print what jobs wrote: those named, or all that the options find.
+    """Print the output of jobs: of those named, or of all that match the options.
 
     Of several jobs, each line begins with the job's client id. With -f it waits for the run to
     start (of one job).
@@ -103,7 +104,7 @@ def _wanted(
         chosen = msgspec.structs.replace(chosen, queue=queue)
     found = output_formats.limited(client.iter_jobs(chosen, sort="submitted"), limit)
     if not found:
-        command_base.fail("no such jobs", command_base.EXIT_JOBS_FAILED)
+        command_base.fail("no such jobs exist", command_base.EXIT_JOBS_FAILED)
     return {job.id: job.client_id or job.id for job in found}
 
 

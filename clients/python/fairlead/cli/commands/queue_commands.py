@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="queue")
     app.command(
         "apply",
-        short_help="Make queues as a file says.",
+        short_help="Create or change the queues of a file.",
         epilog=command_base.examples(
             "fairlead apply -f queues.yaml --dry-run",
             "fairlead apply -f queues.yaml",
@@ -239,7 +239,7 @@ def apply(
         bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")
     ] = False,
 ) -> None:
-    """Make queues as the documents of a file say: {kind: queue, name: ..., weight: ...}.
+    """Create or change the queues that a file describes: {kind: queue, name: ..., weight: ...}.
 
     What a document leaves out gets its default, but for a cordon: what an operator has cordoned
     stays so unless the document says `cordoned`. A queue that no document names stays as it is.
@@ -257,7 +257,7 @@ def apply(
                 explanation = command_base.explain(error)
                 assert explanation is not None, "every refusal has an explanation"
                 command_base.say(
-                    f"queue {queue.name} is refused; the others are not concerned\n{explanation[0]}"
+                    f"queue {queue.name} is refused; other queues are unaffected\n{explanation[0]}"
                 )
                 refused += 1
     if refused:
@@ -296,26 +296,26 @@ def _print_lines(changed: list[str]) -> None:
 
 def _read_queues(file: str) -> "list[tuple[Queue, bool]]":
     """The queues of a file, and whether each says if it is cordoned; a list in a document is as
-    many documents. Names every fault.
+    many documents. Names every error.
     """
     from fairlead.cli.support import submission_files
 
     found: list[tuple[Queue, bool]] = []
-    faults: list[str] = []
+    errors: list[str] = []
     for index, document in enumerate(_flatten(submission_files.load(file)), 1):
         queue = _read_queue(document)
         if isinstance(queue, list):
-            faults += [f"  document {index}: {fault}" for fault in queue]
+            errors += [f"  document {index}: {error}" for error in queue]
         else:
             assert isinstance(document, dict)
             found.append((queue, "cordoned" in document))
     names = [queue.name for queue, _ in found]
     twice = sorted({name for name in names if names.count(name) > 1})
-    faults += [f"  queue {name} is there more than once" for name in twice]
-    if faults:
+    errors += [f"  queue {name} is there more than once" for name in twice]
+    if errors:
         command_base.fail(
             "\n".join(
-                [f"{submission_files.called(file)} is not understood; nothing was changed", *faults]
+                [f"{submission_files.called(file)} is not valid; nothing was changed", *errors]
             )
         )
     return found
@@ -340,9 +340,9 @@ def _read_queue(document: object) -> "Queue | list[str]":
     ignored = ("kind", *QUEUE_BY_SERVER)
     fields = {name: value for name, value in document.items() if name not in ignored}
     known = [field.encode_name for field in msgspec.structs.fields(Queue)]
-    faults = [f"{name}: there is no such field" for name in fields if name not in known]
+    errors = [f"{name}: there is no such field" for name in fields if name not in known]
     try:
         queue = msgspec.convert(fields, Queue)
     except msgspec.ValidationError as error:
-        return [*faults, str(error)]
-    return faults or queue
+        return [*errors, str(error)]
+    return errors or queue

@@ -55,7 +55,7 @@ def run(
     ] = None,
     queue: Annotated[str, typer.Option(help="The queue.", metavar="NAME")] = "default",
     jobset: Annotated[
-        str, typer.Option(help="The job set; one of its own otherwise.", metavar="NAME")
+        str, typer.Option(help="The job set; default: a new one.", metavar="NAME")
     ] = "",
     working_dir: working_folder.FolderOption = "",
     scratch: working_folder.ScratchOption = False,

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="context")
     app.command(
         "completion",
-        short_help="Print what makes a shell complete.",
+        short_help="Print the completion script of a shell.",
         epilog=command_base.examples(
             'eval "$(fairlead completion bash)"     # in ~/.bashrc',
             'eval "$(fairlead completion zsh)"      # in ~/.zshrc, after compinit',

@@ -58,7 +58,7 @@ def submit(
     from fairlead.cli.support import submission_files
 
     found = [submission_files.placed(item, queue, jobset) for item in submission_files.read(file)]
-    way_out = "every fault is listed with its place; `--dry-run` checks without creating"
+    way_out = "every error is listed with its place; `--dry-run` checks without creating"
     other = "a client id names one job: has the file changed, or the folder that you submit from?"
     with (
         command_base.connect(context) as client,
@@ -141,11 +141,11 @@ def _report_check(item: "Submission", done: "Checked") -> None:
     jobs = output_formats.many(len(done.jobs), "job")
     typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
     stuck = [(at, job) for at, job in enumerate(done.jobs) if job.feasible is False]
-    for at, job in stuck[: command_base.FIELD_ERRORS_SHOWN_MAX]:
+    for at, job in stuck[: command_base.FIELD_ERRORS_LISTED_MAX]:
         name = item.jobs[at].get("clientId") or f"/jobs/{at}"
         command_base.say(f"{name} could run nowhere now: {job.why or 'no node is large enough'}")
-    if len(stuck) > command_base.FIELD_ERRORS_SHOWN_MAX:
-        command_base.say(f"... and {len(stuck) - command_base.FIELD_ERRORS_SHOWN_MAX} more")
+    if len(stuck) > command_base.FIELD_ERRORS_LISTED_MAX:
+        command_base.say(f"... and {len(stuck) - command_base.FIELD_ERRORS_LISTED_MAX} more")
 
 
 def _wait(client: "Client", sent: "list[tuple[Submission, Submitted]]", show: bool) -> list[bool]:
@@ -179,9 +179,9 @@ def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bo
     states = tuple(state for state in ended.states if state in watch_command.BAD)
     found = client.iter_jobs(Filter(queue=item.queue, job_set=item.job_set, states=states))
     bad = [job for job in found if job.id in ids]
-    for job in bad[: command_base.FIELD_ERRORS_SHOWN_MAX]:
+    for job in bad[: command_base.FIELD_ERRORS_LISTED_MAX]:
         name = job.client_id or job.id
         command_base.say(f"{name}: {job.state}{': ' + job.reason if job.reason else ''}")
-    if len(bad) > command_base.FIELD_ERRORS_SHOWN_MAX:
-        command_base.say(f"... and {len(bad) - command_base.FIELD_ERRORS_SHOWN_MAX} more")
+    if len(bad) > command_base.FIELD_ERRORS_LISTED_MAX:
+        command_base.say(f"... and {len(bad) - command_base.FIELD_ERRORS_LISTED_MAX} more")
     return not bad

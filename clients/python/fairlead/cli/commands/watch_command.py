@@ -35,7 +35,7 @@ def watch(
         bool, typer.Option("--json", help="A line of JSON for every change instead.")
     ] = False,
 ) -> None:
-    """Show live counts of a job set until all its jobs ended; exit code 1 if some ended badly."""
+    """Show live counts of a job set until all its jobs have ended; exit code 1 if one failed."""
     with command_base.connect(context) as client:
         ended = follow(client, queue, jobset, as_json=as_json)
     if ended.bad:

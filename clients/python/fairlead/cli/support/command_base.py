@@ -24,7 +24,7 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 """The reader of stdout closed it; the exit code of shells for a program ended by SIGPIPE."""
 
-FIELD_ERRORS_SHOWN_MAX: Final = 20
+FIELD_ERRORS_LISTED_MAX: Final = 20
 
 
 class GlobalOptions:
@@ -79,7 +79,7 @@ def options(
 ) -> None:
     """Options before the command."""
     if server and context_name:
-        fail("say either --server or --context, not both")
+        fail("give either --server or --context, not both")
     context.obj = GlobalOptions(server or None, context_name or None)
 
 
@@ -157,7 +157,7 @@ def confirm(question: str, refusal: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        fail(f"{refusal}; say --yes to do so")
+        fail(f"{refusal}; add --yes to do so")
     if not typer.confirm(question, err=True):
         raise typer.Exit(EXIT_USAGE)
 
@@ -240,10 +240,10 @@ def _refusal(error: Exception) -> str:
     lines = [f"fairlead: {': '.join(texts) or f'HTTP status {problem.status}'}"]
     errors_found = problem.errors
     lines += [
-        f"  {error.pointer}: {error.detail}" for error in errors_found[:FIELD_ERRORS_SHOWN_MAX]
+        f"  {error.pointer}: {error.detail}" for error in errors_found[:FIELD_ERRORS_LISTED_MAX]
     ]
-    if len(errors_found) > FIELD_ERRORS_SHOWN_MAX:
-        lines.append(f"  ... and {len(errors_found) - FIELD_ERRORS_SHOWN_MAX} more")
+    if len(errors_found) > FIELD_ERRORS_LISTED_MAX:
+        lines.append(f"  ... and {len(errors_found) - FIELD_ERRORS_LISTED_MAX} more")
     if error.accepted:
         lines.append(f"  ({len(error.accepted)} jobs of earlier requests were accepted)")
     return "\n".join(lines)

@@ -20,8 +20,8 @@ SILENT_S_MAX: Final = 30.0
 
 RECENT_S: Final = 86_400.0
 """A record that was skipped longer ago is listed, but not reported as a problem."""
-QUARANTINE_SHOWN_MAX: Final = 20
-HEAD_SHOWN: Final = 60
+QUARANTINE_LISTED_MAX: Final = 20
+HEAD_CHARACTERS_MAX: Final = 60
 
 LAG_MESSAGES_MAX: Final = 1_000
 _LAG: Final = re.compile(r"^fairlead_lookout_lag_messages (\S+)$", re.MULTILINE)
@@ -127,14 +127,14 @@ def lag(reply: Reply) -> Finding:
     found = _LAG.search(reply.body.decode("utf-8", "replace"))
     if found is None:
         return Finding("lag", "this address does not say how far its view is behind")
-    behind = int(float(found[1]))
-    if behind <= LAG_MESSAGES_MAX:
+    lag_messages = int(float(found[1]))
+    if lag_messages <= LAG_MESSAGES_MAX:
         return Finding(
-            "lag", f"the view is {output_formats.many(behind, 'message')} behind the log"
+            "lag", f"the view is {output_formats.many(lag_messages, 'message')} behind the log"
         )
     return Finding(
         "lag",
-        f"the view is {output_formats.many(behind, 'message')} behind the log",
+        f"the view is {output_formats.many(lag_messages, 'message')} behind the log",
         "what is shown is old; it catches up by itself unless lookout is down or short of CPU",
         command_base.EXIT_JOBS_FAILED,
     )
@@ -145,12 +145,12 @@ def quarantine(found: Iterable[QuarantineRecord], now: datetime.datetime) -> lis
     records = list(found)
     if not records:
         return [Finding("log", "every record of the log could be decoded")]
-    shown = [_quarantined(each, now) for each in records[:QUARANTINE_SHOWN_MAX]]
-    if more := len(records) - len(shown):
-        shown.append(
+    findings = [_quarantined(each, now) for each in records[:QUARANTINE_LISTED_MAX]]
+    if more := len(records) - len(findings):
+        findings.append(
             Finding("log", f"{output_formats.many(more, 'older record')} could not be decoded")
         )
-    return shown
+    return findings
 
 
 def _quarantined(found: QuarantineRecord, now: datetime.datetime) -> Finding:
@@ -161,7 +161,7 @@ def _quarantined(found: QuarantineRecord, now: datetime.datetime) -> Finding:
     place = f"{found.topic}, partition {found.partition}, position {found.position}"
     text = (
         f"{place}, of {found.time}: {readers}: {reasons} (key {found.key!r}, {size}:"
-        f" {found.head[:HEAD_SHOWN]!r})"
+        f" {found.head[:HEAD_CHARACTERS_MAX]!r})"
     )
     if stopped:
         name = f"{found.topic}/{found.partition}/{found.position}"

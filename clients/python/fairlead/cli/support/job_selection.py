@@ -77,7 +77,7 @@ def where(
     states = tuple(part.upper() for text in state or () for part in text.split(",") if part)
     for word in states:
         if word not in STATES:
-            command_base.fail(f"{word!r} is no state; there are {', '.join(STATES)}")
+            command_base.fail(f"{word!r} is not a state; the states are {', '.join(STATES)}")
     return Filter(
         queue=queue or None,
         job_set=jobset or None,
@@ -115,13 +115,11 @@ def jobs_of(client: "Client", texts: list[str] | None, chosen: "Filter") -> "lis
 
     if texts:
         if chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
-            command_base.fail(
-                "say which jobs: either their names or options like --state, not both"
-            )
+            command_base.fail("choose jobs: either their names or options like --state, not both")
         return named(client, texts, chosen.queue or "", chosen.job_set or "")
     if chosen.queue is None:
         command_base.fail(
-            "say which jobs: either ids, or --queue NAME (and --jobset, --state, --label)"
+            "choose jobs: either ids, or --queue NAME (and --jobset, --state, --label)"
         )
     return chosen
 

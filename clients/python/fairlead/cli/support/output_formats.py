@@ -152,19 +152,19 @@ def table(
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
     """Print named values below one another, without those that are absent."""
-    shown = [(name, _cell(value)) for name, value in pairs if value not in (None, "", {}, (), [])]
-    width = max((len(name) for name, _ in shown), default=0) + 2
-    for name, value in shown:
+    cells = [(name, _cell(value)) for name, value in pairs if value not in (None, "", {}, (), [])]
+    width = max((len(name) for name, _ in cells), default=0) + 2
+    for name, value in cells:
         typer.echo(f"{name + ':':<{width}} {value}".rstrip())
 
 
 def limited(found: Iterable[T], limit: int) -> list[T]:
     """The first `limit` items; prints a note if there are more."""
     iterator = iter(found)
-    shown = list(islice(iterator, limit))
-    if len(shown) == limit and next(iterator, None) is not None:
+    items = list(islice(iterator, limit))
+    if len(items) == limit and next(iterator, None) is not None:
         typer.echo(f"(the first {limit}; more with --limit)", err=True)
-    return shown
+    return items
 
 
 def age(time: str | None, now: datetime.datetime) -> str:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from fairlead import Node
 
-_SHOWN: Final = ("cpu", "memory")
+_ALWAYS_LISTED: Final = ("cpu", "memory")
 _GPU: Final = "nvidia.com/gpu"
 
 
 def used(requested: Mapping[str, float], capacity: Mapping[str, float]) -> str:
     """`12/16 cpu, 30/64Gi memory`: of what capacity is most of the time, and GPUs."""
-    names = [name for name in (*_SHOWN, _GPU) if capacity.get(name)]
+    names = [name for name in (*_ALWAYS_LISTED, _GPU) if capacity.get(name)]
     return ", ".join(
         f"{amount(name, requested.get(name, 0))}/{amount(name, capacity[name])} {_short(name)}"
         for name in names

@@ -64,7 +64,7 @@ def save(url: str, queue: str, job_set: str, position: str = "") -> None:
     except OSError as error:
         if command_base.is_terminal():
             command_base.say(
-                f"fairlead: {path} cannot be written ({error.strerror}): say --jobset again"
+                f"fairlead: {path} cannot be written ({error.strerror}): give --jobset each time"
             )
 
 

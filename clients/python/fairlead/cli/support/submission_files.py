@@ -126,6 +126,6 @@ def _submission(file: str, document: object) -> Submission:
         return msgspec.convert(document, Submission)
     except msgspec.ValidationError as error:
         raise Unreadable(
-            f"{called(file)} is not understood: {error}. Expected are queue, jobSet, jobs and"
+            f"{called(file)} is not valid: {error}. Expected are queue, jobSet, jobs and"
             " perhaps defaults."
         ) from error

@@ -29,7 +29,7 @@ ScratchOption = Annotated[
 def choose(location: "Location", named: str, scratch: bool) -> str | None:
     """The `workingDir` of jobs that name none; None: a folder of each run's own."""
     if named and scratch:
-        command_base.fail("say either --working-dir or --scratch, not both")
+        command_base.fail("give either --working-dir or --scratch, not both")
     if scratch:
         return None
     if not location.is_here:

@@ -32,13 +32,13 @@ class Unreadable(ValueError):
 
 class _Loader(Base):
     """As `yaml.safe_load`, with other words for truth, numbers and nothing; a key that is there
-    twice is a fault, as it is in what the server reads.
+    twice is an error, as it is in what the server reads.
     """
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - a table of the class that PyYAML looks for
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, whose keys may be anything here: `_odd_keys` looks at them."""
+        """The mapping, whose keys may be anything here: `_non_string_keys` looks at them."""
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -72,14 +72,14 @@ def documents(text: bytes) -> list[object]:
     try:
         found = [one for one in yaml.load_all(text, _Loader) if one is not None]
     except (yaml.YAMLError, ValueError) as error:
-        raise Unreadable(_said(error)) from error
+        raise Unreadable(_describe_error(error)) from error
     for number, document in enumerate(found, 1):
-        for place in _odd_keys("", document):
+        for place in _non_string_keys("", document):
             raise Unreadable(f"document {number}: {place} is no text; put it between quotes")
     return found
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """What is wrong, and at which line of the file."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return str(error)
@@ -87,14 +87,14 @@ def _said(error: Exception) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {', '.join(filter(None, reason))}"
 
 
-def _odd_keys(place: str, value: object) -> Iterator[str]:
+def _non_string_keys(place: str, value: object) -> Iterator[str]:
     """Keys that JSON could not have."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 yield f"the key {key!r}{f' of {place}' if place else ''}"
             else:
-                yield from _odd_keys(f"{place}.{key}" if place else key, inner)
+                yield from _non_string_keys(f"{place}.{key}" if place else key, inner)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _odd_keys(f"{place}[{index}]", inner)
+            yield from _non_string_keys(f"{place}[{index}]", inner)

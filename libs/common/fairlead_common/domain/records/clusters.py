@@ -98,6 +98,6 @@ def node_record(node: Node) -> Record:
     return Record(CLUSTERS, f"{node.executor}/{node.name}", _encoder.encode(node))
 
 
-def node_gone_record(executor: str, name: str) -> Record:
+def removed_node_record(executor: str, name: str) -> Record:
     """The record of a node that is gone."""
     return Record(CLUSTERS, f"{executor}/{name}", None)

@@ -74,9 +74,9 @@ class UnknownEventType(Undecodable):
     """The record holds events of types that this version does not know and must not leave out."""
 
     def __init__(self, types: Sequence[str]) -> None:
-        shown = [each[:60] for each in types[:5]]
-        self.types = tuple(shown)
-        super().__init__(f"event type {', '.join(shown)} is unknown to this version")
+        listed = [each[:60] for each in types[:5]]
+        self.types = tuple(listed)
+        super().__init__(f"event type {', '.join(listed)} is unknown to this version")
 
 
 class UnknownOptionalType(Undecodable):
@@ -326,8 +326,8 @@ def _explained(value: bytes, error: Exception) -> Undecodable:
     for raw in known:
         try:
             _events.decode(raw)
-        except (ValueError, RecursionError) as fault:
-            return Undecodable(str(fault))
+        except (ValueError, RecursionError) as cause:
+            return Undecodable(str(cause))
     if not unknown:
         return Undecodable(str(error))
     envelope.events = known

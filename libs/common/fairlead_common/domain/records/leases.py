@@ -19,7 +19,7 @@ class DesiredState(StrEnum):
 
 
 class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """One live run. `wish` STOP means: end it within `grace_s`, for the reason in `why`.
+    """One live run. `desired_state` STOP means: end it within `grace_s`, for this `reason`.
 
     A run that is stopped with a `failure` is reported as failed in that category, not as stopped.
 
@@ -33,8 +33,8 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     queue: str
     job_set: str
     node: str
-    wish: DesiredState = DesiredState.RUN
-    why: str = ""
+    desired_state: DesiredState = msgspec.field(default=DesiredState.RUN, name="wish")
+    reason: str = msgspec.field(default="", name="why")
     failure: FailureCategory | None = None
     grace_s: Int32 = 30
     runtime_s_max: Seconds | None = None

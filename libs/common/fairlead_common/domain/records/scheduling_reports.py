@@ -59,7 +59,7 @@ class QueueShare(
     first_position: int = -1
 
 
-class Round(
+class RoundReport(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="round"
 ):
     """One round of a pool: how long its steps took (ms), what it did, what stopped it.
@@ -79,7 +79,7 @@ class Round(
     error: str = ""
 
 
-Report = Waiting | QueueShare | Round
+Report = Waiting | QueueShare | RoundReport
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
@@ -93,7 +93,7 @@ def decode(value: bytes) -> Report:
 def key(report: Report) -> str:
     """The key of a report's record."""
     match report:
-        case Round(pool=pool):
+        case RoundReport(pool=pool):
             return pool
         case QueueShare(pool=pool, queue=queue):
             return f"{pool}/{queue}"

@@ -8,7 +8,7 @@ the brokers are away, so every call here has a deadline, and a commit that misse
 import asyncio
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from aiokafka import TopicPartition
@@ -67,7 +67,7 @@ class KafkaLog:
         self.address = address
         self.away_s = away_s
         self.controls = Controls(address, away_s)
-        self.tombstones_kept_ms = kafka_clients.TOMBSTONES_KEPT_MS
+        self.tombstone_retention_ms = kafka_clients.TOMBSTONE_RETENTION_MS
         self._identity = ""
         self._opened: list[KafkaProducer | KafkaReader] = []
 
@@ -152,6 +152,26 @@ def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
     return {place.partition: offset for place, offset in sorted(offsets.items())}
 
 
+class _ClientStop:
+    """Stops a client of aiokafka once, however often its owner and the log ask for it."""
+
+    def __init__(self, on_stopped: Callable[[], None]) -> None:
+        self._on_stopped = on_stopped
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anybody has asked for it."""
+        return self._task is not None
+
+    def begin(self, client: kafka_clients.Producer | Consumer) -> "asyncio.Task[None]":
+        """Stop the client in a task. It may take a while when the brokers are away."""
+        if self._task is None:
+            self._task = asyncio.create_task(kafka_clients.stop(client))
+            self._task.add_done_callback(lambda _: self._on_stopped())
+        return self._task
+
+
 class KafkaProducer:
     """A `Producer`: one epoch of a transactional id."""
 
@@ -159,9 +179,9 @@ class KafkaProducer:
         self.name = name
         self._log = log
         self._client = client
+        self._client_stop = _ClientStop(lambda: log.forget(self))
         self._turn = asyncio.Lock()
         self._usable = True
-        self._stopping: asyncio.Task[None] | None = None
 
     async def append(self, records: Sequence[Record]) -> Appended:
         """See `Producer`."""
@@ -181,20 +201,13 @@ class KafkaProducer:
                 self._usable = True
             finally:
                 if not self._usable:
-                    self._stop()
+                    self._client_stop.begin(self._client)
         return {(place.topic, place.partition): offset + 1 for place, offset in last.items()}
 
     async def close(self) -> None:
         """See `Producer`."""
         self._usable = False
-        await asyncio.shield(self._stop())
-
-    def _stop(self) -> "asyncio.Task[None]":
-        """Begin to give the client up; that may take a while when the brokers are away."""
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(kafka_clients.stop(self._client))
-            self._stopping.add_done_callback(lambda _: self._log.forget(self))
-        return self._stopping
+        await asyncio.shield(self._client_stop.begin(self._client))
 
     async def _batches(self, records: Sequence[Record]) -> _Batches:
         batches: _Batches = {}
@@ -301,10 +314,10 @@ class KafkaReader:
         self.topic = topic
         self._log = log
         self._client = client
+        self._client_stop = _ClientStop(lambda: log.forget(self))
         self._places = [TopicPartition(topic, number) for number in positions]
         self._fetched: deque[deque[Entry]] = deque()
         """Each of one partition, none empty, and no two of the same partition."""
-        self._stopping: asyncio.Task[None] | None = None
         self._guarded_s: float | None = None
         """When it was last certain to miss no tombstone; None: of no interest."""
         self._seek(positions)
@@ -344,10 +357,9 @@ class KafkaReader:
 
     async def close(self) -> None:
         """See `Reader`."""
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(kafka_clients.stop(self._client))
-            self._stopping.add_done_callback(lambda _: self._log.forget(self))
-        await asyncio.shield(self._stopping)  # `KafkaLog.close` waits for it if this is cancelled
+        await asyncio.shield(
+            self._client_stop.begin(self._client)
+        )  # `KafkaLog.close` waits for it if this is cancelled
 
     def _seek(self, positions: Positions) -> None:
         self._client.assign(self._places)
@@ -361,7 +373,7 @@ class KafkaReader:
         await kafka_clients.stop(replaced)
 
     async def _fetch(self, wait_s: float) -> None:
-        if self._stopping is not None:
+        if self._client_stop.begun:
             raise LogUnavailable("this reader was closed")
         try:
             found = await self._client.getmany(timeout_ms=round(wait_s * 1000))
@@ -410,12 +422,12 @@ class KafkaReader:
         """Raises `PositionExpired` if there is more to read that is so old that tombstones among it
         may have been removed; asked when this reader is resumed, and then now and then."""
         loop = asyncio.get_running_loop()
-        kept_ms = self._log.tombstones_kept_ms // 2
-        if self._guarded_s is None or loop.time() - self._guarded_s < kept_ms / 1000:
+        retained_ms = self._log.tombstone_retention_ms // 2
+        if self._guarded_s is None or loop.time() - self._guarded_s < retained_ms / 1000:
             return
         asked_s = loop.time()
         controls = self._log.controls
-        firsts = await controls.first_since(self._places, clock.now_ms() - kept_ms)
+        firsts = await controls.first_since(self._places, clock.now_ms() - retained_ms)
         ends = await controls.ends(self._places)
         for place in self._places:
             young = firsts[place]

@@ -39,7 +39,7 @@ PAUSE_S_MAX: Final = 0.5
 RETRY_MS: Final = 50
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000
-TOMBSTONES_KEPT_MS: Final = 15 * MINUTE_MS
+TOMBSTONE_RETENTION_MS: Final = 15 * MINUTE_MS
 """How long the brokers keep a tombstone after the older records of its key have gone. Readers count
 on half of it: their clocks need not agree better than that with the brokers'."""
 
@@ -277,7 +277,7 @@ def settings_of(topic: Topic) -> dict[str, str]:
             "min.cleanable.dirty.ratio": "0.2",
             "min.compaction.lag.ms": "0",
             "max.compaction.lag.ms": str(10 * MINUTE_MS),
-            "delete.retention.ms": str(TOMBSTONES_KEPT_MS),
+            "delete.retention.ms": str(TOMBSTONE_RETENTION_MS),
         }
     return settings | {
         "cleanup.policy": "delete",

@@ -2,7 +2,7 @@
 
 Folding stays right at every moment. A record of a compacted topic is removed only when a newer one
 of its key is there to be read. A tombstone is removed only when the older records of its key have
-been gone for `TOMBSTONES_KEPT_MS`: a reader that saw one of them had that long to come by the
+been gone for `TOMBSTONE_RETENTION_MS`: a reader that saw one of them had that long to come by the
 tombstone, and gets `PositionExpired` if it did not. Of other topics the oldest records go, and
 readers below get `PositionExpired`.
 """
@@ -10,12 +10,12 @@ readers below get `PositionExpired`.
 from typing import Final
 
 from fairlead_common.db.connection_pool import Connection
-from fairlead_common.db.locks import LOG_UPKEEP
+from fairlead_common.db.locks import LOG_CLEANUP
 from fairlead_common.log.postgres.connection import Link
 from fairlead_common.log.postgres.statements import SQL
-from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS
+from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS
 
-_LOCK: Final = (LOG_UPKEEP.classid, LOG_UPKEEP.objid)
+_LOCK: Final = (LOG_CLEANUP.classid, LOG_CLEANUP.objid)
 TURN_S_MAX: Final = 600.0
 LOOKED_AT_MAX: Final = 5_000
 """Records that one statement looks at."""
@@ -30,14 +30,14 @@ async def maintain(link: Link, now_ms: int) -> int:
 
 
 class _Turn:
-    """One turn of upkeep. It may break off anywhere and be done again."""
+    """One turn of cleanup. It may break off anywhere and be done again."""
 
     def __init__(self, connection: Connection, now_ms: int) -> None:
         self._connection = connection
         self._now_ms = now_ms
 
     async def run(self) -> int:
-        if not await self._connection.fetchval(SQL["take_upkeep"], *_LOCK):
+        if not await self._connection.fetchval(SQL["lock_cleanup"], *_LOCK):
             return 0
         try:
             removed = 0
@@ -46,11 +46,11 @@ class _Turn:
                     removed += await self._expire(row["part"], row["first"], row["retention_s"])
                     continue
                 removed += await self._compact(row["part"], row["cleaned"])
-                if row["tombstones_ms"] <= self._now_ms - TOMBSTONES_KEPT_MS:
+                if row["tombstones_ms"] <= self._now_ms - TOMBSTONE_RETENTION_MS:
                     removed += await self._bury(row["part"], row["tombstones"])
             return removed
         finally:
-            await self._connection.execute(SQL["leave_upkeep"], *_LOCK)
+            await self._connection.execute(SQL["unlock_cleanup"], *_LOCK)
 
     async def _expire(self, part: int, first: int, retention_s: int) -> int:
         """Marked before anything is removed, so that readers get `PositionExpired`."""

@@ -296,7 +296,7 @@ class PostgresReader:
         self._number_of = {part: number for number, part in self._part_of.items()}
         self._positions = dict(positions)
         self._record_bytes = 1.0
-        # In which round of upkeep each partition was begun to be read from its start.
+        # In which round of cleanup each partition was begun to be read from its start.
         self._since = {
             number: _NOT_BEGUN if not at else _RESUMED for number, at in positions.items()
         }
@@ -338,12 +338,12 @@ class PostgresReader:
 
         rows = await self._link.query(call)
         heads, rows = rows[: len(parts)], rows[len(parts) :]
-        for part, following, first, upkeep_round, missed in heads:
+        for part, following, first, cleanup_round, missed in heads:
             number = self._number_of[part]
             if missed is not None or not first <= self._positions[number] <= following:
                 raise PositionExpired(self.topic, number, self._positions[number], first)
             if self._since[number] == _NOT_BEGUN:
-                self._since[number] = int(upkeep_round)
+                self._since[number] = int(cleanup_round)
         numbers = self._number_of
         entries = [
             Entry(numbers[part], position, key, value, time_ms)

@@ -9,11 +9,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import asyncpg
 import msgspec
 from cachetools import TTLCache
 
-from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, translate_errors
+from fairlead_common.db import access_views
+from fairlead_common.db.access_views import ValidToken
+from fairlead_common.db.connection_pool import Pool
 from fairlead_common.domain.permissions import Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import RoleBinding
@@ -26,10 +27,6 @@ KIND_TOKEN: Final = "token"
 KIND_SESSION: Final = "session"
 CACHE_S: Final = 5.0
 CACHED_TOKENS_MAX: Final = 10_000
-_FIND: Final = (
-    "SELECT number, kind, name, roles, personal, groups, queues FROM"
-    " fairlead_submit.valid_tokens WHERE digest = $1"
-)
 
 
 def new_token() -> str:
@@ -52,7 +49,7 @@ class Tokens:
         self._roles = tuple(roles)
         self._known: TTLCache[bytes, Caller] = TTLCache(CACHED_TOKENS_MAX, CACHE_S, timer=now_s)
         self._unknown: TTLCache[bytes, bool] = TTLCache(CACHED_TOKENS_MAX, CACHE_S, timer=now_s)
-        self._asked: SingleFlight[bytes, asyncpg.Record | None] = SingleFlight()
+        self._look_ups: SingleFlight[bytes, ValidToken | None] = SingleFlight()
 
     def find_cached(self, token: str, *, is_session: bool) -> Caller | None:
         """The caller, if the cache has it."""
@@ -76,34 +73,26 @@ class Tokens:
             return caller
         if key in self._unknown:
             raise _unknown()
-        row = await self._asked.run(key, lambda: self._row(key))
-        if row is None:
+        found = await self._look_ups.run(key, lambda: access_views.find_token(self._pool, key))
+        if found is None:
             self._unknown[key] = True
             raise _unknown()
-        caller = self._known[key] = self._caller(row)
+        caller = self._known[key] = self._caller(found)
         return caller
 
     def forget(self, token_digest: bytes) -> None:
         """Remove a revoked token from the cache."""
         self._known.pop(token_digest, None)
 
-    async def _row(self, key: bytes) -> asyncpg.Record | None:
-        try:
-            with translate_errors():
-                return await self._pool.fetchrow(_FIND, key)
-        except asyncpg.UndefinedTableError as error:
-            raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error
-
-    def _caller(self, row: asyncpg.Record) -> Caller:
-        name, roles, queues = row["name"], row["roles"], row["queues"]
-        if row["personal"]:
-            owner = role_bindings.bind_roles(name, row["groups"], self._roles)
-            caller = role_bindings.restrict_owner(owner, roles, queues)
+    def _caller(self, token: ValidToken) -> Caller:
+        if token.personal:
+            owner = role_bindings.bind_roles(token.name, token.groups, self._roles)
+            caller = role_bindings.restrict_owner(owner, token.roles, token.queues)
         else:
-            program = Caller(name, tuple(roles), tuple(row["groups"]))
-            caller = role_bindings.scope_caller(program, roles, queues)
+            program = Caller(token.name, tuple(token.roles), tuple(token.groups))
+            caller = role_bindings.scope_caller(program, token.roles, token.queues)
         return msgspec.structs.replace(
-            caller, token=row["number"], is_session=row["kind"] == KIND_SESSION
+            caller, token=token.number, is_session=token.kind == KIND_SESSION
         )
 
 

@@ -49,7 +49,7 @@ class Provider:
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
         self._fetched_s: float | None = None
         self._tried_s = float("-inf")
-        self._trouble = ""
+        self._last_error = ""
         self._fetching = asyncio.Lock()
 
     async def key(self, name: str | None) -> jwt.PyJWK | None:
@@ -59,7 +59,7 @@ class Provider:
                 if self._age_s() > self.issuer.keys_s or name not in self._keys:
                     await self._refresh()
         if self._age_s() > self.issuer.keys_s + STALE_S:
-            raise IssuerUnavailable(f"{self.issuer.issuer} returned no keys: {self._trouble}")
+            raise IssuerUnavailable(f"{self.issuer.issuer} returned no keys: {self._last_error}")
         return self._keys.get(name)
 
     async def endpoint(self, name: str) -> str:
@@ -70,7 +70,7 @@ class Provider:
                     await self._refresh()
         address = self._about.get(name)
         if not isinstance(address, str) or not address:
-            why = self._trouble or f"its discovery document has no {name}"
+            why = self._last_error or f"its discovery document has no {name}"
             raise IssuerUnavailable(f"{self.issuer.issuer} cannot be used to sign in: {why}")
         self._check_secure(address)
         return address
@@ -172,7 +172,7 @@ class Provider:
                 self._keys = _keys(await _get(http, address))
                 self._about = about
         except (OSError, TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, WorldError) as error:
-            self._trouble = str(error) or type(error).__name__
+            self._last_error = str(error) or type(error).__name__
             return
         self._fetched_s = self._now_s()
 
@@ -269,11 +269,11 @@ class Issuers:
 
     async def _claims(self, token: str) -> tuple[Mapping[str, Any], Issuer]:
         """The claims of a verified token. Raises `PyJWTError` or `Problem`."""
-        said = jwt.decode(token, options={"verify_signature": False})
-        provider = self._providers.get(str(said.get("iss")))
+        unverified = jwt.decode(token, options={"verify_signature": False})
+        provider = self._providers.get(str(unverified.get("iss")))
         if provider is None:
             raise _refused(
-                f"is of {str(said.get('iss'))[:200]!r}, which is not a configured issuer"
+                f"is of {str(unverified.get('iss'))[:200]!r}, which is not a configured issuer"
             )
         return await provider.claims(token, provider.issuer.audience), provider.issuer
 

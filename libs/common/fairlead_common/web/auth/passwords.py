@@ -118,7 +118,7 @@ class Passwords:
         if self._waiting >= WAITING_MAX:
             raise Problem(
                 "unavailable",
-                "Too many passwords are being checked at the moment.",
+                "Too many passwords are being checked at the moment. Try again.",
                 retry_after_s=1,
             )
         self._waiting += 1
@@ -148,7 +148,7 @@ class Passwords:
         except (OSError, UnicodeError) as error:
             raise PasswordFileError(f"{self._file} cannot be read: {error}") from error
         if found:
-            lines = "; ".join(f"{fault.pointer} {fault.detail}" for fault in found[:5])
+            lines = "; ".join(f"{error.pointer} {error.detail}" for error in found[:5])
             raise PasswordFileError(f"{self._file}: {lines}")
         self._users, self._seen = users, seen
         self._right.clear()

@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import asyncpg
-
-from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, translate_errors
+from fairlead_common.db import access_views
+from fairlead_common.db.connection_pool import Pool
 from fairlead_common.domain import permissions
 from fairlead_common.domain.permissions import (
     ALL_QUEUES,
@@ -18,12 +17,10 @@ from fairlead_common.domain.permissions import (
     QueueScope,
     Verb,
 )
-from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Permission
 from fairlead_common.service import clock
 
 CACHE_S: Final = 1.0
-_RESTRICTED: Final = "SELECT name, value FROM fairlead_submit.restricted_queues"
 
 
 class QueuePermissions:
@@ -62,19 +59,6 @@ class QueuePermissions:
         async with self._reading:
             if self._now_s() - self._read_s >= CACHE_S:
                 asked_s = self._now_s()
-                self._restricted = await self._read()
+                self._restricted = await access_views.read_restricted_queues(self._pool)
                 self._read_s = asked_s
         return self._restricted
-
-    async def _read(self) -> Mapping[str, tuple[Permission, ...]]:
-        try:
-            with translate_errors():
-                rows = await self._pool.fetch(_RESTRICTED)
-        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
-            raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error
-        found = {}
-        for row in rows:
-            queue = configuration.decode(row["value"])
-            assert isinstance(queue, configuration.Queue)
-            found[row["name"]] = queue.permissions
-        return found

@@ -264,8 +264,8 @@ class KubernetesCluster:
         """Show what changed of a run, and have its next operation done."""
         run = record.run
         pod = run_records.describe_run(record)
-        if pod != record.shown:
-            record.shown = pod
+        if pod != record.reported:
+            record.reported = pod
             if pod is None:
                 self._pods.pop(run, None)
             else:

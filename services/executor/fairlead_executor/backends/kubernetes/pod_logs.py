@@ -31,6 +31,8 @@ async def read(client: ApiClient, pod: PodObject, request: LogRequest) -> AsyncI
                 if part:
                     yield part
     except ApiRefused as error:
+        if error.code == 404:
+            raise NoLog("its pod has been removed from the cluster") from error
         raise NoLog(f"the cluster returns no log: {error}") from error
     except ApiUnavailable as error:
         raise NoLog(f"the cluster does not answer: {error}") from error

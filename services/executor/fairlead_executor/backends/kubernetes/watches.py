@@ -15,8 +15,10 @@ import msgspec
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
 from fairlead_executor.backends.kubernetes.domain.api_objects import (
     ListPage,
+    ObjectMeta,
     Status,
     T,
+    bookmark_decoder,
     event_decoder,
     page_decoder,
 )
@@ -152,18 +154,21 @@ class ObjectWatch(Generic[T]):
                 if status.code == 410:
                     raise _Expired
                 raise ApiRefused(status.code, status.message)
+            if event.type == "BOOKMARK":
+                self._note_version(bookmark_decoder.decode(event.object).metadata)
+                return
             item = self._decoder.decode(event.object)
         except msgspec.DecodeError as error:
             # The connection was cut in the middle of a line.
             raise ApiUnavailable(f"a line of the watch of {self._path} is cut: {error}") from error
-        match event.type:
-            case "BOOKMARK":
-                pass
-            case "DELETED":
-                self._receiver.delete(item)
-            case _:
-                self._receiver.put(item)
-        self._version = item.metadata.resource_version or self._version
+        if event.type == "DELETED":
+            self._receiver.delete(item)
+        else:
+            self._receiver.put(item)
+        self._note_version(item.metadata)
+
+    def _note_version(self, metadata: ObjectMeta) -> None:
+        self._version = metadata.resource_version or self._version
 
 
 def retry_pause_s(failures: int, chance: float) -> float:

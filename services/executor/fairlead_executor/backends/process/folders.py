@@ -62,14 +62,14 @@ class StopRecord(msgspec.Struct, frozen=True, rename="camel"):
     end: End
 
 
-class Executed(msgspec.Struct, frozen=True, rename="camel"):
+class ExecutionRecord(msgspec.Struct, frozen=True, rename="camel"):
     """When the command was executed."""
 
     at_ms: int
 
 
 _starts: Final = msgspec.json.Decoder(Start)
-_executed: Final = msgspec.json.Decoder(Executed)
+_executed: Final = msgspec.json.Decoder(ExecutionRecord)
 _exits: Final = msgspec.json.Decoder(Exit)
 _stops: Final = msgspec.json.Decoder(StopRecord)
 _DAMAGED: Final = Exit(

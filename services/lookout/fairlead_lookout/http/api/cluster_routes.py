@@ -68,8 +68,8 @@ async def describe_clusters(deps: Deps) -> responses.ClustersResponse:
                 last_heartbeat=responses.format_time(deps.clusters.find_heartbeat_ms(executor)),
                 nodes=len(nodes),
                 pools=_count_pools(nodes),
-                allocatable=_to_units(_add(node.allocatable for node in nodes)),
-                used=_to_units(_add(each.requests for each in usage.values())),
+                allocatable=_to_numbers(_add(node.allocatable for node in nodes)),
+                used=_to_numbers(_add(each.requests for each in usage.values())),
                 runs=sum(each.runs for each in usage.values()),
                 cordoned=cordon is not None,
                 reason=cordon.reason or None if cordon else None,
@@ -105,8 +105,8 @@ async def describe_nodes(
                 unschedulable=node.unschedulable,
                 cordoned=cordon is not None,
                 reason=cordon.reason or None if cordon else None,
-                allocatable=_to_units(node.allocatable),
-                used=_to_units(own.requests),
+                allocatable=_to_numbers(node.allocatable),
+                used=_to_numbers(own.requests),
                 runs=own.runs,
                 jobs=[job_id for job_id in own.jobs if job_id in visible],
             )
@@ -155,6 +155,6 @@ def _add(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return totals
 
 
-def _to_units(amounts: Mapping[str, int]) -> dict[str, float | int]:
+def _to_numbers(amounts: Mapping[str, int]) -> dict[str, float | int]:
     """Cores, bytes and units."""
     return {name: quantities.to_number(name, amount) for name, amount in amounts.items()}

@@ -126,8 +126,12 @@ def _parse_place(event_id: str | None) -> queue_events.Place | None:
 
 
 def _invalid_id(error: ValueError) -> Problem:
-    fault = FieldError("/header/last-event-id", str(error))
-    return Problem("malformed", "The event id is not valid.", [fault])
+    field_error = FieldError("/header/last-event-id", str(error))
+    return Problem(
+        "malformed",
+        "The event id is not valid. Use the `id` of an event of this stream.",
+        [field_error],
+    )
 
 
 def _make_stream(

@@ -11,7 +11,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_common.web import etags, query_validation
-from fairlead_common.web.openapi_texts import PREFIXES
+from fairlead_common.web.openapi import PREFIXES
 from fairlead_common.web.query_validation import After, Wait, validated_by
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Deps

@@ -66,8 +66,8 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         limit: Annotated[int, Query(ge=1, le=RECORDS_MAX)] = 100,
     ) -> Response:
         found = deps.quarantine.read_all()
-        shown = [_describe_record(reported) for reported in found[:limit]]
-        return json_response(QuarantineResponse(records=shown, total=len(found)))
+        records = [_describe_record(reported) for reported in found[:limit]]
+        return json_response(QuarantineResponse(records=records, total=len(found)))
 
 
 def _describe_record(reported: list[QuarantinedRecord]) -> QuarantineRecord:

@@ -43,8 +43,8 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         ),
     )
     async def pool_report(visible_queues: VisibleQueues, pool: QueueName) -> Response:
-        _require_pool(deps, pool)
-        return json_response(_describe_pool_report(deps, pool, visible_queues))
+        require_pool(deps, pool)
+        return json_response(describe_pool_report(deps, pool, visible_queues))
 
     @router.get(
         "/pools/{pool}/rounds",
@@ -57,13 +57,8 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
     async def pool_rounds(
         pool: QueueName, limit: Annotated[int, Query(ge=1, le=ROUNDS_MAX)] = 100
     ) -> Response:
-        _require_pool(deps, pool)
-        rounds = await deps.view.read_rounds(pool, limit)
-        return json_response(
-            responses.RoundsResponse(
-                pool=pool, rounds=[responses.describe_round(each) for each in rounds]
-            )
-        )
+        require_pool(deps, pool)
+        return json_response(await describe_rounds(deps, pool, limit))
 
 
 def describe_queue_report(deps: Deps, queue: str) -> responses.QueueReportResponse:
@@ -82,9 +77,10 @@ def describe_queue_report(deps: Deps, queue: str) -> responses.QueueReportRespon
     )
 
 
-def _describe_pool_report(
+def describe_pool_report(
     deps: Deps, pool: str, visible_queues: QueueScope
 ) -> responses.PoolReportResponse:
+    """The last round of a pool, the shares of the visible queues, and why their jobs wait."""
     found = deps.reports.read_pool(pool, visible_queues)
     return responses.PoolReportResponse(
         pool=pool,
@@ -95,6 +91,14 @@ def _describe_pool_report(
     )
 
 
+async def describe_rounds(deps: Deps, pool: str, limit: int) -> responses.RoundsResponse:
+    """The last rounds of a pool, newest first."""
+    rounds = await deps.view.read_rounds(pool, limit)
+    return responses.RoundsResponse(
+        pool=pool, rounds=[responses.describe_round(each) for each in rounds]
+    )
+
+
 def _count_reasons(waiting: list[scheduling_reports.Waiting]) -> dict[str, int]:
     totals: dict[str, int] = {}
     for reason in waiting:
@@ -102,7 +106,7 @@ def _count_reasons(waiting: list[scheduling_reports.Waiting]) -> dict[str, int]:
     return totals
 
 
-def _require_pool(deps: Deps, pool: str) -> None:
+def require_pool(deps: Deps, pool: str) -> None:
     """Raises a 404 `Problem` for a pool without nodes and without reports."""
     nodes = (node for _, _, nodes in deps.clusters.read_all() for node in nodes)
     if not deps.reports.has_pool(pool) and all(node.pool != pool for node in nodes):

@@ -23,7 +23,7 @@ PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 SIGN_IN_COMMAND: Final = "fairlead token link"
-_KEPT_HEADERS: Final = ("www-authenticate", "retry-after", "allow")
+_PROBLEM_HEADERS: Final = ("www-authenticate", "retry-after", "allow")
 """Headers of a problem that a browser understands, for example to ask for a password."""
 _TITLES: Final = {
     400: "Invalid address",
@@ -47,7 +47,7 @@ def build_error_page(
             status = plain.status_code
             title, text = _TITLES.get(status, "The request failed"), error.detail
             headers |= {
-                name: plain.headers[name] for name in _KEPT_HEADERS if name in plain.headers
+                name: plain.headers[name] for name in _PROBLEM_HEADERS if name in plain.headers
             }
         if status == 401 and request.url.path == "/sign-in":
             text = text.partition(". ")[0] + ". This command prints a new link:"

@@ -112,6 +112,8 @@ def add_exit_code(reason: str | None, exit_code: int | None) -> str:
 
 def format_duration(ms: float) -> str:
     """A length of time in two units."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
     seconds = ms / 1000
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Final
 
-from fairlead_lookout.domain.model import Amounts, Changes, Job, JobSet, SetKey
+from fairlead_lookout.domain.model import Amounts, Changes, Job, JobSet, JobSetKey
 
 JOBS_MAX: Final = 100_000
 JOB_SETS_MAX: Final = 20_000
@@ -22,7 +22,7 @@ class FoldCache:
 
     def __init__(self, jobs_max: int = JOBS_MAX, job_sets_max: int = JOB_SETS_MAX) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
-        self.job_sets: OrderedDict[SetKey, JobSet] = OrderedDict()
+        self.job_sets: OrderedDict[JobSetKey, JobSet] = OrderedDict()
         self.requests: dict[str, Amounts] = {}
         self.shape_days: dict[str, date] = {}
         self._jobs_max = jobs_max
@@ -57,7 +57,7 @@ class FoldCache:
             self.shape_days.clear()
         self.requests.update(shapes)
 
-    def remove(self, key: SetKey, ids: Sequence[str]) -> None:
+    def remove(self, key: JobSetKey, ids: Sequence[str]) -> None:
         """Remove a job set and some of its jobs, whose rows were changed outside the fold."""
         self.job_sets.pop(key, None)
         for job_id in ids:

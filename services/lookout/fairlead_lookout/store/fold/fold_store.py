@@ -23,11 +23,11 @@ from fairlead_lookout.domain.model import (
     Changes,
     Job,
     JobSet,
-    Known,
+    JobSetKey,
     Message,
     Run,
     RunKey,
-    SetKey,
+    StoredRecords,
 )
 from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
@@ -42,6 +42,11 @@ COPIED_MAX: Final = 500
 """Rows of one COPY: they are encoded in one step, in some ms."""
 _decode_amounts: Final = msgspec.json.Decoder(Amounts).decode
 _decode_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
+
+
+async def create_temporary_tables(connection: Connection) -> None:
+    """The tables of this session that the rows of a batch are copied into."""
+    await connection.execute(FOLD["create_temporary_tables"])
 
 
 class FoldRows(msgspec.Struct, frozen=True):
@@ -71,7 +76,7 @@ class FoldStore:
         self._bulk_candidates = BulkCandidates(connection)
         self._days: set[date] = set()
 
-    async def load_from_cache(self, batch: Batch) -> Known | None:
+    async def load_from_cache(self, batch: Batch) -> StoredRecords | None:
         """As `load`, if everything is in memory, else None."""
         if batch.candidates is not None:
             return None
@@ -96,9 +101,9 @@ class FoldStore:
         if find_bulk_filters(messages[-1:]) or _find_older_runs(messages, jobs):
             return None
         job_sets = {key: cached.job_sets[key] for key in keys}
-        return Known(jobs=jobs, job_sets=job_sets, requests=cached.requests)
+        return StoredRecords(jobs=jobs, job_sets=job_sets, requests=cached.requests)
 
-    async def load(self, batch: Batch) -> Known:
+    async def load(self, batch: Batch) -> StoredRecords:
         """The jobs, job sets and runs that the messages of a batch refer to."""
         messages = batch.messages
         if batch.candidates is None:
@@ -115,7 +120,7 @@ class FoldStore:
         partitions = {
             (each.sequence.queue, each.sequence.job_set): each.partition for each in messages
         }
-        return Known(
+        return StoredRecords(
             jobs=jobs,
             job_sets=await self._load_job_sets(partitions, {job.key for job in jobs.values()}),
             runs=await self._read_runs(_find_older_runs(messages, jobs)),
@@ -126,13 +131,13 @@ class FoldStore:
 
     async def _load_requests(self, jobs: Mapping[str, Job]) -> Mapping[str, Amounts]:
         """The requests of all shapes in memory, which include the shapes of these jobs."""
-        known = self._cache.requests
-        missing = list(_shapes_of(jobs) - known.keys())
+        requests = self._cache.requests
+        missing = list(_shapes_of(jobs) - requests.keys())
         if missing:
             rows = await self._connection.fetch(FOLD["shapes"], missing)
             read = {row["key"]: _decode_amounts(row["requests"]) for row in rows}
             self._cache.put_requests(dict.fromkeys(missing, NOTHING) | read)
-        return known
+        return requests
 
     async def _read_jobs(self, ids: list[str]) -> dict[str, Job]:
         if not ids:
@@ -168,8 +173,8 @@ class FoldStore:
         return {(row["job_id"], row["number"]): Run(*tuple(row)[1:]) for row in rows}
 
     async def _load_job_sets(
-        self, partitions: Mapping[SetKey, int], others: set[SetKey]
-    ) -> dict[SetKey, JobSet]:
+        self, partitions: Mapping[JobSetKey, int], others: set[JobSetKey]
+    ) -> dict[JobSetKey, JobSet]:
         """The job sets of the messages (created if they are new) and of all their jobs."""
         cached = self._cache.job_sets
         wanted = partitions.keys() | others
@@ -190,7 +195,7 @@ class FoldStore:
             }
         return {key: cached[key] for key in wanted}
 
-    async def _read_job_sets(self, keys: list[SetKey]) -> None:
+    async def _read_job_sets(self, keys: list[JobSetKey]) -> None:
         rows = await self._connection.fetch(
             FOLD["sets_by_key"], [key[0] for key in keys], [key[1] for key in keys]
         )
@@ -202,7 +207,7 @@ class FoldStore:
             self._cache.put_job_set(each)
 
     async def encode_rows(
-        self, known: Known, changes: Changes, chunks: Iterable[Chunk], batch: Batch
+        self, stored: StoredRecords, changes: Changes, chunks: Iterable[Chunk], batch: Batch
     ) -> FoldRows:
         """The rows to write. After this the cache may take over the changes."""
         each = self._time_slice.map_all
@@ -235,8 +240,8 @@ class FoldStore:
                 for count in moved
             ],
             events=await each(event, list(chunks)),
-            shapes=self._encode_shapes(known, changes),
-            queue_counts=table_rows.encode_queue_counts(known, changes),
+            shapes=self._encode_shapes(stored, changes),
+            queue_counts=table_rows.encode_queue_counts(stored, changes),
             usage=table_rows.encode_usage(changes),
         )
 
@@ -261,7 +266,7 @@ class FoldStore:
         await self._execute_all("add_queue_counts", rows.queue_counts)
         await self._execute_all("add_usage", rows.usage)
 
-    def _encode_shapes(self, known: Known, changes: Changes) -> list[tuple[Any, ...]]:
+    def _encode_shapes(self, stored: StoredRecords, changes: Changes) -> list[tuple[Any, ...]]:
         """(shape, its requests, today) for the shapes of these jobs and runs, unless the table
         already records that they are used today."""
         today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
@@ -270,7 +275,7 @@ class FoldStore:
         names = {job.shape for job in changes.jobs.values()}
         names.update(run.shape for run in changes.runs.values())
         for name in names | changes.shapes.keys():
-            amounts = changes.shapes.get(name, known.requests.get(name, NOTHING))
+            amounts = changes.shapes.get(name, stored.requests.get(name, NOTHING))
             if amounts is not NOTHING and shape_days.get(name) != today:
                 rows.append((name, _encode_text(amounts), today))
                 shape_days[name] = today

@@ -248,13 +248,13 @@ class ViewReader:
         """The queues of these jobs, by job id."""
         return {row["id"]: row["queue"] for row in await self.fetch("queues_of", list(job_ids))}
 
-    async def read_rounds(self, pool: str, limit: int) -> list[scheduling_reports.Round]:
+    async def read_rounds(self, pool: str, limit: int) -> list[scheduling_reports.RoundReport]:
         """The last rounds of a pool, newest first."""
         return [
             report
             for row in await self.fetch("rounds", pool, limit)
             if isinstance(
-                report := scheduling_reports.decode(row["report"]), scheduling_reports.Round
+                report := scheduling_reports.decode(row["report"]), scheduling_reports.RoundReport
             )
         ]
 

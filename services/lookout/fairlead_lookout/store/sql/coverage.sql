@@ -38,12 +38,12 @@ SELECT to_regclass('fairlead_scheduler.progress') IS NOT NULL;
 -- The scheduler's SQL view of its checkpoint: its log, and the position it reads next.
 SELECT log_id, positions FROM fairlead_scheduler.progress;
 
--- name: live_jobs
+-- name: list_live_ids
 -- Live jobs ($1: their states) after an id ($2), at most $3.
 SELECT j.id AS job_id FROM fairlead_lookout.jobs j
 WHERE j.id > $2 AND j.state = ANY($1::text[]) ORDER BY j.id LIMIT $3;
 
--- name: known_jobs
+-- name: find_jobs
 SELECT j.id AS job_id, j.queue, t.job_set, j.state, j.run, j.pool, j.priority, j.held, j.stopping,
        j.category, j.reason, j.exit_code, j.stop_reason, r.state AS run_state, r.executor, r.node,
        r.pool AS run_pool, s.submitted

@@ -21,12 +21,23 @@ from fairlead_scheduler.engine.compiler.decorators import (
     internal,
     kernel,
 )
-from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64
+from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.snapshot import (
+    Bool,
+    Byte,
+    Code,
+    Float,
+    Int32,
+    Int64,
+    Reasons,
+    Snapshot,
+)
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import TOLERANCE, cost_with
-from fairlead_scheduler.engine.state.run_states import is_live
+from fairlead_scheduler.engine.state.run_states import RESTORED, is_live
 
-GREATEST: Final = np.iinfo(np.int64).max
+NODES_EXAMINED_MAX: Final = 64
+"""On how many nodes the runs are examined for a row."""
 
 
 @kernel
@@ -149,6 +160,42 @@ def add_request(request: Int64, s: int, free: Int64) -> None:
         free[r] += request[s, r]
 
 
+@by_address
+class NodeScan(NamedTuple):
+    """The nodes that are examined for rows one after the other, and what was found of them."""
+
+    nodes: Int32
+    """[N] rows of nodes in the order in which they are examined (N3)"""
+    node_type: Int32
+    """[N]"""
+    closed: Byte
+    """[N] see `reason_rows.find_closed_nodes`"""
+    free: Int64
+    """[N, R]"""
+    most: Int64
+    """[N, R] free without any run that a queue and class could count on, where `found` says so"""
+    found: Byte
+    """[N]"""
+    top: Int64
+    """[R+1] the most of each resource in `most`; last whether all nodes were examined"""
+    hint: Int64
+    """[S] place in `nodes` where a job of the shape would have had capacity last"""
+
+
+def begin_scan(snapshot: Snapshot, nodes: Int32, closed: Byte, free: Int64) -> NodeScan:
+    """A scan of `nodes`, rows in order, that has not found anything yet."""
+    return NodeScan(
+        nodes=nodes,
+        node_type=snapshot.node_type,
+        closed=closed,
+        free=free,
+        most=np.zeros(free.shape, np.int64),
+        found=np.zeros(nodes.size, np.uint8),
+        top=np.zeros(free.shape[1] + 1, np.int64),
+        hint=np.zeros(snapshot.shape_class.size, np.int64),
+    )
+
+
 @kernel
 def waits_for_share(
     x: Allocations,
@@ -156,14 +203,13 @@ def waits_for_share(
     queue: Int32,
     shape: Int32,
     match: Byte,
-    node_type: Int32,
-    closed: Byte,
-    free: Int64,
+    scan: NodeScan,
 ) -> Bool:
-    """[M] for each waiting (queue, shape), by queue.
+    """[M] for each waiting (queue, shape), by queue and class value.
 
-    A node's capacity without any run of other queues is computed once per queue; only where a shape
-    fits that are the runs of the node examined for it.
+    A node's capacity without any run of other queues and no higher value is computed once per queue
+    and value; only where a shape fits that are the runs of the node examined for it, on at most
+    `NODES_EXAMINED_MAX` nodes.
     """
     request, whole = model.shapes.request, model.shapes.full_request
     weight, factor = model.entitlements.weight, model.entitlements.cost_factor
@@ -174,40 +220,90 @@ def waits_for_share(
     nothing = np.zeros(factor.size, np.int64)
     for q in range(weight.size):
         per_weight[q] = cost_with(held[q], nothing, factor) / weight[q]
-    most = np.full((node_type.size, resources), -1, np.int64)
-    seen = np.zeros(node_type.size, np.bool_)
-    hint = np.zeros(request.shape[0], np.int64)
-    found = np.empty(resources, np.int64)
+    capacity = np.empty(resources, np.int64)
     for m in range(queue.size):
         q = queue[m]
         s = shape[m]
-        if m > 0 and q != queue[m - 1]:
-            seen[:] = False
+        value = x.shape_value[s]
+        if m == 0 or q != queue[m - 1] or value != x.shape_value[shape[m - 1]]:
+            scan.found[:] = 0
+            scan.top[:] = 0
+        possible = True
+        for r in range(resources):
+            if scan.top[resources] and request[s, r] > scan.top[r]:
+                possible = False
+        if not possible:
+            continue
         after = cost_with(held[q], whole[s], factor) / weight[q]
-        for turn in range(node_type.size):
-            n = hint[s] + turn
-            if n >= node_type.size:
-                n -= node_type.size
-            if closed[n] != 255 or match[s, 0, node_type[n]] != 0:
+        examined = 0
+        for turn in range(scan.nodes.size):
+            place = (scan.hint[s] + turn) % scan.nodes.size
+            n = scan.nodes[place]
+            if scan.closed[n] != 255 or match[s, 0, scan.node_type[n]] != 0:
                 continue
-            if not seen[n]:
-                seen[n] = True
-                for r in range(resources):
-                    most[n, r] = free[n, r]
-                add_node(x, n, q, GREATEST, per_weight, np.inf, request, most[n])
+            if not scan.found[n]:
+                find_most(x, scan, n, q, value, per_weight, request)
             fits = True
             for r in range(resources):
-                found[r] = free[n, r]
-                if request[s, r] > most[n, r]:
+                capacity[r] = scan.free[n, r]
+                if request[s, r] > scan.most[n, r]:
                     fits = False
             if not fits:
                 continue
-            add_node(x, n, q, x.shape_value[s], per_weight, after, request, found)
+            add_node(x, n, q, value, per_weight, after, request, capacity)
             for r in range(resources):
-                if request[s, r] > found[r]:
+                if request[s, r] > capacity[r]:
                     fits = False
+            examined += 1
             if fits:
                 result[m] = True
-                hint[s] = n
+                scan.hint[s] = place
+            if fits or examined == NODES_EXAMINED_MAX:
                 break
+        if not result[m] and examined < NODES_EXAMINED_MAX and not scan.top[resources]:
+            scan.top[resources] = 1
+            for n in range(scan.nodes.size):
+                if not scan.found[n] and scan.closed[n] == 255:
+                    find_most(x, scan, n, q, value, per_weight, request)
     return result
+
+
+@internal
+def find_most(
+    x: Allocations,
+    scan: NodeScan,
+    n: int,
+    q: int,
+    value: int,
+    per_weight: Float,
+    request: Int64,
+) -> None:
+    """Compute what would be free on node `n` without any run that queue `q` could count on."""
+    scan.found[n] = 1
+    for r in range(request.shape[1]):
+        scan.most[n, r] = scan.free[n, r]
+    add_node(x, n, q, value, per_weight, np.inf, request, scan.most[n])
+    for r in range(request.shape[1]):
+        scan.top[r] = max(scan.top[r], scan.most[n, r])
+
+
+def compare_shares(snapshot: Snapshot, model: RoundModel, fair: Float, reasons: Reasons) -> None:
+    """Write `others_hold_more` and `exceeds_share` of the rows with `over-fair-share`; `fair` is
+    the fair share of each queue, [Q]."""
+    if not model.runs.active:
+        return
+    back = snapshot.job_queue[model.runs.state == RESTORED]
+    rows = np.flatnonzero(reasons.code == Code.OVER_FAIR_SHARE)
+    if not back.size or not rows.size:
+        return
+    factor, weight = model.entitlements.cost_factor, model.entitlements.weight
+    queue = reasons.queue[rows]
+    with_job = model.usage.held[queue] + model.shapes.full_request[reasons.shape[rows]]
+    cost = fair_shares.dominant_share(with_job, factor)
+    others = np.full(weight.size, -1.0)
+    others[back] = (fair_shares.dominant_share(model.usage.held, factor) / weight)[back]
+    first = int(others.argmax())
+    second = np.delete(others, first).max(initial=-1.0)
+    most = np.where(queue == first, second, others[first])
+    reasons.others_hold_more[rows] = most > cost / weight[queue] + TOLERANCE
+    reasons.exceeds_share[rows] = cost > fair[queue] + TOLERANCE

@@ -6,9 +6,11 @@ counts adds up to the nodes of the pool.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, expanded, inlined, kernel
 from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
@@ -36,6 +38,23 @@ GROUPS: Final = 256
 
 ELIGIBLE: Final = 1
 FREE_CAPACITY: Final = 2
+
+
+class TimeChecks(NamedTuple):
+    """When the clock is asked while reasons are made (L6)."""
+
+    expired: Callable[[], bool]
+    pairs: int
+    """rows times nodes that are compared between two calls of `expired`"""
+
+    def slices(self, rows: int, nodes: int) -> Iterator[slice]:
+        """Parts of the rows, the first one in any case, the others until time is up."""
+        step = max(1, self.pairs // max(nodes, 1))
+        yield slice(0, step)
+        for first in range(step, rows, step):
+            if self.expired():
+                return
+            yield slice(first, first + step)
 
 
 def find_closed_nodes(snapshot: Snapshot, overfull: Bool) -> Byte:
@@ -193,20 +212,23 @@ def count_nodes(
     return counts, scarce, best, apart
 
 
-def build_reasons(
-    snapshot: Snapshot,
-    queue: Int32,
-    shape: Int32,
-    gang: Int32,
-    codes: Byte,
-    waiting: Int64,
-    free: Int64,
-    overfull: Bool,
-) -> Reasons:
-    """The rows [M] for waiting jobs, given their codes as the pass left them.
+class WaitingRows(NamedTuple):
+    """Rows of reasons, [M] each, with the codes as the pass left them."""
 
-    `shape` is a gang's first waiting member's in a gang's row.
-    """
+    queue: Int32
+    shape: Int32
+    """of its first waiting member in a gang's row"""
+    gang: Int32
+    """-1 in a shape's row"""
+    code: Byte
+    waiting: Int64
+
+
+def build_reasons(
+    snapshot: Snapshot, rows: WaitingRows, free: Int64, overfull: Bool, checks: TimeChecks
+) -> Reasons:
+    """Explain the rows. Those that are not reached in time (L6) have no counts."""
+    queue, shape, gang, codes, waiting = rows
     waits = np.zeros(snapshot.shape_class.size, np.bool_)
     waits[shape] = True
     distinct = np.flatnonzero(waits).astype(np.int32)
@@ -215,20 +237,22 @@ def build_reasons(
     group = group_nodes(snapshot.node_type, snapshot.node_allocatable, bar)
     first, nodes = group_by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
     most = most_free(group, first.size - 1, free)
-    counts, scarce, best, apart = count_nodes(
-        distinct,
-        snapshot.shape_request,
-        snapshot.shape_match,
-        free,
-        NodeGroups(
-            node_type=snapshot.node_type,
-            allocatable=snapshot.node_allocatable,
-            closed=bar,
-            first=first,
-            nodes=nodes,
-            most_free=most,
-        ),
+    groups = NodeGroups(
+        node_type=snapshot.node_type,
+        allocatable=snapshot.node_allocatable,
+        closed=bar,
+        first=first,
+        nodes=nodes,
+        most_free=most,
     )
+    parts = [
+        count_nodes(distinct[part], snapshot.shape_request, snapshot.shape_match, free, groups)
+        for part in checks.slices(distinct.size, bar.size)
+    ]
+    counts, scarce, best, apart = (
+        _extend(column, distinct.size) for column in zip(*parts, strict=True)
+    )
+    explained = sum(part[1].size for part in parts)
     needed = np.where(
         scarce >= 0, snapshot.shape_request[distinct, np.maximum(scarce, 0)], 0
     ).astype(np.int64)
@@ -236,24 +260,36 @@ def build_reasons(
         queue=queue,
         shape=np.where(gang >= 0, -1, shape).astype(np.int32),
         gang=gang,
-        code=refine_codes(codes, back, counts, apart),
+        code=refine_codes(codes, back, counts, apart, explained),
         counts=counts.take(back, axis=0),
         resource=scarce[back],
         needed=needed[back],
         best=best[back],
         waiting=waiting.astype(np.int64),
+        others_hold_more=np.zeros(queue.size, np.bool_),
+        exceeds_share=np.zeros(queue.size, np.bool_),
     )
 
 
-def refine_codes(codes: Byte, back: Int64, counts: Int32, apart: Byte) -> Byte:
+def _extend(parts: Sequence[npt.NDArray[Any]], rows: int) -> npt.NDArray[Any]:
+    """The parts one after the other, with zeros after them where rows are missing."""
+    together = np.concatenate(parts)
+    result = np.zeros((rows, *together.shape[1:]), together.dtype)
+    result[: len(together)] = together
+    return result
+
+
+def refine_codes(codes: Byte, back: Int64, counts: Int32, apart: Byte, explained: int) -> Byte:
     """Distinguish the codes of what was tried: a lagging executor has the capacity, or no node is
     eligible.
 
     A node that is cordoned or out of contact is eligible all the same (N1).
-    `counts` and `apart` are per shape that waits, `back` says which of them each code is of.
+    `counts` and `apart` are per shape that waits, `back` says which of them each code is of; only
+    the first `explained` shapes were reached in time (L6).
     """
     eligible = (counts[:, _BUSY] > 0) | (counts[:, _OPEN] > 0) | (apart != 0)
     verdict = np.where(eligible, Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)
     verdict[(apart & FREE_CAPACITY) != 0] = Code.EXECUTOR_LAGGING
+    verdict[explained:] = Code.TIME_LIMIT
     tried = (codes == Code.INSUFFICIENT_RESOURCES) | (codes == Code.NO_MATCHING_NODE)
     return np.where(tried, verdict.astype(np.uint8)[back], codes)

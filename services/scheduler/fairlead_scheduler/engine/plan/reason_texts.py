@@ -57,9 +57,7 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
             return f"{_describe_capacity(snapshot, plan, row)}. {share}."
         case Code.OVER_FAIR_SHARE:
             return (
-                f"{_describe_capacity(snapshot, plan, row)}. No run can be preempted for it: the "
-                "other queues hold no more, relative to their weights, than queue "
-                f"{name} would hold with this job. "
+                f"{_describe_capacity(snapshot, plan, row)}. {_describe_turn(plan, row, name)} "
                 f"{_describe_share(snapshot, plan, queue)}."
             )
         case Code.GANG_INCOMPLETE:
@@ -324,6 +322,21 @@ def _describe_share(snapshot: Snapshot, plan: Plan, queue: int) -> str:
     return (
         f"Queue {name} uses {100 * float(plan.shares.actual[queue]) / fair:.0f} % of its fair share"
     )
+
+
+def _describe_turn(plan: Plan, row: int, name: str) -> str:
+    """Why no run was preempted for fair share for the row's jobs."""
+    if not plan.reasons.others_hold_more[row]:
+        return (
+            "No run can be preempted for it: the other queues hold no more, relative to their "
+            f"weights, than queue {name} would hold with this job."
+        )
+    if plan.reasons.exceeds_share[row]:
+        return (
+            f"No run was preempted for it: with this job queue {name} would exceed its fair share, "
+            "and runs of other queues returned to their nodes before its turn."
+        )
+    return "No run was preempted for it in this round."
 
 
 def _describe_capacity(snapshot: Snapshot, plan: Plan, row: int) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import kernel
 from fairlead_scheduler.engine.plan import fair_share_check, reason_rows
-from fairlead_scheduler.engine.preparation import gang_table, prepared_pool
+from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
+from fairlead_scheduler.engine.preparation import gang_table, job_order, prepared_pool
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.snapshot import (
@@ -44,7 +45,7 @@ UNLIMITED_LEFT: Final = 2.0**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Round:
+class RoundContext:
     """A round under way."""
 
     snapshot: Snapshot
@@ -62,8 +63,9 @@ class Round:
     model: RoundModel
 
 
-def build_plan(round_: Round) -> Plan:
-    """The answer of `schedule`."""
+def build_plan(round_: RoundContext, expired: Callable[[], bool]) -> Plan:
+    """The answer of `schedule`. Reasons that are not made when `expired` returns True are left
+    open."""
     snapshot, start, model = round_.snapshot, round_.start, round_.model
     placed = _placed(round_)
     job = model.placements.job[placed]
@@ -78,7 +80,8 @@ def build_plan(round_: Round) -> Plan:
     tokens_left = model.usage.tokens[-1]
     balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
     refused = np.concatenate([failed, rejected])
-    rows = _reasons(round_, queued, refused, np.concatenate([failed_code, rejected_code]))
+    checks = TimeChecks(expired, round_.settings.pairs_per_check)
+    rows = _reasons(round_, queued, refused, np.concatenate([failed_code, rejected_code]), checks)
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
@@ -121,11 +124,11 @@ def _skipped(rows: Reasons, queues: int) -> Int64:
     return total.astype(np.int64).reshape(queues, len(Code))
 
 
-def _stopped(round_: Round) -> Code:
+def _stopped(round_: RoundContext) -> Code:
     return Code(int(round_.model.counters[round_state.N_STOP]))
 
 
-def _limited(round_: Round, rows: Reasons) -> bool:
+def _limited(round_: RoundContext, rows: Reasons) -> bool:
     """Whether something was held back that the same input could let through next time."""
     passing = (
         Code.ROUND_LIMIT,
@@ -138,7 +141,7 @@ def _limited(round_: Round, rows: Reasons) -> bool:
     return _stopped(round_) != Code.NONE or any(given[code] > 0 for code in passing)
 
 
-def _placed(round_: Round) -> Int64:
+def _placed(round_: RoundContext) -> Int64:
     """Rows of the model's placements that were not displaced."""
     n = int(round_.model.counters[round_state.N_PLACED])
     if not round_.model.runs.active:
@@ -146,13 +149,13 @@ def _placed(round_: Round) -> Int64:
     return np.flatnonzero(round_.model.runs.state[round_.model.placements.job[:n]] == PLACED)
 
 
-def _placed_value(round_: Round, job: Int32) -> Int64:
+def _placed_value(round_: RoundContext, job: Int32) -> Int64:
     if round_.model.runs.active:
         return round_.levels[round_.model.runs.level[job]]
     return round_.start.shape_value[round_.snapshot.job_shape[job]]
 
 
-def _preempted(round_: Round) -> Int32:
+def _preempted(round_: RoundContext) -> Int32:
     """R8: runs that were preempted and did not return, by submission."""
     if not round_.model.runs.active:
         return np.zeros(0, np.int32)
@@ -171,7 +174,7 @@ def _final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
     return preemptors.astype(np.int32)
 
 
-def _preemptors(round_: Round, preempted: Int32) -> Int32:
+def _preemptors(round_: RoundContext, preempted: Int32) -> Int32:
     """E5: the job that each run was preempted for. A member that went with a victim of its gang
     (N8) on another node was preempted for a job placed there (no further member, none less urgent)
     that needs its capacity, else for the preemptor of the victim.
@@ -195,7 +198,7 @@ def _preemptors(round_: Round, preempted: Int32) -> Int32:
     return preemptors
 
 
-def _are_further_members(round_: Round) -> Bool:
+def _are_further_members(round_: RoundContext) -> Bool:
     """Which placements are members beyond those that start their gang (N7, N8)."""
     gangs, jobs = round_.gangs, round_.model.placements.job
     gang = _gang_of(round_, jobs[: int(round_.model.counters[round_state.N_PLACED])])
@@ -214,7 +217,7 @@ def _causes(model: RoundModel, preempted: Int32) -> Byte:
     return cause
 
 
-def _spare_further_members(round_: Round) -> None:
+def _spare_further_members(round_: RoundContext) -> None:
     """N7: further members of a gang that was itself displaced do not fail."""
     model = round_.model
     if not round_.gangs.present:
@@ -224,7 +227,7 @@ def _spare_further_members(round_: Round) -> None:
     model.runs.state[member[model.gangs.live[model.jobs.gang[member]] == 0]] = QUEUED
 
 
-def _failed(round_: Round) -> tuple[Int32, Byte]:
+def _failed(round_: RoundContext) -> tuple[Int32, Byte]:
     """Queued jobs that end: left over or without a place under `rest: fail`, or out of nodes."""
     if not round_.model.runs.active:
         return np.zeros(0, np.int32), np.zeros(0, np.uint8)
@@ -235,7 +238,7 @@ def _failed(round_: Round) -> tuple[Int32, Byte]:
     return rows.astype(np.int32), code.astype(np.uint8)
 
 
-def _rejected(round_: Round) -> tuple[Int32, Byte]:
+def _rejected(round_: RoundContext) -> tuple[Int32, Byte]:
     """Queued jobs that can never run, by submission (section 6, L4, N9)."""
     snapshot = round_.snapshot
     single = _infeasible_jobs(round_)
@@ -260,7 +263,7 @@ def _rejected(round_: Round) -> tuple[Int32, Byte]:
     return job[by].astype(np.int32), code[by]
 
 
-def _infeasible_jobs(round_: Round) -> Int32:
+def _infeasible_jobs(round_: RoundContext) -> Int32:
     """Single queued rows of shapes that can never run, but for those that are kept."""
     snapshot = round_.snapshot
     never = (round_.model.progress.skip_code == Code.INFEASIBLE) & (round_.start.queued > 0)
@@ -275,7 +278,7 @@ def _infeasible_jobs(round_: Round) -> Int32:
     return rows[~prepared_pool.find_wait_if_infeasible(snapshot, rows.astype(np.intp))]
 
 
-def _feasible_gangs(round_: Round) -> Bool:
+def _feasible_gangs(round_: RoundContext) -> Bool:
     """[G] gangs that were found to fit: complete, or running already."""
     gangs = round_.gangs
     if not gangs.present:
@@ -293,7 +296,9 @@ def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int6
     return np.bincount(pair, minlength=size[0] * size[1]).reshape(size).astype(np.int64)
 
 
-def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -> Reasons:
+def _reasons(
+    round_: RoundContext, queued: Int64, refused: Int32, refused_code: Byte, checks: TimeChecks
+) -> Reasons:
     """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
 
     Where nothing waits but a job was refused there is a row too, for its text.
@@ -328,22 +333,20 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
     gangs, lead = np.concatenate([gangs, ended]), np.concatenate([lead, last])
     whose = np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32)
     free = _free_after(round_)
-    made = reason_rows.build_reasons(
-        snapshot,
-        np.concatenate([queue, snapshot.job_queue[lead]]).astype(np.int32),
-        whose,
-        np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
-        np.concatenate([code, gang_code]).astype(np.uint8),
-        np.concatenate([single.ravel()[pair], gang_rows[gangs]]),
-        free,
-        round_.start.overfull,
+    rows = WaitingRows(
+        queue=np.concatenate([queue, snapshot.job_queue[lead]]).astype(np.int32),
+        shape=whose,
+        gang=np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
+        code=np.concatenate([code, gang_code]).astype(np.uint8),
+        waiting=np.concatenate([single.ravel()[pair], gang_rows[gangs]]).astype(np.int64),
     )
-    _mark_over_fair_share(round_, made, free)
+    made = reason_rows.build_reasons(snapshot, rows, free, round_.start.overfull, checks)
+    _mark_over_fair_share(round_, made, free, checks)
     _describe_limits(round_, made, whose)
     return made
 
 
-def _gang_of(round_: Round, rows: Int32) -> Int32:
+def _gang_of(round_: RoundContext, rows: Int32) -> Int32:
     """The gangs of these jobs; -1 for those of none, and for those left over (N9)."""
     if not round_.gangs.present:
         return np.full(rows.size, -1, np.int32)
@@ -351,7 +354,7 @@ def _gang_of(round_: Round, rows: Int32) -> Int32:
 
 
 def _refused_gangs(
-    round_: Round, refused: Int32, code: Byte, waiting: Int64
+    round_: RoundContext, refused: Int32, code: Byte, waiting: Int64
 ) -> tuple[Int64, Int64, Byte]:
     """Gangs whose queued members were all refused: their rows, one member of each, and its code."""
     gangs, at = np.unique(_gang_of(round_, refused), return_index=True)
@@ -360,7 +363,7 @@ def _refused_gangs(
     return gangs[alone].astype(np.int64), refused[at].astype(np.int64), code[at]
 
 
-def _describe_limits(round_: Round, made: Reasons, shape: Int32) -> None:
+def _describe_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
     """For rows that wait for a limit: the resource, how much of it is needed and how much is left.
 
     `shape` is that of each row, or of a member of its gang.
@@ -387,7 +390,7 @@ def _describe_limits(round_: Round, made: Reasons, shape: Int32) -> None:
         made.best[rows] = np.clip(left[each, first], 0, UNLIMITED_LEFT)
 
 
-def _waiting_gangs(round_: Round) -> tuple[Int32, Int64]:
+def _waiting_gangs(round_: RoundContext) -> tuple[Int32, Int64]:
     """Queued members of gangs that wait after the round, by gang; and how many per gang."""
     gangs, model = round_.gangs, round_.model
     if not gangs.present:
@@ -402,7 +405,7 @@ def _waiting_gangs(round_: Round) -> tuple[Int32, Int64]:
     return members, np.bincount(gangs.of_job[members], minlength=gangs.size)
 
 
-def _gang_codes(round_: Round, gangs: Int64, lead: Int64) -> Byte:
+def _gang_codes(round_: RoundContext, gangs: Int64, lead: Int64) -> Byte:
     """Why these gangs, or their further members, wait."""
     model = round_.model
     if not gangs.size:
@@ -419,26 +422,32 @@ def _gang_codes(round_: Round, gangs: Int64, lead: Int64) -> Byte:
     return np.where(code != 0, code, np.where(alone != 0, alone, rest)).astype(np.uint8)
 
 
-def _mark_over_fair_share(round_: Round, made: Reasons, free: Int64) -> None:
+def _mark_over_fair_share(
+    round_: RoundContext, made: Reasons, free: Int64, checks: TimeChecks
+) -> None:
     """Turn `insufficient-resources` into `over-fair-share` where that is what it is (E1)."""
     rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
     if not rows.size:
         return
     snapshot, start = round_.snapshot, round_.start
-    over = fair_share_check.waits_for_share(
-        _collect_allocations(round_),
-        round_.model,
-        made.queue[rows],
-        made.shape[rows],
-        snapshot.shape_match,
-        snapshot.node_type,
-        reason_rows.find_closed_nodes(snapshot, start.overfull),
-        free,
-    )
-    made.code[rows[over]] = Code.OVER_FAIR_SHARE
+    rows = rows[np.lexsort((start.shape_value[made.shape[rows]], made.queue[rows]))]
+    closed = reason_rows.find_closed_nodes(snapshot, start.overfull)
+    scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free)
+    allocations = _collect_allocations(round_)
+    reached = 0
+    for part in checks.slices(rows.size, closed.size):
+        mine = rows[part]
+        pair = made.queue[mine], made.shape[mine]
+        over = fair_share_check.waits_for_share(
+            allocations, round_.model, *pair, snapshot.shape_match, scan
+        )
+        made.code[mine[over]] = Code.OVER_FAIR_SHARE
+        reached += mine.size
+    made.code[rows[reached:]] = Code.TIME_LIMIT
+    fair_share_check.compare_shares(snapshot, round_.model, start.shares.fair, made)
 
 
-def _collect_allocations(round_: Round) -> fair_share_check.Allocations:
+def _collect_allocations(round_: RoundContext) -> fair_share_check.Allocations:
     """All runs and placements as the round ends, for `fair_share_check`."""
     snapshot, start, model = round_.snapshot, round_.start, round_.model
     nodes = snapshot.node_number.size
@@ -472,7 +481,7 @@ def _collect_allocations(round_: Round) -> fair_share_check.Allocations:
     )
 
 
-def _free_after(round_: Round) -> Int64:
+def _free_after(round_: RoundContext) -> Int64:
     """[N, R] free beside everything, by row of the snapshot."""
     size = round_.model.capacity.tree_types.size // 2
     result = np.empty_like(round_.start.free)
@@ -480,21 +489,7 @@ def _free_after(round_: Round) -> Int64:
     return result
 
 
-def _positions(round_: Round, gone: Int32, waiting: Int64) -> Int64:
+def _positions(round_: RoundContext, gone: Int32, waiting: Int64) -> Int64:
     chosen = np.zeros(round_.snapshot.job_queue.size, np.bool_)
     chosen[gone] = True
-    return _first_waiting(round_.model.jobs.order, round_.first, chosen, waiting)
-
-
-@kernel
-def _first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
-    """[Q] place in each queue's order of its first job that waits, -1 for none."""
-    result = np.full(waiting.size, -1, np.int64)
-    for q in range(waiting.size):
-        if waiting[q] == 0:
-            continue
-        for i in range(first[q], first[q + 1]):
-            if not gone[order[i]]:
-                result[q] = i - first[q]
-                break
-    return result
+    return job_order.find_first_waiting(round_.model.jobs.order, round_.first, chosen, waiting)

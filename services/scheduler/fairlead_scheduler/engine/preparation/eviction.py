@@ -15,9 +15,9 @@ from fairlead_scheduler.engine.snapshot import (
     Float,
     Int32,
     Int64,
-    JobFlag,
     NodeFlag,
     Preemption,
+    SchedulingFlag,
     Snapshot,
 )
 from fairlead_scheduler.engine.state.round_model import EvictedRuns, RoundModel, ShapeTable
@@ -130,7 +130,7 @@ def _describe_runs(
     runs.preemption[rows] = start.shape_preemption[shape]
     runs.started[rows] = snapshot.job_started_ms[rows]
     if snapshot.job_flags is not None:
-        stopping = (snapshot.job_flags[rows] & JobFlag.STOPPING) != 0
+        stopping = (snapshot.job_flags[rows] & SchedulingFlag.STOPPING) != 0
         runs.preemption[rows[stopping]] = Preemption.NONE
     if gangs.present:
         member = gangs.members

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead_scheduler.engine.compiler.decorators import kernel
 from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation.pool_feasibility import is_type_eligible
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.snapshot import (
     Bool,
@@ -35,6 +37,7 @@ class GangTable:
     first: Int64
     queued: Int64
     members: Int32
+    last_queued: Int32
     minimum: Int32
     rest: Byte
     mode: Byte
@@ -71,6 +74,8 @@ def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -
     of_job[alone] = -1
     waiting = job_order.order_queued(snapshot)
     waiting = waiting[of_job[waiting] >= 0]
+    last_queued = np.full(gangs, -1, np.int32)
+    last_queued[of_job[waiting]] = waiting
     if snapshot.avoid_job is not None:  # who has fewer nodes to choose from chooses first
         avoided = np.bincount(snapshot.avoid_job, minlength=of_job.size)
         waiting = waiting[np.argsort(-avoided[waiting], kind="stable")]
@@ -94,6 +99,7 @@ def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -
         first=first,
         queued=first[:-1] + live,
         members=members,
+        last_queued=last_queued,
         minimum=snapshot.gang_min,
         rest=snapshot.gang_rest,
         mode=np.where(given_up, np.uint8(GANG_NOT_OFFERED), mode),
@@ -116,6 +122,7 @@ def _none(snapshot: Snapshot, start: PreparedPool) -> GangTable:
         first=np.zeros(1, np.int64),
         queued=np.zeros(0, np.int64),
         members=empty,
+        last_queued=empty,
         minimum=empty,
         rest=empty.astype(np.uint8),
         mode=empty.astype(np.uint8),
@@ -172,16 +179,62 @@ def _find_all_tried(snapshot: Snapshot, start: PreparedPool) -> Int32:
     jobs, nodes = snapshot.avoid_job, snapshot.avoid_node
     if jobs is None or nodes is None or not jobs.size:
         return np.zeros(0, np.int32)
-    result = []
-    for j in np.unique(jobs[snapshot.job_node[jobs] == -1]).tolist():
-        s = snapshot.job_shape[j]
-        eligible = start.shape_types[s].any(axis=0)[snapshot.node_type] & (
-            snapshot.node_allocatable >= snapshot.shape_request[s]
-        ).all(axis=1)
-        eligible[nodes[jobs == j]] = False
-        if start.feasible.shape[s] and not eligible.any():
-            result.append(j)
-    return np.array(result, np.int32)
+    pairs = np.flatnonzero(snapshot.job_node[jobs] == -1)
+    pairs = pairs[start.feasible.shape[snapshot.job_shape[jobs[pairs]]]]
+    pairs = pairs[np.lexsort([jobs[pairs], snapshot.job_shape[jobs[pairs]]])]
+    tried = _avoid_all_nodes(
+        jobs[pairs],
+        nodes[pairs],
+        snapshot.job_shape[jobs[pairs]],
+        snapshot.shape_request,
+        snapshot.shape_match,
+        snapshot.node_allocatable,
+        snapshot.node_type,
+    )
+    return np.unique(jobs[pairs[tried]]).astype(np.int32)
+
+
+@kernel
+def _avoid_all_nodes(
+    job: Int32,
+    node: Int32,
+    shape: Int32,
+    request: Int64,
+    match: Byte,
+    allocatable: Int64,
+    node_type: Int32,
+) -> Bool:
+    """[pairs] whether the job, of a shape, avoids each eligible node, given its pairs with nodes.
+
+    Pairs are in order of shape and job. Nodes before the first that is eligible for a shape are
+    examined once per shape.
+    """
+    result = np.zeros(job.size, np.bool_)
+    avoided_by = np.full(node_type.size, -1, np.int64)
+    begin = 0
+    first = 0
+    while begin < job.size:
+        end = begin
+        while end < job.size and job[end] == job[begin]:
+            avoided_by[node[end]] = job[begin]
+            end += 1
+        if begin == 0 or shape[begin] != shape[begin - 1]:
+            first = -1
+        found = False
+        for n in range(max(first, 0), node_type.size):
+            eligible = is_type_eligible(match, shape[begin], node_type[n])
+            for r in range(request.shape[1]):
+                if request[shape[begin], r] > allocatable[n, r]:
+                    eligible = False
+            if eligible and first < 0:
+                first = n
+            if eligible and avoided_by[n] != job[begin]:
+                found = True
+                break
+        if not found:
+            result[begin:end] = True
+        begin = end
+    return result
 
 
 def _values(snapshot: Snapshot, position: Int32) -> tuple[Int32, Int32]:

@@ -224,3 +224,17 @@ def select_rows(order: Int32, chosen: Byte) -> Int32:
             result[n] = order[i]
             n += 1
     return result[:n]
+
+
+@kernel
+def find_first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
+    """[Q] place in each queue's order of its first job that waits, -1 for none."""
+    result = np.full(waiting.size, -1, np.int64)
+    for q in range(waiting.size):
+        if waiting[q] == 0:
+            continue
+        for i in range(first[q], first[q + 1]):
+            if not gone[order[i]]:
+                result[q] = i - first[q]
+                break
+    return result

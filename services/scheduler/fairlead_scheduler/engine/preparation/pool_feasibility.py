@@ -4,22 +4,29 @@ Cordons, staleness and load are left aside: all nodes that the pool is known to 
 without nodes refuses nothing, because nobody knows yet what it will have.
 
 A gang is refused only where it is certain that it can never run: exact for members of one shape;
-for members of several shapes by a bound on how many of the smallest fit each node.
+for members of several shapes by a bound on how many of the smallest fit each node. Most gangs fit
+even if every member needed as much as the largest; only the others are examined by that bound, and
+at most `EXAMINED_KINDS_MAX` kinds of them in a round.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import kernel
-from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
+from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64, Match, Snapshot
 from fairlead_scheduler.engine.state.round_state import TOLERANCE
 
 IntP = npt.NDArray[np.intp]
+
+EXAMINED_KINDS_MAX: Final = 128
+"""How many kinds of gangs are examined exactly in a round, the earliest submitted first; what is
+beyond is not refused."""
+_ELIGIBLE_TYPE: Final = int(Match.SUITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,13 +42,11 @@ class Feasibility:
     already or is not complete."""
 
 
-def judge_feasibility(
-    snapshot: Snapshot, whole: Int64, shape_types: Byte, known_limit: Float
-) -> Feasibility:
+def judge_feasibility(snapshot: Snapshot, whole: Int64, known_limit: Float) -> Feasibility:
     """Judge shapes, pairs of queue and shape, and gangs."""
     shape = _shapes(
         snapshot.shape_request,
-        shape_types,
+        snapshot.shape_match,
         snapshot.node_allocatable,
         snapshot.node_type,
         np.zeros(whole.shape[0], np.bool_),
@@ -52,14 +57,21 @@ def judge_feasibility(
     if known_limit.size and snapshot.node_number.size:
         most = known_limit[:, snapshot.shape_class, :] * (1.0 + TOLERANCE)
         pair &= ((whole <= most) | (whole == 0)).all(axis=2)
-    return Feasibility(
-        shape=shape, pair=pair, gang=_gangs(snapshot, whole, shape_types, known_limit, pair)
-    )
+    return Feasibility(shape=shape, pair=pair, gang=_gangs(snapshot, whole, known_limit, pair))
+
+
+@inlined
+def is_type_eligible(match: Byte, s: int, node_type: int) -> bool:
+    """Whether nodes of the type are eligible for the shape, at home or away."""
+    for w in range(match.shape[1]):  # noqa: SIM110 - kernels have no generators
+        if match[s, w, node_type] == _ELIGIBLE_TYPE:
+            return True
+    return False
 
 
 @kernel
 def _shapes(
-    request: Int64, types: Byte, allocatable: Int64, node_type: Int32, result: Bool
+    request: Int64, match: Byte, allocatable: Int64, node_type: Int32, result: Bool
 ) -> Bool:
     """Whether any known node is eligible for the shape, at home or away."""
     for s in range(request.shape[0]):
@@ -67,10 +79,7 @@ def _shapes(
             result[s] = True
             continue
         for n in range(allocatable.shape[0]):
-            fits = False
-            for k in range(types.shape[1]):
-                if types[s, k, node_type[n]]:
-                    fits = True
+            fits = is_type_eligible(match, s, node_type[n])
             if fits:
                 for r in range(request.shape[1]):
                     if request[s, r] > allocatable[n, r]:
@@ -81,10 +90,8 @@ def _shapes(
     return result
 
 
-def _gangs(
-    snapshot: Snapshot, whole: Int64, shape_types: Byte, known_limit: Float, pair: Bool
-) -> Bool:
-    """[G] whether each gang fits the empty pool; nodes are examined until it does."""
+def _gangs(snapshot: Snapshot, whole: Int64, known_limit: Float, pair: Bool) -> Bool:
+    """[G] whether each gang fits the empty pool."""
     gang, need = snapshot.job_gang, snapshot.gang_min
     if gang is None or need is None or not need.size:
         return np.ones(0 if need is None else need.size, np.bool_)
@@ -99,26 +106,157 @@ def _gangs(
     able = able[np.lexsort([snapshot.job_shape[able], gang[able]])]
     first = np.searchsorted(gang[able], np.arange(need.size + 1))
     result[judged & (np.diff(first) < need)] = False
-    asked = np.flatnonzero(judged & result)
-    if not asked.size:
+    gangs = np.flatnonzero(judged & result)
+    if not gangs.size:
         return result
-    judge = _GangJudge(snapshot, whole, shape_types, known_limit)
+    able = able[result[gang[able]]]
+    first = np.searchsorted(gang[able], gangs)
+    kinds, of_gang, chosen = _group_gangs(snapshot, gangs, able, first)
+    largest = np.maximum.reduceat(whole[snapshot.job_shape[able]], first, axis=0)[chosen]
+    fits = _fit_as_largest(snapshot, largest, known_limit, kinds)
+    judge = _GangJudge(snapshot, whole, known_limit)
+    for k in np.flatnonzero(~fits)[:EXAMINED_KINDS_MAX].tolist():
+        shapes, counts = np.unique(kinds.shape[kinds.first[k] : kinds.end[k]], return_counts=True)
+        queue, label = int(kinds.queue[k]), int(kinds.label[k])
+        fits[k] = judge.fits(queue, int(kinds.need[k]), label, shapes.astype(np.intp), counts)
+    fits[np.flatnonzero(~fits)[EXAMINED_KINDS_MAX:]] = True
+    result[gangs] = fits[of_gang]
+    return result
+
+
+@by_address
+class _GangKinds(NamedTuple):
+    """Gangs that are alike in everything that decides whether they fit; the earliest submitted
+    kind first."""
+
+    shape: Int32
+    """shapes of members, kind by kind, ascending within a kind"""
+    first: Int64
+    """[K] where the members of each kind begin in `shape`"""
+    end: Int64
+    """[K] where they end"""
+    need: Int64
+    """[K]"""
+    label: Int64
+    """[K] or -1"""
+    queue: Int64
+    """[K]"""
+
+
+def _group_gangs(
+    snapshot: Snapshot, gangs: IntP, able: IntP, first: IntP
+) -> tuple[_GangKinds, IntP, list[int]]:
+    """The kinds of these gangs, the kind of each, and the first gang of each kind.
+
+    Members of gang i are `able` from first[i] on."""
+    assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
+    end = np.append(first[1:], able.size)
     shape = snapshot.job_shape[able]
-    label = -1 if snapshot.gang_label is None else snapshot.gang_label[asked]
-    queue = snapshot.job_queue[able[first[asked]]] if known_limit.size else 0
-    low, high = shape[first[asked]], shape[first[asked + 1] - 1]
-    keys = np.stack(np.broadcast_arrays(low, high, need[asked], label, queue), axis=1)
-    alike, back = np.unique(keys, axis=0, return_inverse=True)
-    back = back.reshape(-1)
-    for k, (one, other, many, on, of_queue) in enumerate(alike.tolist()):
-        gangs = asked[back == k]
-        if one == other:
-            shapes, counts = np.array([one]), np.array([many])
-            result[gangs] = judge.fits(of_queue, many, on, shapes, counts)
-            continue
-        for g in gangs.tolist():
-            shapes, counts = np.unique(shape[first[g] : first[g + 1]], return_counts=True)
-            result[g] = judge.fits(of_queue, many, on, shapes, counts)
+    need = snapshot.gang_min[gangs]
+    label = np.full(gangs.size, -1) if snapshot.gang_label is None else snapshot.gang_label[gangs]
+    queue = snapshot.job_queue[able[first]]
+    alike = shape[first] == shape[end - 1]
+    order = np.argsort(np.minimum.reduceat(snapshot.job_submission[able], first), kind="stable")
+    of_gang = np.empty(gangs.size, np.intp)
+    chosen: list[int] = []
+    known: dict[object, int] = {}
+    columns = (order, need[order], label[order], queue[order], first[order], end[order])
+    listed = zip(*(column.tolist() for column in (*columns, alike[order])), strict=True)
+    for i, of_need, of_label, of_queue, begin, stop, same in listed:
+        members: object = int(shape[begin]) if same else shape[begin:stop].tobytes()
+        kind = known.setdefault((of_need, of_label, of_queue, members), len(chosen))
+        if kind == len(chosen):
+            chosen.append(i)
+        of_gang[i] = kind
+    kinds = _GangKinds(
+        shape=shape,
+        first=first[chosen].astype(np.int64),
+        end=end[chosen].astype(np.int64),
+        need=need[chosen].astype(np.int64),
+        label=label[chosen].astype(np.int64),
+        queue=queue[chosen].astype(np.int64),
+    )
+    return kinds, of_gang, chosen
+
+
+def _fit_as_largest(
+    snapshot: Snapshot, largest: Int64, known_limit: Float, kinds: _GangKinds
+) -> Bool:
+    """[K] whether the kind would fit even if each of its members needed as much of each resource as
+    the one that needs most of it (`largest`, [K, R+F])."""
+    together = largest.astype(np.float64) * kinds.need[:, None]
+    within = (together[:, len(snapshot.resources) :] <= snapshot.floating_total).all(axis=1)
+    if known_limit.size:
+        limit = known_limit[kinds.queue].min(axis=1)
+        within &= ((together <= limit) | (together == 0)).all(axis=1)
+    label = snapshot.node_label
+    if label is None:
+        label = np.zeros((0, snapshot.node_number.size), np.int32)
+    fits = _find_nodes_for_kinds(
+        kinds,
+        largest,
+        snapshot.shape_match,
+        snapshot.node_allocatable,
+        snapshot.node_type,
+        label,
+        np.zeros(int(label.max(initial=0)) + 1, np.int64),
+    )
+    return np.asarray(fits & within)
+
+
+@kernel
+def _find_nodes_for_kinds(
+    kinds: _GangKinds,
+    largest: Int64,
+    match: Byte,
+    allocatable: Int64,
+    node_type: Int32,
+    node_label: Int32,
+    fitting: Int64,
+) -> Bool:
+    """[K] whether the nodes of one label value take as many of the largest request as the kind
+    needs.
+
+    The search goes on where the one before ended. After `EXAMINED_KINDS_MAX` kinds that do not fit
+    the others are not searched for: they are examined no further.
+    """
+    result = np.zeros(kinds.need.size, np.bool_)
+    resources = allocatable.shape[1]
+    nodes = node_type.size
+    n = 0
+    failed = 0
+    for k in range(kinds.need.size):
+        if failed == EXAMINED_KINDS_MAX:
+            break
+        label = kinds.label[k] if kinds.label[k] < node_label.shape[0] else -1
+        need = kinds.need[k]
+        fitting[:] = 0
+        last_type = -1
+        eligible = False
+        for _ in range(nodes):
+            value = 0 if label < 0 else node_label[label, n]
+            copies = need if value >= 0 else 0
+            for r in range(resources):
+                if largest[k, r] > allocatable[n, r]:
+                    copies = 0
+                elif largest[k, r] > 0 and copies > 0:
+                    copies = min(copies, allocatable[n, r] // largest[k, r])
+            if copies > 0:
+                if node_type[n] != last_type:
+                    last_type = node_type[n]
+                    eligible = True
+                    for i in range(kinds.first[k], kinds.end[k]):
+                        same = i > kinds.first[k] and kinds.shape[i] == kinds.shape[i - 1]
+                        if not same and not is_type_eligible(match, kinds.shape[i], last_type):
+                            eligible = False
+                if eligible:
+                    fitting[value] += copies
+                    if fitting[value] >= need:
+                        result[k] = True
+                        break
+            n = n + 1 if n + 1 < nodes else 0
+        if not result[k]:
+            failed += 1
     return result
 
 
@@ -127,7 +265,6 @@ class _GangJudge(NamedTuple):
 
     snapshot: Snapshot
     whole: Int64
-    shape_types: Byte
     known_limit: Float
 
     def fits(self, queue: int, need: int, label: int, shapes: IntP, counts: IntP) -> bool:
@@ -143,17 +280,17 @@ class _GangJudge(NamedTuple):
         if label >= 0 and snapshot.node_label is not None:
             value = snapshot.node_label[label]
             values = int(value.max(initial=-1)) + 1
-        eligible: Bool = self.shape_types[shapes].max(axis=1) > 0
+        eligible: Bool = (snapshot.shape_match[shapes] == Match.SUITS).any(axis=1)
         largest = snapshot.shape_request[shapes].max(axis=0)
         every = np.asarray(eligible.all(axis=0))
-        nodes, types = snapshot.node_allocatable, snapshot.node_type
-        if _has_capacity_for(largest, every, nodes, types, value, values, need):
+        types = snapshot.node_type
+        copies = np.minimum(_copies(largest, snapshot.node_allocatable), need) * every[types]
+        if _most_on_a_value(copies, value, values) >= need:
             return True
         if shapes.size == 1:
             return False
         most = self._most(members, shapes, counts, eligible)
-        placed = np.bincount(value[value >= 0], weights=most[value >= 0], minlength=max(values, 1))
-        return bool(placed.max(initial=0) >= need)
+        return _most_on_a_value(most, value, values) >= need
 
     def _most(self, members: Int64, shapes: IntP, counts: IntP, eligible: Bool) -> Int64:
         """[N] a bound on how many of the members an empty node takes."""
@@ -181,6 +318,12 @@ class _GangJudge(NamedTuple):
         return True
 
 
+def _most_on_a_value(count: Int64, value: Int32, values: int) -> int:
+    """The greatest sum of `count` ([N]) over the nodes of one value."""
+    has = value >= 0
+    return int(np.bincount(value[has], weights=count[has], minlength=max(values, 1)).max())
+
+
 def _least(members: Int64, need: int) -> Float:
     """[R+F] the least that `need` of the members must request."""
     result: Float = np.sort(members, axis=0)[:need].sum(axis=0, dtype=np.float64)
@@ -193,28 +336,3 @@ def _copies(request: Int64, allocatable: Int64) -> Int64:
     if not asked.any():
         return np.full(allocatable.shape[0], np.iinfo(np.int32).max, np.int64)
     return np.asarray((allocatable[:, asked] // request[asked]).min(axis=1))
-
-
-@kernel
-def _has_capacity_for(
-    request: Int64,
-    eligible: Bool,
-    allocatable: Int64,
-    node_type: Int32,
-    value: Int32,
-    values: int,
-    need: int,
-) -> bool:
-    """Whether `need` jobs of this request fit on the empty nodes of one value."""
-    fitting = np.zeros(values, np.int64)
-    for n in range(node_type.size):
-        if value[n] < 0 or not eligible[node_type[n]]:
-            continue
-        copies = need
-        for r in range(request.size):
-            if request[r] > 0:
-                copies = min(copies, allocatable[n, r] // request[r])
-        fitting[value[n]] += copies
-        if fitting[value[n]] >= need:
-            return True
-    return False

@@ -20,10 +20,10 @@ from fairlead_scheduler.engine.snapshot import (
     EngineSettings,
     Float,
     Int64,
-    JobFlag,
     JobTotals,
     NodeFlag,
     Preemption,
+    SchedulingFlag,
     Shares,
     Snapshot,
 )
@@ -45,8 +45,6 @@ class PreparedPool:
     """[S] value of the shape's class."""
     shape_preemption: Byte
     """[S] `Preemption` of the shape's class."""
-    shape_types: Byte
-    """[S, W, T] 1 where the type is eligible."""
     feasible: Feasibility
     """Section 6."""
     job_totals: JobTotals
@@ -92,15 +90,13 @@ def prepare_pool(snapshot: Snapshot, settings: EngineSettings) -> PreparedPool:
     limit = _limits(snapshot, capacity)
     known = _total(snapshot, np.ones(free.shape[0], np.bool_))
     known_limit = _limits(snapshot, np.concatenate([known, snapshot.floating_total]))
-    shape_types = (snapshot.shape_match == 0).astype(np.uint8)
-    possible = pool_feasibility.judge_feasibility(snapshot, whole, shape_types, known_limit)
+    possible = pool_feasibility.judge_feasibility(snapshot, whole, known_limit)
     wanted, waits = _wanted(snapshot, queued, possible)
     takes_part = (running.sum(axis=1) > 0) | (~snapshot.queue_cordoned & waits)
     return PreparedPool(
         whole=whole,
         shape_value=snapshot.class_value[snapshot.shape_class],
         shape_preemption=snapshot.class_preemption[snapshot.shape_class],
-        shape_types=shape_types,
         feasible=possible,
         job_totals=totals,
         free=free,
@@ -175,7 +171,7 @@ def find_wait_if_infeasible(snapshot: Snapshot, rows: IntP) -> Bool:
     if snapshot.shape_fitted is not None:
         result |= snapshot.shape_fitted[snapshot.job_shape[rows]]
     if snapshot.job_flags is not None:
-        result |= (snapshot.job_flags[rows] & JobFlag.WAITS_IF_INFEASIBLE) != 0
+        result |= (snapshot.job_flags[rows] & SchedulingFlag.WAITS_IF_INFEASIBLE) != 0
     if snapshot.job_gang is None or not rows.size:
         return result
     gang = snapshot.job_gang[rows]
@@ -186,7 +182,9 @@ def find_wait_if_infeasible(snapshot: Snapshot, rows: IntP) -> Bool:
             kept |= snapshot.gang_fitted
         if snapshot.job_flags is not None:
             every = np.flatnonzero((snapshot.job_gang >= 0) & (snapshot.job_node == -1))
-            on_purpose = every[(snapshot.job_flags[every] & JobFlag.WAITS_IF_INFEASIBLE) != 0]
+            on_purpose = every[
+                (snapshot.job_flags[every] & SchedulingFlag.WAITS_IF_INFEASIBLE) != 0
+            ]
             kept[snapshot.job_gang[on_purpose]] = True
         result = np.where(member, kept[gang], result)
     return result

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from fairlead_scheduler.engine.plan.round_result import Round
+from fairlead_scheduler.engine.compiler.decorators import entry_point
+from fairlead_scheduler.engine.plan.round_result import RoundContext
 from fairlead_scheduler.engine.preparation import (
     eviction,
     fair_shares,
@@ -15,8 +18,8 @@ from fairlead_scheduler.engine.preparation import (
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.node_order import order_nodes
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.scheduling.node_victims import KEYS
-from fairlead_scheduler.engine.scheduling.victim_search import SCANNED_NODES_MAX, SLOTS
+from fairlead_scheduler.engine.scheduling.gang_placement import VALUES_TRIED_MAX
+from fairlead_scheduler.engine.scheduling.victim_search import NODES_EXAMINED_MAX
 from fairlead_scheduler.engine.snapshot import (
     NO_AWAY,
     Byte,
@@ -29,28 +32,36 @@ from fairlead_scheduler.engine.snapshot import (
     Preemption,
     Snapshot,
 )
-from fairlead_scheduler.engine.state import capacity_tree, round_state
+from fairlead_scheduler.engine.state import (
+    capacity_tree,
+    round_state,
+    value_capacity,
+    victim_order,
+)
 from fairlead_scheduler.engine.state.round_model import (
     AvoidedNodes,
     Entitlements,
     EvictedRuns,
     GangTables,
-    JobTable,
     NodeCapacity,
     NodeTable,
     Placements,
     QueueOffers,
     QueueProgress,
     QueueUsage,
+    RoundJobs,
     RoundModel,
     RunTable,
     ShapeTable,
+    ValueCapacity,
     VictimChoice,
-    VictimIndex,
+    VictimOrder,
 )
 
+_ELIGIBLE_TYPE: Final = int(Match.SUITS)
 
-def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> Round:
+
+def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> RoundContext:
     """Make the model, and evict the runs that R2 names."""
     position = order_nodes(snapshot, settings, start)
     queued = job_order.order_queued(snapshot)
@@ -70,7 +81,7 @@ def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPo
     model = RoundModel(
         shapes=shapes,
         nodes=_node_table(snapshot, settings, gangs, position),
-        jobs=JobTable(
+        jobs=RoundJobs(
             shape=snapshot.job_shape,
             queue=snapshot.job_queue,
             gang=gangs.of_job if gangs.present else np.full(jobs, -1, np.int32),
@@ -93,14 +104,16 @@ def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPo
         runs=_run_table(jobs, nodes),
         evicted=_no_evicted_runs(len(snapshot.queue_names)),
         gangs=_gang_tables(gangs, snapshot.shape_request.shape[1], start.capacity.size),
+        values=_value_capacity(snapshot, settings, start, gangs, position),
         victims=_victim_choice(snapshot, start, gangs, jobs),
-        victim_index=_victim_index(nodes),
+        victim_order=_victim_order(nodes, levels.size, snapshot.shape_request.shape[1]),
         journal=np.zeros(jobs + 1, np.int64),
         counters=np.zeros(round_state.COUNTERS, np.int64),
     )
     if active:
         model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels)
-    return Round(
+        value_capacity.count_values(model)
+    return RoundContext(
         snapshot=snapshot,
         settings=settings,
         start=start,
@@ -129,7 +142,7 @@ def _levels(snapshot: Snapshot, start: PreparedPool) -> tuple[Int64, Int64]:
 
 
 def _shape_table(snapshot: Snapshot, start: PreparedPool, level: Int64) -> ShapeTable:
-    rank = _ranks(snapshot)
+    rank, bits = _rank_types(snapshot)
     return ShapeTable(
         request=snapshot.shape_request,
         full_request=start.whole,
@@ -138,7 +151,7 @@ def _shape_table(snapshot: Snapshot, start: PreparedPool, level: Int64) -> Shape
         class_value=start.shape_value,
         preemption=start.shape_preemption,
         type_rank=rank,
-        type_bits=_type_bits(rank),
+        type_bits=bits,
         level=level,
         least_request=snapshot.shape_request.min(axis=0, initial=np.iinfo(np.int64).max),
     )
@@ -229,6 +242,9 @@ def _queue_progress(snapshot: Snapshot, start: PreparedPool, first: Int64) -> Qu
         stop_code=np.where(snapshot.queue_cordoned, np.uint8(Code.QUEUE_CORDONED), np.uint8(0)),
         examined=np.zeros(queues, np.int64),
         next_queued=first[:-1].copy(),
+        next_within=first[:-1].copy(),
+        handled=np.zeros(snapshot.job_queue.size, np.uint8),
+        unfit=np.full((queues, 2), -1, np.int64),
         next_evicted=np.zeros(queues, np.int64),
         next_member=np.zeros(queues, np.int64),
         members_end=np.zeros(queues, np.int64),
@@ -245,6 +261,8 @@ def _queue_offers(queues: int) -> QueueOffers:
         share=np.zeros(queues, np.float64),
         size=np.zeros(queues, np.float64),
         runs=np.zeros(queues, np.bool_),
+        replaces_first=np.zeros(queues, np.bool_),
+        held=np.zeros(queues, np.int64),
     )
 
 
@@ -288,14 +306,14 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
         rest=gangs.rest,
         need=np.zeros(gangs.size, np.int64),
         live=np.zeros(gangs.size, np.int64),
-        passed=np.zeros((gangs.size, 2), np.int64),
+        passed=np.zeros(gangs.size, np.int64),
+        last_queued=gangs.last_queued.astype(np.int64),
         mode=gangs.mode,
         code=gangs.code,
         label=gangs.label.astype(np.int64),
         value=gangs.value.astype(np.int64),
         waiting_request=np.zeros(resources, np.int64),
         offer_request=np.zeros(all_resources, np.int64),
-        rating=np.zeros((2, 3 + resources), np.float64),
     )
 
 
@@ -312,40 +330,98 @@ def _victim_choice(
         assumed_held=np.zeros((len(snapshot.queue_names), start.capacity.size), np.int64),
         assumed_members=np.zeros(gangs.size, np.int64),
         need=np.zeros(snapshot.shape_request.shape[1], np.int64),
-        rating=np.zeros((2, KEYS), np.float64),
+        examined=np.zeros(NODES_EXAMINED_MAX, np.int64),
     )
 
 
-def _victim_index(nodes: int) -> VictimIndex:
-    slots = SLOTS if nodes > SCANNED_NODES_MAX else 0
+def _victim_order(nodes: int, levels: int, resources: int) -> VictimOrder:
+    """What is not used by a round takes no memory."""
+    trees = 2 * min(levels + 1, victim_order.LEVELS_MAX)
     size = 1 << max(nodes - 1, 0).bit_length()
-    return VictimIndex(
-        rating=np.zeros((slots, nodes, KEYS), np.float64),
-        winner=np.zeros((slots, 2 * size), np.int64),
-        slot=np.full((slots, 6), -1, np.int64),
-        least_share=np.zeros(slots, np.float64),
-        changed=np.zeros(4 * nodes if slots else 0, np.int64),
+    return VictimOrder(
+        made=np.zeros(trees + 1, np.int64),
+        node=np.zeros(nodes, np.int64),
+        place=np.zeros(nodes, np.int64),
+        cheapest=np.zeros(nodes, np.int64),
+        largest=np.zeros((levels, resources), np.int64),
+        placed=np.zeros(levels, np.int64),
+        types=np.zeros(2 * size, np.uint64),
+        queues=np.zeros(2 * size, np.uint64),
+        amounts=np.zeros((trees, 2 * size, resources), np.int64),
     )
 
 
-def _ranks(snapshot: Snapshot) -> Byte:
-    """`ShapeTable.type_rank`."""
-    wished = np.zeros((1, 1), np.uint8) if snapshot.shape_rank is None else snapshot.shape_rank
-    eligible = snapshot.shape_match == Match.SUITS
-    return np.where(eligible, wished[:, None, :], np.uint8(round_state.NOT_ELIGIBLE)).astype(
-        np.uint8
+def _value_capacity(
+    snapshot: Snapshot,
+    settings: EngineSettings,
+    start: PreparedPool,
+    gangs: GangTable,
+    position: Int32,
+) -> ValueCapacity:
+    """Values by what is free on their nodes together (N7); of no label where there are no gangs."""
+    label = snapshot.node_label if gangs.present else None
+    if label is None:
+        label = np.zeros((0, position.size), np.int32)
+    resources = snapshot.shape_request.shape[1]
+    count = int(label.max(initial=-1)) + 1
+    size = 1 << max(count - 1, 0).bit_length()
+    labels = label.shape[0]
+    value = np.zeros((labels, count), np.int64)
+    rank = np.full((labels, position.size), -1, np.int64)
+    bits = np.zeros((labels, 2 * size), np.uint64)
+    free = np.where(start.usable[:, None], np.maximum(start.free, 0), 0)
+    for u in range(labels):
+        has = (label[u] >= 0) & start.usable
+        total = np.zeros((count, resources), np.int64)
+        np.add.at(total, label[u][has], free[has])
+        ranked = prepared_pool.fit_order(snapshot, settings)
+        value[u] = np.lexsort([np.arange(count), *[total[:, r] for r in reversed(ranked)]])
+        place = np.empty(count, np.int64)
+        place[value[u]] = np.arange(count)
+        at = position[has[position]]
+        rank[u, has[position]] = place[label[u][at]]
+        bits[u, size : size + count] = 1
+        for i in range(size - 1, 0, -1):
+            bits[u, i] = bits[u, 2 * i] | bits[u, 2 * i + 1]
+    trees = (labels, 2 * size, resources)
+    return ValueCapacity(
+        rank=rank,
+        value=value,
+        bits=bits,
+        free=np.zeros(trees, np.int64),
+        preemptible=np.zeros(trees, np.int64),
+        counted=np.zeros((2, position.size if labels else 0, resources), np.int64),
+        least_waste=np.zeros(resources, np.int64),
+        tried=np.zeros(VALUES_TRIED_MAX, np.int64),
     )
 
 
-def _type_bits(rank: Byte) -> capacity_tree.Bits:
-    """[S, W, P] the eligible types as bits modulo 64, for each rank."""
-    known = rank[rank != round_state.NOT_ELIGIBLE]
-    bits = np.zeros((*rank.shape[:2], int(known.max(initial=0)) + 1), np.uint64)
-    for kind in range(rank.shape[2]):
-        bit = np.uint64(1) << np.uint64(kind % 64)
-        for k in range(bits.shape[2]):
-            bits[:, :, k] |= np.where(rank[:, :, kind] == k, bit, np.uint64(0))
-    return bits
+def _rank_types(snapshot: Snapshot) -> tuple[Byte, capacity_tree.Bits]:
+    """`ShapeTable.type_rank` and `type_bits`.
+
+    With a node type per node the ranks are the largest array of a round.
+    """
+    wished = snapshot.shape_rank
+    if wished is None:
+        wished = np.zeros((0, 0), np.uint8)
+    match = snapshot.shape_match
+    rank = np.empty(match.shape, np.uint8)
+    bits = np.zeros((*match.shape[:2], int(wished.max(initial=0)) + 1), np.uint64)
+    _set_ranks(match, wished, rank, bits)
+    return rank, bits
+
+
+@entry_point
+def _set_ranks(match: Byte, wished: Byte, rank: Byte, bits: capacity_tree.Bits) -> None:
+    for s in range(match.shape[0]):
+        for w in range(match.shape[1]):
+            for kind in range(match.shape[2]):
+                if match[s, w, kind] != _ELIGIBLE_TYPE:
+                    rank[s, w, kind] = round_state.NOT_ELIGIBLE
+                    continue
+                k = 0 if wished.size == 0 else int(wished[s, kind])
+                rank[s, w, kind] = k
+                bits[s, w, k] |= np.uint64(1) << np.uint64(kind % 64)
 
 
 def _round_limit(snapshot: Snapshot, settings: EngineSettings, capacity: Int64) -> Float:

@@ -9,19 +9,22 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import expanded, internal
 from fairlead_scheduler.engine.scheduling.placement import (
     ANY_VALUE,
     can_preempt_for_share,
+    can_preempt_for_urgency,
     place_job,
 )
-from fairlead_scheduler.engine.snapshot import TOTAL_MAX
+from fairlead_scheduler.engine.snapshot import TOTAL_MAX, Int64
+from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     DOES_NOT_FIT,
     INSUFFICIENT,
     N_GROUP_SHAPE,
     N_JOURNAL,
+    N_WORK,
     NOT_TRIED,
     PREEMPTION_LIMIT,
     cost_with,
@@ -45,7 +48,10 @@ from fairlead_scheduler.engine.state.run_states import (
     undo_allocation,
 )
 
-MEASURES: Final = 3
+VALUES_TRIED_MAX: Final = 16
+"""How many label values are tried for a gang on free capacity, and then with preemption."""
+VALUES_CONSIDERED_MAX: Final = 64
+"""How many values are found for that whose nodes could have enough together."""
 
 
 class Attempt(NamedTuple):
@@ -54,6 +60,19 @@ class Attempt(NamedTuple):
     placed: int
     limited: bool
     """whether only the limit of preemptions (L8) holds back those that are missing"""
+
+
+class ValueRating(NamedTuple):
+    """What N7 compares of a label value; what would stay free is in `ValueCapacity.least_waste`."""
+
+    value: int
+    """`ANY_VALUE` when the gang fits on no value so far"""
+    placed: int
+    preempts: int
+    """whether any run would be preempted"""
+    lost_work: float
+    limited: bool
+    """whether on any value so far only the limit of preemptions (L8) held the gang back"""
 
 
 class LabelValue(NamedTuple):
@@ -87,7 +106,7 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, ne
     return value
 
 
-@expanded
+@internal
 def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bool:
     """L2 for a gang: whether its first `need` queued members are too many for any of their classes.
 
@@ -165,82 +184,143 @@ def place_members(
 
 @expanded
 def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> LabelValue:
-    """N7: the best label value for the gang.
+    """N7: the best of the label values that are tried for the gang.
 
-    Each value is tried. But once all queued members found free capacity on one, only a value on
-    which less would stay free can be better, and what would stay free is known beforehand. Values
-    are left out only where fair-share preemption is impossible: even undone it reopens shapes.
+    First those are tried on which all its queued members could find free capacity, the least free
+    first; a value on which more would stay free than on the best so far is passed over. Unless all
+    of them were placed that way without preemption, those are tried then on which enough could be
+    freed, the most free first. At most `VALUES_TRIED_MAX` values are tried each time.
     """
     label = model.gangs.label[g]
-    best = ANY_VALUE
     more = model.gangs.first[g + 1] - model.gangs.queued_first[g]
-    waiting = sum_waiting(model, g)
-    calm = not can_preempt_for_share(model, q, after)
-    all_free = False
-    limited = False
-    for value in range(model.nodes.value_first.shape[1] - 1):
-        if model.nodes.value_first[label, value] == model.nodes.value_first[label, value + 1]:
+    waiting = sum_waiting(model, g, more)
+    best = ValueRating(ANY_VALUE, 0, 0, 0.0, False)
+    tried = 0
+    rank = -1
+    for _ in range(VALUES_CONSIDERED_MAX):
+        rank = find_next_value(model, model.values.free[label], label, rank + 1)
+        if rank < 0 or tried == VALUES_TRIED_MAX:
+            break
+        value = model.values.value[label, rank]
+        all_free = best.placed == waiting and best.preempts == 0
+        if all_free and not could_be_better(model, label, rank):
             continue
-        if all_free and not could_be_better(model, label, value):
-            continue
-        mark = model.counters[N_JOURNAL]
-        attempt = place_members(model, g, need, after, value, URGENCY)
-        limited = limited or attempt.limited
-        placed = attempt.placed
-        if placed == need:
-            measure_preemption(model, mark)
-            placed += place_members(model, g, more, after, value, FREE).placed
-            model.gangs.rating[0, 0] = -placed
-            measure_free_capacity(model, label, value)
-            if best < 0 or is_better(model):
-                best = value
-                all_free = calm and placed == waiting and model.gangs.rating[0, 1] == 0.0
-                for i in range(model.gangs.rating.shape[1]):
-                    model.gangs.rating[1, i] = model.gangs.rating[0, i]
-        undo_offer(model, mark)
-    return LabelValue(best, limited)
+        model.values.tried[tried] = value
+        tried += 1
+        best = try_value(model, best, g, need, after, value, rank)
+    if best.placed == waiting and best.preempts == 0:
+        return LabelValue(best.value, best.limited)
+    preempting = can_preempt_for_share(model, q, after) or can_preempt_for_urgency(
+        model, find_highest_level(model, g)
+    )
+    if need == waiting and not preempting and tried < VALUES_TRIED_MAX:
+        return LabelValue(best.value, best.limited)
+    sum_waiting(model, g, need)
+    before = tried
+    tried = 0
+    place = -1
+    for _ in range(VALUES_CONSIDERED_MAX):
+        place = find_next_value(model, model.values.preemptible[label], label, place + 1)
+        if place < 0 or tried == VALUES_TRIED_MAX:
+            break
+        rank = model.values.value.shape[1] - 1 - place
+        value = model.values.value[label, rank]
+        known = not preempting and not has_free_capacity(model, label, rank)
+        for i in range(before):
+            if model.values.tried[i] == value:
+                known = True
+        if not known:
+            tried += 1
+            best = try_value(model, best, g, need, after, value, rank)
+    return LabelValue(best.value, best.limited)
+
+
+@internal
+def find_next_value(model: RoundModel, tree: Int64, label: int, start: int) -> int:
+    """The first leaf from `start` on where what the gang at hand needs is no more than the value's
+    nodes have together, or -1."""
+    model.counters[N_WORK] += 1
+    return find_first_fit(
+        tree, model.values.bits[label], model.gangs.waiting_request, np.uint64(1), start
+    )
+
+
+@internal
+def try_value(
+    model: RoundModel,
+    best: ValueRating,
+    g: int,
+    need: int,
+    after: float,
+    value: int,
+    rank: int,
+) -> ValueRating:
+    """Place the gang on a label value, compare that with the best so far, and undo it."""
+    label = model.gangs.label[g]
+    mark = model.counters[N_JOURNAL]
+    attempt = place_members(model, g, need, after, value, URGENCY)
+    limited = best.limited or attempt.limited
+    result = ValueRating(best.value, best.placed, best.preempts, best.lost_work, limited)
+    if attempt.placed == need:
+        preempts = 0
+        lost_work = 0.0
+        for i in range(mark, model.counters[N_JOURNAL]):
+            entry = model.journal[i]
+            if entry < 0:
+                preempts = 1
+                lost_work += model.runs.lost_work[-entry - 1]
+            elif model.runs.tier[entry - 1] == URGENCY:
+                preempts = 1
+                lost_work += model.runs.urgency_loss[entry - 1]
+        more = model.gangs.first[g + 1] - model.gangs.queued_first[g]
+        placed = need + place_members(model, g, more, after, value, FREE).placed
+        rated = ValueRating(value, placed, preempts, lost_work, limited)
+        if best.value < 0 or is_better_value(model, rated, best, label, rank):
+            result = rated
+            leaf = model.values.free.shape[1] // 2 + rank
+            for r in range(model.values.least_waste.size):
+                model.values.least_waste[r] = model.values.free[label, leaf, r]
+    undo_offer(model, mark)
+    return result
 
 
 @expanded
-def measure_preemption(model: RoundModel, mark: int) -> None:
-    """Rate whether the journal after `mark` preempts any run, and how much work that loses."""
-    model.gangs.rating[0, 1] = 0.0
-    model.gangs.rating[0, 2] = 0.0
-    for i in range(mark, model.counters[N_JOURNAL]):
-        entry = model.journal[i]
-        if entry < 0:
-            model.gangs.rating[0, 1] = 1.0
-            model.gangs.rating[0, 2] += model.runs.lost_work[-entry - 1]
-        elif model.runs.tier[entry - 1] == URGENCY:
-            model.gangs.rating[0, 1] = 1.0
-            model.gangs.rating[0, 2] += model.runs.urgency_loss[entry - 1]
-
-
-@expanded
-def measure_free_capacity(model: RoundModel, label: int, value: int) -> None:
-    """What stays free on the value's nodes, by resource in the order of N3."""
+def is_better_value(
+    model: RoundModel, a: ValueRating, b: ValueRating, label: int, rank: int
+) -> bool:
+    """N7: whether `a`, of this rank and with the gang placed on it, is better than the best so
+    far, `b`."""
+    if a.placed != b.placed:
+        return a.placed > b.placed
+    if a.preempts != b.preempts:
+        return a.preempts < b.preempts
+    if a.lost_work != b.lost_work:
+        return a.lost_work < b.lost_work
+    leaf = model.values.free.shape[1] // 2 + rank
     for i in range(model.nodes.waste_order.size):
-        model.gangs.rating[0, MEASURES + i] = float(
-            free_capacity_of_value(model, label, value, model.nodes.waste_order[i])
-        )
-
-
-@inlined
-def free_capacity_of_value(model: RoundModel, label: int, value: int, r: int) -> int:
-    """What is free of a resource on the value's nodes together."""
-    size = model.capacity.tree_types.size // 2
-    total = 0
-    for k in range(
-        model.nodes.value_first[label, value], model.nodes.value_first[label, value + 1]
-    ):
-        total += model.capacity.tree[size + model.nodes.value_positions[label, k], r]
-    return total
+        r = model.nodes.waste_order[i]
+        if model.values.free[label, leaf, r] != model.values.least_waste[r]:
+            return model.values.free[label, leaf, r] < model.values.least_waste[r]
+    return a.value < b.value
 
 
 @expanded
-def sum_waiting(model: RoundModel, g: int) -> int:
-    """Sum up in `gangs.waiting_request` what all queued members need of nodes; returns their
-    number."""
+def find_highest_level(model: RoundModel, g: int) -> int:
+    """The highest level of the gang's queued members, at home."""
+    level = 0
+    for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+        s = int(model.jobs.shape[model.gangs.members[i]])
+        level = max(level, model.shapes.level[s, 0])
+    return level
+
+
+@internal
+def sum_waiting(model: RoundModel, g: int, need: int) -> int:
+    """Set `gangs.waiting_request` to the least that `need` of the queued members can need of nodes
+    together; returns how many are queued.
+
+    That is what all of them need, or `need` times the least of each resource.
+    """
     for r in range(model.gangs.waiting_request.size):
         model.gangs.waiting_request[r] = 0
     waiting = 0
@@ -249,29 +329,41 @@ def sum_waiting(model: RoundModel, g: int) -> int:
         if model.runs.state[j] == QUEUED:
             waiting += 1
             for r in range(model.gangs.waiting_request.size):
-                model.gangs.waiting_request[r] += model.shapes.request[model.jobs.shape[j], r]
+                model.gangs.waiting_request[r] = min(
+                    model.gangs.waiting_request[r] + model.shapes.request[model.jobs.shape[j], r],
+                    TOTAL_MAX,
+                )
+    if need >= waiting:
+        return waiting
+    for r in range(model.gangs.waiting_request.size):
+        least = model.gangs.waiting_request[r]
+        for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+            j = model.gangs.members[i]
+            if model.runs.state[j] == QUEUED:
+                least = min(least, model.shapes.request[model.jobs.shape[j], r])
+        model.gangs.waiting_request[r] = min(model.gangs.waiting_request[r], need * least)
     return waiting
 
 
 @expanded
-def could_be_better(model: RoundModel, label: int, value: int) -> bool:
-    """Whether less would stay free on the value than on the best, with all queued members on it."""
-    for i in range(model.nodes.waste_order.size):
-        r = model.nodes.waste_order[i]
-        left = float(
-            free_capacity_of_value(model, label, value, r) - model.gangs.waiting_request[r]
-        )
-        if left != model.gangs.rating[1, MEASURES + i]:
-            return left < model.gangs.rating[1, MEASURES + i]
-    return False
+def has_free_capacity(model: RoundModel, label: int, rank: int) -> bool:
+    """Whether what the gang at hand needs is free on the nodes of the value together."""
+    leaf = model.values.free.shape[1] // 2 + rank
+    for r in range(model.gangs.waiting_request.size):
+        if model.gangs.waiting_request[r] > model.values.free[label, leaf, r]:
+            return False
+    return True
 
 
 @expanded
-def is_better(model: RoundModel) -> bool:
-    """Whether the value at hand is better than the best so far; equal ones are not."""
-    for i in range(model.gangs.rating.shape[1]):
-        if model.gangs.rating[0, i] != model.gangs.rating[1, i]:
-            return model.gangs.rating[0, i] < model.gangs.rating[1, i]
+def could_be_better(model: RoundModel, label: int, rank: int) -> bool:
+    """Whether less would stay free on the value than on the best, with all queued members on it."""
+    leaf = model.values.free.shape[1] // 2 + rank
+    for i in range(model.nodes.waste_order.size):
+        r = model.nodes.waste_order[i]
+        left = model.values.free[label, leaf, r] - model.gangs.waiting_request[r]
+        if left != model.values.least_waste[r]:
+            return left < model.values.least_waste[r]
     return False
 
 
@@ -301,8 +393,8 @@ def start_gang(model: RoundModel, q: int, g: int) -> int:
     return NOT_TRIED
 
 
-@expanded
-def place_further_member(model: RoundModel, q: int, j: int) -> int:
+@internal
+def place_further_member(model: RoundModel, j: int) -> int:
     """Place a further member beside those that run, on tier (a): 0 or the code of why not."""
     g = int(model.jobs.gang[j])
     model.counters[N_GROUP_SHAPE] = 0

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import TOLERANCE
+from fairlead_scheduler.engine.state.round_state import N_WORK, TOLERANCE
 from fairlead_scheduler.engine.state.run_states import (
     EVICTED,
     NON_PREEMPTIBLE,
@@ -17,18 +17,12 @@ from fairlead_scheduler.engine.state.run_states import (
     to_share_steps,
     update_share,
 )
+from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
 
-FOR_SHARE: Final = 0
-"""Tier (b): evicted runs of other queues, of no higher value, under R13."""
-FOR_URGENCY: Final = 1
-"""Tier (c): preemptible runs of lower value, evicted or not."""
 TO_FIT: Final = 2
 """R6: preemptible runs of any value, until the node is not oversubscribed."""
 
-KEYS: Final = 7
-FIRST_VICTIM: Final = 6
-CURRENT: Final = 0
-BEST: Final = 1
+NO_RUN: Final = -1
 
 NOT_PERMITTED: Final = -1
 """In place of the number of victims: no set of them is permitted."""
@@ -36,6 +30,25 @@ NOT_PERMITTED: Final = -1
 UNTOUCHED: Final = 0
 CHOSEN: Final = 1
 MATE: Final = 2
+
+
+class NodeVictims(NamedTuple):
+    """The victims on a node, and what N4 compares of them."""
+
+    victims: int
+    """`NOT_PERMITTED`, or how many they are: `victims.taken` up to that number, with `takes_gang`
+    where all members go with one"""
+    level: int
+    """the greatest level of any of them"""
+    gangs: int
+    """whether members of gangs are among them"""
+    above: int
+    """tier (b): how far the queue of the first one is above its entitled share, in steps"""
+    lost_work: float
+    runs: int
+    """how many would stop, members of their gangs included"""
+    first: int
+    """the first one, or `NO_RUN`"""
 
 
 class Taken(NamedTuple):
@@ -151,13 +164,11 @@ def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
 @internal
 def choose_victims(
     model: RoundModel, preemptor: int, p: int, level: int, after: float, mode: int
-) -> int:
-    """Choose the victims on position `p` for the job `preemptor`: how many, or `NOT_PERMITTED`.
+) -> NodeVictims:
+    """Choose the victims on position `p` for the job `preemptor`.
 
-    They are `victims.taken` up to that number, with `takes_gang` where all members go with one,
-    and rated in `rating[CURRENT]`. On tier (c) only those count that are needed beyond
-    what is on top of others there already. `after` is the preemptor's share / weight with its whole
-    offer placed (R13).
+    On tier (c) only those count that are needed beyond what is on top of others there already.
+    `after` is the preemptor's share / weight with its whole offer placed (R13).
     """
     size = model.capacity.tree_types.size // 2
     n = 0
@@ -167,6 +178,7 @@ def choose_victims(
             model.victims.candidates[n] = j
             n += 1
         j = model.runs.link[j]
+    model.counters[N_WORK] += 1 + n
     for r in range(model.victims.need.size):
         model.victims.need[r] = -model.capacity.tree[size + p, r]
     covered = 0
@@ -186,7 +198,7 @@ def choose_victims(
     found = is_enough(model)
     if found:
         spare_unneeded(model, p, covered, victims)
-        rank_victims(model, covered, victims, mode)
+    rated = rate_victims(model, covered, victims, mode)
     kept = 0
     for k in range(victims):
         if model.victims.taken[k] < 0:
@@ -196,7 +208,15 @@ def choose_victims(
             model.victims.taken[kept] = model.victims.taken[k]
             model.victims.takes_gang[kept] = model.victims.takes_gang[k]
             kept += 1
-    return kept if found else NOT_PERMITTED
+    return NodeVictims(
+        kept if found else NOT_PERMITTED,
+        rated.level,
+        rated.gangs,
+        rated.above,
+        rated.lost_work,
+        rated.runs,
+        rated.first,
+    )
 
 
 @internal
@@ -282,72 +302,57 @@ def return_spared(model: RoundModel, n: int, victims: int) -> int:
 
 
 @expanded
-def rank_victims(model: RoundModel, covered: int, n: int, mode: int) -> None:
-    """N4 for the victims from `covered` to `n` as numbers in `rating[CURRENT]`, smaller is better.
-
-    They are: greatest value, gang, the queue furthest above its share (tier b), lost work, number,
-    youngest first victim; last the row of that one, for submission numbers are larger than a double
-    can tell apart.
-    """
-    for i in range(KEYS):
-        model.victims.rating[CURRENT, i] = 0.0
-    model.victims.rating[CURRENT, 0] = -1.0
-    model.victims.rating[CURRENT, FIRST_VICTIM] = -1.0
-    lead = -1
+def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVictims:
+    """What N4 compares of the victims from `covered` to `n`; their number is left open."""
+    first = NO_RUN
+    level = -1
+    gangs = 0
+    lost_work = 0.0
+    runs = 0
     for k in range(covered, n):
         j = model.victims.taken[k]
         if j < 0:
             continue
-        if lead < 0:
-            lead = j
-        add_to_rank(model, j)
+        if first < 0:
+            first = j
+        level = max(level, model.runs.level[j])
+        lost_work += model.runs.lost_work[j]
+        runs += 1
         g = int(model.jobs.gang[j])
         if g >= 0:
-            model.victims.rating[CURRENT, 1] = 1.0
+            gangs = 1
         if model.victims.takes_gang[k]:
             for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
-                if model.victims.mark[model.gangs.members[i]] == MATE:
-                    add_to_rank(model, model.gangs.members[i])
-    if lead < 0:
-        return
-    q = int(model.jobs.queue[lead])
-    if mode == FOR_SHARE:
-        above = 0.0
+                member = model.gangs.members[i]
+                if model.victims.mark[member] == MATE:
+                    level = max(level, model.runs.level[member])
+                    lost_work += model.runs.lost_work[member]
+                    runs += 1
+    above = 0
+    if mode == FOR_SHARE and first >= 0:
+        q = int(model.jobs.queue[first])
+        held = 0.0
         for r in range(model.entitlements.cost_factor.size):
-            above = max(above, model.usage.held[q, r] * model.entitlements.cost_factor[r])
-        model.victims.rating[CURRENT, 2] = -float(
-            to_share_steps(above, model.entitlements.entitled_share[q])
-        )
-    model.victims.rating[CURRENT, 5] = -float(model.runs.started[lead])
-    model.victims.rating[CURRENT, FIRST_VICTIM] = float(lead)
-
-
-@inlined
-def add_to_rank(model: RoundModel, j: int) -> None:
-    """Add one run that would have to stop."""
-    model.victims.rating[CURRENT, 0] = max(
-        model.victims.rating[CURRENT, 0], float(model.runs.level[j])
-    )
-    model.victims.rating[CURRENT, 3] += model.runs.lost_work[j]
-    model.victims.rating[CURRENT, 4] += 1.0
+            held = max(held, model.usage.held[q, r] * model.entitlements.cost_factor[r])
+        above = to_share_steps(held, model.entitlements.entitled_share[q])
+    return NodeVictims(NOT_PERMITTED, level, gangs, above, lost_work, runs, first)
 
 
 @expanded
-def compare_with_best(model: RoundModel) -> int:
-    """-1 where the current node has cheaper victims than the best so far (N4), 1 where dearer."""
-    for i in range(FIRST_VICTIM):
-        if model.victims.rating[CURRENT, i] < model.victims.rating[BEST, i]:
-            return -1
-        if model.victims.rating[CURRENT, i] > model.victims.rating[BEST, i]:
-            return 1
-    return compare_ids(
-        model, model.victims.rating[CURRENT, FIRST_VICTIM], model.victims.rating[BEST, FIRST_VICTIM]
-    )
-
-
-@inlined
-def compare_ids(model: RoundModel, a: float, b: float) -> int:
-    """The end of N4: -1 where the first victim in row `a` has the greater id, 1 where `b` has."""
-    if a < 0.0 or b < 0.0 or a == b:
-        return 0
-    return -1 if model.jobs.submission[int(a)] > model.jobs.submission[int(b)] else 1
+def has_cheaper_victims(model: RoundModel, a: NodeVictims, b: NodeVictims) -> bool:
+    """N4 up to the node number: whether `a` is cheaper than `b`."""
+    if a.level != b.level:
+        return a.level < b.level
+    if a.gangs != b.gangs:
+        return a.gangs < b.gangs
+    if a.above != b.above:
+        return a.above > b.above
+    if a.lost_work != b.lost_work:
+        return a.lost_work < b.lost_work
+    if a.runs != b.runs:
+        return a.runs < b.runs
+    if a.first < 0 or b.first < 0 or a.first == b.first:
+        return False
+    if model.runs.started[a.first] != model.runs.started[b.first]:
+        return model.runs.started[a.first] > model.runs.started[b.first]
+    return model.jobs.submission[a.first] > model.jobs.submission[b.first]

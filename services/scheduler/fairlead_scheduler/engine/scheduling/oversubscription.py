@@ -5,14 +5,15 @@ from __future__ import annotations
 from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, internal
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity
 from fairlead_scheduler.engine.scheduling.node_victims import TO_FIT, choose_victims
-from fairlead_scheduler.engine.scheduling.queue_selection import goes_before, rank_offer
+from fairlead_scheduler.engine.scheduling.offers import rank_offer
+from fairlead_scheduler.engine.scheduling.queue_selection import goes_before
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_GANG,
     CAUSE_URGENCY,
     PREEMPTED,
-    RETURNED,
+    RESTORED,
     find_preemptor,
     is_live,
     preempt_run,
@@ -35,8 +36,8 @@ def resolve_oversubscription(model: RoundModel) -> None:
                 fits = False
         if fits:
             continue
-        victims = choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT)
-        for k in range(victims):
+        found = choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT)
+        for k in range(found.victims):
             j = model.victims.taken[k]
             if not is_live(model.runs.state[j]):
                 continue
@@ -66,7 +67,7 @@ def restore_gang(model: RoundModel, g: int) -> None:
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
         if fits_on_own_node(model, j):
-            restore_run(model, j, RETURNED)
+            restore_run(model, j, RESTORED)
             model.victims.mark[j] = 1
     enough = model.gangs.live[g] >= model.gangs.need[g]
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
@@ -112,4 +113,4 @@ def run_second_pass(model: RoundModel, rows: Int64, first: Int64, away: Int64) -
             if away[g] == 0:
                 restore_gang(model, g)
         elif fits_on_own_node(model, j):
-            restore_run(model, j, RETURNED)
+            restore_run(model, j, RESTORED)

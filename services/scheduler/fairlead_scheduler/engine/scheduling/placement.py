@@ -9,7 +9,6 @@ from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_eligible
-from fairlead_scheduler.engine.scheduling.node_victims import BEST, FOR_SHARE, FOR_URGENCY
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -19,6 +18,7 @@ from fairlead_scheduler.engine.state.round_state import (
     N_GROUP_SHAPE,
     N_JOURNAL,
     N_REOPENED,
+    N_WORK,
     NOT_TRIED,
     PREEMPTION_LIMIT,
     TOLERANCE,
@@ -35,6 +35,7 @@ from fairlead_scheduler.engine.state.run_states import (
     preempt_run,
     take_preemption_token,
 )
+from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
 
 ANY_VALUE: Final = -1
 
@@ -109,6 +110,7 @@ def find_free_node_with_label(
     if model.counters[N_GROUP_SHAPE] == s + 1:
         first = model.counters[N_GROUP_AT]
     best = NOWHERE
+    model.counters[N_WORK] += model.nodes.value_first[label, value + 1] - first
     for i in range(first, model.nodes.value_first[label, value + 1]):
         p = model.nodes.value_positions[label, i]
         if not has_capacity(model, s, p) or not is_eligible(model, j, s, w, p):
@@ -188,6 +190,8 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
     code = INSUFFICIENT
+    lost_work = 0.0
+    model.counters[N_WORK] += 1
     bound = model.jobs.gang[j] >= 0 or (
         model.avoided.first.size > 0 and model.avoided.first[j] >= 0
     )
@@ -213,6 +217,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
                 continue
             cheapest = find_cheapest_node(model, j, w, after, mode, label, value)
             p = cheapest.position
+            lost_work = cheapest.lost_work
             if p >= 0 and tier == FAIR_SHARE:
                 if is_preemption_limited(model):
                     code = PREEMPTION_LIMIT
@@ -223,7 +228,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
             mark = model.counters[N_JOURNAL]
             allocate(model, q, j, s, w, p)
             add_placement(model, j, w, p, tier)
-            model.runs.urgency_loss[j] = model.victims.rating[BEST, 3] if tier == URGENCY else 0.0
+            model.runs.urgency_loss[j] = lost_work if tier == URGENCY else 0.0
             if tier == FAIR_SHARE:
                 reopen_shapes(model, mark)
             return NOT_TRIED
@@ -246,12 +251,14 @@ def reopen_shapes(model: RoundModel, mark: int) -> None:
                 useful = False
         if not useful:
             continue
+        model.counters[N_WORK] += model.shapes.request.shape[0]
         for s in range(model.shapes.request.shape[0]):
             if not has_capacity(model, s, p):
                 continue
             for w in range(model.shapes.level.shape[1]):
                 for k in range(model.shapes.type_bits.shape[2]):
                     model.capacity.cursor[s, w, k] = min(model.capacity.cursor[s, w, k], p)
+            model.counters[N_WORK] += model.entitlements.weight.size
             for q in range(model.entitlements.weight.size):
                 if model.progress.skip_code[q, s] == INSUFFICIENT:
                     model.progress.skip_code[q, s] = NOT_TRIED

@@ -5,9 +5,15 @@
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.scheduling.gang_placement import sum_members
-from fairlead_scheduler.engine.snapshot import Int64
+from fairlead_scheduler.engine.scheduling.offers import (
+    count_tries,
+    offer_job,
+    offer_new_gang,
+    offer_within_budget,
+    rank_offer,
+)
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED_GANG,
@@ -15,16 +21,15 @@ from fairlead_scheduler.engine.state.round_state import (
     FURTHER_MEMBER,
     LOOKBACK_LIMIT,
     N_JOURNAL,
+    N_PLACED,
     N_QUEUES,
     N_REOPENED,
+    N_STARTED,
     N_STOP,
-    NEW_GANG,
     NEW_JOB,
     NO_OFFER,
     NOT_TRIED,
     TOLERANCE,
-    cost_of,
-    cost_with,
     count_handled,
 )
 from fairlead_scheduler.engine.state.run_states import (
@@ -78,33 +83,9 @@ def sift_down(model: RoundModel, i: int) -> None:
 
 
 @inlined
-def rank_offer(model: RoundModel, q: int, whole: Int64, value: int, live: bool) -> None:
-    """Compute what R4 compares of a queue's offer: amounts, class value, whether it runs
-    already."""
-    weight = model.entitlements.weight[q]
-    proposed = cost_with(model.usage.counted[q], whole, model.entitlements.cost_factor) / weight
-    over = proposed > model.entitlements.budget[q] + TOLERANCE
-    model.offers.class_value[q] = value
-    model.offers.over_budget[q] = over
-    model.offers.share[q] = (
-        proposed
-        if over
-        else cost_of(model.usage.counted[q], model.entitlements.cost_factor) / weight
-    )
-    model.offers.size[q] = cost_of(whole, model.entitlements.cost_factor) * weight
-    model.offers.runs[q] = live
-
-
-@inlined
-def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
-    """Offer a single job."""
-    s = int(model.jobs.shape[j])
-    model.offers.kind[q] = kind
-    model.offers.job[q] = j
-    rank_offer(
-        model, q, model.shapes.full_request[s], model.shapes.class_value[s], kind == EVICTED_RUN
-    )
-    return True
+def was_handled(model: RoundModel, q: int, at: int) -> bool:
+    """Whether the job at this place of the order was handled before an earlier one (R4)."""
+    return at < model.progress.next_within[q] and model.progress.handled[model.jobs.order[at]] != 0
 
 
 @inlined
@@ -131,12 +112,13 @@ def examine_next(model: RoundModel, q: int) -> int:
     return model.progress.next_queued[q]
 
 
-@inlined
+@internal
 def find_offer(model: RoundModel, q: int) -> bool:
     """Find the queue's next offer; False when it has none.
 
     Evicted runs come first (R3), then further members of the gang at hand, then queued jobs.
     """
+    model.offers.replaces_first[q] = False
     if offer_next_member(model, q):
         return True
     if model.progress.next_evicted[q] < model.evicted.end[q] and offer_next_evicted(model, q):
@@ -149,12 +131,15 @@ def find_offer(model: RoundModel, q: int) -> bool:
         s = int(model.jobs.shape[j])
         if model.runs.active and model.jobs.gang[j] >= 0:
             model.progress.members_left[q] -= 1
-            if offer_gang(model, q, j):
-                return True
+            if not was_handled(model, q, at) and offer_gang(model, q, j):
+                return offer_within_budget(model, q)
+        elif was_handled(model, q, at):
+            pass
         elif model.progress.skip_code[q, s] == NOT_TRIED and (
             not model.runs.active or model.runs.state[j] != FAILED
         ):
-            return offer_job(model, q, j, NEW_JOB)
+            offer_job(model, q, j, NEW_JOB)
+            return offer_within_budget(model, q)
         else:
             count_handled(model, q, s)
         model.progress.next_queued[q] += 1
@@ -170,9 +155,9 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
             if model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
         else:
-            model.gangs.passed[g, 0] += 1
+            model.gangs.passed[g] += 1
             if (
-                model.gangs.passed[g, 0] == model.gangs.queued_first[g] - model.gangs.first[g]
+                model.gangs.passed[g] == model.gangs.queued_first[g] - model.gangs.first[g]
                 and model.gangs.live[g] > 0
             ):
                 offer_evicted_gang(model, q, j)
@@ -226,28 +211,17 @@ def offer_gang(model: RoundModel, q: int, j: int) -> bool:
         return False
     if model.gangs.mode[g] != GANG_WAITS:
         return False
-    model.gangs.passed[g, 1] += 1
-    if model.gangs.passed[g, 1] < model.gangs.first[g + 1] - model.gangs.queued_first[g]:
+    if j != model.gangs.last_queued[g]:
         model.progress.examined[q] -= 1
         return False
-    model.progress.examined[q] += model.gangs.passed[g, 1] - 1
-    value = sum_members(
-        model,
-        g,
-        model.gangs.queued_first[g],
-        model.gangs.first[g + 1],
-        QUEUED,
-        model.gangs.min_size[g],
-    )
-    model.offers.kind[q] = NEW_GANG
-    model.offers.job[q] = j
-    rank_offer(model, q, model.gangs.offer_request, value, False)
-    return True
+    model.progress.examined[q] += model.gangs.first[g + 1] - model.gangs.queued_first[g] - 1
+    return offer_new_gang(model, q, j)
 
 
-@entry_point
+@expanded
 def start_queues(model: RoundModel) -> None:
     """Find every queue's first offer and make the heap."""
+    model.counters[N_STARTED] = 1
     for q in range(model.entitlements.weight.size):
         model.offers.kind[q] = NO_OFFER
         if find_offer(model, q):
@@ -283,6 +257,28 @@ def renew_offers(model: RoundModel) -> None:
         else:
             continue
         reorder_heap(model, find_in_heap(model, q), found)
+
+
+@internal
+def renew_held_offers(model: RoundModel, top: int) -> bool:
+    """Look again at first offers over budget that fitted on free capacity, before the offer of
+    queue `top`, which is over budget too; True if any queue has another offer now.
+
+    Each only after as many placements as it takes tries (`count_tries`).
+    """
+    renewed = False
+    for q in range(model.entitlements.weight.size):
+        if (
+            model.offers.held[q] == 0
+            or model.offers.class_value[q] != model.offers.class_value[top]
+            or model.counters[N_PLACED] < model.offers.held[q] - 1 + count_tries(model, q)
+        ):
+            continue
+        offer_within_budget(model, q)
+        if model.offers.replaces_first[q]:
+            reorder_heap(model, find_in_heap(model, q), True)
+            renewed = True
+    return renewed
 
 
 @expanded

@@ -13,12 +13,15 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     start_gang,
     sum_members,
 )
+from fairlead_scheduler.engine.scheduling.offers import release_held
 from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
 from fairlead_scheduler.engine.scheduling.queue_selection import (
     find_offer,
+    renew_held_offers,
     renew_offers,
     replace_top,
     return_queues,
+    start_queues,
 )
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
 from fairlead_scheduler.engine.snapshot import Int64
@@ -26,13 +29,15 @@ from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED_GANG,
     EVICTED_RUN,
-    FLOATING_LIMIT,
     FURTHER_MEMBER,
     INSUFFICIENT,
+    N_HELD,
     N_JOURNAL,
     N_QUEUES,
     N_REOPENED,
+    N_STARTED,
     N_STOP,
+    N_WORK,
     NEW_JOB,
     NOT_TRIED,
     QUEUE_LIMIT,
@@ -41,7 +46,7 @@ from fairlead_scheduler.engine.state.round_state import (
     TOLERANCE,
     cost_with,
     count_handled,
-    exceeds_class_limit,
+    find_offer_limit,
     skip_shape,
 )
 from fairlead_scheduler.engine.state.run_states import (
@@ -59,12 +64,26 @@ MORE: Final = 1
 
 
 @entry_point
-def run_pass(model: RoundModel, offers: int) -> int:
-    """Handle up to `offers` offers. `DONE` when none is left, else `MORE`."""
+def run_pass(model: RoundModel, offers: int, work: int) -> int:
+    """Handle up to `offers` offers, fewer where they need more than `work`. `DONE` when none is
+    left, else `MORE`.
+
+    `counters[N_WORK]` counts the jobs that are tried, and the nodes, runs, shapes and label values
+    that are examined for them.
+    """
+    end = model.counters[N_WORK] + work
+    if model.counters[N_STARTED] == 0:
+        start_queues(model)
     for _ in range(offers):
+        if model.counters[N_WORK] >= end:
+            return MORE
         if model.counters[N_QUEUES] == 0:
             return DONE
         q = model.offers.heap[0]
+        if model.counters[N_HELD] > 0:
+            if model.offers.over_budget[q] and renew_held_offers(model, q):
+                continue
+            release_held(model, q)
         kind = model.offers.kind[q]
         model.counters[N_JOURNAL] = 0
         if kind == NEW_JOB:
@@ -105,11 +124,22 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
             # The job keeps its place: when nothing behind it can be tried either, it is the first
             # to be tried again once capacity was freed.
             skip_shape(model, q, s, code)
-            model.progress.examined[q] -= 1
+            if not model.offers.replaces_first[q]:
+                model.progress.examined[q] -= 1
             return True
     count_handled(model, q, s)
-    model.progress.next_queued[q] += 1
+    pass_offer(model, q, j)
     return True
+
+
+@inlined
+def pass_offer(model: RoundModel, q: int, j: int) -> None:
+    """Continue behind an offer of queued jobs that ends with job `j`."""
+    if model.offers.replaces_first[q]:
+        model.progress.handled[j] = 1
+        model.progress.next_within[q] += 1
+    else:
+        model.progress.next_queued[q] += 1
 
 
 @expanded
@@ -140,7 +170,7 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
             model.gangs.live[g] > 0
             and check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
         ):
-            code = place_further_member(model, q, j)
+            code = place_further_member(model, j)
             if code != NOT_TRIED:
                 model.gangs.code[g] = code
                 if model.gangs.rest[g] and code == INSUFFICIENT:
@@ -151,7 +181,7 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
         ):
             model.progress.next_member[q] += 1
         else:
-            model.progress.next_queued[q] += 1
+            pass_offer(model, q, j)
         return True
     need = model.gangs.min_size[g]
     sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
@@ -164,7 +194,7 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
         if model.gangs.code[g] == NOT_TRIED:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
-    model.progress.next_queued[q] += 1
+    pass_offer(model, q, j)
     return True
 
 
@@ -200,19 +230,8 @@ def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> 
     elif model.usage.tokens[1 + q] < 1.0 - TOLERANCE:
         model.progress.stop_code[q] = RATE_LIMIT
         code = RATE_LIMIT
-    elif min(model.usage.tokens[0], model.usage.tokens[1 + q]) < jobs - TOLERANCE:
-        code = RATE_LIMIT
     else:
-        for r in range(model.entitlements.cost_factor.size):
-            if model.usage.started[r] + whole[r] > model.entitlements.floating_left[r]:
-                code = FLOATING_LIMIT
-        if (
-            code == NOT_TRIED
-            and s >= 0
-            and model.entitlements.class_limit.size > 0
-            and exceeds_class_limit(model, q, model.shapes.priority_class[s], whole)
-        ):
-            code = QUEUE_LIMIT
+        code = find_offer_limit(model, q, s, whole, jobs)
     if code != NOT_TRIED and s >= 0:
         skip_shape(model, q, s, code)
     return code

@@ -2,11 +2,11 @@
 
 `find_cheapest_node` returns a `CheapestNode`. It preempts nothing: `placement.place_job` does.
 
-In a pool of up to `SCANNED_NODES_MAX` nodes every node is examined for every job. In a larger pool
-each kind of preemptor has a *slot* of the victim index: the rating of the victims on each node, and
-a tournament over the ratings. A rating can have become too good, so the winner is rated again and
-must win again; nodes on which a run was preempted or restored can have become better, and every
-slot rates them again. Decision 0012 says where this can differ from examining every node.
+A search compares the victims on at most `NODES_COMPARED_MAX` nodes, the first on which a set of
+victims is permitted, and examines at most `NODES_EXAMINED_MAX`. Their order is that of
+victim_order.py: by the cheapest preemptible run as the round started. On tier (b) nodes with
+runs of the queue furthest above its share come first, then those of the next queue. Where one
+evicted run is enough it is found among the cheapest of its queue, without examining nodes.
 
 Reads, of the `RoundModel`:
 
@@ -23,12 +23,11 @@ Reads, of the `RoundModel`:
 Writes:
 
 - `victims.chosen` and `chosen_takes_gang`: the victims on the node that is found;
-- `victims.rating`: N4 of the node at hand and of the best so far; `placement.place_job` reads the
-  lost work of the best;
-- scratch values of `victims` (candidates, marks, assumptions), which are as before afterwards, and
-  with them `usage.share_steps` of queues that are assumed to lose runs, which is set back as well;
+- marks and assumptions of `victims`, and `usage.share_steps` of queues that are assumed to lose
+  runs, which are all set back; its other scratch values (candidates, need, taken, examined) keep
+  those of the last node;
 - `evicted.cheapest_next`, past runs that are no longer evicted;
-- `victim_index`, and `counters[N_TURN]`, the number of searches in it.
+- `victim_order`, which is made by the first search of a round; `counters[N_WORK]`.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -38,41 +37,39 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
 from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
-    BEST,
-    CURRENT,
-    FIRST_VICTIM,
-    FOR_SHARE,
-    FOR_URGENCY,
-    KEYS,
+    NO_RUN,
     NOT_PERMITTED,
+    NodeVictims,
     assumed_cost,
     choose_victims,
-    compare_ids,
-    compare_with_best,
+    has_cheaper_victims,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import (
-    N_FREED,
-    N_TURN,
-    TOLERANCE,
-)
+from fairlead_scheduler.engine.state.round_state import N_WORK, TOLERANCE
 from fairlead_scheduler.engine.state.run_states import EVICTED, MIXED_PRIORITIES
+from fairlead_scheduler.engine.state.victim_order import (
+    FOR_SHARE,
+    FOR_URGENCY,
+    NO_QUEUE,
+    QUEUE_BITS,
+    choose_tree,
+    correct_amounts,
+    counts_for_order,
+    find_next_node,
+    is_cheaper_run,
+)
 
 SINGLE_VICTIMS_MAX: Final = 64
-"""How many runs are examined before all nodes are."""
-SCANNED_NODES_MAX: Final = 64
-"""In pools of up to this many nodes all are examined each time."""
-SLOTS: Final = 16
-"""How many kinds of preemptors are kept; the least recently used is replaced."""
+"""How many runs are examined before nodes are."""
+NODES_EXAMINED_MAX: Final = 64
+"""On how many nodes a search chooses victims."""
+NODES_COMPARED_MAX: Final = 8
+"""How many nodes with a permitted set of victims a search compares."""
 
 NOWHERE: Final = -1
-ANY_QUEUE: Final = -1
-"""In place of the queue, for preemptors whose queue has no evicted run."""
 
 
 class CheapestNode(NamedTuple):
@@ -82,6 +79,19 @@ class CheapestNode(NamedTuple):
     """`NOWHERE` when no node has a permitted set of victims"""
     victims: int
     """how many: they are `victims.chosen` up to this number, with `chosen_takes_gang`"""
+    lost_work: float
+    """work that is lost with them"""
+
+
+class Search(NamedTuple):
+    """How far a search has come."""
+
+    examined: int
+    """nodes: `victims.examined` up to this number"""
+    compared: int
+    position: int
+    """the best so far, or `NOWHERE`"""
+    best: NodeVictims
 
 
 @internal
@@ -106,226 +116,225 @@ def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: i
 
 @expanded
 def find_cheapest_node(
+    model: RoundModel, j: int, w: int, after: float, mode: int, label: int, value: int
+) -> CheapestNode:
+    """N4: the node with the cheapest victims on tier (b) or (c). See `CheapestNode`."""
+    if mode == FOR_SHARE and label < 0:
+        single = find_single_victim(model, j, w, after)
+        if single >= 0:
+            return CheapestNode(single, 1, model.runs.lost_work[model.victims.chosen[0]])
+    search = Search(0, 0, NOWHERE, NodeVictims(NOT_PERMITTED, 0, 0, 0, 0.0, 0, NO_RUN))
+    if label >= 0:
+        search = search_label_value(model, search, j, w, after, mode, label, value)
+    elif mode == FOR_URGENCY:
+        search = search_nodes(model, search, j, w, after, mode, NO_QUEUE)
+    else:
+        q = find_next_queue(model, j, w, after, NO_QUEUE)
+        while q >= 0 and is_open(search):
+            search = search_nodes(model, search, j, w, after, mode, q)
+            q = find_next_queue(model, j, w, after, q)
+    return CheapestNode(search.position, search.best.victims, search.best.lost_work)
+
+
+@inlined
+def is_open(search: Search) -> bool:
+    """Whether the search can examine and compare further nodes."""
+    return search.examined < NODES_EXAMINED_MAX and search.compared < NODES_COMPARED_MAX
+
+
+@internal
+def search_nodes(
+    model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, q: int
+) -> Search:
+    """Examine nodes in the order of N4, on tier (b) those that ran something of queue `q`."""
+    s = int(model.jobs.shape[j])
+    level = model.shapes.level[s, w]
+    tree = choose_tree(model, level, mode)
+    bits = model.shapes.type_bits[s, w, 0]
+    for k in range(1, model.shapes.type_bits.shape[2]):
+        bits |= model.shapes.type_bits[s, w, k]
+    place = -1
+    while is_open(search):
+        place = find_next_node(
+            model.victim_order, model.shapes.request[s], tree, bits, q, place + 1
+        )
+        if place < 0:
+            break
+        model.counters[N_WORK] += 1
+        p = model.victim_order.node[place]
+        if find_sufficient_level(model, s, p, level, mode) < 0:
+            correct_amounts(model, tree, p)
+        elif mode == FOR_URGENCY or ran_queue(model, p, q):
+            search = examine_node(model, search, j, w, after, mode, p)
+    return search
+
+
+@expanded
+def ran_queue(model: RoundModel, p: int, q: int) -> bool:
+    """Whether a preemptible run of the queue was on the position when the round started. The trees
+    distinguish queues modulo 64."""
+    if model.entitlements.weight.size <= QUEUE_BITS:
+        return True
+    j = model.runs.head[p]
+    while j >= 0:
+        if model.jobs.queue[j] == q and counts_for_order(model, j):
+            return True
+        j = model.runs.link[j]
+    return False
+
+
+@expanded
+def search_label_value(
     model: RoundModel,
+    search: Search,
     j: int,
     w: int,
     after: float,
     mode: int,
     label: int,
     value: int,
-) -> CheapestNode:
-    """N4: the node with the cheapest victims on tier (b) or (c). See `CheapestNode`."""
-    s = int(model.jobs.shape[j])
-    level = model.shapes.level[s, w]
-    best = NOWHERE
-    chosen = 0
-    if mode == FOR_SHARE and label < 0:
-        best = find_single_victim(model, j, w, after)
-        if best >= 0:
-            return CheapestNode(best, 1)
-    avoids = model.avoided.first.size > 0 and model.avoided.first[j] >= 0
-    if label < 0 and not avoids and model.victim_index.rating.shape[0] > 0:
-        return find_cheapest_in_index(model, j, w, after, mode)
-    first = 0
-    last = model.nodes.node_type.size
-    if label >= 0:
-        first = model.nodes.value_first[label, value]
-        last = model.nodes.value_first[label, value + 1]
-    for i in range(first, last):
-        p = i if label < 0 else model.nodes.value_positions[label, i]
-        if not is_eligible(model, j, s, w, p):
-            continue
-        least = find_sufficient_level(model, s, p, level, mode)
-        if least < 0:
-            continue
-        if best >= 0 and least > model.victims.rating[BEST, 0] and not is_oversubscribed(model, p):
-            continue
-        victims = choose_victims(model, j, p, level, after, mode)
-        if victims == NOT_PERMITTED:
-            continue
-        if best >= 0:
-            order = compare_with_best(model)
-            if order > 0 or (order == 0 and model.nodes.number[p] > model.nodes.number[best]):
-                continue
-        best = p
-        chosen = victims
-        choose_node(model, victims)
-    return CheapestNode(best, chosen)
+) -> Search:
+    """Examine the nodes of a label value in the order of N4.
 
-
-@expanded
-def is_oversubscribed(model: RoundModel, p: int) -> bool:
-    """Whether something was put on top of others there (tier c): what goes for that counts no more
-    against the node."""
-    size = model.capacity.tree_types.size // 2
-    for r in range(model.shapes.request.shape[1]):  # noqa: SIM110 - kernels have no generators
-        if model.capacity.tree[size + p, r] < 0:
-            return True
-    return False
-
-
-@inlined
-def choose_node(model: RoundModel, victims: int) -> None:
-    """Keep the current node, with this number of victims, as the best so far."""
-    for k in range(KEYS):
-        model.victims.rating[BEST, k] = model.victims.rating[CURRENT, k]
-    for k in range(victims):
-        model.victims.chosen[k] = model.victims.taken[k]
-        model.victims.chosen_takes_gang[k] = model.victims.takes_gang[k]
-
-
-@expanded
-def find_cheapest_in_index(
-    model: RoundModel, j: int, w: int, after: float, mode: int
-) -> CheapestNode:
-    """N4 by the tournament."""
-    slot = find_slot(model, j, w, after, mode)
-    while True:
-        p = model.victim_index.winner[slot, 1]
-        if p < 0 or model.victim_index.rating[slot, p, 0] == np.inf:
-            return CheapestNode(NOWHERE, 0)
-        victims = rate_node(model, slot, j, w, p, after, mode)
-        update_index(model, slot, p)
-        if (
-            model.victim_index.winner[slot, 1] == p
-            and model.victim_index.rating[slot, p, 0] < np.inf
-        ):
-            choose_node(model, victims)
-            return CheapestNode(p, victims)
-
-
-@expanded
-def find_slot(model: RoundModel, j: int, w: int, after: float, mode: int) -> int:
-    """The slot of this kind of preemptor, made or brought up to date."""
-    s = int(model.jobs.shape[j])
-    q = (
-        int(model.jobs.queue[j])
-        if mode == FOR_SHARE and model.usage.evicted_runs[model.jobs.queue[j]] > 0
-        else ANY_QUEUE
-    )
-    model.counters[N_TURN] += 1
-    slot = 0
-    known = False
-    for i in range(model.victim_index.slot.shape[0]):
-        if (
-            model.victim_index.slot[i, 0] == s
-            and model.victim_index.slot[i, 1] == w
-            and model.victim_index.slot[i, 2] == mode
-            and model.victim_index.slot[i, 3] == q
-        ):
-            slot = i
-            known = True
-            break
-        if model.victim_index.slot[i, 4] < model.victim_index.slot[slot, 4]:
-            slot = i
-    model.victim_index.slot[slot, 4] = model.counters[N_TURN]
-    missed = model.counters[N_FREED] - model.victim_index.slot[slot, 5]
-    if (
-        not known
-        or missed > model.victim_index.changed.size
-        or after < model.victim_index.least_share[slot] - TOLERANCE
-    ):
-        model.victim_index.slot[slot, 0] = s
-        model.victim_index.slot[slot, 1] = w
-        model.victim_index.slot[slot, 2] = mode
-        model.victim_index.slot[slot, 3] = q
-        model.victim_index.least_share[slot] = -1.0
-        build_index(model, slot, j, w, after, mode)
-    else:
-        for i in range(model.victim_index.slot[slot, 5], model.counters[N_FREED]):
-            p = model.victim_index.changed[i % model.victim_index.changed.size]
-            rate_node(model, slot, j, w, p, after, mode)
-            update_index(model, slot, p)
-    model.victim_index.slot[slot, 5] = model.counters[N_FREED]
-    return slot
-
-
-@internal
-def rate_node(model: RoundModel, slot: int, j: int, w: int, p: int, after: float, mode: int) -> int:
-    """Rate the victims on position `p` for the job; infinity where there is no permitted set.
-
-    Returns how many they are, or `NOT_PERMITTED`.
+    The first `NODES_EXAMINED_MAX` on which the job would fit are collected first.
     """
     s = int(model.jobs.shape[j])
     level = model.shapes.level[s, w]
-    model.victim_index.rating[slot, p, 0] = np.inf
-    if not is_eligible(model, j, s, w, p) or find_sufficient_level(model, s, p, level, mode) < 0:
-        return NOT_PERMITTED
-    victims = choose_victims(model, j, p, level, after, mode)
-    if victims != NOT_PERMITTED:
-        for k in range(KEYS):
-            model.victim_index.rating[slot, p, k] = model.victims.rating[CURRENT, k]
-    elif mode == FOR_SHARE:
-        model.victim_index.least_share[slot] = max(model.victim_index.least_share[slot], after)
-    return victims
-
-
-@inlined
-def cheaper_node(model: RoundModel, slot: int, a: int, b: int) -> int:
-    """The cheaper of two positions (N4), -1 = none."""
-    if a < 0 or b < 0:
-        return max(a, b)
-    for k in range(FIRST_VICTIM):
-        if model.victim_index.rating[slot, a, k] != model.victim_index.rating[slot, b, k]:
-            return (
-                a
-                if model.victim_index.rating[slot, a, k] < model.victim_index.rating[slot, b, k]
-                else b
-            )
-        if model.victim_index.rating[slot, a, k] == np.inf:
-            return a
-    order = compare_ids(
-        model,
-        model.victim_index.rating[slot, a, FIRST_VICTIM],
-        model.victim_index.rating[slot, b, FIRST_VICTIM],
-    )
-    if order == 0:
-        order = model.nodes.number[a] - model.nodes.number[b]
-    return a if order < 0 else b
+    choose_tree(model, level, mode)
+    order = model.victim_order
+    begin = model.nodes.value_first[label, value]
+    end = model.nodes.value_first[label, value + 1]
+    model.counters[N_WORK] += end - begin
+    found = 0
+    last = -1
+    while found < NODES_EXAMINED_MAX and is_open(search):
+        place = order.node.size
+        for i in range(begin, end):
+            p = model.nodes.value_positions[label, i]
+            if (
+                last < order.place[p] < place
+                and find_sufficient_level(model, s, p, level, mode) >= 0
+            ):
+                place = order.place[p]
+        if place == order.node.size:
+            break
+        last = place
+        found += 1
+        search = examine_node(model, search, j, w, after, mode, order.node[place])
+    return search
 
 
 @internal
-def update_index(model: RoundModel, slot: int, p: int) -> None:
-    """The matches of one position, up to the final."""
-    i = (model.victim_index.winner.shape[1] // 2 + p) // 2
-    while i:
-        model.victim_index.winner[slot, i] = cheaper_node(
-            model,
-            slot,
-            model.victim_index.winner[slot, 2 * i],
-            model.victim_index.winner[slot, 2 * i + 1],
-        )
-        i //= 2
+def examine_node(
+    model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, p: int
+) -> Search:
+    """Choose the victims on position `p` where it is eligible, and compare them with the best."""
+    s = int(model.jobs.shape[j])
+    level = model.shapes.level[s, w]
+    for i in range(search.examined):
+        if model.victims.examined[i] == p:
+            return search
+    if not is_eligible(model, j, s, w, p) or find_sufficient_level(model, s, p, level, mode) < 0:
+        return search
+    model.victims.examined[search.examined] = p
+    if (
+        mode == FOR_URGENCY
+        and search.position >= 0
+        and cannot_be_cheaper(model, search, s, p, level)
+    ):
+        return Search(search.examined + 1, search.compared + 1, search.position, search.best)
+    found = choose_victims(model, j, p, level, after, mode)
+    if found.victims == NOT_PERMITTED:
+        return Search(search.examined + 1, search.compared, search.position, search.best)
+    if search.position >= 0 and not has_cheaper_victims(model, found, search.best):
+        first = has_cheaper_victims(model, search.best, found)
+        if first or model.nodes.number[p] > model.nodes.number[search.position]:
+            return Search(search.examined + 1, search.compared + 1, search.position, search.best)
+    for k in range(found.victims):
+        model.victims.chosen[k] = model.victims.taken[k]
+        model.victims.chosen_takes_gang[k] = model.victims.takes_gang[k]
+    return Search(search.examined + 1, search.compared + 1, p, found)
 
 
 @expanded
-def build_index(model: RoundModel, slot: int, j: int, w: int, after: float, mode: int) -> None:
-    """All matches, from new bids of all positions."""
-    size = model.victim_index.winner.shape[1] // 2
-    for p in range(size):
-        model.victim_index.winner[slot, size + p] = NOWHERE
-        if p < model.nodes.node_type.size:
-            model.victim_index.winner[slot, size + p] = p
-            rate_node(model, slot, j, w, p, after, mode)
-    for i in range(size - 1, 0, -1):
-        model.victim_index.winner[slot, i] = cheaper_node(
-            model,
-            slot,
-            model.victim_index.winner[slot, 2 * i],
-            model.victim_index.winner[slot, 2 * i + 1],
-        )
+def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: int) -> bool:
+    """Whether victims on `p`, tier (c), cost at least as much as the best so far.
+
+    They are no fewer than the largest runs below the level that the job needs, and each costs as
+    much as the cheapest run on the node when the round started. Nothing is known where a job was
+    placed in this round that could be a victim, or on top of others.
+    """
+    cheapest = model.victim_order.cheapest[p]
+    if cheapest < 0 or search.best.first < 0 or search.best.gangs:
+        return False
+    size = model.capacity.tree_types.size // 2
+    runs = 1
+    for lv in range(level):
+        if model.victim_order.placed[lv]:
+            return False
+    for r in range(model.shapes.request.shape[1]):
+        free = model.capacity.tree[size + p, r]
+        if free < 0:
+            return False
+        largest = 0
+        for lv in range(level):
+            largest = max(largest, model.victim_order.largest[lv, r])
+        lacking = model.shapes.request[s, r] - free
+        if lacking > 0 and largest > 0:
+            runs = max(runs, (lacking + largest - 1) // largest)
+    least = NodeVictims(
+        runs,
+        model.runs.level[cheapest],
+        0,
+        0,
+        runs * model.runs.lost_work[cheapest],
+        runs,
+        cheapest,
+    )
+    return not has_cheaper_victims(model, least, search.best)
 
 
 @expanded
-def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
-    """The end of N4 for single victims of one value: lost work, younger, greater id."""
-    if (model.jobs.gang[a] >= 0) != (model.jobs.gang[b] >= 0):
-        return model.jobs.gang[b] >= 0
-    if model.runs.lost_work[a] != model.runs.lost_work[b]:
-        return model.runs.lost_work[a] < model.runs.lost_work[b]
-    if model.runs.started[a] != model.runs.started[b]:
-        return model.runs.started[a] > model.runs.started[b]
-    return model.jobs.submission[a] > model.jobs.submission[b]
+def find_cheapest_evicted(model: RoundModel, q: int) -> int:
+    """The cheapest evicted run of a queue that has one."""
+    while model.runs.state[model.evicted.cheapest[model.evicted.cheapest_next[q]]] != EVICTED:
+        model.evicted.cheapest_next[q] += 1
+    return model.evicted.cheapest[model.evicted.cheapest_next[q]]
+
+
+@internal
+def goes_after_queue(model: RoundModel, q: int, other: int) -> bool:
+    """Whether queue `q` comes after `other` on tier (b): by the level of its cheapest evicted run,
+    then by how far it is above its share, then by name. Both have evicted runs."""
+    if q == other:
+        return False
+    level = model.runs.level[find_cheapest_evicted(model, q)]
+    other_level = model.runs.level[find_cheapest_evicted(model, other)]
+    if level != other_level:
+        return level > other_level
+    if model.usage.share_steps[q] != model.usage.share_steps[other]:
+        return model.usage.share_steps[q] < model.usage.share_steps[other]
+    return q > other
+
+
+@internal
+def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: int) -> int:
+    """Of the queues that R13 permits to preempt, the one after `previous` (`NO_QUEUE`: the first);
+    -1 = none."""
+    level = model.shapes.level[int(model.jobs.shape[j]), w]
+    found = NO_QUEUE
+    for q in range(model.entitlements.weight.size):
+        if q == model.jobs.queue[j] or model.usage.evicted_runs[q] == 0:
+            continue
+        if after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE:
+            continue
+        if model.runs.level[find_cheapest_evicted(model, q)] > level:
+            continue
+        if previous >= 0 and not goes_after_queue(model, q, previous):
+            continue
+        if found < 0 or goes_after_queue(model, found, q):
+            found = q
+    return found
 
 
 @expanded
@@ -343,16 +352,15 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
     victim_queue = -1
     first = -1
     tied = 0
+    mixed = 0
     for q in range(model.entitlements.weight.size):
         if q == model.jobs.queue[j] or model.usage.evicted_runs[q] == 0:
             continue
         if after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE:
             continue
-        while model.runs.state[model.evicted.cheapest[model.evicted.cheapest_next[q]]] != EVICTED:
-            model.evicted.cheapest_next[q] += 1
-        k = model.evicted.cheapest[model.evicted.cheapest_next[q]]
+        k = find_cheapest_evicted(model, q)
         if victim_queue < 0 or model.runs.level[k] < model.runs.level[first]:
-            victim_queue, first, tied = q, k, 0
+            victim_queue, first, tied, mixed = q, k, 0, 0
             continue
         if (
             model.runs.level[k] > model.runs.level[first]
@@ -361,15 +369,16 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
             continue
         if model.usage.share_steps[q] == model.usage.share_steps[victim_queue]:
             if model.evicted.priority[q] != model.evicted.priority[victim_queue]:
-                return NOWHERE
+                mixed = 1
             tied = 1
             if not is_cheaper_run(model, k, first):
                 continue
         else:
-            tied = 0
+            tied, mixed = 0, 0
         victim_queue, first = q, k
     if (
         victim_queue < 0
+        or mixed
         or model.runs.level[first] > model.shapes.level[s, w]
         or model.evicted.priority[victim_queue] == MIXED_PRIORITIES
     ):

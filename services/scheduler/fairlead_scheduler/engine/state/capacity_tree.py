@@ -75,7 +75,14 @@ def subtract_request(tree: Int64, p: int, request: Int64, sign: int) -> None:
     i = size + p
     for r in range(resources):
         tree[i, r] -= sign * request[r]
-    i >>= 1
+    update_path(tree, p)
+
+
+@inlined
+def update_path(tree: Int64, p: int) -> None:
+    """Compute the amounts above leaf `p` again, after it changed."""
+    resources = tree.shape[1]
+    i = (tree.shape[0] // 2 + p) >> 1
     while i:
         changed = False
         for r in range(resources):

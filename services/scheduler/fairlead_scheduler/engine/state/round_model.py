@@ -62,7 +62,7 @@ class NodeTable(NamedTuple):
 
 
 @by_address
-class JobTable(NamedTuple):
+class RoundJobs(NamedTuple):
     """What the jobs are and the order of R3; never changes in a round."""
 
     shape: Int32
@@ -149,8 +149,8 @@ class QueueUsage(NamedTuple):
 class QueueProgress(NamedTuple):
     """How far each queue has come in its order, and what it no longer tries.
 
-    Written by queue_selection.py and scheduling_pass.py; `skip_code`, `jobs_left` and `open_shapes`
-    by round_state.py, and by placement.py where capacity was freed.
+    Written by offers.py, queue_selection.py and scheduling_pass.py; `skip_code`, `jobs_left` and
+    `open_shapes` by round_state.py, and by placement.py where capacity was freed.
     """
 
     skip_code: Byte
@@ -166,7 +166,14 @@ class QueueProgress(NamedTuple):
     examined: Int64
     """[Q] L5"""
     next_queued: Int64
-    """[Q] place in `JobTable.order` of the offer, or where the search for one continues"""
+    """[Q] place in `RoundJobs.order` of the offer, or where the search for one continues"""
+    next_within: Int64
+    """[Q] place in `RoundJobs.order` where the search for an offer within budget continues"""
+    handled: Byte
+    """[J] whether the job was handled before an earlier one of its queue"""
+    unfit: Int64
+    """[Q, 2] the first offer that was last found not to fit on free capacity (its job, -1), and
+    counters[N_PREEMPTED] then"""
     next_evicted: Int64
     """[Q] place in `EvictedRuns.rows`"""
     next_member: Int64
@@ -177,7 +184,10 @@ class QueueProgress(NamedTuple):
 
 @by_address
 class QueueOffers(NamedTuple):
-    """What each queue offers, and the heap of queues by R4. Written by queue_selection.py."""
+    """What each queue offers, and the heap of queues by R4.
+
+    Written by offers.py and queue_selection.py.
+    """
 
     kind: Byte
     """[Q]"""
@@ -195,6 +205,11 @@ class QueueOffers(NamedTuple):
     """[Q] cost x weight of the offer"""
     runs: Bool
     """[Q] whether the offer runs already"""
+    replaces_first: Bool
+    """[Q] whether the offer is one within budget, from behind the first"""
+    held: Int64
+    """[Q] counters[N_PLACED] + 1 when the offer, over budget, was last found to fit on free
+    capacity although one within budget is behind it; 0 for all other offers"""
 
 
 @by_address
@@ -289,7 +304,9 @@ class GangTables(NamedTuple):
     live: Int64
     """[G] live runs"""
     passed: Int64
-    """[G, 2] members passed in the order: evicted, queued"""
+    """[G] evicted members passed in the order"""
+    last_queued: Int64
+    """[G] the last of its queued members in the order of R3, -1 for none"""
     mode: Byte
     """[G]"""
     code: Byte
@@ -301,8 +318,32 @@ class GangTables(NamedTuple):
     """[R] what the queued members of the gang at hand need of nodes"""
     offer_request: Int64
     """[R+F] what the offer of the gang at hand needs"""
-    rating: Float
-    """[2, 3+R] N7 of the label value at hand and of the best so far"""
+
+
+@by_address
+class ValueCapacity(NamedTuple):
+    """N7: what is free, and what preemption could free, on the nodes of each label value.
+
+    Values are ranked by what was free when the round started, least first. Written by
+    value_capacity.py; `least_waste` and `tried` by gang_placement.py.
+    """
+
+    rank: Int64
+    """[U, N] rank of the value that each position has, -1 = has none or gets nothing new"""
+    value: Int64
+    """[U, V] values by rank"""
+    bits: Bits
+    """[U, 2*size] 1 where there are values at or below the tree node"""
+    free: Int64
+    """[U, 2*size, R] tree over the ranks: what is free on the nodes of each value together"""
+    preemptible: Int64
+    """[U, 2*size, R] the same with what preemptible runs hold, greatest rank first"""
+    counted: Int64
+    """[2, N, R] what each position adds: free, with preemptible runs"""
+    least_waste: Int64
+    """[R] what stays free on the best value so far"""
+    tried: Int64
+    """values that were tried for the gang at hand"""
 
 
 @by_address
@@ -319,8 +360,7 @@ class AvoidedNodes(NamedTuple):
 class VictimChoice(NamedTuple):
     """The victims on the node at hand (N2b), and those of the best node so far (N4).
 
-    Written by node_victims.py; `chosen`, `chosen_takes_gang` and the best rating by
-    victim_search.py.
+    Written by node_victims.py; `chosen` and `chosen_takes_gang` by victim_search.py.
     """
 
     candidates: Int64
@@ -337,27 +377,36 @@ class VictimChoice(NamedTuple):
     """[G] how many members would go"""
     need: Int64
     """[R] what is still lacking on the node at hand"""
-    rating: Float
-    """[2, 7] N4 of the node at hand and of the best so far"""
+    examined: Int64
+    """positions that the search at hand examined"""
 
 
 @by_address
-class VictimIndex(NamedTuple):
-    """N4 per node for each kind of preemptor, in large pools.
+class VictimOrder(NamedTuple):
+    """The order in which N4 examines nodes, and what preemption could free on each.
 
-    Written by victim_search.py; `changed` by run_states.py.
+    Written by victim_order.py.
     """
 
-    rating: Float
-    """[slots, N, 7] N4 per position; no slots = every node is examined"""
-    winner: Int64
-    """[slots, 2*size] the tournament over them"""
-    slot: Int64
-    """[slots, 6] shape, column, tier, queue; when last used; how much of `changed` it read"""
-    least_share: Float
-    """[slots] greatest share / weight of a preemptor (R13) for which a position gave no capacity"""
-    changed: Int64
-    """positions where a run was preempted or restored, as a ring; counters[N_FREED] in all"""
+    made: Int64
+    """[trees+1] whether each tree was made, and last whether the order was"""
+    node: Int64
+    """[N] positions in the order"""
+    place: Int64
+    """[N] place of each position in the order"""
+    cheapest: Int64
+    """[N] the cheapest run of each position when the round started, -1"""
+    largest: Int64
+    """[L, R] the greatest request of any run at each level when the round started"""
+    placed: Int64
+    """[L] whether a preemptible job was placed at each level in this round"""
+    types: Bits
+    """[2*size] node types below each tree node, as bits"""
+    queues: Bits
+    """[2*size] queues that had preemptible runs below each tree node, as bits (queue modulo 64)"""
+    amounts: Int64
+    """[trees, 2*size, R] trees over the order, for tier (b), then for tier (c): what is free once
+    all that is below a level has gone"""
 
 
 @by_address
@@ -366,7 +415,7 @@ class RoundModel(NamedTuple):
 
     shapes: ShapeTable
     nodes: NodeTable
-    jobs: JobTable
+    jobs: RoundJobs
     entitlements: Entitlements
     avoided: AvoidedNodes
     capacity: NodeCapacity
@@ -377,8 +426,9 @@ class RoundModel(NamedTuple):
     runs: RunTable
     evicted: EvictedRuns
     gangs: GangTables
+    values: ValueCapacity
     victims: VictimChoice
-    victim_index: VictimIndex
+    victim_order: VictimOrder
     journal: Int64
     """row + 1 placed, -row - 1 preempted: what an offer did, to undo it or to clear up after it"""
     counters: Int64

@@ -22,9 +22,14 @@ N_JOURNAL: Final = 3
 N_GROUP_SHAPE: Final = 4
 N_GROUP_AT: Final = 5
 N_REOPENED: Final = 6
-N_FREED: Final = 7
-N_TURN: Final = 8
-COUNTERS: Final = 9
+N_WORK: Final = 7
+N_PREEMPTED: Final = 8
+"""Preemptions in the pass, also those that were undone: without one, free capacity only falls"""
+N_HELD: Final = 9
+"""Queues whose first offer is over budget and fits on free capacity, see `QueueOffers.held`"""
+N_STARTED: Final = 10
+"""1 once every queue's first offer was found"""
+COUNTERS: Final = 11
 
 # What a queue offers (`QueueOffers.kind`).
 NEW_JOB: Final = 0
@@ -82,6 +87,28 @@ def exceeds_class_limit(model: RoundModel, q: int, c: int, whole: Int64) -> bool
         if whole[r] > 0 and after > model.entitlements.class_limit[q, c, r] * (1.0 + TOLERANCE):
             return True
     return False
+
+
+@inlined
+def find_offer_limit(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
+    """Rules L2, L4 and L7 for one offer of queued jobs: 0, or the code of the limit it exceeds.
+
+    Its L2 is left aside for a gang (s = -1), whose members can be of several classes.
+    """
+    if min(model.usage.tokens[0], model.usage.tokens[1 + q]) < jobs - TOLERANCE:
+        return RATE_LIMIT
+    code = NOT_TRIED
+    for r in range(model.entitlements.cost_factor.size):
+        if model.usage.started[r] + whole[r] > model.entitlements.floating_left[r]:
+            code = FLOATING_LIMIT
+    if (
+        code == NOT_TRIED
+        and s >= 0
+        and model.entitlements.class_limit.size > 0
+        and exceeds_class_limit(model, q, model.shapes.priority_class[s], whole)
+    ):
+        code = QUEUE_LIMIT
+    return code
 
 
 @inlined

@@ -5,8 +5,8 @@ to PLACED) hold capacity.
 
     QUEUED    waits                                  -> PLACED
     RUNNING   runs, was not evicted                  -> PREEMPTED
-    EVICTED   runs, evicted in the model (R2)        -> RETURNED, PREEMPTED
-    RETURNED  was evicted and is back (R5, R7)       -> PREEMPTED
+    EVICTED   runs, evicted in the model (R2)        -> RESTORED, PREEMPTED
+    RESTORED  was evicted and is back (R5, R7)       -> PREEMPTED
     PLACED    new in this round                      -> DISPLACED
     PREEMPTED was displaced; preempted unless it returns
     DISPLACED was placed and displaced in the same round: stays queued
@@ -25,12 +25,14 @@ from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, int
 from fairlead_scheduler.engine.snapshot import Cause, Tier
 from fairlead_scheduler.engine.state.capacity_tree import subtract_request
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_FREED, N_JOURNAL, N_PLACED
+from fairlead_scheduler.engine.state.round_state import N_JOURNAL, N_PLACED, N_PREEMPTED
+from fairlead_scheduler.engine.state.value_capacity import update_value_capacity
+from fairlead_scheduler.engine.state.victim_order import update_victim_order
 
 QUEUED: Final = 0
 RUNNING: Final = 1
 EVICTED: Final = 2
-RETURNED: Final = 3
+RESTORED: Final = 3
 PLACED: Final = 4
 PREEMPTED: Final = 5
 DISPLACED: Final = 6
@@ -89,12 +91,11 @@ def update_share(model: RoundModel, q: int) -> None:
     model.usage.share_steps[q] = to_share_steps(above, model.entitlements.entitled_share[q])
 
 
-@inlined
-def record_change(model: RoundModel, p: int) -> None:
-    """Record that the victims on the position can have become cheaper."""
-    if model.victim_index.changed.size > 0:
-        model.victim_index.changed[model.counters[N_FREED] % model.victim_index.changed.size] = p
-        model.counters[N_FREED] += 1
+@internal
+def update_indexes(model: RoundModel, p: int) -> None:
+    """Bring what is derived from the runs and the capacity of a position up to date."""
+    update_victim_order(model, p)
+    update_value_capacity(model, p)
 
 
 @inlined
@@ -149,6 +150,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     model.runs.head[p] = j
     if model.runs.preemption[j] < NON_PREEMPTIBLE:
         model.capacity.runs_at_level[model.runs.level[j]] += 1
+        model.victim_order.placed[model.runs.level[j]] = 1
         for r in range(model.shapes.request.shape[1]):
             model.capacity.preemptible[p, model.runs.level[j], r] += model.shapes.request[s, r]
     for r in range(model.entitlements.cost_factor.size):
@@ -156,6 +158,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += 1
+    update_indexes(model, p)
     model.journal[model.counters[N_JOURNAL]] = j + 1
     model.counters[N_JOURNAL] += 1
 
@@ -177,7 +180,7 @@ def remove_placement(model: RoundModel, j: int) -> None:
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] -= 1
     model.runs.state[j] = QUEUED
-    record_change(model, p)
+    update_indexes(model, p)
 
 
 @internal
@@ -189,7 +192,6 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
     p = model.runs.position[j]
     c = model.shapes.priority_class[s]
     subtract_request(model.capacity.tree, p, model.shapes.request[s], sign)
-    record_change(model, p)
     if model.runs.preemption[j] < NON_PREEMPTIBLE:
         model.capacity.runs_at_level[model.runs.level[j]] += sign
         for r in range(model.shapes.request.shape[1]):
@@ -212,6 +214,7 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += sign
+    update_indexes(model, p)
 
 
 @internal
@@ -227,6 +230,7 @@ def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
     model.runs.preemptor[j] = for_job
     model.journal[model.counters[N_JOURNAL]] = -j - 1
     model.counters[N_JOURNAL] += 1
+    model.counters[N_PREEMPTED] += 1
 
 
 @internal
@@ -242,10 +246,13 @@ def restore_run(model: RoundModel, j: int, state: int) -> None:
 
 @internal
 def return_run(model: RoundModel, j: int) -> None:
-    """Return an evicted run to its own node (R5), where its request was counted all along."""
+    """Return an evicted run to its own node (R5), where its request was counted all along.
+
+    Millions do, so the trees of tier (b) keep counting it: the victim search corrects them.
+    """
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
-    model.runs.state[j] = RETURNED
+    model.runs.state[j] = RESTORED
     model.usage.evicted_runs[q] -= 1
     for r in range(model.shapes.request.shape[1]):
         model.capacity.evicted[model.runs.position[j], model.runs.level[j], r] -= (

@@ -35,7 +35,7 @@ Prepare = Callable[
 """A submission, classes, defaults of jobs and a number -> events, jobs outside the file, errors."""
 
 
-class Submitted(NamedTuple):
+class FileSubmission(NamedTuple):
     """One submission of the file."""
 
     document: Document
@@ -64,7 +64,7 @@ def read_submissions(
     if prepare is None:
         errors.add(str(path), 0, "", _NOT_INSTALLED)
         return 0
-    found: list[Submitted] = []
+    found: list[FileSubmission] = []
     number = 0
     for document in documents:
         submitted = _prepare(document, prepare, settings, number, errors)
@@ -86,7 +86,7 @@ def _prepare(
     settings: SimulationSettings,
     number: int,
     errors: InputErrors,
-) -> Submitted | None:
+) -> FileSubmission | None:
     value = document.value
     if not isinstance(value, dict) or not isinstance(value.get("jobs"), list):
         reason = "is not a submission (`queue`, `jobSet`, `jobs`)"
@@ -106,7 +106,7 @@ def _prepare(
         inner = place[2:] if place[:1] == ("jobs",) else place
         field = ".".join(map(str, inner))
         errors.add(document.file, document.line(*place), field, field_error.detail)
-    return Submitted(document, str(value["queue"]), str(value["jobSet"]), jobs, outside)
+    return FileSubmission(document, str(value["queue"]), str(value["jobSet"]), jobs, outside)
 
 
 def _split_pointer(pointer: str) -> tuple[str | int, ...]:
@@ -115,7 +115,9 @@ def _split_pointer(pointer: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
-def _add(trace: Trace, found: list[Submitted], run_s: float, pool: str, errors: InputErrors) -> int:
+def _add(
+    trace: Trace, found: list[FileSubmission], run_s: float, pool: str, errors: InputErrors
+) -> int:
     names = _name_jobs(found)
     others = 0
     places: dict[str, set[str]] = {}
@@ -168,7 +170,7 @@ def add_optional_fields(
         trace.infeasible_waits.add(job)
 
 
-def _name_jobs(found: list[Submitted]) -> dict[JobId, str]:
+def _name_jobs(found: list[FileSubmission]) -> dict[JobId, str]:
     """The name of each job in the results: its client id, with the job set if it is not unique."""
     names: dict[JobId, str] = {}
     taken: set[str] = set()

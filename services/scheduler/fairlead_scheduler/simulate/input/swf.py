@@ -111,8 +111,8 @@ def _read_numbers(file: str, number: int, text: bytes, errors: InputErrors) -> l
         except ValueError:
             good = False
         if not good:
-            shown = word[:40].decode("ascii", "backslashreplace")
-            errors.add(file, number, name, f"{shown!r} is not a number")
+            printable = word[:40].decode("ascii", "backslashreplace")
+            errors.add(file, number, name, f"{printable!r} is not a number")
     return None
 
 

@@ -20,7 +20,7 @@ from fairlead_common.domain.records.events import PreemptionCause
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import fair_shares
-from fairlead_scheduler.rules.decider import Round
+from fairlead_scheduler.rules.decider import DecidedRound
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.backlog import Backlog, NodeUsage
 from fairlead_scheduler.simulate.model.node_runs import NodeRuns
@@ -279,7 +279,7 @@ class Ledger:
         """The dominant share of each queue (rule S5)."""
         return fair_shares.dominant_share(self.allocated, self.cost_factors)
 
-    def record_round(self, decided: Round) -> None:
+    def record_round(self, decided: DecidedRound) -> None:
         """Record a round after its decisions are applied."""
         self.rounds += 1
         plan = decided.plan
@@ -290,7 +290,7 @@ class Ledger:
         self._record_reasons(decided)
         self._write_shares_if_due()
 
-    def _record_reasons(self, decided: Round) -> None:
+    def _record_reasons(self, decided: DecidedRound) -> None:
         """Count the queued jobs by the reason that the round found."""
         self._waiting_by_reason = {}
         most: dict[int, tuple[int, str]] = {}

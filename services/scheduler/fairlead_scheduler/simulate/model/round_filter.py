@@ -97,14 +97,14 @@ class RoundFilter:
         over[queues[:, None] == above] = False
         alone = over.sum(axis=2, keepdims=True) == 1
         most = np.broadcast_to(ledger.allocated[above], over.shape).astype(np.float64)
-        kept = np.divide(
+        remaining = np.divide(
             floor[:, :, None],
             ledger.cost_factors,
             out=np.zeros(over.shape),
             where=over & alone & (ledger.cost_factors > 0),
         )
         largest = ledger.backlog.largest_runs(ledger.requests)[above]
-        most = np.where(over & alone, np.minimum(most, most - kept + largest), most)
+        most = np.where(over & alone, np.minimum(most, most - remaining + largest), most)
         taken = np.where(over.any(axis=2, keepdims=True), most, 0.0).sum(axis=1)
         free = (ledger.node_usage.capacity - ledger.node_usage.used).max(axis=0, initial=0)
         enough = (free + taken) * (1 + TOLERANCE) >= requests

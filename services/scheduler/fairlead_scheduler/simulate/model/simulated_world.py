@@ -17,7 +17,7 @@ from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import EVENTS_MAX
 from fairlead_scheduler.rules.append_batches import AppendBatch
-from fairlead_scheduler.rules.decider import Round
+from fairlead_scheduler.rules.decider import DecidedRound
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.simulate.input.node_file import NodeChange
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
@@ -25,7 +25,7 @@ from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.simulated_runs import Report, Runs
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import JobSet
 
 JOB_SET: Final = "simulated"
@@ -77,8 +77,8 @@ class World:
             name = change.node.name
             if change.removed:
                 self._nodes.pop(name, None)
-                gone = cluster_records.node_gone_record(change.node.executor, name)
-                self._harness.fold_cluster_records(gone)
+                removal = cluster_records.removed_node_record(change.node.executor, name)
+                self._harness.fold_cluster_records(removal)
                 removed.append(name)
             else:
                 self._nodes[name] = change.node
@@ -185,7 +185,7 @@ class World:
 
     # Decisions ------------------------------------------------------------------------------
 
-    def run_round(self, now_ms: int) -> Round | None:
+    def run_round(self, now_ms: int) -> DecidedRound | None:
         """Run a round and apply its decisions; None if the pool needs no round."""
         decided = self._decider.decide_round(
             self.pool, self._decider.decide_housekeeping(now_ms), now_ms, lambda: 0.0
@@ -207,7 +207,9 @@ class World:
         jobs = self.view.jobs
         span = slice(0, jobs.used)
         flags = jobs.flags[span]
-        waits = (jobs.state[span] == c.QUEUED) & ((flags & (c.NOT_READY | c.FREE)) == 0)
+        waits = (jobs.state[span] == job_table.QUEUED) & (
+            (flags & (job_table.NOT_READY | job_table.FREE)) == 0
+        )
         return bool(waits.any())
 
     def waits_for(self, job: int) -> list[str]:
@@ -292,13 +294,13 @@ class World:
             known=self._find_ended(events),
         )
 
-    def _find_ended(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, c.Ended]:
+    def _find_ended(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, job_table.EndedJob]:
         """The ended jobs on which the submitted jobs depend."""
-        known: dict[JobId, c.Ended] = {}
+        known: dict[JobId, job_table.EndedJob] = {}
         if self.trace.after:
             for event in events:
                 for other in event.after if isinstance(event, ev.JobSubmitted) else ():
                     state = self.ledger.state_of(self.trace.number[other])
                     if state in JOB_ENDED:
-                        known[other] = c.Ended(state, "", 0)
+                        known[other] = job_table.EndedJob(state, "", 0)
         return known

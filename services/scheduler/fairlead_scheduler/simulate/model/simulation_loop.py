@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fairlead_scheduler.rules.decider import Round
+from fairlead_scheduler.rules.decider import DecidedRound
 from fairlead_scheduler.simulate.input.node_file import NodeChange
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.round_filter import RoundFilter
@@ -54,7 +54,7 @@ class Loop:
         """Whether there was a change since the last round."""
         self._may_decide_later = False
         """Whether a later round can decide something although nothing changes."""
-        self.last_round: Round | None = None
+        self.last_round: DecidedRound | None = None
 
     def run(self, tick: Callable[[], None]) -> None:
         """Run until the state is final. `tick` is called after each advance of the time."""

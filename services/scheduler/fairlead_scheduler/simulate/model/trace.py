@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state.job_table import Interned
+from fairlead_scheduler.state.job_table import Numbering
 
 JOBS_MAX: Final = 5_000_000
 NEVER: Final = 0
@@ -47,9 +47,9 @@ class Trace:
         self.priority_class = array("i")
         self.priority = array("q")
         self.runtime_ms_max = array("q")
-        self.queues: Interned[str] = Interned()
-        self.shapes: Interned[bytes] = Interned()
-        self.classes: Interned[str] = Interned()
+        self.queues: Numbering[str] = Numbering()
+        self.shapes: Numbering[bytes] = Numbering()
+        self.classes: Numbering[str] = Numbering()
         self.gangs: dict[int, ev.Gang] = {}
         self.after: dict[int, tuple[str, ...]] = {}
         self.failures: dict[int, Failure] = {}

@@ -133,11 +133,11 @@ def _largest_queues(history: History) -> list[str]:
 
 def draw_shares(history: History, *, alone: bool = False) -> str:
     """Actual and fair shares of the largest queues, a panel for each, and of all others."""
-    shown = _largest_queues(history)
+    largest = _largest_queues(history)
     panels = [
-        Panel(name, history.actual[name], history.fair[name], at) for at, name in enumerate(shown)
+        Panel(name, history.actual[name], history.fair[name], at) for at, name in enumerate(largest)
     ]
-    if rest := [name for name in history.actual if name not in shown]:
+    if rest := [name for name in history.actual if name not in largest]:
         actual, fair = (
             np.sum([shares[name] for name in rest], axis=0)
             for shares in (history.actual, history.fair)

@@ -92,8 +92,8 @@ def _draw_usage(ledger: Ledger) -> str:
     for at, name in enumerate(found.groups):
         top = frame.upper + band * at
         parts.append(frame.row_label(name, top + band / 2))
-        shown, bounds = svg_charts.merge_intervals(times_s, means[:, at], POINTS_MAX)
-        levels = np.ceil(np.clip(shown, 0.0, 1.0) * LEVELS).astype(np.int64).tolist()
+        merged, bounds = svg_charts.merge_intervals(times_s, means[:, at], POINTS_MAX)
+        levels = np.ceil(np.clip(merged, 0.0, 1.0) * LEVELS).astype(np.int64).tolist()
         parts += _draw_levels(frame, levels, bounds.tolist(), top, band - 1)
     return frame.render(parts)
 

@@ -356,9 +356,9 @@ def _draw_steps(
     points_max: int = COLUMNS_MAX,
 ) -> str:
     """The path of a line in steps."""
-    shown, bounds = merge_intervals(times_s, values, points_max)
+    merged, bounds = merge_intervals(times_s, values, points_max)
     xs = _scale_times(bounds, float(times_s[0]), float(times_s[-1]))
-    ys = (lower - (lower - upper) * np.clip(shown / top, 0.0, 1.0)).round(1).tolist()
+    ys = (lower - (lower - upper) * np.clip(merged / top, 0.0, 1.0)).round(1).tolist()
     path = [f"M{xs[0]:.1f} {ys[0]:g}"]
     for at in range(1, len(ys)):
         if ys[at] != ys[at - 1]:

@@ -8,9 +8,9 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_STEPS, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import flag_changes, gang_membership
-from fairlead_scheduler.state.folds.messages import Known, Message
+from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import Rows
 from fairlead_scheduler.state.view import View
@@ -22,7 +22,7 @@ _Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted |
 
 
 def fold_decision(
-    view: View, message: Message, batch: Sequence[_Decision], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[_Decision], _i: int, _ended: EndedJobs
 ) -> None:
     """Fold the scheduler's decisions that end jobs."""
     tag = cast(str, batch[0].__struct_config__.tag)
@@ -30,7 +30,7 @@ def fold_decision(
     ids = [event.job_id for event in batch]
     found = view.jobs.rows.find(ids)
     if len(batch) > FEW and _is_usual(view, ids, found):
-        to = JOB_STEPS.get((c.JOB_STATES[states.item(found[0])], tag))
+        to = JOB_STEPS.get((job_table.JOB_STATES[states.item(found[0])], tag))
         if to is None:  # it is the same for all that have a run
             view.note_ignored(states.item(found[0]), tag)
         else:
@@ -39,7 +39,7 @@ def fold_decision(
     for row, event in zip(found.tolist(), batch, strict=True):
         if row < 0:
             continue
-        to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
+        to = JOB_STEPS.get((job_table.JOB_STATES[states.item(row)], tag))
         if to is not None:
             end_job(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
         else:
@@ -52,7 +52,9 @@ def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
     jobs = view.jobs
     if rows.min() < 0 or len(set(ids)) < len(ids):
         return False
-    if not (c.IS_HELD[jobs.state[rows]] & ~c.IS_LIVE_RUN[jobs.run_state[rows]]).all():
+    if not (
+        job_table.IS_HELD[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
+    ).all():
         return False
     if view.gangs and any(
         jobs.rare_properties[row].gang for row in rows.tolist() if row in jobs.rare_properties
@@ -67,9 +69,9 @@ def _end_jobs(
     """As `end_job` of each of these jobs, which are usual."""
     jobs = view.jobs
     for job_id, digest in zip(ids, map(jobs.digest_of, rows.tolist()), strict=True):
-        view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
+        view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
         view.specs.drop(job_id)
-    jobs.state[rows] = c.STATE_CODE[state]
+    jobs.state[rows] = job_table.STATE_CODE[state]
     view.mark_all_changed(rows, message.position)
     view.rows_to_examine.difference_update(rows.tolist())
     jobs.release_all(rows)
@@ -80,25 +82,25 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
     jobs = view.jobs
     job_id = jobs.rows.id_at(row)
     was = jobs.state.item(row)
-    jobs.state[row] = c.STATE_CODE[state]
+    jobs.state[row] = job_table.STATE_CODE[state]
     digest = jobs.digest_of(row)
-    view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
+    view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
     view.mark_changed(row, message.position)
     view.rows_to_examine.discard(row)
     view.specs.drop(job_id)
     if row in jobs.rare_properties:
         _drop_dependencies(view, job_id, jobs.rare_properties[row].after)
-        started = state is JobState.SUCCEEDED or was == c.RUNNING
+        started = state is JobState.SUCCEEDED or was == job_table.RUNNING
         failed = reason if state is JobState.FAILED and not started else None
         gang_membership.remove_member(
             view, row, message.position, had_started=started, failed=failed
         )
     if job_id in view.dependents:
         _update_dependents(view, job_id, state, message)
-    if was == c.QUEUED:
+    if was == job_table.QUEUED:
         queue = view.lingering.setdefault(message.partition, deque())
         queue.append((message.time_ms, job_id))
-    elif not c.LIVE_RUN[jobs.run_state.item(row)]:
+    elif not job_table.LIVE_RUN[jobs.run_state.item(row)]:
         jobs.release(row)
     else:
         view.rows_to_examine.add(row)
@@ -117,7 +119,7 @@ def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:
 def _update_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
     for other in view.dependents.pop(job_id):
         row = view.jobs.rows.get(other)
-        if row is None or c.IS_ENDED[view.jobs.state[row]]:
+        if row is None or job_table.IS_ENDED[view.jobs.state[row]]:
             continue
         rare = view.jobs.rare_properties_of(row)
         rare.after.discard(job_id)
@@ -149,13 +151,15 @@ def release_expired_rows(view: View, partition: int, time_ms: int) -> None:
 
 def _is_releasable(view: View, row: int) -> bool:
     jobs = view.jobs
-    return bool(c.IS_ENDED[jobs.state[row]]) and not c.IS_LIVE_RUN[jobs.run_state[row]]
+    return (
+        bool(job_table.IS_ENDED[jobs.state[row]]) and not job_table.IS_LIVE_RUN[jobs.run_state[row]]
+    )
 
 
 def release_row(view: View, row: int) -> None:
     """Release the row of an ended job; the rest of this batch still knows that it ended."""
     jobs = view.jobs
-    state = c.JOB_STATES[int(jobs.state[row])]
+    state = job_table.JOB_STATES[int(jobs.state[row])]
     view.recent.setdefault(jobs.rows.id_at(row), state)
     view.rows_to_examine.discard(row)
     jobs.release(row)

@@ -16,8 +16,7 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
-from fairlead_scheduler.state import job_index
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_index, job_table
 
 T = TypeVar("T")
 
@@ -31,7 +30,7 @@ class MessagePart(NamedTuple):
     partition: int
     position: int
     time_ms: int
-    job_set: c.JobSet
+    job_set: job_table.JobSet
     first: int
     size: int
 
@@ -107,7 +106,7 @@ class SubmissionBatch:
         assert entry.value is not None, "there is no message without a value"
         self.entries.append(entry)
         events = cast("list[ev.JobSubmitted]", sequence.events)
-        job_set = c.JobSet(sequence.queue, sequence.job_set)
+        job_set = job_table.JobSet(sequence.queue, sequence.job_set)
         place = (entry.partition, entry.position, entry.time_ms)
         part = MessagePart(*place, job_set, 0, len(events))
         self.add_part(part, events, [entry.value] * len(events))
@@ -166,15 +165,15 @@ class SubmissionBatch:
 
 
 def _digests(those: list[str]) -> npt.NDArray[np.bytes_]:
-    usual = job_index.pack_equal_lengths(those, c.DIGEST.itemsize)
-    return np.array([one.encode() for one in those], c.DIGEST) if usual is None else usual
+    usual = job_index.pack_equal_lengths(those, job_table.DIGEST.itemsize)
+    return np.array([one.encode() for one in those], job_table.DIGEST) if usual is None else usual
 
 
 def _first_flags(event: ev.JobSubmitted) -> int:
     return (
         int(lifecycle.SUBMIT_HELD.sets) * event.hold
-        | c.INFEASIBLE_WAITS * (event.when_infeasible == "wait")
-        | c.PREEMPTED_IS_FINAL * (event.on_preemption == "fail")
+        | job_table.INFEASIBLE_WAITS * (event.when_infeasible == "wait")
+        | job_table.PREEMPTED_IS_FINAL * (event.on_preemption == "fail")
     )
 
 

@@ -3,14 +3,16 @@
 import numpy as np
 
 from fairlead_common.domain.lifecycle import FlagChange
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import JobTable, Rows
 
 
 def apply(jobs: JobTable, row: int, change: FlagChange) -> bool:
     """Change the flags of a job; False if the change does not apply to it."""
     flags = jobs.flags.item(row)
-    if c.JOB_STATES[jobs.state.item(row)] not in change.states or flags & int(change.unless):
+    if job_table.JOB_STATES[jobs.state.item(row)] not in change.states or flags & int(
+        change.unless
+    ):
         return False
     jobs.flags[row] = flags & ~int(change.clears) | int(change.sets)
     return True
@@ -18,8 +20,8 @@ def apply(jobs: JobTable, row: int, change: FlagChange) -> bool:
 
 def apply_all(jobs: JobTable, rows: Rows, change: FlagChange) -> Rows:
     """As `apply` of each of these rows, which are distinct; returns those that it applies to."""
-    states = np.array([state in change.states for state in c.JOB_STATES])
+    states = np.array([state in change.states for state in job_table.JOB_STATES])
     chosen: Rows = rows[states[jobs.state[rows]] & ((jobs.flags[rows] & int(change.unless)) == 0)]
-    kept = c.ALL_FLAGS ^ int(change.clears)
-    jobs.flags[chosen] = jobs.flags[chosen] & kept | int(change.sets)
+    mask = job_table.ALL_FLAGS ^ int(change.clears)
+    jobs.flags[chosen] = jobs.flags[chosen] & mask | int(change.sets)
     return chosen

@@ -4,7 +4,7 @@ from itertools import islice
 
 from fairlead_common.domain import lifecycle
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import flag_changes
 from fairlead_scheduler.state.view import View
 
@@ -16,8 +16,10 @@ def add_member(view: View, row: int, gang: ev.Gang) -> None:
     because it would wait for a gang that does not exist.
     """
     job_set = view.jobs.job_sets.values[view.jobs.job_set[row]]
-    name = c.GangName(job_set.queue, job_set.name, gang.name)
-    terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
+    name = job_table.GangName(job_set.queue, job_set.name, gang.name)
+    terms = job_table.GangTerms(
+        gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest
+    )
     rare = view.jobs.rare_properties_of(row)
     known = view.gangs.setdefault(name, terms)
     if terms != known:
@@ -38,7 +40,7 @@ def add_member(view: View, row: int, gang: ev.Gang) -> None:
     rare.gang_started = name in view.gang_started
 
 
-def _format_terms(terms: c.GangTerms) -> str:
+def _format_terms(terms: job_table.GangTerms) -> str:
     label = f", uniformityLabel {terms.uniformity_label}" if terms.uniformity_label else ""
     return f"size {terms.size}, minSize {terms.min_size}, rest {terms.rest}{label}"
 

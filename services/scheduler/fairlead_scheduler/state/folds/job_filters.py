@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.records.events import JobFilter
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
 
 
@@ -33,31 +33,33 @@ def find_ignoring_labels(view: View, partition: int, chosen: JobFilter) -> list[
     if chosen.job_set is None:
         rows = np.flatnonzero(jobs.queue[: jobs.used] == queue)
     else:
-        job_set = jobs.job_sets.find(c.JobSet(chosen.queue, chosen.job_set))
+        job_set = jobs.job_sets.find(job_table.JobSet(chosen.queue, chosen.job_set))
         if job_set is None:
             return []
         rows = np.flatnonzero(jobs.job_set[: jobs.used] == job_set)
-    wanted = ((jobs.flags[rows] & c.FREE) == 0) & (jobs.partition[rows] == partition)
-    rows = rows[wanted & ~c.IS_ENDED[jobs.state[rows]]]
+    wanted = ((jobs.flags[rows] & job_table.FREE) == 0) & (jobs.partition[rows] == partition)
+    rows = rows[wanted & ~job_table.IS_ENDED[jobs.state[rows]]]
     if chosen.states:
-        codes = [c.STATE_CODE[state] for state in chosen.states]
+        codes = [job_table.STATE_CODE[state] for state in chosen.states]
         rows = rows[np.isin(jobs.state[rows], codes)]
     if chosen.classes:
         shapes = jobs.shapes.values
         rows = _where(rows, jobs.shape, lambda n: shapes[n].priority_class in chosen.classes)
     if chosen.executor is not None or chosen.node is not None:
-        rows = rows[(jobs.node[rows] >= 0) & c.IS_HELD[jobs.state[rows]]]
+        rows = rows[(jobs.node[rows] >= 0) & job_table.IS_HELD[jobs.state[rows]]]
         nodes = jobs.nodes.values
         rows = _where(rows, jobs.node, lambda n: _is_meant(nodes[n], chosen))
     found: list[int] = rows.tolist()
     return found
 
 
-def _where(rows: c.Rows, column: npt.NDArray[np.int32], fits: Callable[[int], bool]) -> c.Rows:
+def _where(
+    rows: job_table.Rows, column: npt.NDArray[np.int32], fits: Callable[[int], bool]
+) -> job_table.Rows:
     """The rows whose number in a column passes a test, which is called once per number."""
     numbers, which = np.unique(column[rows], return_inverse=True)
     return rows[np.array([fits(number) for number in numbers.tolist()], np.bool_)[which]]
 
 
-def _is_meant(name: c.NodeName, chosen: JobFilter) -> bool:
+def _is_meant(name: job_table.NodeName, chosen: JobFilter) -> bool:
     return chosen.executor in (None, name.executor) and chosen.node in (None, name.node)

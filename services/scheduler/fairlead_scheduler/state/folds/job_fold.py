@@ -1,9 +1,9 @@
 """The fold of `fairlead.jobs` into the scheduler's columns: pure, in place, idempotent.
 
-Messages of one event type are folded together as columns (`event_batches.py`). `known` is what the
-caller has looked up in Postgres about ids without a row; `find_ids_to_look_up` lists these ids. The
-folds of the event types:
-`submission_events.py`, `request_events.py`, `run_events.py` and `end_events.py`.
+Messages of one event type are folded together as columns (`event_batches.py`). `ended_jobs` is
+what the caller has looked up in Postgres about ids without a row; `find_ids_to_look_up` lists these
+ids. The folds of the event types are in `submission_events.py`, `request_events.py`,
+`run_events.py` and `end_events.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +14,8 @@ from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.folds import end_events, request_events, run_events, submission_events
 from fairlead_scheduler.state.folds.event_batches import SubmissionBatch, SuccessBatch
 from fairlead_scheduler.state.folds.messages import (
+    EndedJobs,
     FoldInput,
-    Known,
     Message,
     decode_batch,
     find_ids_to_look_up,
@@ -25,8 +25,8 @@ from fairlead_scheduler.state.folds.messages import (
 from fairlead_scheduler.state.view import View
 
 __all__ = [
+    "EndedJobs",
     "FoldInput",
-    "Known",
     "Message",
     "advance_positions",
     "decode_batch",
@@ -37,25 +37,25 @@ __all__ = [
 ]
 
 
-def fold_messages(view: View, messages: Iterable[FoldInput], known: Known) -> None:
+def fold_messages(view: View, messages: Iterable[FoldInput], ended_jobs: EndedJobs) -> None:
     """Fold the messages into the view. Folding a message again changes nothing."""
     for each in messages:
         if isinstance(each, Message):
-            _fold_message(view, each, known)
-        elif not _fold_batch(view, each, known):
+            _fold_message(view, each, ended_jobs)
+        elif not _fold_batch(view, each, ended_jobs):
             for message in read_messages(each.entries):
-                _fold_message(view, message, known)
+                _fold_message(view, message, ended_jobs)
 
 
-def _fold_batch(view: View, alike: SubmissionBatch | SuccessBatch, known: Known) -> bool:
+def _fold_batch(view: View, batch: SubmissionBatch | SuccessBatch, ended_jobs: EndedJobs) -> bool:
     """Return False, without any change, if part of it was folded before or is unusual."""
-    entries = alike.entries
+    entries = batch.entries
     if any(entry.position < view.positions.get(entry.partition, 0) for entry in entries):
         return False
-    if isinstance(alike, SubmissionBatch):
-        applied = submission_events.add_jobs(view, alike, known)
+    if isinstance(batch, SubmissionBatch):
+        applied = submission_events.add_jobs(view, batch, ended_jobs)
     else:
-        applied = run_events.fold_successes(view, alike)
+        applied = run_events.fold_successes(view, batch)
     if applied:
         view.positions.update({entry.partition: entry.position + 1 for entry in entries})
         view.version += len(entries)
@@ -65,7 +65,7 @@ def _fold_batch(view: View, alike: SubmissionBatch | SuccessBatch, known: Known)
     return applied
 
 
-def _fold_message(view: View, message: Message, known: Known) -> None:
+def _fold_message(view: View, message: Message, ended_jobs: EndedJobs) -> None:
     if message.position < view.positions.get(message.partition, 0):
         return
     view.positions[message.partition] = message.position + 1
@@ -73,7 +73,7 @@ def _fold_message(view: View, message: Message, known: Known) -> None:
     index = 0
     for kind, group in groupby(message.sequence.events, type):
         batch = list(group)
-        _FOLDS[kind](view, message, batch, index, known)
+        _FOLDS[kind](view, message, batch, index, ended_jobs)
         index += len(batch)
     end_events.release_expired_rows(view, message.partition, message.time_ms)
 
@@ -86,7 +86,7 @@ def advance_positions(view: View, positions: Mapping[int, int]) -> None:
 
 
 E = TypeVar("E")
-_Fold = Callable[[View, Message, Sequence[E], int, Known], None]
+_Fold = Callable[[View, Message, Sequence[E], int, EndedJobs], None]
 
 _FOLDS: Final[Mapping[type, _Fold[ev.AnyEvent]]] = cast(
     "Mapping[type, _Fold[ev.AnyEvent]]",

@@ -9,12 +9,12 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import decoders
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_filters
 from fairlead_scheduler.state.folds.event_batches import SubmissionBatch, SuccessBatch
 from fairlead_scheduler.state.view import View
 
-Known = Mapping[JobId, c.Ended]
+EndedJobs = Mapping[JobId, job_table.EndedJob]
 _Bulk = ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized
 _BULK: Final = frozenset(get_args(_Bulk))
 """Testing the type of every event against a set is much faster than against a union."""

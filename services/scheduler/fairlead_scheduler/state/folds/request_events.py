@@ -8,26 +8,26 @@ import numpy as np
 from fairlead_common.domain import lifecycle
 from fairlead_common.domain.lifecycle import FlagChange, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import end_events, flag_changes, job_filters
-from fairlead_scheduler.state.folds.messages import Known, Message
+from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.view import View
 
 
 def fold_released(
-    view: View, message: Message, batch: Sequence[ev.JobReleased], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[ev.JobReleased], _i: int, _ended: EndedJobs
 ) -> None:
     """End the hold of jobs."""
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
-        if row is None or not view.jobs.flags.item(row) & c.HOLD:
+        if row is None or not view.jobs.flags.item(row) & job_table.HOLD:
             continue
         if flag_changes.apply(view.jobs, row, lifecycle.RELEASE):
             view.mark_changed(row, message.position)
 
 
 def fold_cancel_requested(
-    view: View, message: Message, batch: Sequence[ev.JobCancelRequested], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[ev.JobCancelRequested], _i: int, _ended: EndedJobs
 ) -> None:
     """End queued jobs; request the stop of running ones."""
     for event in batch:
@@ -38,7 +38,7 @@ def fold_cancel_requested(
 
 def _cancel(view: View, row: int, message: Message, reason: str) -> None:
     state = view.jobs.state.item(row)
-    if state == c.QUEUED:
+    if state == job_table.QUEUED:
         end_events.end_job(view, row, JobState.CANCELLED, message)
     else:
         request_stop(view, row, lifecycle.REQUEST_CANCEL, reason or "cancelled", message)
@@ -54,7 +54,11 @@ def request_stop(view: View, row: int, change: FlagChange, reason: str, message:
 
 
 def fold_preempt_requested(
-    view: View, message: Message, batch: Sequence[ev.JobPreemptRequested], _i: int, _k: Known
+    view: View,
+    message: Message,
+    batch: Sequence[ev.JobPreemptRequested],
+    _i: int,
+    _ended: EndedJobs,
 ) -> None:
     """Request the stop of running jobs as if they were preempted."""
     for event in batch:
@@ -76,7 +80,7 @@ def _request_preemptions(view: View, rows: Sequence[int], message: Message, reas
 
 
 def fold_reprioritized(
-    view: View, message: Message, batch: Sequence[ev.JobReprioritized], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[ev.JobReprioritized], _i: int, _ended: EndedJobs
 ) -> None:
     """Change the priority of jobs."""
     for event in batch:
@@ -91,7 +95,7 @@ def fold_bulk_request(
     message: Message,
     batch: Sequence[ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized],
     _i: int,
-    _k: Known,
+    _ended: EndedJobs,
 ) -> None:
     """Apply a request to every job that its filter matches in this partition."""
     for event in batch:

@@ -10,17 +10,16 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_index
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import end_events, flag_changes, request_events
 from fairlead_scheduler.state.folds.event_batches import SuccessBatch
-from fairlead_scheduler.state.folds.messages import Known, Message
+from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX
 from fairlead_scheduler.state.view import View
 
 
 def fold_leased(
-    view: View, message: Message, batch: Sequence[ev.JobRunLeased], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[ev.JobRunLeased], _i: int, _ended: EndedJobs
 ) -> None:
     """Give jobs the nodes of their new runs."""
     jobs = view.jobs
@@ -36,14 +35,16 @@ def fold_leased(
     if not taken:
         return
     rows = list(taken)
-    ended = c.IS_ENDED[jobs.state[rows]]
-    for row in np.flatnonzero(jobs.state[rows] != c.QUEUED).tolist():
+    ended = job_table.IS_ENDED[jobs.state[rows]]
+    for row in np.flatnonzero(jobs.state[rows] != job_table.QUEUED).tolist():
         view.note_ignored(jobs.state.item(rows[row]), "jobRunLeased")
-    jobs.state[rows] = np.where(ended, jobs.state[rows], c.STATE_CODE[JobState.LEASED])
-    jobs.run_state[rows] = c.RUN_CODE[RunState.LEASED]
+    jobs.state[rows] = np.where(ended, jobs.state[rows], job_table.STATE_CODE[JobState.LEASED])
+    jobs.run_state[rows] = job_table.RUN_CODE[RunState.LEASED]
     jobs.run[rows] = [event.run for event in taken.values()]
     number = jobs.nodes.number
-    jobs.node[rows] = [number(c.NodeName(event.executor, event.node)) for event in taken.values()]
+    jobs.node[rows] = [
+        number(job_table.NodeName(event.executor, event.node)) for event in taken.values()
+    ]
     jobs.value[rows] = [event.value for event in taken.values()]
     jobs.leased_ms[rows] = message.time_ms
     jobs.running_ms[rows] = 0
@@ -67,14 +68,14 @@ def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
 
 
 def fold_preempting(
-    view: View, message: Message, batch: Sequence[ev.JobRunPreempting], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[ev.JobRunPreempting], _i: int, _ended: EndedJobs
 ) -> None:
     """Mark runs as preempted for a job, or stopped because their gang returns to the queue."""
     jobs = view.jobs
     balanced = {e.for_job for e in batch if e.cause is ev.PreemptionCause.FAIR_SHARE}
     for event in batch:
         row = _row_of_newest_run(view, event)
-        if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
+        if row is None or not job_table.IS_LIVE_RUN[jobs.run_state[row]]:
             continue
         if event.for_job is None:
             stop = lifecycle.STOP_WITH_GANG
@@ -90,7 +91,7 @@ def fold_preempting(
 
 
 def fold_requeued(
-    view: View, message: Message, batch: Sequence[ev.JobRequeued], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[ev.JobRequeued], _i: int, _ended: EndedJobs
 ) -> None:
     """Queue jobs again after a run that ended."""
     jobs = view.jobs
@@ -101,7 +102,7 @@ def fold_requeued(
         if not flag_changes.apply(jobs, row, lifecycle.REQUEUE):
             view.note_ignored(jobs.state.item(row), "jobRequeued")
             continue
-        jobs.state[row] = c.QUEUED
+        jobs.state[row] = job_table.QUEUED
         jobs.node[row] = -1
         jobs.retries[row] += event.counted
         if event.avoid_node is not None:
@@ -109,8 +110,8 @@ def fold_requeued(
             rare.avoid = (*rare.avoid, event.avoid_node)[-AVOIDED_MAX:]
         if event.shape:
             name = jobs.shapes.values[jobs.shape[row]].priority_class
-            jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
-        if not jobs.flags[row] & c.LATE_SUCCESS:
+            jobs.shape[row] = jobs.shapes.number(job_table.ShapeClass(bytes(event.shape), name))
+        if not jobs.flags[row] & (job_table.LATE_SUCCESS | job_table.CANNOT_START):
             view.rows_to_examine.discard(row)
         view.mark_changed(row, message.position)
 
@@ -126,7 +127,7 @@ def fold_run_progress(
     message: Message,
     batch: Sequence[ev.JobRunPending | ev.JobRunRunning],
     _i: int,
-    _k: Known,
+    _ended: EndedJobs,
 ) -> None:
     """Runs became pending or running."""
     if len(batch) <= job_index.FEW:
@@ -163,14 +164,14 @@ def _fold_one_run_progress(
     view.mark_changed(row, message.position)
 
 
-_LEASED: Final = c.RUN_CODE[RunState.LEASED]
+_LEASED: Final = job_table.RUN_CODE[RunState.LEASED]
 _RunEnd = (
     ev.JobRunSucceeded | ev.JobRunFailed | ev.JobRunReturned | ev.JobRunStopped | ev.JobRunLost
 )
 
 
 def fold_run_end(
-    view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _k: Known
+    view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _ended: EndedJobs
 ) -> None:
     """Runs ended; the leader decides what that means for their jobs."""
     jobs = view.jobs
@@ -183,11 +184,11 @@ def fold_run_end(
             view.orphaned_runs.add(run_id(event.job_id, event.run))
             continue
         was = run_state.item(row)
-        if run.item(row) != event.run or not c.LIVE_RUN[was]:
+        if run.item(row) != event.run or not job_table.LIVE_RUN[was]:
             _fold_late_run_end(view, row, event, message)
             continue
         run_state[row] = table[was]
-        if c.ENDED[state.item(row)]:
+        if job_table.ENDED[state.item(row)]:
             view.orphaned_runs.add(run_id(event.job_id, event.run))
             end_events.release_row(view, row)
             continue
@@ -209,7 +210,7 @@ def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -
 
     The lease can be ended now. A success counts unless a later run has started.
     """
-    if isinstance(event, ev.JobRunLost) and message.sequence.by == c.BY_SCHEDULER:
+    if isinstance(event, ev.JobRunLost) and message.sequence.by == job_table.BY_SCHEDULER:
         return
     view.orphaned_runs.add(run_id(event.job_id, event.run))
     jobs, rare = view.jobs, view.jobs.rare_properties.get(row)
@@ -245,9 +246,9 @@ def fold_successes(view: View, those: SuccessBatch) -> bool:
     distinct = set(at.tolist())
     if len(distinct) < len(those.ids) or job_index.NO_ROW in distinct:
         return False
-    usual = (jobs.run[at] == those.runs) & ~c.IS_ENDED[jobs.state[at]]
+    usual = (jobs.run[at] == those.runs) & ~job_table.IS_ENDED[jobs.state[at]]
     run_state = jobs.run_state[at]
-    if not (usual & c.IS_LIVE_RUN[run_state]).all():
+    if not (usual & job_table.IS_LIVE_RUN[run_state]).all():
         return False
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
     positions = np.repeat([entry.position for entry in those.entries], those.sizes)
@@ -270,5 +271,5 @@ def _table(
 
 
 _RUN_TAGS: Final = {tag for _, tag in RUN_STEPS}
-_RUN_TABLES: Final = {tag: _table(RUN_STEPS, c.RUN_CODE, tag) for tag in _RUN_TAGS}
-_JOB_TABLES: Final = {tag: _table(JOB_STEPS, c.STATE_CODE, tag) for tag in _RUN_TAGS}
+_RUN_TABLES: Final = {tag: _table(RUN_STEPS, job_table.RUN_CODE, tag) for tag in _RUN_TAGS}
+_JOB_TABLES: Final = {tag: _table(JOB_STEPS, job_table.STATE_CODE, tag) for tag in _RUN_TAGS}

@@ -1,4 +1,4 @@
-"""The fold of submissions: new jobs get rows, many in one step."""
+"""The fold of batch: new jobs get rows, many in one step."""
 
 from collections.abc import Sequence
 
@@ -9,58 +9,61 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId, submission_number
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_index
-from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import end_events, flag_changes, gang_membership
 from fairlead_scheduler.state.folds.event_batches import MessagePart, SubmissionBatch
-from fairlead_scheduler.state.folds.messages import Known, Message
+from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]
 
 
 def fold_submitted(
-    view: View, message: Message, batch: Sequence[ev.JobSubmitted], index: int, known: Known
+    view: View,
+    message: Message,
+    events: Sequence[ev.JobSubmitted],
+    index: int,
+    ended_jobs: EndedJobs,
 ) -> None:
     """Add jobs whose id is not known; of equal ids in one batch the first counts."""
-    said = _make_batch(message, index, batch)
-    if not add_jobs(view, said, known):
+    batch = _make_batch(message, index, events)
+    if not add_jobs(view, batch, ended_jobs):
         fresh: dict[JobId, tuple[int, ev.JobSubmitted]] = {}
-        for place, event in enumerate(batch, index):
-            if event.job_id not in known and view.state_of(event.job_id) is None:
+        for place, event in enumerate(events, index):
+            if event.job_id not in ended_jobs and view.state_of(event.job_id) is None:
                 fresh.setdefault(event.job_id, (place, event))
         for place, event in fresh.values():
-            add_jobs(view, _make_batch(message, place, [event]), known)
+            add_jobs(view, _make_batch(message, place, [event]), ended_jobs)
 
 
 def _make_batch(message: Message, first: int, events: Sequence[ev.JobSubmitted]) -> SubmissionBatch:
     """The columns of consecutive submissions of a message."""
-    said = SubmissionBatch()
-    job_set = c.JobSet(message.sequence.queue, message.sequence.job_set)
+    batch = SubmissionBatch()
+    job_set = job_table.JobSet(message.sequence.queue, message.sequence.job_set)
     place = (message.partition, message.position, message.time_ms)
-    said.add_part(MessagePart(*place, job_set, first, len(events)), events, events)
-    said.close()
-    return said
+    batch.add_part(MessagePart(*place, job_set, first, len(events)), events, events)
+    batch.close()
+    return batch
 
 
-def add_jobs(view: View, said: SubmissionBatch, known: Known) -> bool:
+def add_jobs(view: View, batch: SubmissionBatch, ended_jobs: EndedJobs) -> bool:
     """Add jobs; return False, without any change, if an id is known or occurs twice."""
     jobs = view.jobs
-    specs = dict(zip(said.ids, said.specs, strict=True))
-    ids = job_index.hash_ids(said.ids)
-    if len(specs) < len(said.ids) or not _are_new(view, ids, known):
+    specs = dict(zip(batch.ids, batch.specs, strict=True))
+    ids = job_index.hash_ids(batch.ids)
+    if len(specs) < len(batch.ids) or not _are_new(view, ids, ended_jobs):
         return False
-    at = jobs.allocate(len(said.ids))
+    at = jobs.allocate(len(batch.ids))
     jobs.rows.add(ids, at)
-    sizes = [part.size for part in said.parts]
-    _fill_positions(view, at, said.parts, sizes)
-    _fill_terms(view, at, said)
+    sizes = [part.size for part in batch.parts]
+    _fill_positions(view, at, batch.parts, sizes)
+    _fill_terms(view, at, batch)
     view.specs.unsaved.update(specs)
-    view.mark_all_changed(at, _repeat([part.position for part in said.parts], sizes))
-    for number, event in said.rare:
+    view.mark_all_changed(at, _repeat([part.position for part in batch.parts], sizes))
+    for number, event in batch.rare:
         row = at.item(number)
         if event.after:
-            _add_dependencies(view, row, event, known)
+            _add_dependencies(view, row, event, ended_jobs)
         if event.retry is not None:
             jobs.rare_properties_of(row).retry = event.retry
         if event.gang is not None:
@@ -68,10 +71,10 @@ def add_jobs(view: View, said: SubmissionBatch, known: Known) -> bool:
     return True
 
 
-def _are_new(view: View, ids: job_index.Hashed, known: Known) -> bool:
+def _are_new(view: View, ids: job_index.HashedIds, ended_jobs: EndedJobs) -> bool:
     """Whether all of these ids are new."""
-    gone = (known, view.ended, view.recent)
-    if any(not those.keys().isdisjoint(ids.ids) for those in gone if those):
+    ended = (ended_jobs, view.ended, view.recent)
+    if any(not found.keys().isdisjoint(ids.ids) for found in ended if found):
         return False
     return not (view.jobs.rows.find(ids) >= 0).any()
 
@@ -88,8 +91,8 @@ def _fill_positions(
     jobs.job_set[at] = _repeat([jobs.job_sets.number(part.job_set) for part in parts], sizes)
     jobs.number[at] = _repeat(numbers, sizes) + (np.concatenate(places) & 1023) * 32
     jobs.submitted_ms[at] = _repeat([part.time_ms for part in parts], sizes)
-    jobs.state[at] = c.QUEUED
-    jobs.run_state[at] = c.NO_RUN
+    jobs.state[at] = job_table.QUEUED
+    jobs.run_state[at] = job_table.NO_RUN
     jobs.node[at] = -1
     for name in ("run", "retries", "leased_ms", "running_ms", "value"):
         getattr(jobs, name)[at] = 0
@@ -100,32 +103,34 @@ def _repeat(values: list[int], sizes: Sequence[int]) -> int | npt.NDArray[np.int
     return values[0] if len(values) == 1 else np.repeat(np.array(values, np.int64), sizes)
 
 
-def _fill_terms(view: View, at: Rows, said: SubmissionBatch) -> None:
+def _fill_terms(view: View, at: Rows, batch: SubmissionBatch) -> None:
     """Fill the columns that the events define."""
     jobs = view.jobs
-    jobs.digest[at] = np.concatenate(said.digests)
-    jobs.flags[at] = said.flags.column(int)
-    jobs.pool[at] = said.pool.column(jobs.pools.number)
-    shapes = np.array([jobs.shapes.number(c.ShapeClass(*kind)) for kind in said.shapes])
-    jobs.shape[at] = shapes[said.shape]
-    jobs.grace_s[at] = said.grace_s.column(int)
-    jobs.priority[at] = said.priority.column(int)
-    jobs.start_after_ms[at] = said.start_after_ms.column(lambda ms: ms or 0)
-    waits_ms = said.queue_s_max.column(lambda s: c.NEVER_MS if s is None else 1000 * s)
-    until_ms = np.where(waits_ms == c.NEVER_MS, c.NEVER_MS, jobs.submitted_ms[at] + waits_ms)
+    jobs.digest[at] = np.concatenate(batch.digests)
+    jobs.flags[at] = batch.flags.column(int)
+    jobs.pool[at] = batch.pool.column(jobs.pools.number)
+    shapes = np.array([jobs.shapes.number(job_table.ShapeClass(*kind)) for kind in batch.shapes])
+    jobs.shape[at] = shapes[batch.shape]
+    jobs.grace_s[at] = batch.grace_s.column(int)
+    jobs.priority[at] = batch.priority.column(int)
+    jobs.start_after_ms[at] = batch.start_after_ms.column(lambda ms: ms or 0)
+    waits_ms = batch.queue_s_max.column(lambda s: job_table.NEVER_MS if s is None else 1000 * s)
+    until_ms = np.where(
+        waits_ms == job_table.NEVER_MS, job_table.NEVER_MS, jobs.submitted_ms[at] + waits_ms
+    )
     jobs.queue_until_ms[at] = until_ms
-    jobs.runtime_ms_max[at] = said.runtime_s_max.column(_milliseconds)
-    jobs.checkpoint_ms[at] = said.checkpoint_s.column(_milliseconds)
+    jobs.runtime_ms_max[at] = batch.runtime_s_max.column(_milliseconds)
+    jobs.checkpoint_ms[at] = batch.checkpoint_s.column(_milliseconds)
 
 
 def _milliseconds(seconds: int | None) -> int:
     return 1000 * (seconds or 0)
 
 
-def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
+def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, ended_jobs: EndedJobs) -> None:
     rare = view.jobs.rare_properties_of(row)
     for other in event.after:
-        ended = known.get(other)
+        ended = ended_jobs.get(other)
         state = ended.state if ended is not None else view.state_of(other)
         if state is JobState.SUCCEEDED:
             continue

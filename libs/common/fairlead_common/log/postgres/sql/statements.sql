@@ -75,11 +75,11 @@ FROM unnest($1::int[], $2::bigint[]) AS n (part, position) WHERE p.part = n.part
 -- name: notify
 SELECT pg_notify('fairlead_log', $1);
 
--- name: take_upkeep
+-- name: lock_cleanup
 -- One process at a time drops what is no longer kept.
 SELECT pg_try_advisory_lock($1, $2);
 
--- name: leave_upkeep
+-- name: unlock_cleanup
 SELECT pg_advisory_unlock($1, $2);
 
 -- name: parts

@@ -169,6 +169,12 @@ class WatchEvent(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class Bookmark(msgspec.Struct, frozen=True):
+    """The object of a bookmark: only its version counts, and a pod has `"containers": null`."""
+
+    metadata: ObjectMeta
+
+
 class Status(msgspec.Struct, frozen=True):
     """What the API server answers when it refuses."""
 
@@ -181,6 +187,7 @@ T = TypeVar("T", bound=PodObject | NodeObject)
 
 page_decoder: Final = msgspec.json.Decoder(ListPage)
 event_decoder: Final = msgspec.json.Decoder(WatchEvent)
+bookmark_decoder: Final = msgspec.json.Decoder(Bookmark)
 pod_decoder: Final = msgspec.json.Decoder(PodObject)
 node_decoder: Final = msgspec.json.Decoder(NodeObject)
 _status_decoder: Final = msgspec.json.Decoder(Status)

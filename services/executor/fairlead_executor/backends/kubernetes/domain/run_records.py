@@ -71,7 +71,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     waiting_since_ms: int = 0
     in_progress: bool = False
     failures: int = 0
-    shown: Pod | None = None
+    reported: Pod | None = None
 
 
 def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> Operation | None:

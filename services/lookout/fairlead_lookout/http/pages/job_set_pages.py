@@ -1,0 +1,114 @@
+"""The pages of job sets: all of them, and one with its jobs."""
+
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.service import clock
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.long_polls import find_job_set
+from fairlead_lookout.http.pages import rendering
+from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.page_sender import Flag, Fragment, PageSender, Text, Values
+from fairlead_lookout.store.queries.list_filters import JobFilter, JobSetFilter
+
+PAGE_SIZE: Final = 50
+
+
+def add_routes(router: APIRouter, sender: PageSender) -> None:
+    """The pages and their streams."""
+    deps = sender.deps
+
+    @router.get("/")
+    async def job_sets(
+        request: Request,
+        queue: Text = None,
+        q: Text = None,
+        active: Flag = False,
+        cursor: Text = None,
+    ) -> Response:
+        async def read_filters(visible_queues: QueueScope) -> Values:
+            return {
+                "filter": {"queue": queue, "q": q, "active": active},
+                "queues": await deps.view.read_queues(visible_queues),
+            }
+
+        fragment = _job_sets(deps, queue or None, q or None, active, cursor)
+        return await sender.send_page(request, "jobsets.html", "jobsets", fragment, read_filters)
+
+    @router.get("/live/jobsets")
+    async def live_job_sets(
+        request: Request,
+        queue: Text = None,
+        q: Text = None,
+        active: Flag = False,
+        cursor: Text = None,
+    ) -> Response:
+        return await sender.send_live(request, _job_sets(deps, queue, q, active, cursor))
+
+    @router.get("/jobsets/{queue}/{job_set:path}")
+    async def job_set(
+        request: Request, queue: str, job_set: str, state: Text = None, cursor: Text = None
+    ) -> Response:
+        fragment = _job_set(deps, queue, job_set, state, cursor)
+        return await sender.send_page(request, "jobset.html", "jobsets", fragment)
+
+    @router.get("/live/jobsets/{queue}/{job_set:path}")
+    async def live_job_set(
+        request: Request, queue: str, job_set: str, state: Text = None, cursor: Text = None
+    ) -> Response:
+        return await sender.send_live(request, _job_set(deps, queue, job_set, state, cursor))
+
+
+def _job_sets(
+    deps: Deps, queue: str | None, name: str | None, active: bool, cursor: str | None
+) -> Fragment:
+    """The job sets that match, and totals."""
+    query = {"queue": queue, "q": name, "active": "true" if active else None}
+
+    async def read(visible_queues: QueueScope) -> Values:
+        wanted = JobSetFilter(
+            visible_queues=visible_queues, queue=queue, active=active or None, q=name
+        )
+        found = await deps.view.read_job_sets(wanted, PAGE_SIZE, cursor)
+        return {
+            "live": build_address("/live/jobsets", query | {"cursor": cursor}),
+            "totals": await deps.view.count_jobs_by_state(visible_queues, queue),
+            "sets": responses.describe_job_sets(found).job_sets,
+            "filtered": bool(queue or name or active or cursor),
+            "next": build_address("/", query | {"cursor": found.next}) if found.next else None,
+        }
+
+    return Fragment("_jobsets.html", (queue, name, active, cursor), read)
+
+
+def _job_set(
+    deps: Deps, queue: str, job_set: str, state: str | None, cursor: str | None
+) -> Fragment:
+    """A job set and a page of its jobs."""
+    chosen = state if state in JobState.__members__ else None
+
+    async def read(visible_queues: QueueScope) -> Values:
+        found = await find_job_set(deps, visible_queues, queue, job_set)
+        (counted,) = await deps.view.count_states([found])
+        states = (chosen,) if chosen else ()
+        wanted = JobFilter(
+            visible_queues=visible_queues, queue=queue, job_set=job_set, states=states
+        )
+        page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor)
+        address = rendering.job_set_url(queue, job_set)
+        query = {"state": chosen}
+        return {
+            "live": build_address(f"/live{address}", query | {"cursor": cursor}),
+            "set": responses.describe_job_set(counted, clock.now_ms()),
+            "state": chosen,
+            "jobs": responses.describe_jobs(page.jobs),
+            "next": build_address(address, query | {"cursor": page.next}) if page.next else None,
+        }
+
+    partition = ids.job_set_partition(queue, job_set)
+    return Fragment("_jobset.html", (queue, job_set, chosen, cursor), read, partition)

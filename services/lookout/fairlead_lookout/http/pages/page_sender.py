@@ -1,0 +1,114 @@
+"""Sends pages and their streams. Both render one fragment with one function, so they never differ.
+
+A page is a template around a fragment. The stream of the fragment sends the same HTML again each
+time it has changed, which updates open pages.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import Query, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_lookout.http.deps import Deps, Slot
+from fairlead_lookout.http.json_answers import SSE
+from fairlead_lookout.http.pages import rendering
+from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_error_page
+from fairlead_lookout.http.pages.live_fragments import SharedFragment
+
+LIVE_S_MAX: Final = 900.0
+"""A stream ends after this; the browser opens a new one, which is authenticated again."""
+
+Values = dict[str, Any]
+"""The values of a template. `Any`: of any type that the template knows."""
+Text = Annotated[str | None, Query(max_length=300)]
+Flag = Annotated[bool, Query()]
+
+
+class Fragment(msgspec.Struct, frozen=True):
+    """The part of a page that is updated: the template, and how to read its values.
+
+    `key` distinguishes it from other fragments of its template. `partition`: the only partition
+    with which it changes, if there is one.
+    """
+
+    template: str
+    key: tuple[object, ...]
+    read: Callable[[QueueScope], Awaitable[Values]]
+    partition: int | None = None
+
+
+class PageSender:
+    """Sends the pages and streams of all fragments. `error_page` answers with an error."""
+
+    def __init__(self, deps: Deps, templates: rendering.Templates) -> None:
+        self.deps = deps
+        self.templates = templates
+        self.error_page = build_error_page(templates, deps.issuers)
+
+    async def send_page(
+        self,
+        request: Request,
+        template: str,
+        section: str,
+        fragment: Fragment,
+        read_more: Callable[[QueueScope], Awaitable[Values]] | None = None,
+    ) -> Response:
+        """A whole page, or an error page. `section`: its entry of the navigation.
+
+        `read_more` reads what the template shows outside of the fragment.
+        """
+        try:
+            caller = await self.deps.visibility.find_caller(request)
+            visible_queues = await self.deps.visibility.find_visible_queues(caller)
+            values = await fragment.read(visible_queues)
+            values |= {"section": section, "who": caller.name, "signed_in": caller.is_session}
+            if read_more is not None:
+                values |= await read_more(visible_queues)
+        except (Problem, WorldError) as error:
+            return self.error_page(request, error)
+        return HTMLResponse(self.templates.render(template, **values), headers=PAGE_HEADERS)
+
+    async def send_live(self, request: Request, fragment: Fragment) -> Response:
+        """The stream of a fragment. Raises `Problem`: only a program reads that."""
+        visible_queues = await self.deps.visibility(request)
+        slot = Slot(self.deps, "streams")
+        slot.check()
+        shared = SharedFragment(
+            (fragment.template, fragment.key, visible_queues),
+            lambda: self._render(fragment, visible_queues),
+            fragment.partition,
+        )
+        # Raises a problem for what does not exist or what the caller may not view.
+        await self.deps.live.wait_until_rendered(shared)
+        return StreamingResponse(
+            self._stream(shared, slot),
+            media_type=SSE,
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    async def _render(self, fragment: Fragment, visible_queues: QueueScope) -> bytes:
+        return _encode_sse(
+            self.templates.render(fragment.template, **await fragment.read(visible_queues))
+        )
+
+    async def _stream(self, shared: SharedFragment, slot: Slot) -> AsyncIterator[bytes]:
+        """The fragment, each time it has changed."""
+        with slot:
+            ends_s = clock.monotonic_s() + LIVE_S_MAX
+            async with contextlib.aclosing(self.deps.live.follow(shared)) as changes:
+                async for some in changes:
+                    yield some or b": keep-alive\n\n"
+                    if clock.monotonic_s() > ends_s:
+                        return
+
+
+def _encode_sse(text: str) -> bytes:
+    lines = "\n".join(f"data: {line}" for line in text.splitlines())
+    return f"{lines}\n\n".encode()

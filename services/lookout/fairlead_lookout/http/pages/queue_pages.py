@@ -1,0 +1,102 @@
+"""The pages of queues: the shares of all of them, and one with its shares over the last day."""
+
+from urllib.parse import quote
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records.scheduling_reports import QueueShare, Waiting
+from fairlead_common.service import clock
+from fairlead_lookout.http.api import fairness_routes, report_routes
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.pages import share_charts
+from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """A queue in one pool. Without a `share` the scheduler has not reported one yet."""
+
+    queue: str
+    weight: float | None
+    cordoned: bool
+    share: QueueShare | None
+    reason: Waiting | None
+
+
+def add_routes(router: APIRouter, sender: PageSender) -> None:
+    """The pages and their streams."""
+    deps = sender.deps
+
+    @router.get("/queues")
+    async def queues(request: Request) -> Response:
+        return await sender.send_page(request, "queues.html", "queues", _queues(deps))
+
+    @router.get("/live/queues")
+    async def live_queues(request: Request) -> Response:
+        return await sender.send_live(request, _queues(deps))
+
+    @router.get("/queues/{queue}")
+    async def queue(request: Request, queue: str) -> Response:
+        return await sender.send_page(request, "queue.html", "queues", _queue(deps, queue))
+
+    @router.get("/live/queues/{queue}")
+    async def live_queue(request: Request, queue: str) -> Response:
+        return await sender.send_live(request, _queue(deps, queue))
+
+
+def _queues(deps: Deps) -> Fragment:
+    """All queues with their shares, the greatest share first, and those without jobs."""
+
+    async def read(visible_queues: QueueScope) -> Values:
+        with_jobs = await deps.view.read_queues(visible_queues)
+        created = {name for name in deps.configuration.list_queues() if name in visible_queues}
+        rows = [row for queue in created.union(with_jobs) for row in _describe_queue(deps, queue)]
+        rows.sort(key=lambda row: (-(row.share.actual_share if row.share else 0.0), row.queue))
+        return {"live": "/live/queues", "rows": rows}
+
+    return Fragment("_queues.html", (), read)
+
+
+def _describe_queue(deps: Deps, queue: str) -> list[QueueRow]:
+    """One row for each pool in which it has a share; one row if it has none."""
+    configured = deps.configuration.find_queue(queue)
+    found = deps.reports.read_queue(queue)
+    reasons: dict[str, Waiting] = {}
+    for reason in found.waiting:  # the one of most jobs first
+        reasons.setdefault(reason.pool, reason)
+    shares: list[QueueShare | None] = [*sorted(found.shares, key=lambda share: share.pool)]
+    return [
+        QueueRow(
+            queue=queue,
+            weight=configured.weight if configured else None,
+            cordoned=configured.cordoned if configured else False,
+            share=share,
+            reason=reasons.get(share.pool) if share else None,
+        )
+        for share in shares or [None]
+    ]
+
+
+def _queue(deps: Deps, queue: str) -> Fragment:
+    """The shares of a queue over the last day, why its jobs wait, what they used."""
+
+    async def read(visible_queues: QueueScope) -> Values:
+        if queue not in visible_queues:
+            raise Problem("not-found", f"Queue {queue!r} does not exist.")
+        now_ms = clock.now_ms()
+        found = await fairness_routes.describe_fairness(
+            deps, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
+        )
+        return {
+            "live": f"/live/queues/{quote(queue, safe='')}",
+            "queue": queue,
+            "totals": await deps.view.count_jobs_by_state(visible_queues, queue),
+            "report": report_routes.describe_queue_report(deps, queue),
+            "charts": share_charts.draw_charts(found),
+            "used": found.used,
+            "lost": found.lost,
+        }
+
+    return Fragment("_queue.html", (queue,), read)

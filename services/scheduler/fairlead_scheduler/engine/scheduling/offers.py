@@ -1,0 +1,312 @@
+"""What a queue offers (rule R4): its first job or gang, or one behind it that is within budget.
+
+A queue whose first offer is over budget is represented by its first offer within budget, unless the
+first fits on free capacity: then the order inside the queue stays. The search for an offer within
+budget goes through the queue's order once in a round: what a queue holds grows, so that an offer
+which was over budget stays so. Where runs of the queue were preempted since, the next round finds
+it.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
+from __future__ import annotations
+
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.scheduling.gang_placement import (
+    VALUES_TRIED_MAX,
+    find_next_value,
+    gang_exceeds_class_limit,
+    place_further_member,
+    place_members,
+    sum_members,
+    sum_waiting,
+    undo_offer,
+)
+from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job
+from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
+from fairlead_scheduler.engine.snapshot import Int64
+from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_state import (
+    EVICTED_RUN,
+    FURTHER_MEMBER,
+    N_HELD,
+    N_JOURNAL,
+    N_PLACED,
+    N_PREEMPTED,
+    N_STOP,
+    N_WORK,
+    NEW_GANG,
+    NEW_JOB,
+    NO_OFFER,
+    NOT_TRIED,
+    TOLERANCE,
+    cost_of,
+    cost_with,
+    find_offer_limit,
+)
+from fairlead_scheduler.engine.state.run_states import (
+    FAILED,
+    FREE,
+    GANG_RUNS,
+    GANG_WAITS,
+    QUEUED,
+)
+
+
+@inlined
+def rank_offer(model: RoundModel, q: int, whole: Int64, value: int, live: bool) -> None:
+    """Compute what R4 compares of a queue's offer: amounts, class value, whether it runs
+    already."""
+    weight = model.entitlements.weight[q]
+    proposed = cost_with(model.usage.counted[q], whole, model.entitlements.cost_factor) / weight
+    over = proposed > model.entitlements.budget[q] + TOLERANCE
+    model.offers.class_value[q] = value
+    model.offers.over_budget[q] = over
+    model.offers.share[q] = (
+        proposed
+        if over
+        else cost_of(model.usage.counted[q], model.entitlements.cost_factor) / weight
+    )
+    model.offers.size[q] = cost_of(whole, model.entitlements.cost_factor) * weight
+    model.offers.runs[q] = live
+
+
+@inlined
+def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
+    """Offer a single job."""
+    s = int(model.jobs.shape[j])
+    model.offers.kind[q] = kind
+    model.offers.job[q] = j
+    rank_offer(
+        model, q, model.shapes.full_request[s], model.shapes.class_value[s], kind == EVICTED_RUN
+    )
+    return True
+
+
+@internal
+def sum_new_gang(model: RoundModel, g: int) -> int:
+    """Sum up in `gangs.offer_request` what the `minSize` queued members request; returns the class
+    value of the gang."""
+    return sum_members(
+        model,
+        g,
+        model.gangs.queued_first[g],
+        model.gangs.first[g + 1],
+        QUEUED,
+        model.gangs.min_size[g],
+    )
+
+
+@internal
+def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
+    """Offer the gang whose last queued member is `j`."""
+    value = sum_new_gang(model, int(model.jobs.gang[j]))
+    model.offers.kind[q] = NEW_GANG
+    model.offers.job[q] = j
+    rank_offer(model, q, model.gangs.offer_request, value, False)
+    return True
+
+
+@inlined
+def offer_within_budget(model: RoundModel, q: int) -> bool:
+    """Replace the first offer of the queue, one of queued jobs, where R4 says so; True."""
+    release_held(model, q)
+    if model.offers.over_budget[q] and model.counters[N_STOP] == NOT_TRIED:
+        replace_offer(model, q)
+    return True
+
+
+@inlined
+def release_held(model: RoundModel, q: int) -> None:
+    """Forget that the offer was found to fit on free capacity."""
+    if model.offers.held[q] > 0:
+        model.offers.held[q] = 0
+        model.counters[N_HELD] -= 1
+
+
+@internal
+def replace_offer(model: RoundModel, q: int) -> None:
+    """Offer the first one within budget, if any, instead of this one over budget, unless this one
+    fits on free capacity."""
+    kind = find_within_budget(model, q)
+    if kind == NO_OFFER:
+        return
+    if fits_on_free_capacity(model, q):
+        model.offers.held[q] = model.counters[N_PLACED] + 1
+        model.counters[N_HELD] += 1
+        return
+    # The first offer keeps its place, and is examined again (L5).
+    model.progress.examined[q] -= count_jobs(model, q)
+    if model.offers.kind[q] != NEW_JOB:
+        model.progress.members_left[q] += 1
+    j = int(model.jobs.order[model.progress.next_within[q]])
+    if kind == NEW_GANG:
+        offer_new_gang(model, q, j)
+    else:
+        offer_job(model, q, j, kind)
+    model.offers.replaces_first[q] = True
+
+
+@internal
+def count_jobs(model: RoundModel, q: int) -> int:
+    """How many queued jobs the offer is."""
+    if model.offers.kind[q] != NEW_GANG:
+        return 1
+    g = int(model.jobs.gang[model.offers.job[q]])
+    return model.gangs.first[g + 1] - model.gangs.queued_first[g]
+
+
+@internal
+def count_tries(model: RoundModel, q: int) -> int:
+    """How many jobs are placed at most to find out whether the offer fits on free capacity: the
+    members of a gang on each label value that is tried.
+
+    It is tried again only after as many placements or preemptions, so that this never costs more
+    than they do.
+    """
+    g = int(model.jobs.gang[model.offers.job[q]]) if model.runs.active else -1
+    if model.offers.kind[q] == NEW_GANG and model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
+        return count_jobs(model, q) * VALUES_TRIED_MAX
+    return count_jobs(model, q)
+
+
+@inlined
+def is_within_budget(model: RoundModel, q: int, whole: Int64) -> bool:
+    """Whether the queue stays within its budget with these amounts."""
+    proposed = cost_with(model.usage.counted[q], whole, model.entitlements.cost_factor)
+    limit = model.entitlements.budget[q] + TOLERANCE
+    return proposed / model.entitlements.weight[q] <= limit
+
+
+@expanded
+def find_within_budget(model: RoundModel, q: int) -> int:
+    """Move `next_within` on to the first offer behind the queue's first that is of the same class
+    value, within budget and within the look-back (L5); returns its kind, or `NO_OFFER`."""
+    first = model.progress.next_queued[q]
+    end = model.jobs.order_end[q]
+    if model.entitlements.lookback > 0:
+        before = model.progress.examined[q] - count_jobs(model, q)
+        end = min(end, first + model.entitlements.lookback - before)
+    at = model.progress.next_within[q]
+    if at <= first:
+        at = first + 1
+        if end - at > model.shapes.cost.size and not has_shape_within_budget(model, q):
+            at = model.jobs.order_end[q]
+    kind = NO_OFFER
+    model.counters[N_WORK] -= at
+    while at < end:
+        s = model.jobs.shape[model.jobs.order[at]]
+        if model.shapes.class_value[s] < model.offers.class_value[q]:
+            break
+        kind = find_kind_within_budget(model, q, int(model.jobs.order[at]))
+        if kind != NO_OFFER:
+            break
+        at += 1
+    model.counters[N_WORK] += at
+    model.progress.next_within[q] = at
+    return kind
+
+
+@expanded
+def has_shape_within_budget(model: RoundModel, q: int) -> bool:
+    """Whether any queued job of the queue can be within budget: it costs less than to look at each
+    where they are many of few shapes."""
+    if model.progress.members_left[q] > 0:
+        return True
+    for s in range(model.shapes.cost.size):
+        if (
+            model.progress.jobs_left[q, s] > 0
+            and model.progress.skip_code[q, s] == NOT_TRIED
+            and is_within_budget(model, q, model.shapes.full_request[s])
+        ):
+            return True
+    return False
+
+
+@expanded
+def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
+    """The kind of offer that a queued job is at its place, if that is within budget; else
+    `NO_OFFER`."""
+    s = int(model.jobs.shape[j])
+    g = -1
+    if model.runs.active:
+        g = int(model.jobs.gang[j])
+        if g < 0 and model.runs.state[j] == FAILED:
+            return NO_OFFER
+    if g >= 0 and model.gangs.mode[g] == GANG_WAITS:
+        if j != model.gangs.last_queued[g]:
+            return NO_OFFER
+        sum_new_gang(model, g)
+        return NEW_GANG if is_within_budget(model, q, model.gangs.offer_request) else NO_OFFER
+    if g >= 0 and (model.gangs.mode[g] != GANG_RUNS or model.gangs.live[g] == 0):
+        return NO_OFFER
+    if model.progress.skip_code[q, s] != NOT_TRIED or not is_within_budget(
+        model, q, model.shapes.full_request[s]
+    ):
+        return NO_OFFER
+    return NEW_JOB if g < 0 else FURTHER_MEMBER
+
+
+@expanded
+def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
+    """Whether the queue's offer of queued jobs fits on free capacity (N2a) and within the limits.
+
+    Free capacity only falls while nothing is preempted: until then what did not fit is not tried
+    again (see `count_tries`).
+    """
+    j = model.offers.job[q]
+    preempted = model.counters[N_PREEMPTED] - model.progress.unfit[q, 1]
+    if model.progress.unfit[q, 0] == j and preempted < count_tries(model, q):
+        return False
+    mark = model.counters[N_JOURNAL]
+    if not model.runs.active:
+        s = int(model.jobs.shape[j])
+        fits = (
+            find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+            and find_free_node(model, s, 0) >= 0
+        )
+    elif model.offers.kind[q] == NEW_GANG:
+        fits = gang_fits_on_free_capacity(model, q, int(model.jobs.gang[j]))
+    else:
+        s = int(model.jobs.shape[j])
+        fits = find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+        if fits and model.offers.kind[q] == FURTHER_MEMBER:
+            fits = place_further_member(model, j) == NOT_TRIED
+        elif fits:
+            fits = place_job(model, j, 0.0, NOWHERE, NOWHERE, FREE) == NOT_TRIED
+        undo_offer(model, mark)
+    if not fits:
+        model.progress.unfit[q, 0] = j
+        model.progress.unfit[q, 1] = model.counters[N_PREEMPTED]
+    return fits
+
+
+@expanded
+def gang_fits_on_free_capacity(model: RoundModel, q: int, g: int) -> bool:
+    """Whether the members that a gang needs fit on free capacity and within the limits; where it
+    chooses a label value, on one of the first that N7 tries."""
+    need = model.gangs.min_size[g]
+    sum_new_gang(model, g)
+    if find_offer_limit(model, q, -1, model.gangs.offer_request, need) != NOT_TRIED:
+        return False
+    if model.entitlements.class_limit.size > 0 and gang_exceeds_class_limit(model, q, g, need):
+        return False
+    label = model.gangs.label[g]
+    value = model.gangs.value[g]
+    chooses = label >= 0 and value < 0
+    if chooses:
+        sum_waiting(model, g, model.gangs.first[g + 1] - model.gangs.queued_first[g])
+    mark = model.counters[N_JOURNAL]
+    rank = -1
+    for _ in range(VALUES_TRIED_MAX if chooses else 1):
+        if chooses:
+            rank = find_next_value(model, model.values.free[label], label, rank + 1)
+            if rank < 0:
+                break
+            value = model.values.value[label, rank]
+        fits = place_members(model, g, need, 0.0, value, FREE).placed == need
+        undo_offer(model, mark)
+        if fits:
+            return True
+    return False

@@ -1,0 +1,226 @@
+"""The order in which N4 examines nodes, and what preemption could free on each of them.
+
+The order is that of the cheapest preemptible run on each node as the round started. Trees over it
+hold, per level, what is free on a node once all runs that a preemptor of that level can preempt
+have gone, so that the next node on which it would fit is found in one descent. Both are made when
+a round first needs them. Those of tier (b) can hold too much where evicted runs have returned.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.snapshot import Int64
+from fairlead_scheduler.engine.state.capacity_tree import update_path
+from fairlead_scheduler.engine.state.round_model import RoundModel, VictimOrder
+
+FOR_SHARE: Final = 0
+"""Tier (b): evicted runs of other queues, of no higher value, under R13."""
+FOR_URGENCY: Final = 1
+"""Tier (c): preemptible runs of lower value, evicted or not."""
+
+LEVELS_MAX: Final = 16
+"""Trees per tier. The last one is for all further levels, and counts the runs of all levels."""
+PREEMPTIBLE_BELOW: Final = 2
+"""`Preemption` from which a run is no victim."""
+RUNNING: Final = 1
+RETURNED: Final = 3
+PREEMPTED: Final = 5
+NO_QUEUE: Final = -1
+QUEUE_BITS: Final = 64
+"""Queues with numbers that are equal modulo this have the same bit."""
+
+
+@inlined
+def ran_before(state: int) -> bool:
+    """Whether a run in this state ran when the round started."""
+    return RUNNING <= state <= RETURNED or state == PREEMPTED
+
+
+@expanded
+def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
+    """The end of N4 for single victims of one value: gangs last, lost work, younger, greater id."""
+    if (model.jobs.gang[a] >= 0) != (model.jobs.gang[b] >= 0):
+        return model.jobs.gang[b] >= 0
+    if model.runs.lost_work[a] != model.runs.lost_work[b]:
+        return model.runs.lost_work[a] < model.runs.lost_work[b]
+    if model.runs.started[a] != model.runs.started[b]:
+        return model.runs.started[a] > model.runs.started[b]
+    return model.jobs.submission[a] > model.jobs.submission[b]
+
+
+@internal
+def is_earlier_node(model: RoundModel, a: int, b: int) -> bool:
+    """Whether position `a` comes before `b`: the cheaper run, those without any by node number."""
+    run_a, run_b = model.victim_order.cheapest[a], model.victim_order.cheapest[b]
+    if run_a < 0 or run_b < 0:
+        if run_a < 0 and run_b < 0:
+            return model.nodes.number[a] < model.nodes.number[b]
+        return run_b < 0
+    if model.runs.level[run_a] != model.runs.level[run_b]:
+        return model.runs.level[run_a] < model.runs.level[run_b]
+    return is_cheaper_run(model, run_a, run_b)
+
+
+@inlined
+def counts_for_order(model: RoundModel, j: int) -> bool:
+    """Whether the job is a preemptible run that ran when the round started."""
+    return ran_before(model.runs.state[j]) and model.runs.preemption[j] < PREEMPTIBLE_BELOW
+
+
+@expanded
+def find_cheapest_runs(model: RoundModel) -> None:
+    """Find the cheapest preemptible run of each position, and the largest requests."""
+    order = model.victim_order
+    for p in range(model.nodes.node_type.size):
+        order.node[p] = p
+        order.cheapest[p] = -1
+    for j in range(model.runs.state.size):
+        if counts_for_order(model, j):
+            p = model.runs.position[j]
+            k = order.cheapest[p]
+            lower = k < 0 or model.runs.level[j] < model.runs.level[k]
+            equal = not lower and model.runs.level[j] == model.runs.level[k]
+            if lower or (equal and is_cheaper_run(model, j, k)):
+                order.cheapest[p] = j
+            for r in range(model.shapes.request.shape[1]):
+                order.largest[model.runs.level[j], r] = max(
+                    order.largest[model.runs.level[j], r],
+                    model.shapes.request[model.jobs.shape[j], r],
+                )
+
+
+@internal
+def sift_node(model: RoundModel, i: int, size: int) -> None:
+    """Heap sort: move the node at heap place `i` of `size` down to where it belongs."""
+    node = model.victim_order.node
+    p = node[i]
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and is_earlier_node(model, node[child], node[child + 1]):
+            child += 1
+        if not is_earlier_node(model, p, node[child]):
+            break
+        node[i] = node[child]
+        i = child
+    node[i] = p
+
+
+@internal
+def make_order(model: RoundModel) -> None:
+    """Sort the nodes, and note the node types and the queues that are on each."""
+    find_cheapest_runs(model)
+    order = model.victim_order
+    count = model.nodes.node_type.size
+    for i in range(count // 2 - 1, -1, -1):
+        sift_node(model, i, count)
+    for last in range(count - 1, 0, -1):
+        order.node[0], order.node[last] = order.node[last], order.node[0]
+        sift_node(model, 0, last)
+    size = order.types.size // 2
+    for i in range(count):
+        p = order.node[i]
+        order.place[p] = i
+        order.types[size + i] = model.capacity.tree_types[model.capacity.tree_types.size // 2 + p]
+    for j in range(model.runs.state.size):
+        if counts_for_order(model, j):
+            leaf = size + order.place[model.runs.position[j]]
+            order.queues[leaf] |= np.uint64(1) << np.uint64(model.jobs.queue[j] % QUEUE_BITS)
+    for i in range(size - 1, 0, -1):
+        order.types[i] = order.types[2 * i] | order.types[2 * i + 1]
+        order.queues[i] = order.queues[2 * i] | order.queues[2 * i + 1]
+    order.made[order.made.size - 1] = 1
+
+
+@inlined
+def set_amounts(model: RoundModel, tree: int, p: int) -> None:
+    """Set the leaf of a position: what is free once all that its level can preempt have gone."""
+    order = model.victim_order
+    per_tier = order.made.size // 2
+    levels = model.capacity.runs_at_level.size
+    below = tree % per_tier
+    if below == per_tier - 1:
+        below = levels
+    leaf = order.types.size // 2 + order.place[p]
+    size = model.capacity.tree_types.size // 2
+    for r in range(model.shapes.request.shape[1]):
+        amount = model.capacity.tree[size + p, r]
+        for lv in range(below):
+            amount += model.capacity.evicted[p, lv, r]
+            if tree >= per_tier:
+                amount += model.capacity.preemptible[p, lv, r]
+        order.amounts[tree, leaf, r] = amount
+
+
+@internal
+def choose_tree(model: RoundModel, level: int, mode: int) -> int:
+    """The tree for preemptors of this level on a tier, made where it is not."""
+    order = model.victim_order
+    per_tier = order.made.size // 2
+    below = level + 1 if mode == FOR_SHARE else level
+    tree = mode * per_tier + min(below, per_tier - 1)
+    if not order.made[order.made.size - 1]:
+        make_order(model)
+    if not order.made[tree]:
+        order.made[tree] = 1
+        for p in range(model.nodes.node_type.size):
+            set_amounts(model, tree, p)
+        for i in range(order.types.size // 2 - 1, 0, -1):
+            for r in range(model.shapes.request.shape[1]):
+                order.amounts[tree, i, r] = max(
+                    order.amounts[tree, 2 * i, r], order.amounts[tree, 2 * i + 1, r]
+                )
+    return tree
+
+
+@internal
+def update_victim_order(model: RoundModel, p: int) -> None:
+    """Bring the trees up to date after the runs or the free capacity on a position changed."""
+    for tree in range(model.victim_order.made.size - 1):
+        if model.victim_order.made[tree]:
+            correct_amounts(model, tree, p)
+
+
+@internal
+def correct_amounts(model: RoundModel, tree: int, p: int) -> None:
+    """Bring one tree up to date after the runs or the free capacity on a position changed."""
+    set_amounts(model, tree, p)
+    update_path(model.victim_order.amounts[tree], model.victim_order.place[p])
+
+
+@internal
+def find_next_node(
+    order: VictimOrder, request: Int64, tree: int, bits: np.uint64, q: int, start: int
+) -> int:
+    """The first place from `start` on where the request would fit, with one of these node types and
+    runs of queue `q` (`NO_QUEUE`: of any); -1 = none. Types and queues are compared modulo 64."""
+    size = order.types.size // 2
+    if start >= size:
+        return -1
+    queue = np.uint64(0) if q < 0 else np.uint64(1) << np.uint64(q % QUEUE_BITS)
+    i = size + start
+    while True:
+        fits = (order.types[i] & bits) != 0 and (q < 0 or (order.queues[i] & queue) != 0)
+        if fits:
+            for r in range(request.size):
+                if request[r] > order.amounts[tree, i, r]:
+                    fits = False
+                    break
+        if fits:
+            if i >= size:
+                return i - size
+            i = 2 * i
+            continue
+        while i & 1:
+            i >>= 1
+        if i == 0:
+            return -1
+        i += 1

@@ -1,0 +1,141 @@
+"""Makes a view of the records that a checkpoint holds. Pure.
+
+Records come as blocks of rows in any order, then rare properties. Columns are filled block by block
+and put into the order of submission if many rows are not: rows that lie together are then looked at
+together.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.domain.ids import JOB_ID_LENGTH, partition_of_job
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.checkpoint import checkpoint_rows
+from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, decode_name
+from fairlead_scheduler.state.job_index import hash_keys
+from fairlead_scheduler.state.job_table import RareProperties
+from fairlead_scheduler.state.view import View
+
+UNORDERED_MAX: Final = 1 / 16
+"""Rows are sorted if more of them than this share were submitted before the row above them."""
+_decoder: Final = msgspec.json.Decoder(list[RareProperties])
+
+
+class CheckpointLoader:
+    """Fills an empty view: `add` each block, `index_rows`, `add_rare` properties, then `finish`."""
+
+    def __init__(self, view: View, saved: Iterable[SavedName]) -> None:
+        jobs = view.jobs
+        self._view = view
+        numberings: dict[str, job_table.Numbering[Any]] = {
+            "pool": jobs.pools,
+            "job_set": jobs.job_sets,
+            "shape": jobs.shapes,
+            "node": jobs.nodes,
+        }
+        numbers: dict[str, dict[int, int]] = {kind: {} for kind in numberings}
+        for kind, number, parts in saved:
+            numbers[kind][number] = numberings[kind].number(decode_name(kind, parts))
+        self._numbers = {kind: _table(known) for kind, known in numbers.items()}
+        self._queue_of_set = np.array(
+            [jobs.queues.number(job_set.queue) for job_set in jobs.job_sets.values], np.int32
+        )
+        self._keys: list[checkpoint_rows.Keys] = []
+
+    def add(self, block: npt.NDArray[np.void]) -> None:
+        """The jobs of these rows."""
+        if not block.size:
+            return
+        jobs = self._view.jobs
+        rows = jobs.allocate(block.size)
+        at = slice(int(rows[0]), int(rows[0]) + block.size)
+        keys = np.ascontiguousarray(block["id"])
+        self._keys.append(keys)
+        record = block["record"]
+        jobs.partition[at] = _partitions(keys)
+        for field in checkpoint_rows.PLAIN:
+            getattr(jobs, field)[at] = record[field]
+        for kind, numbers in self._numbers.items():
+            getattr(jobs, kind)[at] = _renumbered(kind, numbers, record[kind])
+        jobs.queue[at] = self._queue_of_set[jobs.job_set[at]]
+
+    def index_rows(self) -> None:
+        """All blocks were added."""
+        if not self._keys:
+            return
+        jobs, blocks = self._view.jobs, self._keys
+        self._keys = []
+        number = jobs.number[: jobs.used]
+        if np.count_nonzero(number[1:] < number[:-1]) > UNORDERED_MAX * jobs.used:
+            order = np.argsort(number, kind="stable")
+            blocks = np.array_split(np.concatenate(blocks)[order], len(blocks))
+            for name in (*checkpoint_rows.FIELDS, "partition", "queue"):
+                column = getattr(jobs, name)
+                column[: jobs.used] = column[: jobs.used][order]
+        end = 0
+        for keys in blocks:
+            begin, end = end, end + keys.size
+            jobs.rows.add(hash_keys(keys), np.arange(begin, end))
+        jobs.journal.extend(np.arange(end))
+
+    def add_rare(self, ids: bytes, encoded: bytes) -> None:
+        """The rare properties of these jobs: ids one after another, and a JSON array."""
+        view, jobs = self._view, self._view.jobs
+        keys = np.frombuffer(ids, f"S{JOB_ID_LENGTH}")
+        rows = jobs.rows.find(hash_keys(keys)).tolist()
+        for row, rare in zip(rows, _decoder.decode(encoded), strict=True):
+            jobs.rare_properties[row] = rare
+            if rare.after:
+                job_id = jobs.rows.id_at(row)
+                for other in rare.after:
+                    view.dependents.setdefault(other, set()).add(job_id)
+            if rare.gang is not None and rare.gang_terms is not None:
+                members = view.gang_members.get(rare.gang)
+                if members is None:
+                    members = view.gang_members[rare.gang] = set()
+                    view.gangs[rare.gang] = rare.gang_terms
+                members.add(jobs.rows.id_at(row))
+                if rare.gang_started:
+                    view.gang_started.add(rare.gang)
+
+    def finish(self) -> None:
+        """All was added: find the rows to examine."""
+        view, jobs = self._view, self._view.jobs
+        rows = view.live_rows()
+        is_over = job_table.IS_HELD[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
+        is_marked = (
+            jobs.flags[rows]
+            & (job_table.CANNOT_START | job_table.STOPPING | job_table.LATE_SUCCESS)
+        ) > 0
+        view.rows_to_examine.update(rows[is_over | is_marked].tolist())
+
+
+def _table(numbers: Mapping[int, int]) -> npt.NDArray[np.int32]:
+    """Saved number -> number of the columns, and -1 -> -1 (the last element)."""
+    table = np.full(max(numbers, default=-1) + 2, -1, np.int32)
+    table[list(numbers)] = list(numbers.values())
+    return table
+
+
+def _renumbered(
+    kind: str, table: npt.NDArray[np.int32], saved: npt.NDArray[np.signedinteger]
+) -> npt.NDArray[np.int32]:
+    """The columns' numbers for saved ones. Raises `UnreadableRecords` for one without a name."""
+    known = np.minimum(saved, table.size - 1)  # the last element is -1
+    found: npt.NDArray[np.int32] = table[known]
+    if ((found < 0) & ((saved >= 0) | (kind != "node"))).any():
+        raise checkpoint_rows.UnreadableRecords(f"a record refers to a {kind} without a name")
+    return found
+
+
+def _partitions(keys: checkpoint_rows.Keys) -> npt.NDArray[np.intp]:
+    """The partitions that these ids name in their first two letters."""
+    letters = keys.view(np.uint8).reshape(keys.size, -1)[:, :2].astype(np.intp)
+    _, first, which = np.unique(
+        letters[:, 0] << 8 | letters[:, 1], return_index=True, return_inverse=True
+    )
+    return np.array([partition_of_job(key.decode()) for key in keys[first].tolist()])[which]

@@ -1,0 +1,189 @@
+"""The pages of queues, clusters and pools, and the picture of a job's runs, in a real browser."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from fairlead_common.domain.records import clusters, configuration, scheduling_reports
+from fairlead_common.log.protocol import Record
+from tests.e2e.pages.browser import address, browser_page
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.unit.lookout.builders import failed_run, job_id, leased, requeued, submitted
+from tests.unit.lookout.builders import running as started
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NODES: Final = 120
+PHONE: Final = {"width": 390, "height": 844}
+
+
+def reported() -> list[Record]:
+    """A cluster of 120 nodes in two pools, the shares of two queues, and some rounds."""
+    nodes = [
+        clusters.Node(
+            name=f"n{number}",
+            executor="e",
+            pool="gpu" if number % 10 == 9 else "default",
+            allocatable={"cpu": 8_000, "memory": 32 * 2**30},
+            unschedulable=number == 5,
+        )
+        for number in range(NODES)
+    ]
+    shares = [
+        scheduling_reports.QueueShare(
+            pool="default", queue=queue, weight=weight, fair_share=fair, actual_share=actual,
+            demand_share=demand, queued=queued, running=1,
+        )
+        for queue, weight, fair, actual, demand, queued in (
+            ("q", 1.0, 0.5, 0.2, 0.6, 7),
+            ("research", 3.0, 0.5, 0.7, 0.9, 0),
+        )
+    ]  # fmt: skip
+    why = scheduling_reports.Waiting(
+        pool="default", queue="q", code="queue-limit", sentence="It is at its limit.", shape="x",
+        jobs=7,
+    )  # fmt: skip
+    rounds = [
+        scheduling_reports.RoundReport(
+            pool="default", at_ms=1_800_000_000_000 + 1_000 * number,
+            steps_ms={"prepare": 1.0, "place": 3.0 + number}, scheduled=number, waiting=7,
+            nodes=NODES, outcome="failed" if number == 3 else "finished",
+            error="a bug" if number == 3 else "",
+        )
+        for number in range(8)
+    ]  # fmt: skip
+    return [
+        clusters.heartbeat_record(clusters.Heartbeat(executor="e", backend="simulated")),
+        *[clusters.node_record(node) for node in nodes],
+        configuration.record(configuration.Queue(name="research", weight=3.0, version=1)),
+        *map(scheduling_reports.record, shares),
+        *map(scheduling_reports.record, rounds),
+        scheduling_reports.record(why),
+    ]
+
+
+async def fill(harness: LookoutHarness) -> None:
+    await harness.append(reported())
+    events = [submitted("a"), leased("a", node="n0"), started("a"), submitted("b")]
+    await harness.read("/clusters", await harness.append_events(*events))
+
+
+async def look(page: Page, folder: Path, name: str) -> None:
+    """Screenshots in both themes and at the width of a phone; nothing is wider than the window."""
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        await page.screenshot(path=folder / f"{name}-{scheme}.png", full_page=True)
+    before = page.viewport_size
+    assert before is not None
+    await page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    await page.screenshot(path=folder / f"{name}-phone.png", full_page=True)
+    width = await page.evaluate("document.documentElement.scrollWidth")
+    await page.set_viewport_size(before)
+    assert width <= PHONE["width"]
+
+
+async def test_from_the_queues_over_a_pool_to_its_rounds(
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        browser_page(browser) as page,
+    ):
+        await fill(harness)
+        await page.goto(address(harness, "/"))
+        await page.get_by_role("link", name="Queues", exact=True).click()
+        row = page.locator("tr[data-queue=q]")
+        await expect(row).to_contain_text("20.0 %")
+        await expect(row).to_contain_text("queue limit")
+        await look(page, tmp_path, "queues")
+        await row.get_by_role("link", name="default").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Pool default")
+        await expect(page.locator(".rounds rect")).to_have_count(8)
+        await expect(page.get_by_text("failed")).to_be_visible()
+        await expect(page.get_by_text("It is at its limit.")).to_be_visible()
+        await look(page, tmp_path, "pool")
+        await page.get_by_role("link", name="Pools").first.click()
+        await expect(page.locator("tr[data-pool]")).to_have_count(2)
+        await expect(page.locator("tr[data-pool=gpu]")).to_contain_text("No round yet.")
+        await look(page, tmp_path, "pools")
+
+
+async def test_from_the_clusters_to_a_node_and_its_jobs(
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        browser_page(browser) as page,
+    ):
+        await fill(harness)
+        await page.goto(address(harness, "/clusters"))
+        await expect(page.locator("tr[data-cluster=e]")).to_contain_text("960")
+        await look(page, tmp_path, "clusters")
+        await page.get_by_role("link", name="e", exact=True).click()
+        await expect(page.locator(".map rect")).to_have_count(NODES)
+        await expect(page.locator(".map rect.closed")).to_have_count(1)
+        await look(page, tmp_path, "cluster")
+        await page.get_by_label("Node name contains").fill("n0")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.locator("tr[data-node]")).to_have_count(1)
+        await page.get_by_role("link", name=job_id("a")).click()
+        await expect(page.locator("[data-state]")).to_have_text("Running")
+        await page.goto(address(harness, "/clusters/e?q=nothing"))
+        await page.get_by_role("link", name=f"Show all {NODES} nodes").click()
+        await page.get_by_role("link", name="memory").click()
+        label = f"Use of memory on {NODES} nodes; the table below has the numbers"
+        await expect(page.locator(".map svg")).to_have_attribute("aria-label", label)
+        await page.goto(address(harness, "/clusters/nowhere"))
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
+
+
+async def test_the_clusters_page_is_live(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        browser_page(browser) as page,
+    ):
+        await page.goto(address(harness, "/clusters"))
+        await expect(page.get_by_text("No executor has reported yet.")).to_be_visible()
+        await fill(harness)
+        await expect(page.locator("tr[data-cluster=e]")).to_contain_text("simulated")
+
+
+async def test_a_job_page_draws_its_runs(
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        browser_page(browser) as page,
+    ):
+        first = [submitted("a"), leased("a"), started("a"), failed_run("a"), requeued("a")]
+        again = [leased("a", run=2), started("a", run=2)]
+        await harness.read("/jobsets/q/s", await harness.append_events(*first, *again))
+        await page.goto(address(harness, f"/jobs/{job_id('a')}"))
+        await expect(page.locator(".timeline svg")).to_have_count(2)
+        await look(page, tmp_path, "job")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/queues", "research"),
+        ("/clusters", "simulated"),
+        ("/clusters/e", "n0"),
+        ("/pools", "gpu"),
+        ("/pools/default", "It is at its limit."),
+    ],
+)
+async def test_pages_are_readable_without_scripts(
+    fresh_database: str, valkey_url: str, browser: Browser, path: str, text: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        browser_page(browser, scripts=False) as page,
+    ):
+        await fill(harness)
+        await page.goto(address(harness, path))
+        await expect(page.locator("main")).to_contain_text(text)
