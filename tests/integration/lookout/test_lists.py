@@ -157,6 +157,33 @@ async def test_groups_count_the_jobs_of_a_filter(
         assert greatest["jobs"] == most
 
 
+@pytest.mark.parametrize("sort", ["-submitted", "-changed"])
+async def test_a_job_that_changes_state_while_a_page_is_read_is_on_the_page(
+    fresh_database: str, valkey_url: str, sort: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+
+        class LeasedMeanwhile(ViewReader):
+            """Leases the job after the statement that finds which states have jobs."""
+
+            async def fetch(self, name: str, *arguments: object) -> list[Any]:
+                found = await super().fetch(name, *arguments)
+                if name.startswith("branches_of") and arguments[4] == ["QUEUED"]:
+                    after = await harness.append_events(leased("a"))
+                    listed = await harness.read("/jobs", after, state="LEASED")
+                    assert len(listed["jobs"]) == 1
+                return found
+
+        await harness.read("/jobs", await harness.append_events(submitted("a")))
+        pool = await db.open_pool(fresh_database, size_max=1)
+        lists = JobLists(LeasedMeanwhile(pool))
+        page = await lists.read_page(JobFilter(states=("QUEUED",)), 10, None, sort)
+        assert [(row["id"], row["state"]) for row in page.jobs.rows] == [(job_id("a"), "QUEUED")]
+        groups = await lists.count_groups(JobFilter(states=("LEASED",)), ["node"], 10)
+        assert groups.total == "1"
+        await pool.close()
+
+
 async def test_groups_count_jobs_without_listing_them(fresh_database: str, valkey_url: str) -> None:
     class Explained(ViewReader):
         """Asks for the plan of whatever groups jobs, besides what it finds."""

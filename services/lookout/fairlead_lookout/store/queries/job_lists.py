@@ -132,7 +132,10 @@ class _PageOfIds(msgspec.Struct, frozen=True):
 class JobLists:
     """Reads lists. Raises `DatabaseUnavailable`, and a `Problem` for a list that is too large.
 
-    `costly`: the reader for statements that read many rows; fewer of them run at a time.
+    Branches and their jobs are read from one snapshot: a job that changes its state meanwhile is
+    still on the page.
+
+    `costly`: the reader for lists that read many rows; fewer of them are read at a time.
     """
 
     def __init__(self, view: ViewReader, costly: ViewReader | None = None) -> None:
@@ -146,119 +149,36 @@ class JobLists:
         query = ["jobs", sort, *wanted.cursor_key()]
         place = list_cursors.decode(query, cursor) or (None, None)
         name, newest = sort.removeprefix("-"), sort.startswith("-")
-        branches = await self._read_branches(wanted)
-        if not branches.keys:
-            return JobPage(JobRows([], set(), {}), None)
-        if name == "submitted":
-            found = await self._read_ids(branches, wanted, place, limit, newest=newest)
-        else:
-            found = await self._read_sorted_ids(branches, wanted, place, limit, name, newest=newest)
+        is_costly = wanted.skips_rows or name != "submitted"
+        async with (self._costly if is_costly else self._view).snapshot() as view:
+            branches = await _read_branches(view, wanted)
+            if not branches.keys:
+                return JobPage(JobRows([], set(), {}), None)
+            if name == "submitted":
+                found = await _read_ids(view, branches, wanted, place, limit, newest=newest)
+            else:
+                found = await _read_sorted_ids(
+                    view, branches, wanted, place, limit, name, newest=newest
+                )
+            jobs = await view.read_jobs(found.ids)
         following = None if found.end is None else list_cursors.encode(query, *found.end)
-        return JobPage(await self._view.read_jobs(found.ids), following)
-
-    async def _read_branches(self, wanted: JobFilter) -> Branches:
-        scope: Scope = "queue" if wanted.job_set is None else "set"
-        rows = await self._view.fetch(
-            f"branches_of_{scope}s",
-            *wanted.visible_queues.arguments(),
-            wanted.queue,
-            wanted.job_set,
-            list(wanted.states),
-            list(wanted.classes),
-            BRANCHES_MAX + 1,
-        )
-        if len(rows) > BRANCHES_MAX:
-            raise invalid_parameter(
-                "queue", f"The filter matches more than {BRANCHES_MAX} queues. Name one queue."
-            )
-        if not rows:
-            return _NO_BRANCHES
-        return Branches(scope, *(list(column) for column in zip(*rows, strict=True)))
-
-    def _visit_arguments(
-        self,
-        branches: Branches,
-        wanted: JobFilter,
-        place: tuple[int | None, str | None],
-        limits: tuple[int, list[int]],
-    ) -> tuple[object, ...]:
-        """The arguments of the fragments `visited` and `matching`."""
-        return (
-            branches.keys,
-            branches.states,
-            wanted.number_min(),
-            wanted.submitted_after_ms,
-            *place,
-            *limits,
-            *wanted.arguments(),
-        )
-
-    async def _read_ids(
-        self,
-        branches: Branches,
-        wanted: JobFilter,
-        place: tuple[int | None, str | None],
-        limit: int,
-        *,
-        newest: bool,
-    ) -> _PageOfIds:
-        found: list[tuple[int, str]] = []
-        horizon = None
-        view = self._costly if wanted.skips_rows else self._view
-        for limits in _list_attempts(branches, wanted, limit):
-            rows = await view.fetch_text(
-                list_statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
-                *self._visit_arguments(branches, wanted, place, limits),
-                limit + 1,
-            )
-            found = [(row["number"], row["id"]) for row in rows if row["id"] is not None]
-            if len(found) > limit:
-                return _PageOfIds([id_ for _, id_ in found[:limit]], found[limit - 1])
-            horizon = (rows[0]["horizon_number"], rows[0]["horizon_id"])
-            if horizon[1] is None:
-                return _PageOfIds([id_ for _, id_ in found], None)
-        return _PageOfIds([id_ for _, id_ in found], horizon)
-
-    async def _read_sorted_ids(
-        self,
-        branches: Branches,
-        wanted: JobFilter,
-        place: tuple[int | None, str | None],
-        limit: int,
-        name: str,
-        *,
-        newest: bool,
-    ) -> _PageOfIds:
-        limits = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
-        if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
-            raise _too_many_to_sort(name)
-        rows = await self._costly.fetch_text(
-            list_statement("sorted_page", branches.scope, newest=newest),
-            *self._visit_arguments(branches, wanted, (None, None), limits),
-            limit + 1,
-            name,
-            *place,
-        )
-        if rows[0]["cut"]:
-            raise _too_many_to_sort(name)
-        found = [(row["key"], row["id"]) for row in rows if row["id"] is not None]
-        end = found[limit - 1] if len(found) > limit else None
-        return _PageOfIds([id_ for _, id_ in found[:limit]], end)
+        return JobPage(jobs, following)
 
     async def count_jobs(self, wanted: JobFilter) -> str:
         """The number of jobs up to `COUNT_MAX`, with `+` where there are more."""
-        branches = await self._read_branches(wanted)
         if wanted.is_counted:
-            total = sum(branches.wanted)
+            total = sum((await _read_branches(self._view, wanted)).wanted)
             return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
-        if not branches.keys:
-            return "0"
-        limits = (len(branches.keys) + 1, branches.rows_per_branch(GROUP_ROWS))
-        (row,) = await self._costly.fetch_text(
-            list_statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
-            *self._visit_arguments(branches, wanted, (None, None), limits),
-            COUNT_MAX + 1,
-        )
+        async with self._costly.snapshot() as view:
+            branches = await _read_branches(view, wanted)
+            if not branches.keys:
+                return "0"
+            limits = (len(branches.keys) + 1, branches.rows_per_branch(GROUP_ROWS))
+            (row,) = await view.fetch_text(
+                list_statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
+                *_visit_arguments(branches, wanted, (None, None), limits),
+                COUNT_MAX + 1,
+            )
         if row["jobs"] > COUNT_MAX:
             return f"{COUNT_MAX}+"
         return f"{row['jobs']}{'+' if row['cut'] else ''}"
@@ -267,21 +187,22 @@ class JobLists:
         """Jobs per group."""
         if set(by) <= _KEYS.keys() and wanted.is_counted:
             return await self._count_groups_from_counters(wanted, by, limit)
-        branches = await self._read_branches(wanted)
-        if not branches.keys:
-            return Groups([], "0")
-        rows = await self._costly.fetch_text(
-            list_statement("group_visited", branches.scope, narrow=_is_narrow(wanted, by)),
-            branches.keys,
-            branches.states,
-            wanted.number_min(),
-            wanted.submitted_after_ms,
-            limit,
-            [name for name in by if not name.startswith(LABEL)],
-            [name.removeprefix(LABEL) for name in by if name.startswith(LABEL)],
-            branches.rows_per_branch(GROUP_ROWS),
-            *wanted.arguments(),
-        )
+        async with self._costly.snapshot() as view:
+            branches = await _read_branches(view, wanted)
+            if not branches.keys:
+                return Groups([], "0")
+            rows = await view.fetch_text(
+                list_statement("group_visited", branches.scope, narrow=_is_narrow(wanted, by)),
+                branches.keys,
+                branches.states,
+                wanted.number_min(),
+                wanted.submitted_after_ms,
+                limit,
+                [name for name in by if not name.startswith(LABEL)],
+                [name.removeprefix(LABEL) for name in by if name.startswith(LABEL)],
+                branches.rows_per_branch(GROUP_ROWS),
+                *wanted.arguments(),
+            )
         groups = [(_decode_group(row, by), row["jobs"]) for row in rows]
         total = int(rows[0]["total"]) if rows else 0
         cut = bool(rows) and rows[0]["cut"]
@@ -309,6 +230,97 @@ class JobLists:
             groups=[(dict(zip(by, key, strict=True)), jobs) for key, jobs in ordered],
             total=f"{sum(totals.values())}{'+' if len(rows) >= COUNTERS_MAX else ''}",
         )
+
+
+async def _read_branches(view: ViewReader, wanted: JobFilter) -> Branches:
+    scope: Scope = "queue" if wanted.job_set is None else "set"
+    rows = await view.fetch(
+        f"branches_of_{scope}s",
+        *wanted.visible_queues.arguments(),
+        wanted.queue,
+        wanted.job_set,
+        list(wanted.states),
+        list(wanted.classes),
+        BRANCHES_MAX + 1,
+    )
+    if len(rows) > BRANCHES_MAX:
+        raise invalid_parameter(
+            "queue", f"The filter matches more than {BRANCHES_MAX} queues. Name one queue."
+        )
+    if not rows:
+        return _NO_BRANCHES
+    return Branches(scope, *(list(column) for column in zip(*rows, strict=True)))
+
+
+def _visit_arguments(
+    branches: Branches,
+    wanted: JobFilter,
+    place: tuple[int | None, str | None],
+    limits: tuple[int, list[int]],
+) -> tuple[object, ...]:
+    """The arguments of the fragments `visited` and `matching`."""
+    return (
+        branches.keys,
+        branches.states,
+        wanted.number_min(),
+        wanted.submitted_after_ms,
+        *place,
+        *limits,
+        *wanted.arguments(),
+    )
+
+
+async def _read_ids(
+    view: ViewReader,
+    branches: Branches,
+    wanted: JobFilter,
+    place: tuple[int | None, str | None],
+    limit: int,
+    *,
+    newest: bool,
+) -> _PageOfIds:
+    found: list[tuple[int, str]] = []
+    horizon = None
+    for limits in _list_attempts(branches, wanted, limit):
+        rows = await view.fetch_text(
+            list_statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
+            *_visit_arguments(branches, wanted, place, limits),
+            limit + 1,
+        )
+        found = [(row["number"], row["id"]) for row in rows if row["id"] is not None]
+        if len(found) > limit:
+            return _PageOfIds([id_ for _, id_ in found[:limit]], found[limit - 1])
+        horizon = (rows[0]["horizon_number"], rows[0]["horizon_id"])
+        if horizon[1] is None:
+            return _PageOfIds([id_ for _, id_ in found], None)
+    return _PageOfIds([id_ for _, id_ in found], horizon)
+
+
+async def _read_sorted_ids(
+    view: ViewReader,
+    branches: Branches,
+    wanted: JobFilter,
+    place: tuple[int | None, str | None],
+    limit: int,
+    name: str,
+    *,
+    newest: bool,
+) -> _PageOfIds:
+    limits = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
+    if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
+        raise _too_many_to_sort(name)
+    rows = await view.fetch_text(
+        list_statement("sorted_page", branches.scope, newest=newest),
+        *_visit_arguments(branches, wanted, (None, None), limits),
+        limit + 1,
+        name,
+        *place,
+    )
+    if rows[0]["cut"]:
+        raise _too_many_to_sort(name)
+    found = [(row["key"], row["id"]) for row in rows if row["id"] is not None]
+    end = found[limit - 1] if len(found) > limit else None
+    return _PageOfIds([id_ for _, id_ in found[:limit]], end)
 
 
 def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:

@@ -4,14 +4,14 @@ Lists of jobs are in `job_lists.py`.
 """
 
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
 import asyncpg
 import msgspec
 
-from fairlead_common.db import Pool, translate_errors
+from fairlead_common.db import Connection, Pool, translate_errors
 from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
@@ -95,9 +95,26 @@ class ViewReader:
     `shares`: limits the statements that run at the same time, in total and per caller.
     """
 
-    def __init__(self, pool: Pool, shares: FairSemaphore | None = None) -> None:
-        self._pool = pool
+    def __init__(self, source: Pool | Connection, shares: FairSemaphore | None = None) -> None:
+        self._source = source
         self._shares = shares
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator["ViewReader"]:
+        """A reader whose statements all see the same state of the view, on one connection.
+
+        Without it, a job that changes its state between two statements can be in neither result.
+        """
+        async with self._place():
+            with translate_errors():
+                async with (
+                    self._source.acquire() as connection,
+                    connection.transaction(isolation="repeatable_read", readonly=True),
+                ):
+                    yield type(self)(connection)
+
+    def _place(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._shares is None else self._shares.place()
 
     async def fetch(self, name: str, *arguments: object) -> list[Any]:
         """All rows of a statement in `read.sql`."""
@@ -105,11 +122,10 @@ class ViewReader:
 
     async def fetch_text(self, text: str, *arguments: object) -> list[Any]:
         """All rows of a statement; no rows for a text with a NUL, which no table can hold."""
-        place = nullcontext() if self._shares is None else self._shares.place()
         try:
-            async with place:
+            async with self._place():
                 with translate_errors():
-                    rows: list[Any] = await self._pool.fetch(text, *arguments)
+                    rows: list[Any] = await self._source.fetch(text, *arguments)
         except asyncpg.CharacterNotInRepertoireError:
             return []
         except asyncpg.QueryCanceledError:
