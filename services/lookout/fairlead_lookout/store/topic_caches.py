@@ -131,16 +131,16 @@ class ReportCache(TopicCache):
 
     def read_pool(self, pool: str, visible_queues: QueueScope) -> Reports:
         """The last round of a pool, and the reports about the queues that the caller may view."""
-        keys = [key for key in self._keys_of_pool.get(pool, ()) if _queue_of(key) in visible_queues]
-        return self._decode([*keys, pool])
+        keys = self._keys_of_pool.get(pool, ())
+        return self._decode(key for key in keys if key == pool or _queue_of(key) in visible_queues)
 
     def list_pools(self) -> set[str]:
         """The pools with any report."""
-        return {key.partition("/")[0] for key in self.entries}
+        return set(self._keys_of_pool)
 
     def has_pool(self, pool: str) -> bool:
         """Whether there is any report about this pool."""
-        return pool in self.entries or bool(self._keys_of_pool.get(pool))
+        return pool in self._keys_of_pool
 
     def _decode(self, keys: Iterable[str]) -> Reports:
         found = Reports([], [], None)
@@ -159,15 +159,14 @@ class ReportCache(TopicCache):
         return found
 
     def _update_index(self, key: str) -> None:
-        pool, _, rest = key.partition("/")
-        if not rest:
-            return
-        if key in self.entries:
-            self._keys_of_pool.setdefault(pool, set()).add(key)
-            self._keys_of_queue.setdefault(_queue_of(key), set()).add(key)
-        else:
-            _discard(self._keys_of_pool, pool, key)
-            _discard(self._keys_of_queue, _queue_of(key), key)
+        indexes = [(self._keys_of_pool, key.partition("/")[0])]
+        if queue := _queue_of(key):
+            indexes.append((self._keys_of_queue, queue))
+        for index, name in indexes:
+            if key in self.entries:
+                index.setdefault(name, set()).add(key)
+            else:
+                _discard(index, name, key)
 
 
 def _discard(index: dict[str, set[str]], name: str, key: str) -> None:
@@ -228,11 +227,11 @@ class ConfigurationCache(TopicCache):
         found = None if value is None else configuration.decode(value)
         return found if isinstance(found, configuration.Queue) and not found.deleted else None
 
-    def list_queues(self) -> set[str]:
-        """The names of all queues that were not deleted."""
+    def read_queues(self) -> list[configuration.Queue]:
+        """All queues that were not deleted."""
         prefix = "queue/"
         names = (key.removeprefix(prefix) for key in self.entries if key.startswith(prefix))
-        return {name for name in names if self.find_queue(name) is not None}
+        return [queue for name in names if (queue := self.find_queue(name)) is not None]
 
     async def wait_for(self, versions: Mapping[str, int], wait_s: float) -> bool:
         """Whether these records have these versions, or newer ones, after at most `wait_s`."""

@@ -201,7 +201,13 @@ async def describe_job(
     deps: Deps, job_id: str, visible_queues: QueueScope = ALL_QUEUES, *, spec: bool
 ) -> responses.JobDetailResponse:
     """Everything about a job. Raises a 404 `Problem`."""
-    found = await find_job(deps, job_id, visible_queues)
+    return await describe_record(deps, await find_job(deps, job_id, visible_queues), spec=spec)
+
+
+async def describe_record(
+    deps: Deps, found: JobRecord, *, spec: bool
+) -> responses.JobDetailResponse:
+    """The same for a job that has been read."""
     submitted = found.submitted
     now_ms = clock.now_ms()
     listed = responses.describe_job(found.row, now_ms, found.waits_for_others, found.client_ids)

@@ -1,15 +1,17 @@
 """The pages of clusters: what they have and use, and the nodes of one as a heat map."""
 
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 
 from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_lookout.http.api import cluster_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.responses import NodeResponse
@@ -45,31 +47,12 @@ class NodeCell(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    deps = sender.deps
-
-    @router.get("/clusters")
-    async def clusters(request: Request) -> Response:
-        return await sender.send_page(request, "clusters.html", "clusters", _clusters(deps))
-
-    @router.get("/live/clusters")
-    async def live_clusters(request: Request) -> Response:
-        return await sender.send_live(request, _clusters(deps))
-
-    @router.get("/clusters/{executor}")
-    async def cluster(
-        request: Request, executor: str, resource: Text = None, q: Text = None
-    ) -> Response:
-        fragment = _cluster(deps, executor, resource, q)
-        return await sender.send_page(request, "cluster.html", "clusters", fragment)
-
-    @router.get("/live/clusters/{executor}")
-    async def live_cluster(
-        request: Request, executor: str, resource: Text = None, q: Text = None
-    ) -> Response:
-        return await sender.send_live(request, _cluster(deps, executor, resource, q))
+    clusters, cluster = partial(_clusters, sender.deps), partial(_cluster, sender.deps)
+    sender.add_page(router, "/clusters", "clusters.html", "clusters", clusters)
+    sender.add_page(router, "/clusters/{executor}", "cluster.html", "clusters", cluster)
 
 
-def _clusters(deps: Deps) -> Fragment:
+async def _clusters(deps: Deps) -> Fragment:
     """All clusters."""
 
     async def read(_: QueueScope) -> Values:
@@ -80,23 +63,23 @@ def _clusters(deps: Deps) -> Fragment:
     return Fragment("_clusters.html", (), read)
 
 
-def _cluster(deps: Deps, executor: str, resource: str | None, name: str | None) -> Fragment:
-    """The nodes of a cluster whose names contain `name`, coloured by the use of a resource."""
+async def _cluster(deps: Deps, executor: str, resource: Text = None, q: Text = None) -> Fragment:
+    """The nodes of a cluster whose names contain `q`, coloured by the use of a resource."""
 
     async def read(visible_queues: QueueScope) -> Values:
         found = await cluster_routes.describe_nodes(deps, executor, visible_queues)
         resources = order_resources({name for node in found.nodes for name in node.allocatable})
         chosen = resource if resource in resources else (resources or [quantities.CPU])[0]
-        nodes = [node for node in found.nodes if not name or name in node.node]
+        nodes = [node for node in found.nodes if not q or q in node.node]
         path = f"/clusters/{quote(executor, safe='')}"
         listed = nodes[:NODES_LISTED_MAX]
         return {
-            "live": build_address(f"/live{path}", {"resource": resource, "q": name}),
+            "live": build_address(f"/live{path}", {"resource": resource, "q": q}),
             "path": path,
             "executor": executor,
             "resources": resources,
             "resource": chosen,
-            "q": name or "",
+            "q": q or "",
             "cells": draw_cells(nodes[:NODES_DRAWN_MAX], chosen),
             "cells_per_row": CELLS_PER_ROW,
             "nodes": listed,
@@ -106,7 +89,7 @@ def _cluster(deps: Deps, executor: str, resource: str | None, name: str | None) 
             "cordon": deps.configuration.find_cordon(executor),
         }
 
-    return Fragment("_cluster.html", (executor, resource, name), read)
+    return Fragment("_cluster.html", (executor, resource, q), read)
 
 
 def draw_bars(used: dict[str, float | int], allocatable: dict[str, float | int]) -> list[UsageBar]:
@@ -114,8 +97,8 @@ def draw_bars(used: dict[str, float | int], allocatable: dict[str, float | int])
     return [
         UsageBar(
             resource=name,
-            used=format_units(name, used.get(name, 0)),
-            total=format_units(name, allocatable[name]),
+            used=rendering.format_amount(name, used.get(name, 0)),
+            total=rendering.format_amount(name, allocatable[name]),
             fraction=min(1.0, used.get(name, 0) / allocatable[name]),
         )
         for name in order_resources(allocatable)
@@ -128,13 +111,6 @@ def order_resources(names: "set[str] | dict[str, float | int]") -> list[str]:
     return [name for name in MAIN_RESOURCES if name in names] + sorted(
         name for name in names if name not in MAIN_RESOURCES
     )
-
-
-def format_units(resource: str, amount: float) -> str:
-    """Cores and units as numbers, bytes in GiB."""
-    if resource in (quantities.MEMORY, "ephemeral-storage"):
-        return f"{amount / 2**30:,.1f} GiB"
-    return f"{amount:,.10g}"
 
 
 def draw_cells(nodes: list[NodeResponse], resource: str) -> list[NodeCell]:

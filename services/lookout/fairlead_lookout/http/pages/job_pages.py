@@ -13,6 +13,7 @@ from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import job_routes, log_routes
 from fairlead_lookout.http.deps import Deps
@@ -37,10 +38,11 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
         chosen = "stderr" if stream == "stderr" else "stdout"
 
         async def read_spec(visible_queues: QueueScope) -> Values:
-            found = await job_routes.describe_job(deps, job_id, visible_queues, spec=True)
+            found = await job_routes.find_job(deps, job_id, visible_queues)
+            spec = without_sealed(found.submitted.spec)
             query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
             return {
-                "spec": _format_spec(found.spec),
+                "spec": msgspec.json.format(bytes(spec)).decode(),
                 "stream": chosen,
                 "log_run": run,
                 "log_url": f"/jobs/{job_id}/log?{urlencode(query)}",
@@ -75,7 +77,7 @@ def _job(deps: Deps, job_id: str) -> Fragment:
 
     async def read(visible_queues: QueueScope) -> Values:
         found = await job_routes.find_job(deps, job_id, visible_queues)
-        described = await job_routes.describe_job(deps, job_id, visible_queues, spec=False)
+        described = await job_routes.describe_record(deps, found, spec=False)
         requests = shapes.decode(found.submitted.shape).requests
         return {
             "live": f"/live/jobs/{job_id}",
@@ -119,10 +121,6 @@ async def _send_log(
         headers["HX-Reswap"] = "outerHTML"
     text = sender.templates.render("_log.html", ended=ended, **values)
     return HTMLResponse(text, headers=headers)
-
-
-def _format_spec(spec: msgspec.Raw | None) -> str:
-    return "" if spec is None else msgspec.json.format(bytes(spec)).decode()
 
 
 async def _read_end(body: AsyncIterator[bytes]) -> str:

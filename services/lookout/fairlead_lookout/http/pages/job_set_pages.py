@@ -1,5 +1,6 @@
 """The pages of job sets: all of them, and one with its jobs."""
 
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -50,18 +51,8 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
     ) -> Response:
         return await sender.send_live(request, _job_sets(deps, queue, q, active, cursor))
 
-    @router.get("/jobsets/{queue}/{job_set:path}")
-    async def job_set(
-        request: Request, queue: str, job_set: str, state: Text = None, cursor: Text = None
-    ) -> Response:
-        fragment = _job_set(deps, queue, job_set, state, cursor)
-        return await sender.send_page(request, "jobset.html", "jobsets", fragment)
-
-    @router.get("/live/jobsets/{queue}/{job_set:path}")
-    async def live_job_set(
-        request: Request, queue: str, job_set: str, state: Text = None, cursor: Text = None
-    ) -> Response:
-        return await sender.send_live(request, _job_set(deps, queue, job_set, state, cursor))
+    job_set = partial(_job_set, deps)
+    sender.add_page(router, "/jobsets/{queue}/{job_set:path}", "jobset.html", "jobsets", job_set)
 
 
 def _job_sets(
@@ -86,8 +77,8 @@ def _job_sets(
     return Fragment("_jobsets.html", (queue, name, active, cursor), read)
 
 
-def _job_set(
-    deps: Deps, queue: str, job_set: str, state: str | None, cursor: str | None
+async def _job_set(
+    deps: Deps, queue: str, job_set: str, state: Text = None, cursor: Text = None
 ) -> Fragment:
     """A job set and a page of its jobs."""
     chosen = state if state in JobState.__members__ else None

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from fairlead_common.domain.errors import WorldError
@@ -51,6 +51,31 @@ class PageSender:
         self.deps = deps
         self.templates = templates
         self.error_page = build_error_page(templates, deps.issuers)
+
+    def add_page(
+        self,
+        router: APIRouter,
+        path: str,
+        template: str,
+        section: str,
+        make_fragment: Callable[..., Awaitable[Fragment]],
+    ) -> None:
+        """A page, and the stream of its fragment at `/live` and the same path.
+
+        `make_fragment` takes the parameters of both routes.
+        """
+
+        @router.get(path)
+        async def page(
+            request: Request, fragment: Annotated[Fragment, Depends(make_fragment)]
+        ) -> Response:
+            return await self.send_page(request, template, section, fragment)
+
+        @router.get(f"/live{path}")
+        async def live(
+            request: Request, fragment: Annotated[Fragment, Depends(make_fragment)]
+        ) -> Response:
+            return await self.send_live(request, fragment)
 
     async def send_page(
         self,

@@ -1,11 +1,12 @@
 """The pages of pools: all of them, and one with its last rounds, shares and reasons."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_lookout.http.api import report_routes
@@ -32,26 +33,12 @@ class RoundBar(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    deps = sender.deps
-
-    @router.get("/pools")
-    async def pools(request: Request) -> Response:
-        return await sender.send_page(request, "pools.html", "pools", _pools(deps))
-
-    @router.get("/live/pools")
-    async def live_pools(request: Request) -> Response:
-        return await sender.send_live(request, _pools(deps))
-
-    @router.get("/pools/{pool}")
-    async def pool(request: Request, pool: str) -> Response:
-        return await sender.send_page(request, "pool.html", "pools", _pool(deps, pool))
-
-    @router.get("/live/pools/{pool}")
-    async def live_pool(request: Request, pool: str) -> Response:
-        return await sender.send_live(request, _pool(deps, pool))
+    pools, pool = partial(_pools, sender.deps), partial(_pool, sender.deps)
+    sender.add_page(router, "/pools", "pools.html", "pools", pools)
+    sender.add_page(router, "/pools/{pool}", "pool.html", "pools", pool)
 
 
-def _pools(deps: Deps) -> Fragment:
+async def _pools(deps: Deps) -> Fragment:
     """All pools with their last round."""
 
     async def read(visible_queues: QueueScope) -> Values:
@@ -65,7 +52,7 @@ def _pools(deps: Deps) -> Fragment:
     return Fragment("_pools.html", (), read)
 
 
-def _pool(deps: Deps, pool: str) -> Fragment:
+async def _pool(deps: Deps, pool: str) -> Fragment:
     """The last rounds of a pool, the shares of its queues, why jobs wait."""
 
     async def read(visible_queues: QueueScope) -> Values:

@@ -1,12 +1,14 @@
 """The pages of queues: the shares of all of them, and one with its shares over the last day."""
 
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.scheduling_reports import QueueShare, Waiting
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import fairness_routes, report_routes
@@ -27,41 +29,34 @@ class QueueRow(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    deps = sender.deps
-
-    @router.get("/queues")
-    async def queues(request: Request) -> Response:
-        return await sender.send_page(request, "queues.html", "queues", _queues(deps))
-
-    @router.get("/live/queues")
-    async def live_queues(request: Request) -> Response:
-        return await sender.send_live(request, _queues(deps))
-
-    @router.get("/queues/{queue}")
-    async def queue(request: Request, queue: str) -> Response:
-        return await sender.send_page(request, "queue.html", "queues", _queue(deps, queue))
-
-    @router.get("/live/queues/{queue}")
-    async def live_queue(request: Request, queue: str) -> Response:
-        return await sender.send_live(request, _queue(deps, queue))
+    queues, queue = partial(_queues, sender.deps), partial(_queue, sender.deps)
+    sender.add_page(router, "/queues", "queues.html", "queues", queues)
+    sender.add_page(router, "/queues/{queue}", "queue.html", "queues", queue)
 
 
-def _queues(deps: Deps) -> Fragment:
+async def _queues(deps: Deps) -> Fragment:
     """All queues with their shares, the greatest share first, and those without jobs."""
 
     async def read(visible_queues: QueueScope) -> Values:
         with_jobs = await deps.view.read_queues(visible_queues)
-        created = {name for name in deps.configuration.list_queues() if name in visible_queues}
-        rows = [row for queue in created.union(with_jobs) for row in _describe_queue(deps, queue)]
+        created = {
+            queue.name: queue
+            for queue in deps.configuration.read_queues()
+            if queue.name in visible_queues
+        }
+        rows = [
+            row
+            for name in created.keys() | with_jobs
+            for row in _describe_queue(deps, name, created.get(name))
+        ]
         rows.sort(key=lambda row: (-(row.share.actual_share if row.share else 0.0), row.queue))
         return {"live": "/live/queues", "rows": rows}
 
     return Fragment("_queues.html", (), read)
 
 
-def _describe_queue(deps: Deps, queue: str) -> list[QueueRow]:
+def _describe_queue(deps: Deps, queue: str, configured: Queue | None) -> list[QueueRow]:
     """One row for each pool in which it has a share; one row if it has none."""
-    configured = deps.configuration.find_queue(queue)
     found = deps.reports.read_queue(queue)
     reasons: dict[str, Waiting] = {}
     for reason in found.waiting:  # the one of most jobs first
@@ -79,7 +74,7 @@ def _describe_queue(deps: Deps, queue: str) -> list[QueueRow]:
     ]
 
 
-def _queue(deps: Deps, queue: str) -> Fragment:
+async def _queue(deps: Deps, queue: str) -> Fragment:
     """The shares of a queue over the last day, why its jobs wait, what they used."""
 
     async def read(visible_queues: QueueScope) -> Values:

@@ -32,6 +32,7 @@ _OBSTACLES: Final = {
     "dependencies": "waits for dependencies",
     "startAfter": "waits for its start time",
 }
+_BYTE_RESOURCES: Final = (quantities.MEMORY, "ephemeral-storage")
 _MEDIA_TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -130,9 +131,16 @@ def format_percent(share: float) -> str:
 
 def format_resource_hours(resource: str, amount: float) -> str:
     """Resource-hours; bytes in GiB."""
-    if resource in (quantities.MEMORY, "ephemeral-storage"):
+    if resource in _BYTE_RESOURCES:
         return f"{amount / 2**30:,.2f} GiB h"
     return f"{amount:,.2f} h"
+
+
+def format_amount(resource: str, amount: float) -> str:
+    """An amount of a resource: bytes in GiB, everything else as a number."""
+    if resource in _BYTE_RESOURCES:
+        return f"{amount / 2**30:,.1f} GiB"
+    return f"{amount:,.10g}"
 
 
 def format_run_time(run: RunResponse) -> str:
