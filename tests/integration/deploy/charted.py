@@ -8,20 +8,15 @@ of its pod's folder.
 
 import json
 import os
-import secrets
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from fairlead_standalone.processes.child_process import Program, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
-from tests.conftest import ROOT
 from tests.integration.deploy import charts, files
 from tests.integration.deploy.charts import NAMESPACE, RELEASE, Object, Rule
-from tests.integration.deploy.containers import Caddy, Container
+from tests.integration.deploy.containers import Caddy, Container, Installation
 from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
 
 SECRET: Final = "fairlead"
@@ -45,10 +40,8 @@ def apply(plane: ControlPlane, item: Object, *, dry_run: bool = False) -> Object
     )
 
 
-class Charted:
-    """A running release. `address`: the URL of its gateway."""
-
-    address: str
+class Charted(Installation):
+    """A running release."""
 
     def __init__(
         self,
@@ -57,40 +50,10 @@ class Charted:
         objects: Sequence[Object],
         secret: Mapping[str, str],
     ) -> None:
-        self._folder = folder
+        super().__init__(folder, list(charts.of_kind(objects, "Deployment")))
         self._plane = plane
         self._objects = objects
         self._secret = secret
-        self._stack = ExitStack()
-        network = f"127.{secrets.randbelow(200) + 30}.{secrets.randbelow(200) + 30}"
-        deployments = charts.of_kind(objects, "Deployment")
-        self._hosts = {name: f"{network}.{at + 11}" for at, name in enumerate(deployments)}
-        self.containers: dict[str, Container] = {}
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def exec(self, deployment: str, *words: str) -> str:
-        """`kubectl exec`: what the command prints."""
-        assert words[0] == "python"
-        done = subprocess.run(
-            [sys.executable, *words[1:]],
-            env=self.containers[deployment].environment,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            check=True,
-            text=True,
-            timeout=60,
-        )
-        return done.stdout.strip()
 
     def _start(self) -> None:
         kubeconfig = self._install()
@@ -108,10 +71,6 @@ class Charted:
             "apps": {"http": {"servers": {"gateway": server}}},
         }
         self._run(Caddy(self._folder / "gateway", port, configuration), "gateway")
-
-    def _run(self, program: Program, name: str) -> None:
-        running = self._stack.enter_context(RunningProcess(program, self._folder / f"{name}.log"))
-        running.start()
 
     def _install(self) -> Path:
         """Give the service account of the chart its rights; the kubeconfig that uses it."""

@@ -11,17 +11,15 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from fairlead_standalone.processes.child_process import Program, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
 from tests.conftest import ROOT, blocking, create_database
 from tests.integration.deploy import files
-from tests.integration.deploy.containers import Caddy, Container, caddy_program
+from tests.integration.deploy.containers import Caddy, Container, Installation, caddy_program
 from tests.kafka_broker import KafkaBroker
 
 SCALED: Final = "submit"
@@ -29,49 +27,16 @@ OF_THE_NETWORK: Final = ("LISTENER", "QUORUM", "NODE_ID", "PROCESS_ROLES", "LOG_
 """Parts of Kafka's variables that the broker of tests says for itself."""
 
 
-class Composed:
-    """All that `docker compose up --scale submit=2` starts. `address`: the gateway's URL."""
-
-    address: str
+class Composed(Installation):
+    """All that `docker compose up --scale submit=2` starts."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._stack = ExitStack()
-        self._network = f"127.{secrets.randbelow(200) + 30}.{secrets.randbelow(200) + 30}"
+        super().__init__(folder, [f"{SCALED}-1", f"{SCALED}-2", "scheduler", "executor", "lookout"])
         self._compose = files.compose()
-        names = [f"{SCALED}-1", f"{SCALED}-2", "scheduler", "executor", "lookout"]
-        self._hosts = {name: f"{self._network}.{at + 11}" for at, name in enumerate(names)}
-        self.containers: dict[str, Container] = {}
-        self.running: dict[str, RunningProcess] = {}
         self.gateway_address = f"{self._network}.10"
         self._variables = {
             name: secrets.token_hex(24) for name in files.variables(files.EXAMPLE_ENV)
         }
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def exec(self, container: str, *words: str) -> str:
-        """`docker compose exec`: what the command prints."""
-        environment = self.containers[container].environment
-        done = subprocess.run(
-            [self._python(words[0]), *words[1:]],
-            env=environment,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            check=True,
-            text=True,
-            timeout=60,
-        )
-        return done.stdout.strip()
 
     def _start(self) -> None:
         servers = self._start_servers()
@@ -113,11 +78,6 @@ class Composed:
 
         adapted: dict[str, Any] = placed(json.loads(done.stdout))
         return adapted
-
-    def _run(self, program: Program, name: str) -> None:
-        running = self._stack.enter_context(RunningProcess(program, self._folder / f"{name}.log"))
-        running.start()
-        self.running[name] = running
 
     def _start_servers(self) -> dict[str, str]:
         """Kafka, Postgres and Valkey; `host:port` as the compose file has them, and ours."""
@@ -183,14 +143,11 @@ class Composed:
         program, *words = files.command(service)
         # What the engine sets besides: the container's name, and a home.
         given |= {"HOSTNAME": name, "HOME": str(self._folder)}
-        return Container(name, self._hosts[name], (self._python(program), *words), given)
+        assert program == "python"
+        return Container(name, self._hosts[name], (sys.executable, *words), given)
 
     def _filled(self, text: str) -> str:
         for name, value in self._variables.items():
             text = text.replace(f"${{{name}:?write it into .env}}", value)
         assert "${" not in text
         return text
-
-    def _python(self, program: str) -> str:
-        assert program == "python"
-        return sys.executable

@@ -3,12 +3,17 @@
 import http.client
 import json
 import os
+import secrets
 import socket
+import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from fairlead_standalone.processes.child_process import Command
+from fairlead_standalone.processes.child_process import Command, Program, RunningProcess
+from tests.conftest import ROOT
 
 READY_S: Final = 120.0
 STOP_S: Final = 30.0
@@ -80,6 +85,55 @@ class Caddy:
         except OSError:
             return False
         return True
+
+
+class Installation:
+    """Containers that run together until the end of the block, on loopback addresses of a network
+    of their own (`127.x.y.*`). `address`: the URL of their gateway.
+    """
+
+    address: str
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.containers: dict[str, Container] = {}
+        self.running: dict[str, RunningProcess] = {}
+        self._folder = folder
+        self._stack = ExitStack()
+        self._network = f"127.{secrets.randbelow(200) + 30}.{secrets.randbelow(200) + 30}"
+        self._hosts = {name: f"{self._network}.{at + 11}" for at, name in enumerate(names)}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as started:
+            started.push(self._stack)
+            self._start()
+            started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def exec(self, container: str, *words: str) -> str:
+        """`docker compose exec` or `kubectl exec`: what the command prints."""
+        assert words[0] == "python"
+        done = subprocess.run(
+            [sys.executable, *words[1:]],
+            env=self.containers[container].environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+            timeout=60,
+        )
+        return done.stdout.strip()
+
+    def _start(self) -> None:
+        """Start the containers and the gateway."""
+        raise NotImplementedError
+
+    def _run(self, program: Program, name: str) -> None:
+        running = self._stack.enter_context(RunningProcess(program, self._folder / f"{name}.log"))
+        running.start()
+        self.running[name] = running
 
 
 def caddy_program() -> str:
