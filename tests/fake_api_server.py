@@ -30,6 +30,7 @@ class FakeApiServer:
 
     `refusals`: codes that the next changing requests are answered with, before anything is done.
     `answers_lost`: the number of next changing requests that are carried out without an answer.
+    `away`: connections are closed without an answer.
     `requests`: how often each method and kind was called.
     """
 
@@ -37,6 +38,7 @@ class FakeApiServer:
         self.kubeconfig = kubeconfig
         self.refusals: list[int] = []
         self.answers_lost = 0
+        self.away = False
         self.token = "t"
         self.requests: Counter[tuple[str, str]] = Counter()
         self._objects: dict[str, dict[tuple[str, str], Json]] = {kind: {} for kind in KINDS}
@@ -210,6 +212,9 @@ class FakeApiServer:
             namespace, parts = parts[1], parts[2:]
         kind, name = parts[0], parts[1] if len(parts) > 1 else ""
         self.requests[request.method, kind] += 1
+        if self.away:
+            assert request.transport is not None
+            request.transport.close()
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return _refuse(401, "Unauthorized", "Unauthorized")
         if request.method != "GET":

@@ -71,6 +71,9 @@ class VirtualCluster:
         """Always the same."""
         return self._nodes
 
+    def problem(self) -> None:
+        """Nobody asks in a simulation."""
+
     def changes(self, now_ms: int) -> Collection[RunId]:
         """What changed since the last call; a fresh executor looks at everything anyway."""
         self.advance(now_ms)

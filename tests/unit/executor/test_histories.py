@@ -50,6 +50,9 @@ class DurableCluster:
     def nodes(self) -> Sequence[clusters.Node]:
         return ()
 
+    def problem(self) -> None:
+        """Nothing fails in a history."""
+
     def changes(self, now_ms: int) -> Collection[RunId]:
         changed, self._changed = self._changed, set()
         return changed

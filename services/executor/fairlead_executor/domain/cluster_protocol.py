@@ -69,6 +69,10 @@ class Cluster(Protocol):
         """The nodes as they are now; the same list as long as nothing changed."""
         ...
 
+    def problem(self) -> str | None:
+        """Why pods and nodes cannot be read or changed now, in a sentence; None: they can."""
+        ...
+
     def changes(self, now_ms: int) -> Collection[RunId]:
         """Bring `pods` up to date; the runs whose pod changed since the last call."""
         ...

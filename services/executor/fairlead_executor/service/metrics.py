@@ -11,3 +11,8 @@ TURN_SECONDS = Histogram(
 APPENDS_FAILED = Counter(
     "fairlead_executor_appends_failed_total", "Appends that had to be repeated", ["outcome"]
 )
+OBJECTS_SKIPPED = Counter(
+    "fairlead_executor_objects_skipped_total",
+    "Kubernetes objects that could not be decoded and were skipped, by kind",
+    ["kind"],
+)

@@ -73,7 +73,14 @@ class Service:
         async def reporting() -> str | None:
             return self.executor.problem
 
-        return {"reporting": reporting, "quarantine": self._log.quarantine.check()}
+        async def cluster() -> str | None:
+            return self.cluster.problem()
+
+        return {
+            "reporting": reporting,
+            "cluster": cluster,
+            "quarantine": self._log.quarantine.check(),
+        }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
         """What must run beside the server; none of them ends by itself."""

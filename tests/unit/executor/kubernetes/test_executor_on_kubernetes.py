@@ -152,6 +152,22 @@ async def test_a_preempted_run_is_reported_so_by_an_executor_after_the_one_that_
     assert ended == "preempted for b"
 
 
+async def test_an_api_server_that_is_away_appears_in_readyz(world: FakeWorld) -> None:
+    installation = Installation(world)
+    async with installation.executor() as service:
+        check = service.checks()["cluster"]
+        assert await check() is None
+        world.server.away = True
+        world.server.cut_watches()
+        await installation.until(lambda: service.cluster.problem() is not None)
+        sentence = await check()
+        assert sentence is not None
+        assert sentence.startswith("the API server of the cluster cannot be read: http://127.0.0.1")
+        assert "Runs continue" in sentence
+        world.server.away = False
+        await installation.until(lambda: service.cluster.problem() is None)
+
+
 async def test_node_changes_are_appended_to_the_log(world: FakeWorld) -> None:
     installation = Installation(world)
 

@@ -7,6 +7,7 @@ import base64
 import random
 
 import pytest
+from prometheus_client import REGISTRY
 
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import RunId
@@ -22,6 +23,11 @@ from tests.unit.executor.kubernetes.conftest import FakeWorld
 
 SUCCEEDS = {"run-for": "10ms"}
 END = pods.stopped("preempted")
+
+
+def skipped_pods() -> float:
+    name = "fairlead_executor_objects_skipped_total"
+    return REGISTRY.get_sample_value(name, {"kind": "pods"}) or 0.0
 
 
 def runs(pod: Pod) -> bool:
@@ -53,6 +59,45 @@ async def test_what_was_missed_while_versions_expired_is_found_by_listing(world:
     assert end is not None
     assert end.category is FailureCategory.POD_DELETED
     assert world.cluster.pods[left].phase is Phase.RUNNING
+
+
+UNDECODABLE = {"spec": {"priority": "high", "containers": []}, "status": {"phase": "Running"}}
+
+
+async def test_an_object_that_cannot_be_decoded_does_not_hold_up_the_others(
+    world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = {**UNDECODABLE, "metadata": {"name": "bad", "namespace": "team"}}
+    world.server.put("pods", bad)
+    before = skipped_pods()
+    await world.open()
+    for name in ("a", "b"):
+        world.server.put("pods", bad)
+        await world.until_ended(world.create(name, annotations=SUCCEEDS))
+    world.server.put("pods", bad)
+    world.server.forget_versions()
+    await world.until(lambda: world.cluster.pod_lists == 2)
+    named = [record for record in caplog.records if "team/bad" in record.getMessage()]
+    assert len(named) == 1
+    assert skipped_pods() - before == 4  # two lists, two events
+
+
+async def test_a_run_whose_pod_cannot_be_decoded_any_more_stays_until_its_pod_is_gone(
+    world: FakeWorld,
+) -> None:
+    await world.open()
+    run = world.create()
+    await world.until_pod(run, runs)
+    pod = world.server.find("pods", run)
+    assert pod is not None
+    world.server.put("pods", {**pod, **UNDECODABLE})
+    world.server.forget_versions()
+    await world.until(lambda: world.cluster.pod_lists == 2)
+    assert world.cluster.pods[run].phase is Phase.RUNNING
+    world.server.delete("pods", run, "default")
+    end = (await world.until_ended(run)).end
+    assert end is not None
+    assert end.category is FailureCategory.POD_DELETED
 
 
 async def test_a_pod_whose_creation_was_not_answered_is_not_created_twice(world: FakeWorld) -> None:

@@ -28,12 +28,21 @@ from fairlead_executor.backends.kubernetes.domain import (
     pod_manifest,
     run_records,
 )
-from fairlead_executor.backends.kubernetes.domain.api_objects import NodeObject, PodObject
+from fairlead_executor.backends.kubernetes.domain.api_objects import (
+    NodeObject,
+    ObjectMeta,
+    PodObject,
+)
 from fairlead_executor.backends.kubernetes.domain.cluster_nodes import ClusterNodes
 from fairlead_executor.backends.kubernetes.domain.pod_manifest import Owner
 from fairlead_executor.backends.kubernetes.domain.run_records import RunRecord
 from fairlead_executor.backends.kubernetes.run_requests import Requests
-from fairlead_executor.backends.kubernetes.watches import ObjectWatch, Receiver, retry_pause_s
+from fairlead_executor.backends.kubernetes.watches import (
+    ObjectList,
+    ObjectWatch,
+    Receiver,
+    retry_pause_s,
+)
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
 from fairlead_executor.domain.pods import End, Phase, Pod
@@ -126,6 +135,16 @@ class KubernetesCluster:
         """See `Cluster`."""
         return self._cluster_nodes.nodes()
 
+    def problem(self) -> str | None:
+        """See `Cluster`."""
+        error = self._pod_watch.problem or self._node_watch.problem
+        if error is None:
+            return None
+        return (
+            f"the API server of the cluster cannot be read: {error}. Runs continue; what happens to"
+            " them is reported as soon as it answers."
+        )
+
     def changes(self, now_ms: int) -> Collection[RunId]:
         """See `Cluster`."""
         self._changed_event.clear()
@@ -203,11 +222,13 @@ class KubernetesCluster:
 
     # Pods and nodes, as the watches report them.
 
-    def _replace_pods(self, objects: Sequence[PodObject], version: str) -> None:
+    def _replace_pods(self, listed: ObjectList[PodObject]) -> None:
         there: set[RunId] = set()
         others: list[str] = []
-        for pod in objects:
+        for pod in listed.objects:
             self._put_pod(pod)
+        skipped = [PodObject(metadata) for metadata in listed.skipped]
+        for pod in (*listed.objects, *skipped):
             run = pod_manifest.run_of_pod(pod, self._owner)
             if run is None:
                 others.append(pod.metadata.uid)
@@ -218,7 +239,7 @@ class KubernetesCluster:
             pod_ = record.observed
             if run in there or pod_ is None:
                 continue
-            if int(pod_.metadata.resource_version or 0) <= int(version or 0):
+            if int(pod_.metadata.resource_version or 0) <= int(listed.version or 0):
                 self._note_deletion(record, None)
 
     def _put_pod(self, pod: PodObject) -> None:
@@ -234,10 +255,10 @@ class KubernetesCluster:
                 self._cluster_nodes.note_absent(pod.spec.node_name, self._clock_ms())
             self._update(record)
 
-    def _delete_pod(self, pod: PodObject) -> None:
-        run = pod_manifest.run_of_pod(pod, self._owner)
+    def _delete_pod(self, metadata: ObjectMeta, pod: PodObject | None) -> None:
+        run = pod_manifest.run_of_pod(pod or PodObject(metadata), self._owner)
         if run is None:
-            self._note_nodes(self._cluster_nodes.delete_pod(pod.metadata.uid))
+            self._note_nodes(self._cluster_nodes.delete_pod(metadata.uid))
         elif run in self._records:
             self._note_deletion(self._records[run], pod)
 
@@ -245,14 +266,16 @@ class KubernetesCluster:
         run_records.observe_deletion(record, pod, self._clock_ms())
         self._update(record)
 
-    def _replace_nodes(self, objects: Sequence[NodeObject], version: str) -> None:
-        self._note_nodes(self._cluster_nodes.replace_all(objects, self._clock_ms()))
+    def _replace_nodes(self, listed: ObjectList[NodeObject]) -> None:
+        skipped = [metadata.name for metadata in listed.skipped]
+        changed = self._cluster_nodes.replace_all(listed.objects, skipped, self._clock_ms())
+        self._note_nodes(changed)
 
     def _put_node(self, node: NodeObject) -> None:
         self._note_nodes(self._cluster_nodes.put(node, self._clock_ms()))
 
-    def _delete_node(self, node: NodeObject) -> None:
-        self._note_nodes(self._cluster_nodes.delete(node.metadata.name, self._clock_ms()))
+    def _delete_node(self, metadata: ObjectMeta, _: NodeObject | None) -> None:
+        self._note_nodes(self._cluster_nodes.delete(metadata.name, self._clock_ms()))
 
     def _note_nodes(self, changed: bool) -> None:
         if changed:

@@ -2,7 +2,7 @@
 
 The API server ends watches regularly, and those of slow readers at any time. A watch then continues
 from the last version that was read; if that version is not retained any more (410), everything is
-listed again.
+listed again. An object that cannot be decoded is skipped, counted, and named once in the log.
 """
 
 import asyncio
@@ -18,10 +18,11 @@ from fairlead_executor.backends.kubernetes.domain.api_objects import (
     ObjectMeta,
     Status,
     T,
-    bookmark_decoder,
     event_decoder,
+    metadata_decoder,
     page_decoder,
 )
+from fairlead_executor.service import metrics
 
 PAGE_OBJECTS: Final = 500
 WATCH_S: Final = 300
@@ -32,20 +33,30 @@ RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 20.0
 EVENTS_PER_TURN: Final = 200
 """After this many events other tasks get their turn."""
+SKIPPED_NAMES_MAX: Final = 1_000
+"""The number of skipped objects that are remembered as named in the log."""
 
 _logger = logging.getLogger("fairlead.executor")
+
+
+class ObjectList(msgspec.Struct, Generic[T], frozen=True):
+    """All objects that exist at this version; `skipped`: those that cannot be decoded."""
+
+    objects: Sequence[T]
+    version: str
+    skipped: Sequence[ObjectMeta] = ()
 
 
 class Receiver(msgspec.Struct, Generic[T], frozen=True):
     """What receives the objects.
 
-    `replace_all`: these are all objects that exist at this version. `put`: an object was added or
-    changed. `delete`: an object does not exist any more; its last version.
+    `replace_all`: these are all objects that exist. `put`: an object was added or changed.
+    `delete`: an object does not exist any more; its last version, None if it cannot be decoded.
     """
 
-    replace_all: Callable[[Sequence[T], str], None]
+    replace_all: Callable[[ObjectList[T]], None]
     put: Callable[[T], None]
-    delete: Callable[[T], None]
+    delete: Callable[[ObjectMeta, T | None], None]
 
 
 class _Expired(Exception):
@@ -71,23 +82,28 @@ class ObjectWatch(Generic[T]):
         self._chance = chance
         self._parameters = selector or {}
         self._version = ""
+        self._skipped: dict[str, None] = {}
         self.lists = 0
         """How often everything was listed."""
+        self.problem: str | None = None
+        """Why the objects cannot be read now; None: they can."""
 
     async def list_all(self) -> None:
         """Read everything. Raises `ApiRefused`, `ApiUnavailable`."""
         while True:
             try:
-                objects, version = await self._list_pages()
+                listed = await self._list_pages()
                 break
             except _Expired:
                 continue  # between two pages; the next list begins with a newer version
-        self._version = version
+        self._version = listed.version
         self.lists += 1
-        self._receiver.replace_all(objects, version)
+        self.problem = None
+        self._receiver.replace_all(listed)
 
-    async def _list_pages(self) -> tuple[list[T], str]:
+    async def _list_pages(self) -> ObjectList[T]:
         objects: list[T] = []
+        skipped: list[ObjectMeta] = []
         parameters = {**self._parameters, "limit": str(PAGE_OBJECTS)}
         while True:
             try:
@@ -96,12 +112,39 @@ class ObjectWatch(Generic[T]):
                 if error.code == 410 and "continue" in parameters:
                     raise _Expired from error
                 raise
-            page: ListPage = page_decoder.decode(body)
-            objects += [self._decoder.decode(item) for item in page.items]
+            page = self._decode_page(body)
+            for item in page.items:
+                decoded = self._decode(item)
+                if decoded is None:
+                    skipped.append(decode_metadata(item))
+                else:
+                    objects.append(decoded)
             if not page.metadata.continue_:
-                return objects, page.metadata.resource_version
+                return ObjectList(objects, page.metadata.resource_version, skipped)
             parameters["continue"] = page.metadata.continue_
             await asyncio.sleep(0)
+
+    def _decode_page(self, body: bytes) -> ListPage:
+        try:
+            return page_decoder.decode(body)
+        except msgspec.DecodeError as error:
+            text = f"the answer to a list of {self._path} cannot be decoded: {error}"
+            raise ApiUnavailable(text) from error
+
+    def _decode(self, item: msgspec.Raw) -> T | None:
+        """The object; None if it cannot be decoded."""
+        try:
+            return self._decoder.decode(item)
+        except msgspec.DecodeError as error:
+            metrics.OBJECTS_SKIPPED.labels(self._path.rpartition("/")[2]).inc()
+            metadata = decode_metadata(item)
+            name = f"{metadata.namespace}/{metadata.name}".removeprefix("/")
+            if name not in self._skipped:
+                if len(self._skipped) >= SKIPPED_NAMES_MAX:
+                    del self._skipped[next(iter(self._skipped))]
+                self._skipped[name] = None
+                _logger.error("an object of %s is skipped: %s: %s", self._path, name, error)
+            return None
 
     async def run(self) -> None:
         """Follow all changes, until cancelled."""
@@ -118,6 +161,7 @@ class ObjectWatch(Generic[T]):
                 self._version = ""
             except (ApiUnavailable, ApiRefused) as error:
                 failures = 0 if self._version not in ("", before) else failures + 1
+                self.problem = str(error)
                 _logger.warning("the watch of %s was interrupted: %s", self._path, error)
             if failures or self._version == before:
                 await asyncio.sleep(retry_pause_s(max(1, failures), self._chance()))
@@ -133,6 +177,7 @@ class ObjectWatch(Generic[T]):
         }
         try:
             async with self._client.stream(self._path, parameters, SILENCE_S_MAX) as lines:
+                self.problem = None
                 count = 0
                 async for line in lines:
                     self._apply(line)
@@ -154,21 +199,24 @@ class ObjectWatch(Generic[T]):
                 if status.code == 410:
                     raise _Expired
                 raise ApiRefused(status.code, status.message)
-            if event.type == "BOOKMARK":
-                self._note_version(bookmark_decoder.decode(event.object).metadata)
-                return
-            item = self._decoder.decode(event.object)
         except msgspec.DecodeError as error:
             # The connection was cut in the middle of a line.
             raise ApiUnavailable(f"a line of the watch of {self._path} is cut: {error}") from error
+        item = None if event.type == "BOOKMARK" else self._decode(event.object)
+        metadata = decode_metadata(event.object) if item is None else item.metadata
         if event.type == "DELETED":
-            self._receiver.delete(item)
-        else:
+            self._receiver.delete(metadata, item)
+        elif item is not None:
             self._receiver.put(item)
-        self._note_version(item.metadata)
-
-    def _note_version(self, metadata: ObjectMeta) -> None:
         self._version = metadata.resource_version or self._version
+
+
+def decode_metadata(item: msgspec.Raw) -> ObjectMeta:
+    """The metadata of an object; empty if not even they can be decoded."""
+    try:
+        return metadata_decoder.decode(item).metadata
+    except msgspec.DecodeError:
+        return ObjectMeta()
 
 
 def retry_pause_s(failures: int, chance: float) -> float:

@@ -141,6 +141,10 @@ class ProcessCluster:
         """See `Cluster`."""
         return self._nodes
 
+    def problem(self) -> str | None:
+        """See `Cluster`."""
+        return None
+
     def changes(self, now_ms: int) -> Collection[RunId]:
         """See `Cluster`."""
         self._changed_event.clear()

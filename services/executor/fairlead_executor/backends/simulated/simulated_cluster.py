@@ -68,6 +68,10 @@ class SimulatedCluster:
         """See `Cluster`."""
         return self._nodes
 
+    def problem(self) -> str | None:
+        """See `Cluster`."""
+        return None
+
     def changes(self, now_ms: int) -> Collection[RunId]:
         """See `Cluster`: applies all events that are due."""
         self._now_ms = max(self._now_ms, now_ms)

@@ -169,8 +169,8 @@ class WatchEvent(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
-class Bookmark(msgspec.Struct, frozen=True):
-    """The object of a bookmark: only its version counts, and a pod has `"containers": null`."""
+class AnyObject(msgspec.Struct, frozen=True):
+    """The metadata of any object. Of a bookmark only they count: a pod has `"containers": null`."""
 
     metadata: ObjectMeta
 
@@ -187,7 +187,7 @@ T = TypeVar("T", bound=PodObject | NodeObject)
 
 page_decoder: Final = msgspec.json.Decoder(ListPage)
 event_decoder: Final = msgspec.json.Decoder(WatchEvent)
-bookmark_decoder: Final = msgspec.json.Decoder(Bookmark)
+metadata_decoder: Final = msgspec.json.Decoder(AnyObject)
 pod_decoder: Final = msgspec.json.Decoder(PodObject)
 node_decoder: Final = msgspec.json.Decoder(NodeObject)
 _status_decoder: Final = msgspec.json.Decoder(Status)

@@ -34,11 +34,14 @@ class ClusterNodes:
     def __contains__(self, name: str) -> bool:
         return name in self._objects
 
-    def replace_all(self, objects: Iterable[NodeObject], now_ms: int) -> bool:
-        """These are all nodes; whether an offer changed."""
+    def replace_all(
+        self, objects: Iterable[NodeObject], unchanged: Iterable[str], now_ms: int
+    ) -> bool:
+        """These are all nodes; `unchanged` stay as they are. Whether an offer changed."""
         there = {node.metadata.name: node for node in objects}
+        gone = self._objects.keys() - there.keys() - set(unchanged)
         changed = [self.put(node, now_ms) for node in there.values()]
-        changed += [self.delete(name, now_ms) for name in self._objects.keys() - there.keys()]
+        changed += [self.delete(name, now_ms) for name in gone]
         return any(changed)
 
     def put(self, node: NodeObject, now_ms: int) -> bool:
