@@ -15,7 +15,8 @@ EXAMPLES ?= 200
 .PHONY: up setup wheels check test nightly fuzz kernels needs kubernetes lint types layers client bench clean help
 .DELETE_ON_ERROR:
 
-up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
+# `--kubeconfig` needs a client for Kubernetes, which is installed only then.
+up: $(if $(findstring --kubeconfig,$(ARGS)),.venv/.ready-kubernetes,.venv/.ready-run)  ## start Fairlead on this machine; Ctrl-C ends it
 	@exec $(BIN)/fairlead up $(ARGS)
 
 setup: .venv/.ready-dev  ## make .venv with every member and all tools
@@ -87,6 +88,9 @@ help:  ## this list
 
 .venv/.ready-run: $(LOCKED)
 	@tools/setup.sh run
+
+.venv/.ready-kubernetes: $(LOCKED)
+	@tools/setup.sh kubernetes
 
 .venv/.ready-dev: $(LOCKED)
 	@tools/setup.sh dev

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Makes .venv. `run`: what Fairlead needs to run; `dev`: also what checks and tests need.
+# Makes .venv. `run`: what Fairlead needs to run; `kubernetes`: also the client of `--kubeconfig`;
+# `dev`: also what checks and tests need.
 # `wheels` makes no environment, but a wheel of every member in a folder (default: dist/).
 # Needs Python 3.11 to 3.13 with pip and nothing else; what is missing is named with its install line.
 set -eu
 cd "$(dirname "$0")/.."
-kind=${1:?usage: setup.sh run|dev|wheels [FOLDER]}
+kind=${1:?usage: setup.sh run|kubernetes|dev|wheels [FOLDER]}
 uv_version=0.13.8
 
 say() { printf '%s\n' "fairlead: $*" >&2; }
@@ -53,11 +54,16 @@ if [ "$kind" = wheels ]; then
     exec "$uv" build --quiet --all-packages --wheel --out-dir "${2:-dist}" --python "$python"
 fi
 say "making .venv ($kind) with $("$python" --version)"
-if [ "$kind" = run ]; then
+if [ "$kind" = dev ]; then
+    "$uv" sync --quiet --frozen --python "$python"
+    touch .venv/.ready-dev .venv/.ready-kubernetes
+else
     # --inexact: what the tests need stays when it is there already
     "$uv" sync --quiet --frozen --no-dev --inexact --python "$python"
-else
-    "$uv" sync --quiet --frozen --python "$python"
-    touch .venv/.ready-dev
+fi
+if [ "$kind" = kubernetes ]; then
+    # Without --python: given a path, uv makes the environment again for another package.
+    "$uv" sync --quiet --frozen --no-dev --inexact --package fairlead-executor --extra kubernetes
+    touch .venv/.ready-kubernetes
 fi
 touch .venv/.ready-run

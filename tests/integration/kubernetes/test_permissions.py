@@ -9,6 +9,8 @@ import yaml
 
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.secret_values import Keyring
+from fairlead_executor.backends.kubernetes.access import check_access
+from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import SUCCEEDED
 from tests.integration.kubernetes.conftest import RealWorld
@@ -77,3 +79,37 @@ async def test_an_account_without_rights_is_reported_with_the_manifest_to_apply(
     use_account(world, tmp_path, world.namespace)
     with pytest.raises(WorldError, match=r"apply deploy/kubernetes/rbac\.yaml"):
         await world.open()
+
+
+async def test_the_rights_that_runs_need_and_an_account_does_not_have_are_named(
+    world: RealWorld, tmp_path: Path
+) -> None:
+    apply_manifest(world)
+    use_account(world, tmp_path, "fairlead-executor")
+    assert await check_access(KubernetesSettings(kubeconfig=str(world.kubeconfig))) == []
+    account = f"{world.namespace}-reader"
+    metadata = {"name": account}
+    world.plane.request(
+        "POST",
+        PATHS["ServiceAccount"],
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+    )
+    rules = [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}]
+    world.plane.request("POST", PATHS["ClusterRole"], {"metadata": metadata, "rules": rules})
+    world.plane.request(
+        "POST",
+        PATHS["ClusterRoleBinding"],
+        {
+            "metadata": metadata,
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": account,
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "fairlead"}],
+        },
+    )
+    use_account(world, tmp_path, account)
+    missing = await check_access(KubernetesSettings(kubeconfig=str(world.kubeconfig)))
+    assert "create pods" in missing
+    assert "get pods/log" in missing

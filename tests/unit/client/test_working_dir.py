@@ -13,9 +13,12 @@ from tests.unit.client.fake_server import FILE, Server, accept
 
 
 def clusters(server: Server, backend: str, labels: Mapping[str, str]) -> None:
-    """One cluster of one node."""
+    """One cluster of one node in the pool `default`, and one of Kubernetes in a pool of its own."""
     server.routes["GET /api/v1/clusters"] = lambda _: {
-        "clusters": [{"executor": "local", "backend": backend}]
+        "clusters": [
+            {"executor": "local", "backend": backend, "pools": {"default": 1}},
+            {"executor": "east", "backend": "kubernetes", "pools": {"east": 3}},
+        ]
     }
     server.routes["GET /api/v1/clusters/local/nodes"] = lambda _: {
         "nodes": [{"node": "n", "labels": labels}]
@@ -64,6 +67,25 @@ def test_a_relative_working_dir_is_resolved_in_the_current_folder(
     text = FILE + "  - {clientId: three, command: [ls], workingDir: data}\n"
     jobs = submit(server, folder, text)["jobs"]
     assert json.dumps(jobs).count(str(folder / "data")) == 1
+
+
+def test_jobs_of_which_one_runs_on_kubernetes_get_no_folder(server: Server, folder: Path) -> None:
+    clusters(server, "process", HERE)
+    text = FILE + "  - {clientId: three, command: [ls], pool: east}\n"
+    assert submit(server, folder, text)["defaults"] == {"cpu": 1}
+
+
+def test_run_on_the_pool_of_a_cluster_uses_images_and_no_folder(
+    server: Server, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters(server, "process", HERE)
+    server.routes["POST /api/v1/jobs"] = accept
+    words = ["run", "--detach", "--pool", "east", "--image", "python:3.12", "--", "true"]
+    assert cli.invoke(words) == 0
+    assert "image is not used" not in capsys.readouterr().err
+    text = json.dumps(sent(server))
+    assert '"pool": "east"' in text
+    assert "workingDir" not in text
 
 
 def test_scratch_leaves_the_folder_to_the_run(server: Server, folder: Path) -> None:

@@ -68,12 +68,16 @@ class AdministrationMethods(Connection):
         """Iterates over a cluster's nodes."""
         return self._listed(f"/clusters/{request_building.part(cluster)}/nodes", "nodes", Node)
 
-    def location(self) -> Location:
-        """Where jobs run: on this machine only if all nodes of all clusters are this one and
-        user.
+    def location(self, *pools: str) -> Location:
+        """Where jobs of these pools run, or of all pools if none is given: on this machine only if
+        all nodes of their clusters are this one and user.
         """
         try:
-            clusters = [cluster for cluster in self.clusters()]
+            clusters = [
+                cluster
+                for cluster in self.clusters()
+                if not pools or not cluster.pools.keys().isdisjoint(pools)
+            ]
             backends = {cluster.backend for cluster in clusters if cluster.backend}
             has_images = not backends or not backends <= job_location.WITHOUT_IMAGES
             if backends != {job_location.PROCESS}:

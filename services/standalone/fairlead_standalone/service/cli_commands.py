@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
             "fairlead up",
             "fairlead up --data ./data --port 8081",
             "fairlead up --backend simulated",
+            "fairlead up --kubeconfig ~/.kube/config",
         ),
     )(up)
     app.command(
@@ -67,6 +68,14 @@ def up(
         str | None, typer.Option(help="Use this Redis or Valkey.", metavar="URL")
     ] = None,
     backend: Annotated[Backend, typer.Option(help="Where jobs run.")] = Backend.PROCESS,
+    kubeconfig: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Also run jobs on this Kubernetes cluster, in a pool of its name [default name:"
+            " kubernetes]; may be repeated.",
+            metavar="[NAME=]FILE",
+        ),
+    ] = None,
     shared_unconfined: Annotated[
         bool,
         typer.Option(
@@ -85,6 +94,7 @@ def up(
         postgres=postgres,
         redis=redis,
         backend=backend.value,
+        kubeconfigs=kubeconfig or (),
         shared_unconfined=shared_unconfined,
     )
 

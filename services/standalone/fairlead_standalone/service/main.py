@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -13,6 +14,7 @@ from fairlead.cli.support.doctor_checks import Finding
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import process
 from fairlead_standalone.data import data_folder
+from fairlead_standalone.service import kubernetes_clusters
 from fairlead_standalone.service.up import Options, up
 
 
@@ -24,20 +26,22 @@ def run_up(
     postgres: str | None,
     redis: str | None,
     backend: str,
+    kubeconfigs: Sequence[str],
     shared_unconfined: bool,
 ) -> None:
     """Run until interrupted; a refusal prints one sentence and exits with 2."""
-    options = Options(
-        data=_data(data),
-        port=port,
-        kafka=kafka,
-        postgres=postgres,
-        redis=redis,
-        backend=backend,
-        shared_unconfined=shared_unconfined,
-    )
     process.hide_memory()
     try:
+        options = Options(
+            data=_data(data),
+            port=port,
+            kafka=kafka,
+            postgres=postgres,
+            redis=redis,
+            backend=backend,
+            clusters=kubernetes_clusters.read_clusters(kubeconfigs, os.environ),
+            shared_unconfined=shared_unconfined,
+        )
         with contextlib.closing(data_folder.claim(options.data)) as folder:
             asyncio.run(up(options, folder, _say))
     except WorldError as error:

@@ -29,7 +29,8 @@ from fairlead_standalone.servers import addresses
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
 from fairlead_standalone.servers.fairlead_services import Service
-from fairlead_standalone.service import job_confinement
+from fairlead_standalone.service import job_confinement, kubernetes_clusters
+from fairlead_standalone.service.kubernetes_clusters import KubernetesCluster
 
 EXECUTOR_STOP_S: Final = 30.0
 """More than the executor gives its runs to end (`shutdown_s`) and needs to say so."""
@@ -42,7 +43,8 @@ Say = Callable[[str], None]
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `fairlead up`. A URL of None: the embedded one.
 
-    `tokens_for_others` is found out at the start: false where jobs can read the secrets.
+    `clusters` have executors beside that of this machine. `tokens_for_others` is found out at the
+    start: false where jobs can read the secrets.
     """
 
     data: Path
@@ -51,6 +53,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     postgres: str | None = None
     redis: str | None = None
     backend: str = "process"
+    clusters: tuple[KubernetesCluster, ...] = ()
     shared_unconfined: bool = False
     tokens_for_others: bool = True
 
@@ -67,6 +70,7 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True):
 async def up(options: Options, folder: DataFolder, say: Say) -> None:
     """Run everything until SIGINT, SIGTERM or SIGHUP. Raises `WorldError` for what cannot be."""
     addresses.check_free(options.port)
+    await kubernetes_clusters.check_access(options.clusters, say)
     probes = liveness.load(os.environ)
     jobs = await asyncio.to_thread(
         job_confinement.assess,
@@ -222,6 +226,16 @@ def list_services(
             inherit=(runners,),
             stop_s=EXECUTOR_STOP_S,
         ),
+        *(
+            Service(
+                f"executor-{cluster.name}",
+                "fairlead_executor",
+                port=free(),
+                settings={**common, **cluster.executor_settings()},
+                folder=folder.path,
+            )
+            for cluster in options.clusters
+        ),
     ]
 
 
@@ -244,7 +258,7 @@ def _end_on_signals(work: asyncio.Task[None], children: Supervisor, say: Say) ->
             say("ending at once")
             children.hurry()
             return
-        say("ending: what runs is stopped and queued again ... (once more: at once)")
+        say("ending: runs of this machine are stopped and queued again ... (once more: at once)")
         work.cancel()
 
     loop = asyncio.get_running_loop()
@@ -265,6 +279,11 @@ def format_welcome(options: Options, folder: DataFolder) -> list[str]:
         f"  Fairlead runs at {address}",
         f"  Sign in, once:   {folder.sign_in_link()}",
         f"  Try it:          {command} run -- echo hello",
+        *(
+            f"  On {cluster.name}:".ljust(19)
+            + f"{command} run --pool {cluster.name} --image busybox -- echo hello"
+            for cluster in options.clusters
+        ),
         f"  Data and logs:   {folder.path}",
         "",
     ]

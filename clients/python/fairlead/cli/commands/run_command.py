@@ -54,6 +54,9 @@ def run(
         typer.Option("--env", "-e", help="A variable; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     queue: Annotated[str, typer.Option(help="The queue.", metavar="NAME")] = "default",
+    pool: Annotated[
+        str, typer.Option(help="The pool of its nodes [default: default].", metavar="NAME")
+    ] = "",
     jobset: Annotated[
         str, typer.Option(help="The job set; default: a new one.", metavar="NAME")
     ] = "",
@@ -80,6 +83,7 @@ def run(
         memory=memory or None,
         gpu=gpu or None,
         image=image or None,
+        pool=pool or None,
         env=job_selection.pairs(env or []) or None,
     )
     name = jobset or f"run-{token}"
@@ -102,7 +106,7 @@ async def _run(
     import msgspec
 
     async with command_base.connect_async(context) as client:
-        location = await client.location()
+        location = await client.location(job.pool or working_folder.DEFAULT_POOL)
         if job.image:
             working_folder.warn_of_image(location)
         job = msgspec.structs.replace(job, working_dir=working_folder.choose(location, *folder))

@@ -65,7 +65,7 @@ def submit(
         command_base.hint(way_out, Invalid),
         command_base.hint(other, Conflict),
     ):
-        location = client.location()
+        location = client.location(*working_folder.list_pools(found))
         folder = working_folder.choose(location, working_dir, scratch)
         found = [working_folder.fill(item, location, folder) for item in found]
         if any(job.get("image") for item in found for job in (item.defaults or {}, *item.jobs)):

@@ -1,9 +1,9 @@
 """The folder that commands start in: the caller's current one where jobs run on this machine."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fairlead.calls.job_location import Location
     from fairlead.cli.support.submission_files import Submission
 
+DEFAULT_POOL: Final = "default"
 FolderOption = Annotated[
     str,
     typer.Option(
@@ -62,6 +63,18 @@ def fill(submission: "Submission", location: "Location", folder: str | None) -> 
     return msgspec.structs.replace(submission, jobs=jobs, defaults=defaults or None)
 
 
+def list_pools(submissions: "Iterable[Submission]") -> set[str]:
+    """The pools that the jobs of these submissions name, `default` among them for those that name
+    none.
+    """
+    found = set()
+    for submission in submissions:
+        defaults = submission.defaults or {}
+        for job in submission.jobs:
+            found.add(str(job.get("pool") or defaults.get("pool") or DEFAULT_POOL))
+    return found
+
+
 def _absolute(job: Mapping[str, object]) -> dict[str, object]:
     folder = job.get("workingDir")
     if not isinstance(folder, str) or not folder or os.path.isabs(folder):
@@ -73,6 +86,6 @@ def warn_of_image(location: "Location") -> None:
     """Say that no cluster uses the image that was given."""
     if not location.has_images:
         command_base.say(
-            "fairlead: the image is not used: this server's clusters run commands without"
+            "fairlead: the image is not used: the clusters of the job's pool run commands without"
             " containers, with the programs of their machine"
         )

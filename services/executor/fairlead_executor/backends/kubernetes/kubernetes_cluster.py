@@ -115,7 +115,7 @@ class KubernetesCluster:
             await cluster._pod_watch.list_all()
         except (ApiUnavailable, ApiRefused) as error:
             await client.close()
-            raise WorldError(_describe_refusal(client.url, error)) from error
+            raise WorldError(describe_refusal(client.url, error)) from error
         except BaseException:
             await client.close()
             raise
@@ -422,7 +422,8 @@ def _selector(labels: Mapping[str, str]) -> dict[str, str]:
     return {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())}
 
 
-def _describe_refusal(url: str, error: ApiUnavailable | ApiRefused) -> str:
+def describe_refusal(url: str, error: ApiUnavailable | ApiRefused) -> str:
+    """Why the cluster cannot be read, and what to do."""
     match error:
         case ApiRefused(code=401):
             todo = "renew the credentials of the kubeconfig; try them with: kubectl auth whoami"

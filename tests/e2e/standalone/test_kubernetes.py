@@ -1,0 +1,161 @@
+"""`fairlead up --kubeconfig`: jobs on a real API server beside jobs of this machine."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead_standalone.processes.child_process import ServerFailed
+from fairlead_standalone.service.testing import StandaloneInstallation
+from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
+
+pytestmark = pytest.mark.kubernetes
+
+BOUND_S = 180
+
+
+@pytest.fixture(scope="module")
+def standalone(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StandaloneInstallation]:
+    """A running Fairlead with a Kubernetes cluster."""
+    options = ("--kubeconfig", str(control_plane.kubeconfig))
+    with StandaloneInstallation(tmp_path_factory.mktemp("up"), *options) as running:
+        running.start()
+        yield running
+
+
+def call(standalone: StandaloneInstallation, path: str, body: object = None) -> dict[str, Any]:
+    """The answer of the HTTP API. `Any`: JSON."""
+    request = urllib.request.Request(
+        f"{standalone.address}/api/v1{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={
+            "Authorization": f"Bearer {standalone.token}",
+            "Content-Type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+        return found
+
+
+def wait_until_ended(standalone: StandaloneInstallation, job: str, position: str) -> dict[str, Any]:
+    """The job with its runs once it has ended. `Any`: JSON."""
+    ended = ("SUCCEEDED", "FAILED", "CANCELLED", "REJECTED")
+    found: dict[str, Any] = {}
+
+    def has_ended() -> bool:
+        nonlocal found
+        found = call(standalone, f"/jobs/{job}?after={position}")
+        return found["state"] in ended
+
+    standalone.wait_for(has_ended)
+    return found
+
+
+def pods_of(control_plane: ControlPlane, job: str) -> list[dict[str, Any]]:
+    """The pods of the job's runs. `Any`: JSON."""
+    path = f"/api/v1/pods?labelSelector=fairlead.dev/job={job}"
+    found: list[dict[str, Any]] = control_plane.request("GET", path)["items"]
+    return found
+
+
+def test_a_job_runs_on_the_cluster_and_another_one_on_this_machine(
+    standalone: StandaloneInstallation, control_plane: ControlPlane
+) -> None:
+    annotations = {"fairlead.test/run-for": "2s"}
+    jobs = [
+        {
+            "clientId": "pod",
+            "pool": "kubernetes",
+            "image": "busybox",
+            "command": ["true"],
+            "annotations": annotations,
+        },
+        {"clientId": "process", "command": ["true"]},
+    ]
+    submitted = call(standalone, "/jobs", {"queue": "default", "jobSet": "both", "jobs": jobs})
+    pod, process = (
+        wait_until_ended(standalone, job["id"], submitted["position"]) for job in submitted["jobs"]
+    )
+    assert (pod["state"], process["state"]) == ("SUCCEEDED", "SUCCEEDED"), standalone.report
+    runs = [(job["runs"][0]["cluster"], job["runs"][0]["node"]) for job in (pod, process)]
+    assert runs[0][0] == "kubernetes"
+    assert runs[0][1] in ("n0", "n1", "n2")
+    assert runs[1][0] == "local"
+    (found,) = pods_of(control_plane, pod["id"])
+    assert found["spec"]["nodeName"] == runs[0][1]
+    assert found["status"]["phase"] == "Succeeded"
+
+
+def test_run_chooses_the_cluster_by_its_pool(
+    standalone: StandaloneInstallation, control_plane: ControlPlane
+) -> None:
+    assert "run --pool kubernetes --image busybox -- echo hello" in standalone.printed
+    own = str(Path(sys.executable).with_name("fairlead"))
+    done = subprocess.run(
+        [own, "run", "--detach", "--pool", "kubernetes", "--image", "busybox", "--", "true"],
+        env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    job = done.stdout.strip()
+    standalone.wait_for(lambda: bool(pods_of(control_plane, job)))
+    (pod,) = pods_of(control_plane, job)
+    (container,) = pod["spec"]["containers"]
+    assert container["image"] == "busybox"
+    assert "workingDir" not in container, "the current folder means nothing in a pod"
+
+
+def refusal(folder: Path, kubeconfig: Path) -> str:
+    """What `fairlead up` prints instead of starting."""
+    with (
+        StandaloneInstallation(folder, "--kubeconfig", str(kubeconfig)) as refused,
+        pytest.raises(ServerFailed),
+    ):
+        refused.start()
+    assert not (folder / "data" / "logs" / "web.log").exists(), "nothing is started before"
+    return refused.printed
+
+
+def test_expired_credentials_are_named_with_what_to_do(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "expired.yaml"
+    certificate = control_plane.certificate.read_bytes()
+    write_kubeconfig(kubeconfig, control_plane.url, certificate, "expired")
+    printed = refusal(tmp_path, kubeconfig)
+    assert f"--kubeconfig {kubeconfig}: the cluster at {control_plane.url}" in printed
+    assert "renew the credentials" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "away.yaml"
+    content = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "c", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+    }
+    kubeconfig.write_text(json.dumps(content))
+    printed = refusal(tmp_path, kubeconfig)
+    assert f"--kubeconfig {kubeconfig}: the cluster at http://127.0.0.1:1" in printed
+    assert "check the address of the kubeconfig and the network" in printed
+
+
+def test_a_file_without_credentials_is_named(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "empty.yaml"
+    kubeconfig.write_text("{}")
+    printed = refusal(tmp_path, kubeconfig)
+    assert f"the kubeconfig {kubeconfig} gives no credentials" in printed
