@@ -28,9 +28,10 @@ KINDS: Final = ("pods", "nodes", "secrets", "namespaces")
 class FakeApiServer:
     """One API server on a free port of 127.0.0.1; `async with` starts and stops it.
 
-    `refusals`: codes that the next changing requests are answered with, before anything is done.
+    `refusals`: codes that the next changing requests are answered with, before anything is done;
+    0: not refused.
     `answers_lost`: the number of next changing requests that are carried out without an answer.
-    `away`: connections are closed without an answer.
+    `silent`: watches send nothing. `away`: connections are closed without an answer.
     `requests`: how often each method and kind was called.
     """
 
@@ -38,7 +39,7 @@ class FakeApiServer:
         self.kubeconfig = kubeconfig
         self.refusals: list[int] = []
         self.answers_lost = 0
-        self.away = False
+        self.silent = self.away = False
         self.token = "t"
         self.requests: Counter[tuple[str, str]] = Counter()
         self._objects: dict[str, dict[tuple[str, str], Json]] = {kind: {} for kind in KINDS}
@@ -218,8 +219,8 @@ class FakeApiServer:
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return _refuse(401, "Unauthorized", "Unauthorized")
         if request.method != "GET":
-            if self.refusals:
-                return _refuse(self.refusals.pop(0), "Fault", "a test says so")
+            if self.refusals and (code := self.refusals.pop(0)):
+                return _refuse(code, "Fault", "a test says so")
             answer = await self._change(request, kind, namespace, name)
             if self.answers_lost:
                 self.answers_lost -= 1
@@ -254,7 +255,7 @@ class FakeApiServer:
         while not cut.is_set():
             happened = self._happened
             for version, its_kind, event, item in list(self._events):
-                if version > position:
+                if version > position and not self.silent:
                     position = version
                     if its_kind == kind:
                         line = json.dumps({"type": event, "object": item})

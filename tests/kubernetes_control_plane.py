@@ -75,13 +75,22 @@ class _Server:
 class ControlPlane:
     """One control plane on 127.0.0.1, its data below `folder`; `with` starts and stops it.
 
-    Raises `ProgramsUnavailable` if its programs have not been built.
+    `beside`: another one whose etcd this one shares, so that there are two clusters. `etcd`,
+    `api_server`, `scheduler` and `kwok` can be killed, stopped and started again. Raises
+    `ProgramsUnavailable` if its programs have not been built.
     """
 
-    def __init__(self, folder: Path) -> None:
+    etcd: RunningProcess
+    api_server: RunningProcess
+    scheduler: RunningProcess
+    kwok: RunningProcess
+
+    def __init__(self, folder: Path, beside: "ControlPlane | None" = None) -> None:
         self._folder = folder
+        self._beside = beside
         self._programs = CONTROL_PLANE.find()
-        self._port, self._etcd_port = free_port(), free_port()
+        self._port = free_port()
+        self._etcd_port: int = free_port() if beside is None else beside._etcd_port
         self.url = f"https://127.0.0.1:{self._port}"
         self.kubeconfig = folder / "kubeconfig.yaml"
         self._running: list[RunningProcess] = []
@@ -98,16 +107,17 @@ class ControlPlane:
         self.stop()
 
     def _start(self) -> None:
-        for server in (self._etcd(), self._api_server()):
-            self._run(server)
+        self.etcd = self._run(self._etcd()) if self._beside is None else self._beside.etcd
+        self.api_server = self._run(self._api_server())
         write_kubeconfig(self.kubeconfig, self.url, self.certificate.read_bytes(), ADMIN_TOKEN)
-        for server in (self._scheduler(), self._kwok()):
-            self._run(server)
+        self.scheduler = self._run(self._scheduler())
+        self.kwok = self._run(self._kwok())
 
-    def _run(self, server: _Server) -> None:
+    def _run(self, server: _Server) -> RunningProcess:
         running = RunningProcess(server, self._folder / f"{server.name}.log")
         self._running.append(running)
         running.start()
+        return running
 
     def stop(self) -> None:
         """Stop all of it, the last one first."""
@@ -178,6 +188,7 @@ class ControlPlane:
             (
                 str(self._programs / "kube-apiserver"),
                 f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+                f"--etcd-prefix=/{self._folder.name}",
                 f"--cert-dir={self._folder / 'certificates'}",
                 f"--token-auth-file={tokens}",
                 "--authorization-mode=RBAC",

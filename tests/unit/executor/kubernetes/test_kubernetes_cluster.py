@@ -108,6 +108,21 @@ async def test_a_pod_whose_creation_was_not_answered_is_not_created_twice(world:
     assert len(world.server.pods()) == 1
 
 
+@pytest.mark.parametrize("code", [403, 422])
+async def test_a_pod_that_exists_is_not_refused_when_its_creation_is_repeated(
+    world: FakeWorld, code: int
+) -> None:
+    """It can be the pod itself that has used up the quota."""
+    await world.open()
+    world.server.silent = True
+    world.server.answers_lost, world.server.refusals = 1, [0, code]
+    run = world.create(annotations=SUCCEEDS)
+    await world.until_pod(run, lambda pod: pod.node == "n0" and not world.server.refusals)
+    world.server.silent = False
+    world.server.cut_watches()
+    assert (await world.until_ended(run)).end == SUCCEEDED
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_every_run_ends_once_and_nothing_is_left_whatever_is_refused(
     world: FakeWorld, seed: int

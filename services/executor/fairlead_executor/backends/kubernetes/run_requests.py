@@ -10,6 +10,7 @@ from fairlead_common.domain.secret_values import Keyring
 from fairlead_executor.backends.kubernetes.api_client import (
     MERGE_PATCH,
     ApiClient,
+    ApiUnavailable,
     Response,
 )
 from fairlead_executor.backends.kubernetes.domain import (
@@ -103,6 +104,8 @@ class Requests:
                 return await self._handle_missing_namespace(record)
             case Outcome.ENDED:
                 assert refusal.end is not None
+                if record.failures:
+                    return await self._refuse_unless_created(record, refusal.end)
                 return self._refuse(record, refusal.end)
             case _:
                 assert_never(refusal.outcome)
@@ -111,6 +114,13 @@ class Requests:
         """The run never starts. What was ruled out ends so: a former executor is refused, too."""
         run_records.refuse(record, run_records.ruled_out_end(record) or end, self._clock())
         return True
+
+    async def _refuse_unless_created(self, record: RunRecord, end: End) -> bool:
+        """A former request can have created the pod, which then itself uses up the quota."""
+        response = await self._client.request("GET", _pod_path(record))
+        if response.code == 404:
+            return self._refuse(record, end)
+        return self._note_existing_pod(record, response)
 
     async def _handle_missing_namespace(self, record: RunRecord) -> bool:
         name = record.namespace
@@ -127,10 +137,15 @@ class Requests:
 
     async def _read_pod(self, record: RunRecord) -> bool:
         """Read the pod that already has the name of the run."""
-        response = await self._client.request("GET", _pod_path(record))
+        return self._note_existing_pod(record, await self._client.request("GET", _pod_path(record)))
+
+    def _note_existing_pod(self, record: RunRecord, response: Response) -> bool:
         if response.code != 200:
             return False
-        pod = api_objects.pod_decoder.decode(response.body)
+        try:
+            pod = api_objects.pod_decoder.decode(response.body)
+        except msgspec.DecodeError as error:
+            raise ApiUnavailable(f"the pod {record.run} cannot be decoded: {error}") from error
         if pod_manifest.run_of_pod(pod, self._owner) == record.run:
             run_records.observe(record, pod)
             return True
