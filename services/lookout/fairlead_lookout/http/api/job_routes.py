@@ -65,16 +65,17 @@ def parse_job_filter(
         Query(max_length=300, description="Part of a client id or job set, or an id's beginning."),
     ] = None,
 ) -> JobFilter:
-    """The filter of a query, `label.K=V` and `annotation.K=V` included."""
+    """The filter of a query, `label.K=V` and `annotation.K=V` included. A parameter without a value
+    does not restrict, as forms of pages send all their fields."""
     parameters = request.query_params.multi_items()
     return JobFilter(
-        queue=queue,
-        job_set=job_set,
-        states=parse_states(state, category),
+        queue=queue or None,
+        job_set=job_set or None,
+        states=parse_states(state, category or None),
         classes=parse_words(class_),
-        cluster=cluster,
-        node=node,
-        category=category,
+        cluster=cluster or None,
+        node=node or None,
+        category=category or None,
         labels=parse_prefixed(parameters, LABEL),
         annotations=parse_prefixed(parameters, ANNOTATION),
         submitted_after_ms=None if submitted_after is None else parse_time_ms(submitted_after),

@@ -1,6 +1,6 @@
 """Error pages: what is wrong, and what to do about it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
@@ -45,7 +45,8 @@ def build_error_page(
         if isinstance(error, Problem):
             plain = problem_documents.build_response(request, error)
             status = plain.status_code
-            title, text = _TITLES.get(status, "The request failed"), error.detail
+            title = _TITLES.get(status, "The request failed")
+            text = " ".join([error.detail, *(each.detail for each in error.field_errors)])
             headers |= {
                 name: plain.headers[name] for name in _PROBLEM_HEADERS if name in plain.headers
             }
@@ -77,7 +78,7 @@ def build_error_page(
     return render
 
 
-def build_address(path: str, query: dict[str, str | None]) -> str:
+def build_address(path: str, query: Mapping[str, str | None]) -> str:
     """A path with the parameters that have a value."""
     given = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(given)}" if given else path

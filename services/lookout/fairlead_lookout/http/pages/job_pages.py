@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
@@ -30,25 +31,7 @@ LOG_S_MAX: Final = 10.0
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page, its stream, and its log."""
     deps = sender.deps
-
-    @router.get("/jobs/{job_id}")
-    async def job(
-        request: Request, job_id: str, run: int | None = None, stream: Text = None
-    ) -> Response:
-        chosen = "stderr" if stream == "stderr" else "stdout"
-
-        async def read_spec(visible_queues: QueueScope) -> Values:
-            found = await job_routes.find_job(deps, job_id, visible_queues)
-            spec = without_sealed(found.submitted.spec)
-            query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
-            return {
-                "spec": msgspec.json.format(bytes(spec)).decode(),
-                "stream": chosen,
-                "log_run": run,
-                "log_url": f"/jobs/{job_id}/log?{urlencode(query)}",
-            }
-
-        return await sender.send_page(request, "job.html", "jobsets", _job(deps, job_id), read_spec)
+    sender.add_page(router, "/jobs/{job_id}", "job.html", "jobsets", partial(_job, deps))
 
     @router.get("/jobs/{queue}/{job_set:path}/{client_id}")
     async def named_job(request: Request, queue: str, job_set: str, client_id: str) -> Response:
@@ -60,10 +43,6 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
             return sender.error_page(request, error)
         return RedirectResponse(f"/jobs/{job_id}", 303)
 
-    @router.get("/live/jobs/{job_id}")
-    async def live_job(request: Request, job_id: str) -> Response:
-        return await sender.send_live(request, _job(deps, job_id))
-
     @router.get("/jobs/{job_id}/log")
     async def log(
         request: Request, job_id: str, run: int | None = None, stream: Text = None
@@ -72,8 +51,9 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
         return await _send_log(sender, request, job_id, run, chosen)
 
 
-def _job(deps: Deps, job_id: str) -> Fragment:
-    """A job with its runs."""
+async def _job(deps: Deps, job_id: str, run: int | None = None, stream: Text = None) -> Fragment:
+    """A job with its runs; around it, its pod spec and the log of a run."""
+    chosen = "stderr" if stream == "stderr" else "stdout"
 
     async def read(visible_queues: QueueScope) -> Values:
         found = await job_routes.find_job(deps, job_id, visible_queues)
@@ -89,7 +69,18 @@ def _job(deps: Deps, job_id: str) -> Fragment:
             ),
         }
 
-    return Fragment("_job.html", (job_id,), read)
+    async def read_spec(visible_queues: QueueScope) -> Values:
+        found = await job_routes.find_job(deps, job_id, visible_queues)
+        spec = without_sealed(found.submitted.spec)
+        query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
+        return {
+            "spec": msgspec.json.format(bytes(spec)).decode(),
+            "stream": chosen,
+            "log_run": run,
+            "log_url": f"/jobs/{job_id}/log?{urlencode(query)}",
+        }
+
+    return Fragment("_job.html", (job_id,), read, read_more=read_spec)
 
 
 async def _send_log(

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
@@ -22,59 +22,38 @@ PAGE_SIZE: Final = 50
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    deps = sender.deps
-
-    @router.get("/")
-    async def job_sets(
-        request: Request,
-        queue: Text = None,
-        q: Text = None,
-        active: Flag = False,
-        cursor: Text = None,
-    ) -> Response:
-        async def read_filters(visible_queues: QueueScope) -> Values:
-            return {
-                "filter": {"queue": queue, "q": q, "active": active},
-                "queues": await deps.view.read_queues(visible_queues),
-            }
-
-        fragment = _job_sets(deps, queue or None, q or None, active, cursor)
-        return await sender.send_page(request, "jobsets.html", "jobsets", fragment, read_filters)
-
-    @router.get("/live/jobsets")
-    async def live_job_sets(
-        request: Request,
-        queue: Text = None,
-        q: Text = None,
-        active: Flag = False,
-        cursor: Text = None,
-    ) -> Response:
-        return await sender.send_live(request, _job_sets(deps, queue, q, active, cursor))
-
-    job_set = partial(_job_set, deps)
+    job_sets, job_set = partial(_job_sets, sender.deps), partial(_job_set, sender.deps)
+    sender.add_page(router, "/", "jobsets.html", "jobsets", job_sets, "/live/jobsets")
     sender.add_page(router, "/jobsets/{queue}/{job_set:path}", "jobset.html", "jobsets", job_set)
 
 
-def _job_sets(
-    deps: Deps, queue: str | None, name: str | None, active: bool, cursor: str | None
+async def _job_sets(
+    deps: Deps, queue: Text = None, q: Text = None, active: Flag = False, cursor: Text = None
 ) -> Fragment:
     """The job sets that match, and totals."""
-    query = {"queue": queue, "q": name, "active": "true" if active else None}
+    query = {"queue": queue, "q": q, "active": "true" if active else None}
 
     async def read(visible_queues: QueueScope) -> Values:
         wanted = JobSetFilter(
-            visible_queues=visible_queues, queue=queue, active=active or None, q=name
+            visible_queues=visible_queues, queue=queue or None, active=active or None, q=q or None
         )
         found = await deps.view.read_job_sets(wanted, PAGE_SIZE, cursor)
         return {
             "live": build_address("/live/jobsets", query | {"cursor": cursor}),
-            "totals": await deps.view.count_jobs_by_state(visible_queues, queue),
+            "totals": await deps.view.count_jobs_by_state(visible_queues, queue or None),
             "sets": responses.describe_job_sets(found).job_sets,
-            "filtered": bool(queue or name or active or cursor),
+            "filtered": bool(queue or q or active or cursor),
             "next": build_address("/", query | {"cursor": found.next}) if found.next else None,
         }
 
-    return Fragment("_jobsets.html", (queue, name, active, cursor), read)
+    async def read_filters(visible_queues: QueueScope) -> Values:
+        return {
+            "filter": {"queue": queue, "q": q, "active": active},
+            "queues": await deps.view.read_queues(visible_queues),
+        }
+
+    key = (queue, q, active, cursor)
+    return Fragment("_jobsets.html", key, read, read_more=read_filters)
 
 
 async def _job_set(

@@ -8,6 +8,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages import (
     cluster_pages,
+    job_list_pages,
     job_pages,
     job_set_pages,
     pool_pages,
@@ -35,6 +36,6 @@ def make_router(deps: Deps) -> APIRouter:
             raise Problem("not-found", f"File {name!r} does not exist.")
         return Response(asset.content, media_type=asset.media_type, headers=_STATIC_HEADERS)
 
-    for pages in (job_set_pages, job_pages, queue_pages, cluster_pages, pool_pages):
+    for pages in (job_set_pages, job_list_pages, job_pages, queue_pages, cluster_pages, pool_pages):
         pages.add_routes(router, sender)
     return router

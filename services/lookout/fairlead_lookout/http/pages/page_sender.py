@@ -35,13 +35,14 @@ class Fragment(msgspec.Struct, frozen=True):
     """The part of a page that is updated: the template, and how to read its values.
 
     `key` distinguishes it from other fragments of its template. `partition`: the only partition
-    with which it changes, if there is one.
+    with which it changes, if there is one. `read_more` reads what its page shows around it.
     """
 
     template: str
     key: tuple[object, ...]
     read: Callable[[QueueScope], Awaitable[Values]]
     partition: int | None = None
+    read_more: Callable[[QueueScope], Awaitable[Values]] | None = None
 
 
 class PageSender:
@@ -59,10 +60,12 @@ class PageSender:
         template: str,
         section: str,
         make_fragment: Callable[..., Awaitable[Fragment]],
+        live_path: str | None = None,
     ) -> None:
-        """A page, and the stream of its fragment at `/live` and the same path.
+        """A page, and the stream of its fragment: at `/live` and the same path unless given.
 
-        `make_fragment` takes the parameters of both routes.
+        `make_fragment` takes the parameters of both routes. `section`: the page's entry of the
+        navigation.
         """
 
         @router.get(path)
@@ -71,31 +74,23 @@ class PageSender:
         ) -> Response:
             return await self.send_page(request, template, section, fragment)
 
-        @router.get(f"/live{path}")
+        @router.get(live_path or f"/live{path}")
         async def live(
             request: Request, fragment: Annotated[Fragment, Depends(make_fragment)]
         ) -> Response:
             return await self.send_live(request, fragment)
 
     async def send_page(
-        self,
-        request: Request,
-        template: str,
-        section: str,
-        fragment: Fragment,
-        read_more: Callable[[QueueScope], Awaitable[Values]] | None = None,
+        self, request: Request, template: str, section: str, fragment: Fragment
     ) -> Response:
-        """A whole page, or an error page. `section`: its entry of the navigation.
-
-        `read_more` reads what the template shows outside of the fragment.
-        """
+        """A whole page, or an error page. `section`: its entry of the navigation."""
         try:
             caller = await self.deps.visibility.find_caller(request)
             visible_queues = await self.deps.visibility.find_visible_queues(caller)
             values = await fragment.read(visible_queues)
             values |= {"section": section, "who": caller.name, "signed_in": caller.is_session}
-            if read_more is not None:
-                values |= await read_more(visible_queues)
+            if fragment.read_more is not None:
+                values |= await fragment.read_more(visible_queues)
         except (Problem, WorldError) as error:
             return self.error_page(request, error)
         return HTMLResponse(self.templates.render(template, **values), headers=PAGE_HEADERS)

@@ -36,3 +36,148 @@ function connected(yes) {
 }
 document.addEventListener("htmx:sse:after:connection", () => connected(true));
 document.addEventListener("htmx:sse:error", () => connected(false));
+
+// Actions on the selected jobs of the page of jobs, or on all jobs of its filter.
+const ACTIONS = {
+  cancel: { title: "Cancel", past: "Cancellation", fields: ["reason"] },
+  preempt: { title: "Preempt", past: "Preemption", fields: ["reason"] },
+  reprioritize: { title: "Reprioritize", past: "Change of priority", fields: ["priority", "reason"] },
+  resubmit: { title: "Resubmit", past: "Resubmission", fields: ["jobSet"] },
+};
+
+function jobs(count) {
+  return `${count} job${String(count) === "1" ? "" : "s"}`;
+}
+
+async function request(kind, body, dryRun) {
+  const response = await fetch(`/api/v1/jobs/${kind}${dryRun ? "?dryRun=true" : ""}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const answer = await response.json();
+  if (response.ok) {
+    return answer;
+  }
+  const errors = (answer.errors || []).map((error) => `${error.pointer.slice(1)} ${error.detail}`);
+  throw new Error(errors.join(". ") || answer.detail);
+}
+
+function setUpActions(form) {
+  const selected = new Set();
+  const dialog = document.getElementById("confirm");
+  const result = document.getElementById("result");
+  const picks = () => [...document.querySelectorAll("[data-pick]")];
+  const matching = () => form.elements.matching?.checked ?? false;
+
+  function show() {
+    const boxes = picks();
+    const listed = new Set(boxes.map((box) => box.value));
+    for (const id of selected) {
+      if (!listed.has(id)) {
+        selected.delete(id);
+      }
+    }
+    for (const box of boxes) {
+      box.hidden = false;
+      box.disabled = matching();
+      box.checked = matching() || selected.has(box.value);
+    }
+    form.hidden = boxes.length === 0 && !matching();
+    form.elements.all.disabled = matching();
+    form.elements.all.checked = boxes.length > 0 && boxes.every((box) => box.checked);
+    form.querySelector("[data-chosen]").textContent = selected.size
+      ? `${jobs(selected.size)} selected`
+      : "Select all on this page";
+    for (const button of form.querySelectorAll("button")) {
+      button.disabled = selected.size === 0 && !matching();
+    }
+  }
+
+  function report(text, isError) {
+    result.textContent = text;
+    result.classList.toggle("wrong", isError);
+    result.hidden = false;
+  }
+
+  function target() {
+    return matching() ? { filter: JSON.parse(form.dataset.filter) } : { ids: [...selected] };
+  }
+
+  // How many jobs an action concerns. Resubmissions have no dry run.
+  async function count(kind) {
+    if (!matching()) {
+      return selected.size;
+    }
+    if (kind === "resubmit") {
+      return document.querySelector("[data-jobs]").textContent;
+    }
+    const body = kind === "reprioritize" ? { ...target(), priority: 0 } : target();
+    return (await request(kind, body, true)).matched ?? "all matching";
+  }
+
+  async function confirm(kind) {
+    const { title, fields } = ACTIONS[kind];
+    const what = `${title} ${jobs(await count(kind))}`;
+    dialog.querySelector("h2").textContent = `${what}?`;
+    dialog.querySelector("[data-detail]").textContent = matching()
+      ? "All jobs that match the filter, also those on other pages."
+      : "The jobs that are selected on this page.";
+    dialog.querySelector(".main").textContent = what;
+    for (const label of dialog.querySelectorAll("[data-field]")) {
+      label.hidden = !fields.includes(label.dataset.field);
+      label.querySelector("input").disabled = label.hidden;
+    }
+    dialog.returnValue = "";
+    dialog.showModal();
+    await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
+    return dialog.returnValue === "confirm";
+  }
+
+  async function act(kind) {
+    if (!(await confirm(kind))) {
+      return;
+    }
+    const body = target();
+    for (const input of dialog.querySelectorAll("input:enabled")) {
+      if (input.value !== "") {
+        body[input.name] = input.type === "number" ? Number(input.value) : input.value;
+      }
+    }
+    const answer = await request(kind, body, false);
+    const concerned = answer.matched ?? answer.total ?? selected.size;
+    selected.clear();
+    if (form.elements.matching) {
+      form.elements.matching.checked = false;
+    }
+    report(`${ACTIONS[kind].past} of ${jobs(concerned)} requested.`, false);
+    show();
+  }
+
+  document.addEventListener("change", (event) => {
+    const box = event.target;
+    if (box === form.elements.all) {
+      picks().forEach((each) => (box.checked ? selected.add(each.value) : selected.delete(each.value)));
+    } else if (box.matches("[data-pick]")) {
+      box.checked ? selected.add(box.value) : selected.delete(box.value);
+    } else if (box !== form.elements.matching) {
+      return;
+    }
+    show();
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await act(event.submitter.value);
+    } catch (error) {
+      report(error.message, true);
+    }
+  });
+  document.addEventListener("htmx:after:swap", show);
+  show();
+}
+
+const actions = document.getElementById("actions");
+if (actions) {
+  setUpActions(actions);
+}

@@ -1,0 +1,188 @@
+"""The page of jobs: those of a filter, newest first, or their number by group.
+
+Its parameters are those of `GET /api/v1/jobs`, so each page has the same list in the API and as an
+export. A parameter without a value does not restrict.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.service import clock
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.api.job_routes import JobFilterQuery
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
+from fairlead_lookout.http.request_parameters import GROUP_DIMENSIONS, parse_dimensions
+from fairlead_lookout.store.queries.list_filters import ANNOTATION, LABEL, invalid_parameter
+
+PATH: Final = "/jobs"
+PAGE_SIZE: Final = 50
+GROUPS_MAX: Final = 200
+PERIODS: Final = (("last hour", 3_600), ("last 24 hours", 86_400), ("last 7 days", 604_800))
+"""Names and lengths in seconds."""
+FIELDS: Final = ("q", "queue", "state", "category", "groupBy")
+"""Filters with a field in the form. The others are set by links, and shown as chips."""
+TITLES: Final = {
+    "queue": "Queue",
+    "jobSet": "Job set",
+    "state": "State",
+    "class": "Class",
+    "cluster": "Cluster",
+    "node": "Node",
+    "category": "Failure",
+    "submittedAfter": "Submitted after",
+    "q": "Name",
+}
+ACTION_FILTERS: Final = {
+    "queue": "queue",
+    "jobSet": "jobSet",
+    "state": "states",
+    "class": "classes",
+    "cluster": "cluster",
+    "node": "node",
+}
+"""Filters that bulk actions know, and their fields in the request of an action."""
+
+
+class FilterChip(msgspec.Struct, frozen=True):
+    """A filter of the page, and the address of the page without it."""
+
+    title: str
+    value: str
+    address: str
+
+
+class GroupRow(msgspec.Struct, frozen=True):
+    """A group. `values`: one for each dimension; None where its jobs have none. `address`: the
+    page of its jobs, where a filter can select them."""
+
+    values: list[str | None]
+    jobs: int
+    fraction: float
+    address: str | None
+
+
+def add_routes(router: APIRouter, sender: PageSender) -> None:
+    """The page and its stream."""
+    sender.add_page(router, PATH, "jobs.html", "jobs", partial(_jobs, sender.deps))
+
+
+async def _jobs(
+    deps: Deps,
+    request: Request,
+    selected: JobFilterQuery,
+    group_by: Annotated[str | None, Query(alias="groupBy", max_length=1_000)] = None,
+    cursor: Text = None,
+) -> Fragment:
+    """The jobs or groups of a filter."""
+    query = {
+        name: value
+        for name, value in request.query_params.items()
+        if value and (name in TITLES or name == "groupBy" or name.startswith((LABEL, ANNOTATION)))
+    }
+
+    async def read(visible_queues: QueueScope) -> Values:
+        by = _parse_groups(group_by) if group_by else []
+        wanted = msgspec.structs.replace(selected, visible_queues=visible_queues)
+        values = {
+            "live": build_address(f"/live{PATH}", query | {"cursor": cursor}),
+            "filtered": bool(query.keys() - {"groupBy"}),
+            "by": by,
+            "titles": TITLES,
+            "jobs": [],
+            "groups": [],
+            "next": None,
+        }
+        if by:
+            found = await deps.lists.count_groups(wanted, by, GROUPS_MAX)
+            most = max((jobs for _, jobs in found.groups), default=1)
+            rows = [
+                _describe_group(query, group, jobs / most, jobs) for group, jobs in found.groups
+            ]
+            return values | {"groups": rows, "count": found.total}
+        page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor)
+        following = build_address(PATH, query | {"cursor": page.next}) if page.next else None
+        return values | {
+            "jobs": responses.describe_jobs(page.jobs),
+            "count": await deps.lists.count_jobs(wanted),
+            "next": following,
+        }
+
+    async def read_more(visible_queues: QueueScope) -> Values:
+        now_s = clock.now_ms() // 1_000
+        plain = {name: value for name, value in query.items() if name not in FIELDS}
+        return {
+            "query": query,
+            "plain": plain,
+            "chips": [_describe_chip(query, name) for name in plain],
+            "queues": await deps.view.read_queues(visible_queues),
+            "states": list(JobState),
+            "categories": list(FailureCategory),
+            "dimensions": GROUP_DIMENSIONS,
+            "periods": [
+                (
+                    title,
+                    build_address(PATH, query | {"submittedAfter": _format_time(now_s - length)}),
+                )
+                for title, length in PERIODS
+            ],
+            "exports": build_address("/api/v1/jobs/export.csv", query | {"groupBy": None}),
+            "action_filter": describe_action_filter(query),
+        }
+
+    return Fragment("_jobs.html", (*sorted(query.items()), cursor), read, read_more=read_more)
+
+
+def describe_action_filter(query: Mapping[str, str]) -> str | None:
+    """The filter of a bulk action on the jobs of a page, as JSON. None if an action cannot have it:
+    without a queue, or with a filter that actions do not know."""
+    labels = {
+        name.removeprefix(LABEL): value for name, value in query.items() if name.startswith(LABEL)
+    }
+    known = {name: value for name, value in query.items() if name in ACTION_FILTERS}
+    if len(known) + len(labels) < len(query.keys() - {"groupBy"}) or "queue" not in query:
+        return None
+    fields: dict[str, object] = {
+        ACTION_FILTERS[name]: value.upper().split(",") if name == "state" else value
+        for name, value in known.items()
+    }
+    if "classes" in fields:
+        fields["classes"] = known["class"].split(",")
+    return msgspec.json.encode(fields | ({"labels": labels} if labels else {})).decode()
+
+
+def _parse_groups(text: str) -> list[str]:
+    try:
+        return parse_dimensions(text)
+    except ValueError as error:
+        raise invalid_parameter("groupBy", str(error)) from None
+
+
+def _describe_group(
+    query: Mapping[str, str], group: Mapping[str, str | None], fraction: float, jobs: int
+) -> GroupRow:
+    """A row of the table of groups."""
+    values = list(group.values())
+    narrowed = None
+    if None not in values:
+        narrowed = build_address(PATH, {**query, **group, "groupBy": None})
+    return GroupRow(values, jobs, fraction, narrowed)
+
+
+def _describe_chip(query: Mapping[str, str], name: str) -> FilterChip:
+    rest = {other: value for other, value in query.items() if other != name}
+    title = TITLES.get(name) or name.removeprefix(LABEL).removeprefix(ANNOTATION)
+    return FilterChip(title, query[name], build_address(PATH, rest))
+
+
+def _format_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
