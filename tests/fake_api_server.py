@@ -22,7 +22,7 @@ from tests.kubernetes_control_plane import node_object
 Json = dict[str, Any]
 """A JSON object. `Any`: JSON."""
 
-KINDS: Final = ("pods", "nodes", "secrets", "namespaces")
+KINDS: Final = ("pods", "nodes", "secrets", "namespaces", "services", "ingresses")
 
 
 class FakeApiServer:
@@ -30,6 +30,8 @@ class FakeApiServer:
 
     `refusals`: codes that the next changing requests are answered with, before anything is done;
     0: not refused.
+    `refused_kinds`: the message with which the creation of objects of a kind is refused, with
+    `refusal_code`.
     `answers_lost`: the number of next changing requests that are carried out without an answer.
     `silent`: watches send nothing. `away`: connections are closed without an answer.
     `requests`: how often each method and kind was called.
@@ -38,6 +40,8 @@ class FakeApiServer:
     def __init__(self, kubeconfig: Path, nodes: int = 3) -> None:
         self.kubeconfig = kubeconfig
         self.refusals: list[int] = []
+        self.refused_kinds: dict[str, str] = {}
+        self.refusal_code = 422
         self.answers_lost = 0
         self.silent = self.away = False
         self.token = "t"
@@ -59,6 +63,7 @@ class FakeApiServer:
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_route("*", "/api/v1/{path:.*}", self._handle)
+        app.router.add_route("*", "/apis/networking.k8s.io/v1/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -95,7 +100,7 @@ class FakeApiServer:
 
     def find(self, kind: str, name: str, namespace: str = "default") -> Json | None:
         """An object, if it exists."""
-        return self._objects[kind].get((namespace if kind in ("pods", "secrets") else "", name))
+        return self._objects[kind].get(("" if kind in ("nodes", "namespaces") else namespace, name))
 
     def put(self, kind: str, item: Json) -> Json:
         """Add or replace an object; its new version."""
@@ -293,6 +298,8 @@ class FakeApiServer:
 
     def _create(self, kind: str, namespace: str, body: Json) -> web.Response:
         name = body["metadata"]["name"]
+        if kind in self.refused_kinds:
+            return _refuse(self.refusal_code, "Invalid", self.refused_kinds[kind])
         if namespace and ("", namespace) not in self._objects["namespaces"]:
             return _refuse(404, "NotFound", f'namespaces "{namespace}" not found')
         if (namespace, name) in self._objects[kind]:

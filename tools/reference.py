@@ -63,8 +63,8 @@ JOB: Final[Mapping[str, str]] = MappingProxyType(
         "cpu": "Short form: cores, as 2 or `500m`.",
         "memory": "Short form: memory, as `512Mi` or `2Gi`.",
         "gpu": "Short form: how many GPUs (`nvidia.com/gpu`).",
-        "services": "Must be empty for now.",
-        "ingresses": "Must be empty for now.",
+        "services": "Services that each run has, below; on Kubernetes only.",
+        "ingresses": "Ingresses that each run has, below; on Kubernetes only.",
     }
 )
 GANG: Final[Mapping[str, str]] = MappingProxyType(
@@ -86,6 +86,15 @@ RETRY: Final[Mapping[str, str]] = MappingProxyType(
         " `admission`. An empty list: after none.",
         "memoryFactor": "After `oom`, the memory request of the next run is multiplied by this.",
         "avoidNode": "The next run is placed on another node if there is one.",
+    }
+)
+NETWORK_OBJECT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "name": "Its name within the job; the object of a run is named `<name>-<run>`. Backends of"
+        " ingresses name services of the job by it.",
+        "annotations": "Its annotations.",
+        "spec": "The `spec` of the Service or Ingress as Kubernetes describes it. The `selector` of"
+        " a service is set to the pod of the run.",
     }
 )
 SUBMISSION: Final[Mapping[str, str]] = MappingProxyType(
@@ -141,6 +150,14 @@ def jobs() -> str:
             "## `retry`",
             "",
             *_described(request_types.Retry, RETRY),
+            "",
+            "## `services` and `ingresses`",
+            "",
+            "Each run on Kubernetes has its own, which Kubernetes removes together with its pod"
+            " ([an example](../kubernetes.md#services-and-ingresses)). A job with them fails on"
+            " clusters of other backends.",
+            "",
+            *_described(request_types.NetworkObject, NETWORK_OBJECT),
             "",
         ]
     )

@@ -1,8 +1,9 @@
 """What the executor relies on, whatever cluster it has (`domain/cluster_protocol.py`)."""
 
+import msgspec
 import pytest
 
-from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.events import FailureCategory, NetworkObject
 from fairlead_common.service import clock
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
@@ -40,6 +41,18 @@ async def test_a_run_goes_from_created_to_running_to_its_end(bed: Bed) -> None:
     pod = await until(bed.cluster, "a", ended)
     assert pod.end == SUCCEEDED
     assert 0 < pod.started_ms <= pod.ended_ms
+
+
+async def test_services_exist_or_the_run_fails_with_what_to_do(bed: Bed) -> None:
+    service = NetworkObject(name="web", spec=msgspec.Raw(b'{"ports": [{"port": 80}]}'))
+    lease = msgspec.structs.replace(bed.lease("a", SUCCEEDS), services=(service,))
+    bed.cluster.create([lease], clock.now_ms())
+    pod = await until(bed.cluster, "a", ended)
+    if bed.cluster.backend == "kubernetes":
+        assert pod.end == SUCCEEDED
+    else:
+        assert pod.end == pods.failed(FailureCategory.ADMISSION, pods.NO_SERVICES)
+        assert not pod.started_ms
 
 
 async def test_an_exit_code_is_reported(bed: Bed) -> None:

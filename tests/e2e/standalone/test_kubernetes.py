@@ -95,6 +95,26 @@ def test_a_job_runs_on_the_cluster_and_another_one_on_this_machine(
     assert found["status"]["phase"] == "Succeeded"
 
 
+def test_a_service_exists_on_the_cluster_and_is_refused_on_this_machine(
+    standalone: StandaloneInstallation, control_plane: ControlPlane
+) -> None:
+    services = [{"name": "web", "spec": {"ports": [{"port": 80}]}}]
+    common = {"command": ["true"], "image": "busybox", "services": services}
+    jobs = [{**common, "pool": "kubernetes"}, common]
+    submitted = call(standalone, "/jobs", {"queue": "default", "jobSet": "web", "jobs": jobs})
+    on_cluster, here = (job["id"] for job in submitted["jobs"])
+    selector = f"labelSelector=fairlead.dev/job={on_cluster}"
+
+    def list_services() -> list[str]:
+        found = control_plane.request("GET", f"/api/v1/services?{selector}")["items"]
+        return [item["metadata"]["name"] for item in found]
+
+    standalone.wait_for(lambda: list_services() == [f"web-{on_cluster}-1"])
+    failed = wait_until_ended(standalone, here, submitted["position"])
+    assert failed["state"] == "FAILED"
+    assert "choose a pool of a Kubernetes cluster" in json.dumps(failed["runs"])
+
+
 def test_run_chooses_the_cluster_by_its_pool(
     standalone: StandaloneInstallation, control_plane: ControlPlane
 ) -> None:

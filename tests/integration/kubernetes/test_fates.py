@@ -3,6 +3,7 @@
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
@@ -13,6 +14,7 @@ from fairlead_executor.domain.cluster_protocol import NoLog
 from fairlead_executor.domain.pods import SUCCEEDED, End, EndKind, Phase, Pod
 from tests.integration.kubernetes.conftest import RealWorld
 from tests.kubernetes_control_plane import node_object
+from tests.unit.executor.kubernetes.world import INGRESS, SERVICE
 
 pytestmark = pytest.mark.kubernetes
 
@@ -44,6 +46,41 @@ async def test_a_run_is_bound_to_the_node_of_its_lease(world: RealWorld, binding
     await world.until_pod(run, runs)
     (pod,) = world.pods()
     assert pod["spec"]["nodeName"] == "n1"
+
+
+async def test_services_and_ingresses_belong_to_the_pod_and_lead_to_it(world: RealWorld) -> None:
+    await world.open()
+    run = world.run(services=(SERVICE,), ingresses=(INGRESS,))
+    path = f"/apis/networking.k8s.io/v1/namespaces/{world.namespace}/ingresses"
+
+    def is_there() -> bool:
+        return bool(world.plane.request("GET", path)["items"])
+
+    await world.until(is_there)
+    (service,) = world.plane.request("GET", f"{world.path}/services")["items"]
+    (ingress,) = world.plane.request("GET", path)["items"]
+    (pod,) = world.pods()
+    for item in (service, ingress):
+        (owner,) = item["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("Pod", pod["metadata"]["uid"])
+    assert service["metadata"]["name"] == f"web-{run}"
+    selector = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
+    found = world.plane.request("GET", f"{world.path}/pods?labelSelector={selector}")["items"]
+    assert [item["metadata"]["name"] for item in found] == [run]
+    (route,) = ingress["spec"]["rules"][0]["http"]["paths"]
+    assert route["backend"]["service"]["name"] == service["metadata"]["name"]
+
+
+async def test_a_service_that_the_server_refuses_fails_the_run_with_its_words(
+    world: RealWorld,
+) -> None:
+    await world.open()
+    spec = msgspec.Raw(b'{"ports": [{"port": 99999}]}')
+    service = msgspec.structs.replace(SERVICE, spec=spec)
+    end = end_of(await world.until_ended(world.run(services=(service,))))
+    assert end.category is FailureCategory.ADMISSION
+    assert "its service web cannot be created" in end.reason
+    assert "spec.ports[0].port: Invalid value: 99999" in end.reason
 
 
 async def test_a_container_that_exceeds_its_memory_fails_so(world: RealWorld) -> None:

@@ -15,6 +15,7 @@ from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import SUCCEEDED
 from tests.integration.kubernetes.conftest import RealWorld
 from tests.kubernetes_control_plane import write_kubeconfig
+from tests.unit.executor.kubernetes.world import INGRESS, SERVICE
 
 pytestmark = pytest.mark.kubernetes
 
@@ -55,6 +56,11 @@ async def test_the_manifest_permits_all_that_an_executor_does(
     sealed = Keyring("k").seal("q", "x")
     container = {"name": "main", "image": "x", "env": [{"name": "P", "sealed": sealed}]}
     good = world.run("a", annotations={"run-for": "10ms"}, spec={"containers": [container]})
+    serving = world.run("d", services=(SERVICE,), ingresses=(INGRESS,))
+    ingresses = f"/apis/networking.k8s.io/v1/namespaces/{world.namespace}/ingresses"
+    await world.until(lambda: bool(world.plane.request("GET", ingresses)["items"]))
+    world.cluster.stop(serving, 1, pods.stopped("enough"))
+    assert (await world.until_ended(serving)).end == pods.stopped("enough")
     stopped = world.run("b")
     elsewhere = world.run("c", annotations={"run-for": "10ms"}, namespace=f"{world.namespace}-more")
     assert (await world.until_ended(good)).end == SUCCEEDED
@@ -62,7 +68,7 @@ async def test_the_manifest_permits_all_that_an_executor_does(
     await world.until_pod(stopped, lambda pod: pod.started_ms > 0)
     world.cluster.stop(stopped, 5, pods.stopped("enough"))
     assert (await world.until_ended(stopped)).end == pods.stopped("enough")
-    world.cluster.remove([good, stopped, elsewhere])
+    world.cluster.remove([good, stopped, elsewhere, serving])
     await world.until(lambda: not world.pods())
 
 

@@ -17,7 +17,8 @@ from fairlead_submit.service import action_service, resubmission_service, submis
 from fairlead_submit.store import job_views, resubmission_store
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
-    "job sent": (job_models.Job, request_types.Job, {"services", "ingresses"}),
+    "job sent": (job_models.Job, request_types.Job, set()),
+    "service sent": (job_models.NetworkObject, request_types.NetworkObject, set()),
     "gang sent": (job_models.Gang, request_types.Gang, set()),
     "retry sent": (job_models.Retry, request_types.Retry, set()),
     "submitted": (job_models.Submitted, submission_service.SubmissionResponse, set()),

@@ -52,6 +52,17 @@ def test_requests_and_limits_of_all_containers_grow_in_proportion() -> None:
     ]
 
 
+def test_a_lease_carries_the_services_and_ingresses_of_its_job() -> None:
+    service = ev.NetworkObject(name="web", spec=msgspec.Raw(b'{"ports":[{"port":80}]}'))
+    ingress = ev.NetworkObject(name="in", annotations={"a": "b"})
+    job = msgspec.structs.replace(submitted("a"), services=(service,), ingresses=(ingress,))
+    view = fold([job])
+    row = view.jobs.rows[JobId("a")]
+    record = lease_changes.new_lease(view, row, job, NodeName("e0", "n0"), ()).record
+    lease = leases.decode(record.value or b"")
+    assert (lease.services, lease.ingresses) == ((service,), (ingress,))
+
+
 def test_the_lease_of_a_retry_carries_the_greater_request_and_limit() -> None:
     before = shapes.encode(shapes.Shape(requests={"cpu": 1000, "memory": GI}))
     after = shapes.encode(shapes.Shape(requests={"cpu": 1000, "memory": 2 * GI}))

@@ -197,6 +197,67 @@ def test_the_number_of_dependencies_is_limited() -> None:
     assert made.outside == {}
 
 
+PORTS = {"ports": [{"port": 80}]}
+SERVING = {"services": [{"name": "web", "spec": PORTS}]}
+
+
+def ingress_to(service: object) -> dict[str, object]:
+    path = {"path": "/", "backend": {"service": {"name": service}}}
+    return {"name": "in", "spec": {"rules": [{"http": {"paths": [path]}}]}}
+
+
+def test_services_and_ingresses_are_part_of_the_event_and_of_the_digest() -> None:
+    ingresses = [{**ingress_to("web"), "annotations": {"example.com/class": "public"}}]
+    made, found = prepared([{**RUN, **SERVING, "ingresses": ingresses}])
+    assert found == []
+    (service,), (ingress,) = made.jobs[0].services, made.jobs[0].ingresses
+    assert (service.name, msgspec.json.decode(service.spec)) == ("web", PORTS)
+    assert msgspec.json.decode(ingress.spec) == ingresses[0]["spec"]
+    assert ingress.annotations == {"example.com/class": "public"}
+    assert len({digest(RUN), digest({**RUN, **SERVING}), made.jobs[0].digest}) == 3
+    assert digest({**RUN, **SERVING}) == digest(RUN, defaults=SERVING)
+
+
+def test_specs_of_services_and_ingresses_that_are_no_objects_of_kubernetes_are_left_to_it() -> None:
+    strange = [{"rules": [1, {"http": 2}, {"http": {"paths": {}}}]}, {"defaultBackend": []}, {}]
+    ingresses = [{"name": f"i{at}", "spec": spec} for at, spec in enumerate(strange)]
+    _, found = prepared([{**RUN, "ingresses": ingresses}])
+    assert found == []
+
+
+DEEP: dict[str, object] = {}
+for _ in range(100):
+    DEEP = {"x": DEEP}
+
+REFUSED_OBJECTS = {
+    "/services/0/name": {"services": [{"name": "1web", "spec": {}}]},
+    "/services/1/name": {"services": [{"name": "web", "spec": {}}] * 2},
+    "/services/0/spec": {"services": [{"name": "web"}]},
+    "/services/0/spec/selector": {"services": [{"name": "web", "spec": {"selector": {"a": "b"}}}]},
+    "/services": {"services": [{"name": "web", "spec": {"x": "y" * 70_000}}]},
+    "/ingresses/0/name": {"ingresses": [{"spec": {}}]},
+    "/ingresses/0/annotations/a b": {
+        "ingresses": [{"name": "a", "spec": {}, "annotations": {"a b": ""}}]
+    },
+    "/ingresses/0/spec": {"ingresses": [{"name": "a", "spec": DEEP}]},
+    "/ingresses/0/spec/rules/0/http/paths/0/backend/service/name": {
+        **SERVING,
+        "ingresses": [ingress_to("wbe")],
+    },
+    "/ingresses/0/spec/defaultBackend/service/name": {
+        "ingresses": [{"name": "a", "spec": {"defaultBackend": {"service": {"name": ["web"]}}}}]
+    },
+}
+
+
+@pytest.mark.parametrize(("pointer", "fields"), REFUSED_OBJECTS.items(), ids=REFUSED_OBJECTS.keys())
+def test_errors_of_services_and_ingresses_are_named(
+    pointer: str, fields: dict[str, object]
+) -> None:
+    _, found = prepared([{**RUN, **fields}])
+    assert [error.pointer for error in found] == [f"/jobs/0{pointer}"]
+
+
 def gang(**more: object) -> dict[str, object]:
     return {**RUN, "gang": {"name": "g", "size": 3, **more}}
 

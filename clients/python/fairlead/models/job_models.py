@@ -63,6 +63,17 @@ class Retry(Sent, frozen=True, kw_only=True):
     avoid_node: bool | None = None
 
 
+class NetworkObject(Sent, frozen=True, kw_only=True):
+    """A Service or Ingress of a job on Kubernetes; `spec` is that of the Kubernetes object.
+
+    Ingresses refer to services of the job by `name`.
+    """
+
+    name: str
+    spec: Mapping[str, object]
+    annotations: Mapping[str, str] | None = None
+
+
 class Job(Sent, frozen=True, kw_only=True):
     """A job to submit: the short form (`command`, `cpu`, `memory`, `gpu`, `env`, `working_dir`) or
     a `pod_spec`.
@@ -99,6 +110,8 @@ class Job(Sent, frozen=True, kw_only=True):
     annotations: Mapping[str, str] | None = None
     gang: Gang | None = None
     retry: Retry | None = None
+    services: tuple[NetworkObject, ...] | None = None
+    ingresses: tuple[NetworkObject, ...] | None = None
 
 
 def several(name: str, texts: Iterable[str]) -> None:

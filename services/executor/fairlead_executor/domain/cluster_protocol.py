@@ -9,6 +9,7 @@ Commands return at once and never fail: their outcome is seen in `pods`. Clauses
   of several stops the first sets the reported end, and the shortest grace counts;
 - after `rule_out` the run has a pod: the one that was there all the same, or one with that end,
   which it shows as soon as it would also be seen by a new executor;
+- a run of a job with services or ingresses has them, or fails with the reason;
 - `changes` names every run whose pod changed since the last call; the first call names all.
 """
 

@@ -41,6 +41,12 @@ class End(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     exit_code: int | None = None
 
 
+NO_SERVICES: Final = (
+    "this cluster has no services and ingresses: remove them from the job, or choose a pool of a"
+    " Kubernetes cluster"
+)
+"""Why a cluster that is not of Kubernetes refuses a job."""
+
 SUCCEEDED: Final = End(EndKind.SUCCEEDED, exit_code=0)
 
 

@@ -137,6 +137,8 @@ def new_lease(
         labels=submitted.labels,
         annotations=submitted.annotations,
         requests=requests,
+        services=submitted.services,
+        ingresses=submitted.ingresses,
         spec=spec,
     )
     return _make_change(node.executor, lease)

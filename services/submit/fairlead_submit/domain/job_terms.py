@@ -3,8 +3,8 @@
 Most jobs of a request have the same terms, which are cached by `job_templates`.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -16,7 +16,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_submit.domain import gang_fields, name_rules, pod_spec, validation
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy
-from fairlead_submit.domain.request_types import SHORT_FORM, Gang, Job, Retry
+from fairlead_submit.domain.request_types import SHORT_FORM, Gang, Job, NetworkObject, Retry
 
 CHECKPOINT_ANNOTATION: Final = "fairlead.dev/checkpoint-interval"
 EVENT_BYTES: Final = 500
@@ -81,10 +81,16 @@ def read_terms(job: Job, demand: pod_spec.PodDemand, shape: Raw, policy: JobPoli
         retry=make_retry_policy(job.retry),
         labels=job.labels or {},
         annotations=job.annotations or {},
+        services=_read_network_objects(job.services, "services", policy, found),
+        ingresses=_read_network_objects(job.ingresses, "ingresses", policy, found),
     )
+    _check_network_specs(job, found)
     return JobTerms(
         event=event,
-        size=EVENT_BYTES + _measure_bytes(event.labels) + _measure_bytes(event.annotations),
+        size=EVENT_BYTES
+        + _measure_bytes(event.labels)
+        + _measure_bytes(event.annotations)
+        + sum(map(_measure_object, (*event.services, *event.ingresses))),
         after=tuple(dict.fromkeys(job.after)) if job.after else (),
         errors=tuple(found),
     )
@@ -98,6 +104,10 @@ def _default_runtime_s(demand: pod_spec.PodDemand, defaults: JobDefaults) -> int
 
 def _measure_bytes(texts: Mapping[str, str]) -> int:
     return sum(len(key) + len(value) + 8 for key, value in texts.items())
+
+
+def _measure_object(item: events.NetworkObject) -> int:
+    return len(item.name) + len(item.spec) + _measure_bytes(item.annotations) + 50
 
 
 def get_pod_spec(job: Job) -> bytes | None:
@@ -134,9 +144,6 @@ def _check_names(
     for index, text in enumerate(job.after or ()):
         if detail := name_rules.check_printable(text):
             found.append(FieldError(f"/after/{index}", detail))
-    for field in ("services", "ingresses"):
-        if getattr(job, field):
-            found.append(FieldError(f"/{field}", f"is not supported; remove {field} from the job"))
     if job.labels:
         check_labels(job.labels, "/labels", policy.limits.label_bytes_max, found)
     if job.annotations:
@@ -176,6 +183,82 @@ def _check_bytes(
     size = sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
     if size > bytes_max:
         found.append(FieldError(at, f"has {size} bytes; at most {bytes_max} are allowed"))
+
+
+def _read_network_objects(
+    given: Sequence[NetworkObject] | None, field: str, policy: JobPolicy, found: list[FieldError]
+) -> tuple[events.NetworkObject, ...]:
+    """The services or ingresses, without errors that the API server finds."""
+    made: list[events.NetworkObject] = []
+    names: set[str] = set()
+    for index, item in enumerate(given or ()):
+        place = f"/{field}/{index}"
+        name = item.name or ""
+        if item.name is None:
+            found.append(FieldError(f"{place}/name", "is missing"))
+        elif detail := name_rules.check_network_object(name):
+            found.append(FieldError(f"{place}/name", detail))
+        elif name in names:
+            found.append(FieldError(f"{place}/name", f"is {name!r} again; choose another name"))
+        names.add(name)
+        for key in item.annotations or {}:
+            if detail := name_rules.check_label_key(key):
+                pointer = f"{place}/annotations/{validation.escape_pointer(key)}"
+                found.append(FieldError(pointer, detail))
+        if item.spec is None:
+            found.append(FieldError(f"{place}/spec", "is missing"))
+        elif validation.measure_depth(item.spec) > validation.DEPTH_MAX:
+            detail = f"is nested more than {validation.DEPTH_MAX} deep"
+            found.append(FieldError(f"{place}/spec", detail))
+        else:
+            spec = Raw(msgspec.json.encode(item.spec))
+            annotations = item.annotations or {}
+            made.append(events.NetworkObject(name=name, annotations=annotations, spec=spec))
+    size, size_max = sum(map(_measure_object, made)), policy.limits.pod_spec_bytes_max
+    if size > size_max:
+        found.append(FieldError(f"/{field}", f"has {size} bytes; at most {size_max} are allowed"))
+    return tuple(made)
+
+
+def _check_network_specs(job: Job, found: list[FieldError]) -> None:
+    """Check what Fairlead sets in the spec of a service, and the services that ingresses name."""
+    names = [item.name for item in job.services or ()]  # a list: the other name is any JSON
+    for index, item in enumerate(job.services or ()):
+        if item.spec is not None and "selector" in item.spec:
+            detail = "is set by Fairlead to the pod of the run; remove it"
+            found.append(FieldError(f"/services/{index}/spec/selector", detail))
+    for index, item in enumerate(job.ingresses or ()):
+        for pointer, name in _find_backends(item.spec or {}):
+            if name not in names:
+                found.append(
+                    FieldError(
+                        f"/ingresses/{index}/spec{pointer}/service/name",
+                        f"is {validation.quote(name)}, which is not a service of the job",
+                    )
+                )
+
+
+def _find_backends(spec: Mapping[str, Any]) -> Iterator[tuple[str, object]]:  # `Any`: JSON
+    """The pointer of each backend of an ingress, and the service that it names."""
+    if (name := _name_service(spec.get("defaultBackend"))) is not None:
+        yield "/defaultBackend", name
+    for number, rule in enumerate(_list_objects(spec.get("rules"))):
+        http = rule.get("http")
+        paths = _list_objects(http.get("paths") if isinstance(http, dict) else None)
+        for index, path in enumerate(paths):
+            if (name := _name_service(path.get("backend"))) is not None:
+                yield f"/rules/{number}/http/paths/{index}/backend", name
+
+
+def _list_objects(value: object) -> list[dict[str, Any]]:  # `Any`: JSON
+    """The objects of a list; something else becomes an empty object."""
+    items = value if isinstance(value, list) else []
+    return [item if isinstance(item, dict) else {} for item in items]
+
+
+def _name_service(backend: object) -> object:
+    service = backend.get("service") if isinstance(backend, dict) else None
+    return service.get("name") if isinstance(service, dict) else None
 
 
 def _read_start_ms(text: str | None, found: list[FieldError]) -> int | None:

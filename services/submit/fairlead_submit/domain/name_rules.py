@@ -9,6 +9,7 @@ from fairlead_submit.domain.request_types import JOB_SET_MAX
 
 _QUEUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _MACHINE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_NETWORK_OBJECT: Final = re.compile(r"[a-z](?:[a-z0-9-]{0,18}[a-z0-9])?")
 _DNS_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DNS_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _LABEL: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -50,6 +51,16 @@ def check_namespace(name: str) -> str | None:
     if _DNS_LABEL.fullmatch(name):
         return None
     return "is not a valid namespace: use 1 to 63 of a-z, 0-9 and '-', with no '-' at either end"
+
+
+@_cached
+def check_network_object(name: str) -> str | None:
+    """The name of a service or ingress of a job: with the run's id it is a DNS label (RFC 1035)."""
+    if _NETWORK_OBJECT.fullmatch(name):
+        return None
+    return (
+        "is not a valid name: use 1 to 20 of a-z, 0-9 and '-', with a letter first and no '-' last"
+    )
 
 
 @_cached

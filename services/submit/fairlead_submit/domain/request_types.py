@@ -123,6 +123,17 @@ Env = (
 )
 
 
+class NetworkObject(Request, kw_only=True):
+    """A Kubernetes Service or Ingress that each run of a job has. `spec`: as in Kubernetes."""
+
+    name: Name | None = None
+    annotations: Texts | None = None
+    spec: dict[str, Any] | None = None  # `Any`: JSON, for the API server to judge
+
+
+NetworkObjects = Annotated[list[NetworkObject], Meta(max_length=100)]
+
+
 class Job(Request, kw_only=True):
     """One job: a pod spec, or the short form (`SHORT_FORM`)."""
 
@@ -151,8 +162,8 @@ class Job(Request, kw_only=True):
     cpu: Amount | None = None
     memory: Amount | None = None
     gpu: Amount | None = None
-    services: list[Any] | None = None  # only an empty list is accepted
-    ingresses: list[Any] | None = None  # likewise
+    services: NetworkObjects | None = None
+    ingresses: NetworkObjects | None = None
 
 
 SHORT_FORM: Final = ("image", "command", "env", "working_dir", "cpu", "memory", "gpu")
@@ -272,6 +283,7 @@ class ExecutorCordon(Request, kw_only=True):
 REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Submission: ("queue", "jobSet", "jobs"),
     Gang: ("name", "size"),
+    NetworkObject: ("name", "spec"),
     EnvVar: ("name",),
     SecretKeyRef: ("name", "key"),
     Secret: ("values",),

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from fairlead_common.domain.ids import JobId, RunId, run_id
+from fairlead_common.domain.records.events import NetworkObject
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.service import clock
 from fairlead_executor.backends.kubernetes.kubernetes_cluster import KubernetesCluster
@@ -82,6 +83,18 @@ class World:
     async def until_ended(self, run: RunId) -> Pod:
         """Wait until the run has ended; its pod."""
         return await self.until_pod(run, lambda pod: not pod.live)
+
+
+SERVICE = NetworkObject(name="web", spec=msgspec.Raw(b'{"ports": [{"port": 80}]}'))
+INGRESS = NetworkObject(
+    name="web",
+    annotations={"note": "x"},
+    spec=msgspec.Raw(
+        b'{"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}},'
+        b' "rules": [{"host": "a.example.com", "http": {"paths": [{"path": "/", "pathType":'
+        b' "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}'
+    ),
+)
 
 
 def make_lease(name: str = "a", node: str = "n0", **fields: Any) -> Lease:

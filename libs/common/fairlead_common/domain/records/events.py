@@ -78,6 +78,18 @@ class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     avoid_node: bool = False
 
 
+class NetworkObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """A Kubernetes Service or Ingress that exists together with each run of a job.
+
+    `spec` is that of the object. `name` is unique among those of the job: backends of ingresses
+    name its services by it, and the object of a run is named `<name>-<run id>`.
+    """
+
+    name: str
+    annotations: dict[str, str] = {}
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class JobFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Which jobs of a queue an action concerns; an absent field does not restrict."""
 
@@ -148,6 +160,8 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
     retry: RetryPolicy | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    services: tuple[NetworkObject, ...] = ()
+    ingresses: tuple[NetworkObject, ...] = ()
 
 
 class JobReleased(JobEvent, frozen=True, kw_only=True, tag="jobReleased"):

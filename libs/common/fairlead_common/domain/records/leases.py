@@ -6,7 +6,13 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.ids import JobId, RunId, run_id
-from fairlead_common.domain.records.events import FailureCategory, Int32, RunNumber, Seconds
+from fairlead_common.domain.records.events import (
+    FailureCategory,
+    Int32,
+    NetworkObject,
+    RunNumber,
+    Seconds,
+)
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases
 
@@ -25,7 +31,7 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
 
     `spec` is the pod spec (empty with STOP, because a running pod already has it). `after` names
     runs that must have ended before this one is created. `env` is what Fairlead adds to the
-    environment of its containers.
+    environment of its containers. `services` and `ingresses` are created together with the run.
     """
 
     job_id: JobId
@@ -44,6 +50,8 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     requests: dict[str, int] = {}
+    services: tuple[NetworkObject, ...] = ()
+    ingresses: tuple[NetworkObject, ...] = ()
     spec: msgspec.Raw = msgspec.Raw(b"")
 
 

@@ -57,6 +57,8 @@ class Requests:
                 return await self._create(record)
             case Operation.CREATE_SECRET:
                 return await self._create_secret(record)
+            case Operation.CREATE_NETWORK_OBJECTS:
+                return await self._create_network_objects(record)
             case Operation.RULE_OUT:
                 return await self._rule_out(record)
             case Operation.NOTE_END:
@@ -167,6 +169,34 @@ class Requests:
             text = f"its secret values cannot be stored in the cluster: {message}"
             end = pods.failed(FailureCategory.START, text)
             run_records.request_stop(record, run_records.GRACE_S_MIN, end)
+        return True
+
+    async def _create_network_objects(self, record: RunRecord) -> bool:
+        """Create services and ingresses; those that exist are of an executor before this one."""
+        pod = record.observed
+        assert pod is not None, record.run
+        try:
+            creations = pod_manifest.build_network_objects(pod, self._owner)
+        except msgspec.DecodeError as error:
+            return self._fail_network_objects(record, f"its services cannot be read: {error}")
+        for creation in creations:
+            response = await self._client.request("POST", creation.path, creation.body)
+            if response.code == 201:
+                continue
+            status = api_objects.decode_status(response.body)
+            if response.code == 409 and status.reason == "AlreadyExists":
+                continue
+            if _is_repeated(response.code):
+                return False
+            text = f"its {creation.kind} {creation.name} cannot be created: {status.message}"
+            return self._fail_network_objects(record, text[: refusals.MESSAGE_LENGTH_MAX])
+        record.has_network_objects = False
+        return True
+
+    def _fail_network_objects(self, record: RunRecord, text: str) -> bool:
+        record.has_network_objects = False
+        end = pods.failed(FailureCategory.ADMISSION, text)
+        run_records.request_stop(record, run_records.GRACE_S_MIN, end)
         return True
 
     async def _note_end(self, record: RunRecord) -> bool:

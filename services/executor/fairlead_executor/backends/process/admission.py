@@ -12,6 +12,7 @@ import msgspec
 from fairlead_common.domain import quantities
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.secret_values import DecryptionFailed, Keyring
+from fairlead_executor.domain import pods
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INHERITED: Final = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR")
@@ -76,6 +77,8 @@ def admit(lease: Lease, base: Mapping[str, str], keyring: Keyring = NO_KEYS) -> 
     """
     if not bytes(lease.spec):
         raise Refused("its lease holds no pod spec")
+    if lease.services or lease.ingresses:
+        raise Refused(pods.NO_SERVICES)
     try:
         spec = _decoder.decode(bytes(lease.spec))
     except msgspec.DecodeError as error:

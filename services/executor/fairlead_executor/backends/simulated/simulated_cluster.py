@@ -112,6 +112,10 @@ class SimulatedCluster:
             if lease.node not in self._names:
                 self._put_ended(run, pods.returned(f"there is no node {lease.node}"), now_ms)
                 continue
+            if lease.services or lease.ingresses:
+                end = pods.failed(FailureCategory.ADMISSION, pods.NO_SERVICES)
+                self._put_ended(run, end, now_ms)
+                continue
             behaviour = decide_behaviour(run, lease, self._simulation)
             pod = Pod(run, Phase.CREATED, lease.node, grace_s=lease.grace_s)
             live = self._runs[run] = _Run(pod, behaviour, behaviour.end)

@@ -11,7 +11,9 @@ from fairlead_common.domain import secret_values
 from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.secret_values import DecryptionFailed, Keyring
+from fairlead_executor.backends.kubernetes.domain import network_objects
 from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
+from fairlead_executor.backends.kubernetes.domain.network_objects import Creation
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from fairlead_executor.domain.pods import End
 
@@ -155,6 +157,13 @@ def build_secret(pod: PodObject, owner: Owner, secrets: Mapping[str, str]) -> Js
     }
 
 
+def build_network_objects(pod: PodObject, owner: Owner) -> list[Creation]:
+    """The services and ingresses of a pod. Raises `msgspec.DecodeError`."""
+    labels = pod.metadata.labels
+    selector = {JOB: labels[JOB], RUN: labels[RUN]}
+    return network_objects.list_creations(pod, {**owner.labels, **selector}, selector)
+
+
 def encode_end(end: End) -> str:
     """An end as the text of an annotation."""
     return msgspec.json.encode(end).decode()
@@ -182,6 +191,8 @@ def _labels(lease: Lease, owner: Owner) -> dict[str, str]:
 
 def _annotations(lease: Lease) -> dict[str, str]:
     known = {QUEUE: lease.queue, JOB_SET: lease.job_set, NODE: lease.node}
+    if objects := network_objects.encode_annotation(lease):
+        known[network_objects.ANNOTATION] = objects
     if gang := lease.env.get(_GANG_NAME):
         known[GANG] = gang
     return {**_without_ours(lease.annotations), **known}

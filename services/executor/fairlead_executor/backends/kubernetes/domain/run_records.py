@@ -13,7 +13,12 @@ from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.timestamps import parse_rfc3339
-from fairlead_executor.backends.kubernetes.domain import api_objects, pod_manifest, pod_status
+from fairlead_executor.backends.kubernetes.domain import (
+    api_objects,
+    network_objects,
+    pod_manifest,
+    pod_status,
+)
 from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End, Phase, Pod
@@ -28,6 +33,7 @@ class Operation(Enum):
 
     CREATE = auto()
     CREATE_SECRET = auto()
+    CREATE_NETWORK_OBJECTS = auto()
     RULE_OUT = auto()
     NOTE_END = auto()
     DELETE = auto()
@@ -47,9 +53,10 @@ class RunRecord(msgspec.Struct, kw_only=True):
     """One run. Only `KubernetesCluster` changes it.
 
     `lease`: to be created from, until the API server has the pod. `secrets`: to be created after
-    the pod. `observed`: the newest version of the pod. `ruled_out`: the run must never start; its
-    pod has ended once that is recorded on the API server. `stop`: the first end and the shortest
-    grace of all stops; `deleted_grace_s`: the shortest grace for which the deletion was accepted.
+    the pod. `has_network_objects`: the services and ingresses of the pod are to be created.
+    `observed`: the newest version of the pod. `ruled_out`: the run must never start; its pod has
+    ended once that is recorded on the API server. `stop`: the first end and the shortest grace of
+    all stops; `deleted_grace_s`: the shortest grace for which the deletion was accepted.
     `ended`: the end, which never changes. `removed`: its end was reported; the pod is retained for
     its logs until `release`, and not touched any more once it is `released`. `waiting_reason` and
     `waiting_since_ms`: why it does not start.
@@ -59,6 +66,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     namespace: str = ""
     lease: Lease | None = None
     secrets: dict[str, str] = {}
+    has_network_objects: bool = False
     observed: PodObject | None = None
     ruled_out: End | None = None
     stop: StopRequest | None = None
@@ -90,6 +98,8 @@ def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> 
     if record.secrets:
         return Operation.CREATE_SECRET
     stop = record.stop
+    if record.has_network_objects and stop is None:
+        return Operation.CREATE_NETWORK_OBJECTS
     if stop is not None:
         if pod_manifest.RUN_ENDS_AS not in pod.metadata.annotations:
             return Operation.NOTE_END
@@ -142,6 +152,8 @@ def observe(record: RunRecord, pod: PodObject) -> bool:
     known = record.observed
     if known is not None and not api_objects.is_newer(pod.metadata, known.metadata):
         return False
+    if known is None:
+        record.has_network_objects = network_objects.ANNOTATION in pod.metadata.annotations
     record.observed = pod
     record.namespace = pod.metadata.namespace
     record.lease = None
