@@ -137,6 +137,31 @@ def test_run_chooses_the_cluster_by_its_pool(
     assert "workingDir" not in container, "the current folder means nothing in a pod"
 
 
+def test_pods_continue_after_ctrl_c_and_are_taken_over(
+    standalone: StandaloneInstallation, control_plane: ControlPlane
+) -> None:
+    jobs = [{"pool": "kubernetes", "image": "busybox", "command": ["sleep", "3600"]}]
+    submitted = call(standalone, "/jobs", {"queue": "default", "jobSet": "long", "jobs": jobs})
+    job, position = submitted["jobs"][0]["id"], submitted["position"]
+
+    def state() -> str:
+        found: str = call(standalone, f"/jobs/{job}?after={position}")["state"]
+        return found
+
+    standalone.wait_for(lambda: state() == "RUNNING")
+    assert standalone.interrupt() == 0
+    (pod,) = pods_of(control_plane, job)
+    assert pod["status"]["phase"] == "Running"
+    assert "deletionTimestamp" not in pod["metadata"]
+    standalone.start()
+    cancel = call(standalone, "/jobs/cancel", {"ids": [job]})
+    assert wait_until_ended(standalone, job, cancel["position"])["state"] == "CANCELLED"
+    (run,) = call(standalone, f"/jobs/{job}")["runs"]
+    assert run["state"] == "STOPPED", "the second start stops the run of the first one"
+    (pod,) = pods_of(control_plane, job)
+    assert "deletionTimestamp" in pod["metadata"]
+
+
 def refusal(folder: Path, kubeconfig: Path) -> str:
     """What `fairlead up` prints instead of starting."""
     with (
