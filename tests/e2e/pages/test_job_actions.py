@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -13,16 +13,21 @@ from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.e2e.pages.browser import browser_page
 from tests.e2e.pages.test_scheduling_pages import look
 
+PREFIX: Final = "page-"
+"""Of the job sets of this module, which shares its installation with others."""
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def api(standalone: StandaloneInstallation) -> AsyncIterator[httpx2.AsyncClient]:
-    """The API with the first token."""
+    """The API with the first token. Jobs that still wait at the end are cancelled."""
     headers = {"Authorization": f"Bearer {standalone.token}"}
     base = f"{standalone.address}/api/v1"
     async with httpx2.AsyncClient(base_url=base, headers=headers, timeout=60) as client:
         yield client
+        left = (await client.get("/jobs", params={"q": PREFIX, "state": "QUEUED"})).json()["jobs"]
+        if left:
+            await client.post("/jobs/cancel", json={"ids": [job["id"] for job in left]})
 
 
 async def submit_held(api: httpx2.AsyncClient, job_set: str, jobs: int) -> list[str]:
@@ -60,30 +65,30 @@ async def open_jobs(page: Page, standalone: StandaloneInstallation, query: str) 
 async def test_selected_jobs_are_cancelled_after_a_confirmation(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser, tmp_path: Path
 ) -> None:
-    await submit_held(api, "pick", 3)
+    await submit_held(api, "page-pick", 3)
     async with browser_page(browser) as page:
-        await open_jobs(page, standalone, "jobSet=pick")
+        await open_jobs(page, standalone, "jobSet=page-pick")
         await page.get_by_label("Select job-1").check()
         await page.get_by_role("button", name="Cancel…").click()
         await expect(page.get_by_role("heading", name="Cancel 1 job?")).to_be_visible()
         await look(page, tmp_path, "confirm")
         await page.get_by_role("button", name="Back").click()
-        assert {job["state"] for job in await list_jobs(api, "pick")} == {"QUEUED"}
+        assert {job["state"] for job in await list_jobs(api, "page-pick")} == {"QUEUED"}
         await page.get_by_role("button", name="Cancel…").click()
         await page.get_by_label("Reason").fill("not needed")
         await page.get_by_role("button", name="Cancel 1 job").click()
         await expect(page.get_by_text("Cancellation of 1 job requested.")).to_be_visible()
         await expect(page.locator("tr", has_text="job-1")).to_contain_text("not needed")
-        states = {job["clientId"]: job["state"] for job in await list_jobs(api, "pick")}
+        states = {job["clientId"]: job["state"] for job in await list_jobs(api, "page-pick")}
         assert states == {"job-0": "QUEUED", "job-1": "CANCELLED", "job-2": "QUEUED"}
 
 
 async def test_all_jobs_of_a_filter_get_a_priority_and_are_cancelled(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
-    await submit_held(api, "all", 60)
+    await submit_held(api, "page-all", 60)
     async with browser_page(browser) as page:
-        await open_jobs(page, standalone, "jobSet=all&state=QUEUED")
+        await open_jobs(page, standalone, "jobSet=page-all&state=QUEUED")
         await page.get_by_label("all that match").check()
         await page.get_by_role("button", name="Reprioritize…").click()
         await expect(page.get_by_role("heading", name="Reprioritize 60 jobs?")).to_be_visible()
@@ -95,7 +100,7 @@ async def test_all_jobs_of_a_filter_get_a_priority_and_are_cancelled(
         await page.get_by_role("button", name="Cancel 60 jobs").click()
         await expect(page.get_by_text("Cancellation of 60 jobs requested.")).to_be_visible()
         await expect(page.get_by_text("No job matches.")).to_be_visible()
-    found = await list_jobs(api, "all")
+    found = await list_jobs(api, "page-all")
     assert {(job["state"], job["priority"]) for job in found} == {("CANCELLED", 7)}
     assert len(found) == 60
 
@@ -103,25 +108,25 @@ async def test_all_jobs_of_a_filter_get_a_priority_and_are_cancelled(
 async def test_selected_jobs_are_submitted_again_into_a_job_set(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
-    ids = await submit_held(api, "old", 2)
+    ids = await submit_held(api, "page-old", 2)
     await api.post("/jobs/cancel", json={"ids": ids})
     async with browser_page(browser) as page:
-        await open_jobs(page, standalone, "jobSet=old")
+        await open_jobs(page, standalone, "jobSet=page-old")
         await page.get_by_label("Select all on this page").check()
         await page.get_by_role("button", name="Resubmit…").click()
-        await page.get_by_label("Job set of the new jobs").fill("new")
+        await page.get_by_label("Job set of the new jobs").fill("page-new")
         await page.get_by_role("button", name="Resubmit 2 jobs").click()
         await expect(page.get_by_text("Resubmission of 2 jobs requested.")).to_be_visible()
-        await page.goto(f"{standalone.address}/jobs?queue=default&jobSet=new")
+        await page.goto(f"{standalone.address}/jobs?queue=default&jobSet=page-new")
         await expect(page.locator("[data-jobs]")).to_have_text("2")
 
 
 async def test_a_refused_action_shows_the_reason(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
-    await submit_held(api, "refused", 1)
+    await submit_held(api, "page-refused", 1)
     async with browser_page(browser) as page:
-        await open_jobs(page, standalone, "jobSet=refused")
+        await open_jobs(page, standalone, "jobSet=page-refused")
         await page.get_by_label("Select all on this page").check()
         await page.get_by_role("button", name="Resubmit…").click()
         await page.get_by_role("button", name="Resubmit 1 job").click()
@@ -131,8 +136,8 @@ async def test_a_refused_action_shows_the_reason(
 async def test_filters_that_actions_do_not_know_offer_no_action_on_all(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
-    await submit_held(api, "named", 1)
+    await submit_held(api, "page-named", 1)
     async with browser_page(browser) as page:
-        await open_jobs(page, standalone, "jobSet=named&q=job")
+        await open_jobs(page, standalone, "jobSet=page-named&q=job")
         await expect(page.get_by_label("Select job-0")).to_be_visible()
         await expect(page.get_by_label("all that match")).to_have_count(0)
