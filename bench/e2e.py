@@ -301,8 +301,11 @@ async def latencies(setting: Setting, sent: dict[str, float], last_s: float) -> 
     return Waits([wait_s for _, wait_s in waits], early, late)
 
 
-async def events(http: httpx2.AsyncClient, queue: str, job_set: str) -> AsyncIterator[Leased]:
-    """The leases among the events of one job set."""
+async def events(
+    http: httpx2.AsyncClient, queue: str, job_set: str, kind: str = "leased"
+) -> AsyncIterator[Leased]:
+    """The events of this type of one job set."""
+    wanted = f'"{kind}"'.encode()
     decoder = msgspec.json.Decoder(Leased)
     async with http.stream("GET", f"/api/v1/jobsets/{queue}/{job_set}/events") as answer:
         if answer.status_code == 404:
@@ -312,7 +315,7 @@ async def events(http: httpx2.AsyncClient, queue: str, job_set: str) -> AsyncIte
         async for chunk in answer.aiter_bytes():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                if b'"leased"' in line:
+                if wanted in line:
                     yield decoder.decode(line)
 
 

@@ -7,6 +7,7 @@ says how pods behave.
 """
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -124,18 +126,21 @@ class ControlPlane:
         while self._running:
             self._running.pop().stop()
 
-    def add_nodes(self, *names: str) -> None:
+    def add_nodes(self, *names: str, labels: Mapping[str, str] | None = None) -> None:
         """Add nodes of 8 cores and 32 GiB; return when KWOK has taken them over."""
         for name in names:
-            self.request("POST", "/api/v1/nodes", node_object(name))
+            self.request("POST", "/api/v1/nodes", node_object(name, **(labels or {})))
         deadline_s = time.monotonic() + READY_S_MAX
-        while not all(self._is_ready(name) for name in names):
+        while not self._ready_nodes().issuperset(names):
             assert time.monotonic() < deadline_s, f"nodes are not ready; see {self._folder}"
             time.sleep(0.05)
 
-    def _is_ready(self, name: str) -> bool:
-        status = self.request("GET", f"/api/v1/nodes/{name}")["status"]
-        return any(item["type"] == "Ready" for item in status.get("conditions", []))
+    def _ready_nodes(self) -> set[str]:
+        return {
+            node["metadata"]["name"]
+            for node in self.request("GET", "/api/v1/nodes")["items"]
+            if any(item["type"] == "Ready" for item in node["status"].get("conditions", []))
+        }
 
     def request(
         self,
@@ -151,10 +156,13 @@ class ControlPlane:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type},
         )
-        context = ssl.create_default_context(cafile=str(self.certificate))
-        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=30, context=self._context) as answer:
             parsed: dict[str, Any] = json.loads(answer.read())
             return parsed
+
+    @functools.cached_property
+    def _context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.certificate))
 
     @property
     def certificate(self) -> Path:
