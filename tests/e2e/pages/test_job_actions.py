@@ -121,6 +121,20 @@ async def test_selected_jobs_are_submitted_again_into_a_job_set(
         await expect(page.locator("[data-jobs]")).to_have_text("2")
 
 
+async def test_a_job_is_cancelled_on_its_page(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser, tmp_path: Path
+) -> None:
+    await submit_held(api, "page-one", 1)
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "jobSet=page-one")
+        await page.get_by_role("link", name="job-0").click()
+        await look(page, tmp_path, "job")
+        await page.get_by_role("button", name="Cancel…").click()
+        await page.get_by_role("button", name="Cancel 1 job").click()
+        await expect(page.get_by_text("Cancellation of 1 job requested.")).to_be_visible()
+        await expect(page.locator("[data-state]")).to_have_text("Cancelled")
+
+
 async def test_a_refused_action_shows_the_reason(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:

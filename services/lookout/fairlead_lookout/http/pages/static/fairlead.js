@@ -37,7 +37,7 @@ function connected(yes) {
 document.addEventListener("htmx:sse:after:connection", () => connected(true));
 document.addEventListener("htmx:sse:error", () => connected(false));
 
-// Actions on the selected jobs of the page of jobs, or on all jobs of its filter.
+// Actions: on the job of a page, or on the page of jobs on those selected or all of its filter.
 const ACTIONS = {
   cancel: { title: "Cancel", past: "Cancellation", fields: ["reason"] },
   preempt: { title: "Preempt", past: "Preemption", fields: ["reason"] },
@@ -64,13 +64,18 @@ async function request(kind, body, dryRun) {
 }
 
 function setUpActions(form) {
-  const selected = new Set();
+  const job = form.dataset.job;
+  const selected = new Set(job ? [job] : []);
   const dialog = document.getElementById("confirm");
   const result = document.getElementById("result");
   const picks = () => [...document.querySelectorAll("[data-pick]")];
   const matching = () => form.elements.matching?.checked ?? false;
 
   function show() {
+    if (job) {
+      form.hidden = false;
+      return;
+    }
     const boxes = picks();
     const listed = new Set(boxes.map((box) => box.value));
     for (const id of selected) {
@@ -122,7 +127,9 @@ function setUpActions(form) {
     dialog.querySelector("h2").textContent = `${what}?`;
     dialog.querySelector("[data-detail]").textContent = matching()
       ? "All jobs that match the filter, also those on other pages."
-      : "The jobs that are selected on this page.";
+      : job
+        ? "The job of this page."
+        : "The jobs that are selected on this page.";
     dialog.querySelector(".main").textContent = what;
     for (const label of dialog.querySelectorAll("[data-field]")) {
       label.hidden = !fields.includes(label.dataset.field);
@@ -146,7 +153,9 @@ function setUpActions(form) {
     }
     const answer = await request(kind, body, false);
     const concerned = answer.matched ?? answer.total ?? selected.size;
-    selected.clear();
+    if (!job) {
+      selected.clear();
+    }
     if (form.elements.matching) {
       form.elements.matching.checked = false;
     }
