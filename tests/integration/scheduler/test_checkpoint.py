@@ -140,6 +140,18 @@ async def test_a_view_saved_in_steps_is_loaded_unchanged(fresh_database: str, se
         assert loaded.positions == view.positions
 
 
+async def test_a_save_while_a_view_is_loaded_changes_nothing_of_it(fresh_database: str) -> None:
+    """Records and rare properties are read on two connections."""
+    async with scheduler_database(fresh_database) as (pool, other):
+        view = random_view(2, 200)
+        await save(pool, view)
+        async with locked(other, "names"):
+            loading = asyncio.create_task(load(pool))
+            await somebody_waits(other)
+            await other.execute("UPDATE fairlead_scheduler.jobs SET rare = NULL")
+        assert content_of(await loading) == content_of(view)
+
+
 async def test_an_interrupted_save_leaves_a_valid_checkpoint(
     fresh_database: str,
 ) -> None:

@@ -4,6 +4,7 @@ Only the leader saves, in parts (`checkpoint_parts.py`) of one transaction each.
 view as it was at the saved positions; the log has the rest.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
@@ -201,21 +202,35 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
         view = View(PoolBuckets(rules, levels))
         view.positions = dict(enumerate(positions))
         loading = CheckpointLoader(view, await read_names(connection))
-        # First: Postgres takes long to find these, beside the thread that loads the kernels.
-        rare = await connection.fetch(SQL["read_rare"])
-        decoder = checkpoint_rows.RowDecoder()
+        # On a connection of its own: Postgres takes as long for these as for all records.
+        snapshot = await connection.fetchval(SQL["export_snapshot"])
+        reading = asyncio.create_task(_read_rare(pool, snapshot))
+        try:
+            decoder = checkpoint_rows.RowDecoder()
 
-        async def restore(data: bytes) -> None:
-            for block in decoder.feed(data):
-                loading.add(block)
+            async def restore(data: bytes) -> None:
+                for block in decoder.feed(data):
+                    loading.add(block)
 
-        await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
-        loading.add(decoder.finish())
+            await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
+            loading.add(decoder.finish())
+            rare = await reading
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
     loading.index_rows()
     while rare:
         loading.add_rare(*rare.pop())
     loading.finish()
     return view
+
+
+async def _read_rare(pool: Pool, snapshot: str) -> list[tuple[bytes, bytes]]:
+    """The answer of `read_rare`, as the transaction that exported the snapshot sees it."""
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+        await connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+        await connection.execute(SQL["memory_for_rare"])
+        return [(row["ids"], row["properties"]) for row in await connection.fetch(SQL["read_rare"])]
 
 
 async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, EndedJob]:

@@ -62,6 +62,14 @@ DELETE FROM fairlead_scheduler.job_specs WHERE job_id = ANY ($1::text[])
 -- In any order: sorting a million rows takes Postgres longer than reading them.
 SELECT job_id, record FROM fairlead_scheduler.jobs
 
+-- name: export_snapshot
+-- A second transaction that takes this snapshot, while the first is open, reads the same checkpoint.
+SELECT pg_export_snapshot()
+
+-- name: memory_for_rare
+-- For this transaction: with the default of 4 MB `read_rare` writes what it groups to files.
+SET LOCAL work_mem = '64MB'
+
 -- name: read_rare
 -- Of up to 4,096 jobs per row: their ids, one after another, and a JSON array.
 SELECT
