@@ -11,7 +11,7 @@ import pytest
 from bench import adversarial, engine
 from fairlead_scheduler.engine import EngineSettings
 from fairlead_scheduler.engine.preparation import array_types, prepared_pool, round_setup
-from fairlead_scheduler.engine.scheduling import queue_selection, scheduling_pass
+from fairlead_scheduler.engine.scheduling import scheduling_pass
 from fairlead_scheduler.engine.state.round_state import N_WORK
 
 SMALL, LARGE = 200, 800
@@ -33,7 +33,6 @@ def count_work(name: str, nodes: int) -> tuple[int, int]:
     settings = EngineSettings(protected_fraction=0.0)
     start = prepared_pool.prepare_pool(snapshot, settings)
     model = round_setup.set_up_round(snapshot, settings, start).model
-    queue_selection.start_queues(model)
     bounds = settings.offers_per_check, settings.work_per_check
     while scheduling_pass.run_pass(model, *bounds) != scheduling_pass.DONE:
         pass

@@ -12,7 +12,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     COMPILED,
     by_address,
     entry_point,
-    internal,
+    inlined,
     kernel,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int64
@@ -63,11 +63,11 @@ def raised(held: Held, by: int) -> float:
 @kernel
 def total_of(outer: Outer) -> Int64:
     """A new array, made by a kernel that counts uses of arrays."""
-    made: Int64 = outer.first.amount[0] + outer.total
+    made: Int64 = outer.first.amount[0] + outer.total[0]
     return made
 
 
-@internal
+@inlined
 def raise_row(held: Held, i: int, by: int) -> None:
     """Raise what stands in one row."""
     held.share[i] += by

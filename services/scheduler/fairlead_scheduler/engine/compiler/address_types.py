@@ -2,9 +2,13 @@
 
 numba passes a tuple by value: each array in it as some eight numbers. For the tuples of a round
 that were a thousand arguments per call, which cost more to compile than all the rest together. A
-class given to `register` is written down once per call from Python, as data pointer and shape per
-array, and is an address from there on. What is written down never changes while a kernel runs, and
-LLVM knows that: what is read from there can stay in a register.
+class given to `register` is written down once per call from Python and is an address from there on.
+What is written down never changes while a kernel runs, and LLVM knows that: what is read from there
+can stay in a register.
+
+What is written down are 64-bit words, field by field: a whole number is one; an array is the
+address of its data and its shape; a tuple within the tuple is its own words. In kernels such an
+array can be indexed, whole or in part, and has `size` and `shape`; nothing else.
 
 Only `decorators.py` imports this, and only where numba is.
 """
@@ -15,14 +19,21 @@ Only `decorators.py` imports this, and only where numba is.
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.core.imputils import lower_builtin, lower_getattr, lower_getattr_generic
+from numba.core.typing.templates import (
+    AbstractTemplate,
+    AttributeTemplate,
+    infer_getattr,
+    infer_global,
+    signature,
+)
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 from numba.np import numpy_support
 from numba.np.arrayobj import populate_array
@@ -31,6 +42,8 @@ Form = tuple[Any, ...]
 """Per field the type and the number of dimensions of its array, ("", 0) for a whole number, or the
 `Shared` of a tuple within the tuple."""
 
+_WORD: Final = ir.IntType(64)
+
 _type_of: dict[type, Callable[[Any], Shared]] = {}
 
 
@@ -38,17 +51,37 @@ class Shared(types.Type):
     """The address of a named tuple whose arrays have this form."""
 
     def __init__(self, name: str, fields: tuple[str, ...], form: Form) -> None:
-        self.fields = fields
-        self.kinds = tuple([_kind(part) for part in form])
+        self.kinds = dict(zip(fields, [_kind(part) for part in form], strict=True))
+        self.place = dict[str, int]()  # of each field, in words
+        self.words = 0
+        for field, kind in self.kinds.items():
+            self.place[field] = self.words
+            self.words += _count_words(kind)
         digest = hashlib.sha256(repr((fields, form)).encode()).hexdigest()
         super().__init__(name=f"{name}-{digest[:12]}")
+
+
+class SharedArray(types.Type):
+    """The address of the words of an array."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        super().__init__(name=f"Shared{array}")
 
 
 def _kind(part: Any) -> Any:
     if isinstance(part, Shared):
         return part
     kind, ndim = part
-    return types.Array(numpy_support.from_dtype(np.dtype(kind)), ndim, "C") if kind else types.int64
+    if not kind:
+        return types.int64
+    return SharedArray(types.Array(numpy_support.from_dtype(np.dtype(kind)), ndim, "C"))
+
+
+def _count_words(kind: Any) -> int:
+    if isinstance(kind, Shared):
+        return kind.words
+    return 1 + int(kind.array.ndim) if isinstance(kind, SharedArray) else 1
 
 
 def register(tuple_class: Any) -> None:
@@ -74,55 +107,42 @@ def _form(part: Any) -> Any:
 
 
 @register_model(Shared)
+@register_model(SharedArray)
 class _Model(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Shared) -> None:
-        super().__init__(manager, kind, cgutils.voidptr_t)
-
-
-def _layout(context: Any, kind: Shared) -> Any:
-    """What is stored at the address, per field: a number, a data pointer and a shape, or the same
-    for the fields of a tuple within the tuple."""
-    return ir.LiteralStructType([_part_layout(context, part) for part in kind.kinds])
-
-
-def _part_layout(context: Any, part: Any) -> Any:
-    number = ir.IntType(64)
-    if isinstance(part, Shared):
-        return _layout(context, part)
-    if isinstance(part, types.Array):
-        pointer = context.get_data_type(part.dtype).as_pointer()
-        return ir.LiteralStructType([pointer, ir.ArrayType(number, part.ndim)])
-    return number
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _WORD.as_pointer())
 
 
 @unbox(Shared)
 def _write_down(kind: Shared, value: Any, c: Any) -> Any:
-    builder = c.builder
-    place = cgutils.alloca_once(builder, _layout(c.context, kind))
-    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    place = cgutils.alloca_once(c.builder, _WORD, kind.words)
+    failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
     _write_fields(kind, value, place, failed, c)
-    return NativeValue(builder.bitcast(place, cgutils.voidptr_t), is_error=builder.load(failed))
+    return NativeValue(place, is_error=c.builder.load(failed))
 
 
 def _write_fields(kind: Shared, value: Any, place: Any, failed: Any, c: Any) -> None:
     builder = c.builder
-    for i, part in enumerate(kind.kinds):
+    for i, (field, part) in enumerate(kind.kinds.items()):
         item = c.pyapi.tuple_getitem(value, i)
+        at = _add_words(builder, place, kind.place[field])
         if isinstance(part, Shared):
-            _write_fields(part, item, cgutils.gep_inbounds(builder, place, 0, i), failed, c)
+            _write_fields(part, item, at, failed, c)
             continue
-        native = c.unbox(part, item)
+        written = part.array if isinstance(part, SharedArray) else part
+        native = c.unbox(written, item)
         with builder.if_then(native.is_error, likely=False):
             builder.store(cgutils.true_bit, failed)
-        if isinstance(part, types.Array):
-            array = c.context.make_array(part)(c.context, builder, native.value)
-            builder.store(array.data, cgutils.gep_inbounds(builder, place, 0, i, 0))
-            builder.store(array.shape, cgutils.gep_inbounds(builder, place, 0, i, 1))
-            if c.context.enable_nrt:  # unboxing counts a use, which nobody else would end
-                with builder.if_then(builder.not_(native.is_error)):
-                    c.context.nrt.decref(builder, part, native.value)
-        else:
-            builder.store(native.value, cgutils.gep_inbounds(builder, place, 0, i))
+        if not isinstance(part, SharedArray):
+            builder.store(native.value, at)
+            continue
+        array = c.context.make_array(written)(c.context, builder, native.value)
+        builder.store(builder.ptrtoint(array.data, _WORD), at)
+        for axis, size in enumerate(cgutils.unpack_tuple(builder, array.shape, written.ndim)):
+            builder.store(size, _add_words(builder, at, 1 + axis))
+        if c.context.enable_nrt:  # unboxing counts a use, which nobody else would end
+            with builder.if_then(builder.not_(native.is_error)):
+                c.context.nrt.decref(builder, written, native.value)
 
 
 @infer_getattr
@@ -130,29 +150,138 @@ class _Fields(AttributeTemplate):
     key = Shared
 
     def generic_resolve(self, kind: Shared, name: str) -> Any:
-        return kind.kinds[kind.fields.index(name)] if name in kind.fields else None
+        return kind.kinds.get(name)
 
 
 @lower_getattr_generic(Shared)
-def _field(context: Any, builder: Any, kind: Shared, address: Any, name: str) -> Any:
-    i = kind.fields.index(name)
-    part = kind.kinds[i]
-    place = builder.bitcast(address, _layout(context, kind).as_pointer())
-    if isinstance(part, Shared):
-        return builder.bitcast(cgutils.gep_inbounds(builder, place, 0, i), cgutils.voidptr_t)
+def _field(_context: Any, builder: Any, kind: Shared, address: Any, name: str) -> Any:
+    place = _add_words(builder, address, kind.place[name])
+    return _read(builder, place) if kind.kinds[name] == types.int64 else place
 
-    def read(*at: int) -> Any:
-        loaded = builder.load(cgutils.gep_inbounds(builder, place, 0, i, *at))
-        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
-        return loaded
 
-    if not isinstance(part, types.Array):
-        return read()
-    itemsize = context.get_abi_sizeof(context.get_data_type(part.dtype))
-    shape = [read(1, axis) for axis in range(part.ndim)]
-    strides = [ir.Constant(ir.IntType(64), itemsize)]
-    for size in reversed(shape[1:]):
+@infer_getattr
+class _ArrayFields(AttributeTemplate):
+    key = SharedArray
+
+    def resolve_size(self, _kind: SharedArray) -> Any:
+        return types.intp
+
+    def resolve_shape(self, kind: SharedArray) -> Any:
+        return types.UniTuple(types.intp, kind.array.ndim)
+
+
+@lower_getattr(SharedArray, "size")
+def _size(_context: Any, builder: Any, kind: SharedArray, address: Any) -> Any:
+    size, *more = _read_shape(builder, kind, address)
+    for axis in more:
+        size = builder.mul(size, axis)
+    return size
+
+
+@lower_getattr(SharedArray, "shape")
+def _shape(context: Any, builder: Any, kind: SharedArray, address: Any) -> Any:
+    shape = _read_shape(builder, kind, address)
+    return context.make_tuple(builder, types.UniTuple(types.intp, kind.array.ndim), shape)
+
+
+@infer_global(operator.getitem)
+class _GetItem(AbstractTemplate):
+    def generic(self, args: Any, _kws: Any) -> Any:
+        kind, index = args
+        wide = _index_type(kind, index)
+        if wide is None:
+            return None
+        left = kind.array.ndim - _count_numbers(wide)
+        return signature(kind.array.copy(ndim=left) if left else kind.array.dtype, kind, wide)
+
+
+@infer_global(operator.setitem)
+class _SetItem(AbstractTemplate):
+    def generic(self, args: Any, _kws: Any) -> Any:
+        kind, index, _value = args
+        wide = _index_type(kind, index)
+        if wide is None or kind.array.ndim != _count_numbers(wide):
+            return None
+        return signature(types.none, kind, wide, kind.array.dtype)
+
+
+def _index_type(kind: Any, index: Any) -> Any:
+    """The type that an index of an array is converted to; None for any other index."""
+    if isinstance(kind, SharedArray):
+        if isinstance(index, types.Integer):
+            return types.intp
+        several: Any = types.BaseTuple  # its attributes are not in its annotations
+        if isinstance(index, several):
+            numbers = list(index.types)
+            if all(isinstance(number, types.Integer) for number in numbers):
+                return types.UniTuple(types.intp, len(numbers))
+    return None
+
+
+def _count_numbers(index: Any) -> int:
+    return int(index.count) if isinstance(index, types.UniTuple) else 1
+
+
+@lower_builtin(operator.getitem, SharedArray, types.Any)
+def _get_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    kind, index = sig.args
+    item, left = _find_item(context, builder, kind, args[0], index, args[1])
+    if not left:
+        return context.unpack_value(builder, kind.array.dtype, item)
+    itemsize = context.get_abi_sizeof(context.get_data_type(kind.array.dtype))
+    strides = [ir.Constant(_WORD, itemsize)]
+    for size in reversed(left[1:]):
         strides.insert(0, builder.mul(strides[0], size))
-    array = context.make_array(part)(context, builder)
-    populate_array(array, read(0), shape, strides, itemsize, None)
+    array = context.make_array(sig.return_type)(context, builder)
+    populate_array(array, item, left, strides, itemsize, None)
     return array._getvalue()
+
+
+@lower_builtin(operator.setitem, SharedArray, types.Any, types.Any)
+def _set_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    kind, index, _value = sig.args
+    item, _left = _find_item(context, builder, kind, args[0], index, args[1])
+    context.pack_value(builder, kind.array.dtype, args[2], item)
+    return context.get_dummy_value()
+
+
+def _find_item(
+    context: Any, builder: Any, kind: SharedArray, address: Any, index: Any, value: Any
+) -> tuple[Any, list[Any]]:
+    """Where an item is, or the part that begins there; and the shape of the part."""
+    numbers = [value]
+    if isinstance(index, types.UniTuple):
+        numbers = cgutils.unpack_tuple(builder, value, index.count)
+    shape = _read_shape(builder, kind, address)
+    offset = None
+    for axis, size in enumerate(shape):
+        if offset is not None:
+            offset = builder.mul(offset, size)
+        if axis < len(numbers):
+            number = _count_from_end(builder, numbers[axis], size)
+            offset = number if offset is None else builder.add(offset, number)
+    pointer = context.get_data_type(kind.array.dtype).as_pointer()
+    data = _read(builder, builder.bitcast(address, pointer.as_pointer()))
+    return builder.gep(data, [offset], inbounds=True), shape[len(numbers) :]
+
+
+def _count_from_end(builder: Any, number: Any, size: Any) -> Any:
+    """An index below zero counts from the end, as everywhere in Python."""
+    below = builder.icmp_signed("<", number, ir.Constant(_WORD, 0))
+    return builder.select(below, builder.add(number, size), number)
+
+
+def _read_shape(builder: Any, kind: SharedArray, address: Any) -> list[Any]:
+    return [
+        _read(builder, _add_words(builder, address, 1 + axis)) for axis in range(kind.array.ndim)
+    ]
+
+
+def _add_words(builder: Any, address: Any, words: int) -> Any:
+    return builder.gep(address, [ir.Constant(_WORD, words)], inbounds=True) if words else address
+
+
+def _read(builder: Any, address: Any) -> Any:
+    loaded = builder.load(address)
+    loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return loaded

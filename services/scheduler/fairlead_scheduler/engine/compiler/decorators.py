@@ -1,9 +1,9 @@
 """The one place that knows whether numba is there.
 
-`kernel`, `entry_point`, `internal`, `inlined` and `expanded` mark functions over arrays and numbers
-that are compiled where numba is installed (extra `fast`) and run as ordinary Python where it is
-not. Both give the same bits: no fast-math, no parallel loops, only integer and double arithmetic in
-a stated order.
+`kernel`, `entry_point`, `separate` and `inlined` mark functions over arrays and numbers that are
+compiled where numba is installed (extra `fast`) and run as ordinary Python where it is not. Both
+give the same bits: no fast-math, no parallel loops, only integer and double arithmetic in a stated
+order.
 
 What is compiled is kept where `kernel_cache` says. NUMBA_DISABLE_JIT=1 runs everything as Python on
 purpose.
@@ -64,25 +64,30 @@ def entry_point(function: F) -> F:
     return _compile(function, _nrt=False)
 
 
-def internal(function: F) -> F:
-    """As `entry_point`, for what only other kernels call: it cannot be called from Python."""
-    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def separate(function: F) -> F:
+    """For what only other kernels call, with the model of the round first and then numbers: it is
+    compiled once, by itself, and called through a table (see function_table.py)."""
+    if not COMPILED:
+        return function
+    from fairlead_scheduler.engine.compiler import function_table
+
+    declared: F = function_table.declare(function)
+    return declared
+
+
+def load_kernels(model: tuple[Any, ...]) -> None:
+    """Make the `separate` kernels ready for this model; needed before any kernel is called."""
+    if COMPILED:
+        from fairlead_scheduler.engine.compiler import function_table
+
+        function_table.load_kernels(model)
 
 
 def inlined(function: F) -> F:
-    """As `internal`, for what is called per offer: it is inlined into the kernel that calls it."""
+    """For what only other kernels call and what is small: it is inlined into each of them."""
     return _compile(
         function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
     )
-
-
-def expanded(function: F) -> F:
-    """For what one other kernel calls: numba copies the body into that one and compiles it there.
-
-    Compiled by itself, it would be compiled with all that it calls, and all of that once more with
-    its caller.
-    """
-    return _compile(function, _nrt=False, inline="always", cache=False)
 
 
 def _compile(function: F, **options: bool | str) -> F:
@@ -92,8 +97,8 @@ def _compile(function: F, **options: bool | str) -> F:
     types: Any = numba.types
     # Left unsaid, a function would be inlined because the first that calls it is.
     options.setdefault("forceinline", False)
-    # What only kernels call is part of their machine code, which is kept with them.
-    options.setdefault("cache", not options.get("no_cpython_wrapper", False))
+    # What is inlined is part of the machine code of what calls it, and kept with that.
+    options.setdefault("cache", not options["forceinline"])
     compiled = compile_(nogil=True, **options)(function)
     template = compiled.get_call_template
 

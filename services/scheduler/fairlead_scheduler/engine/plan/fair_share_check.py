@@ -14,13 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import (
-    by_address,
-    expanded,
-    inlined,
-    internal,
-    kernel,
-)
+from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.engine.snapshot import (
     Bool,
@@ -91,13 +85,13 @@ class Allocations(NamedTuple):
     """[Q] evicted by R2"""
 
 
-@expanded
+@inlined
 def counts_as_victim(x: Allocations, j: int) -> bool:
     """Whether the run, of a round in which something can be preempted, is live and `any`."""
     return x.kind[j] == 0 and is_live(x.state[j])
 
 
-@internal
+@inlined
 def add_node(
     x: Allocations,
     n: int,
@@ -226,8 +220,10 @@ def waits_for_share(
         s = shape[m]
         value = x.shape_value[s]
         if m == 0 or q != queue[m - 1] or value != x.shape_value[shape[m - 1]]:
-            scan.found[:] = 0
-            scan.top[:] = 0
+            for i in range(scan.found.size):
+                scan.found[i] = 0
+            for i in range(scan.top.size):
+                scan.top[i] = 0
         possible = True
         for r in range(resources):
             if scan.top[resources] and request[s, r] > scan.top[r]:
@@ -268,7 +264,7 @@ def waits_for_share(
     return result
 
 
-@internal
+@inlined
 def find_most(
     x: Allocations,
     scan: NodeScan,

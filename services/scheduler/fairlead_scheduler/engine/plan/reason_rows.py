@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, expanded, inlined, kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
 from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
 from fairlead_scheduler.engine.snapshot import (
     Bool,
@@ -131,7 +131,7 @@ def find_lacking(request: Int64, amounts: Int64) -> int:
     return -1
 
 
-@expanded
+@inlined
 def has_node_with_capacity(
     request: Int64, first: Int64, nodes: Int32, group: int, free: Int64
 ) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, expanded, inlined, kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Int32, Int64, Snapshot
 
 
@@ -146,7 +146,7 @@ def _remove_rows(rows: Int32, size: int, gone: Bool) -> int:
     return left
 
 
-@expanded
+@inlined
 def _find_place(
     b: int,
     rows: Int32,

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point
+from fairlead_scheduler.engine.compiler.decorators import entry_point, load_kernels
 from fairlead_scheduler.engine.plan.round_result import RoundContext
 from fairlead_scheduler.engine.preparation import (
     eviction,
@@ -110,6 +110,7 @@ def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPo
         journal=np.zeros(jobs + 1, np.int64),
         counters=np.zeros(round_state.COUNTERS, np.int64),
     )
+    load_kernels(model)
     if active:
         model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels)
         value_capacity.count_values(model)

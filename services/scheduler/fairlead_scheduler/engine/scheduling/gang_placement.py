@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.placement import (
     ANY_VALUE,
     can_preempt_for_share,
@@ -84,7 +84,7 @@ class LabelValue(NamedTuple):
     """whether on one of them only the limit of preemptions (L8) held it back"""
 
 
-@internal
+@separate
 def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, need: int) -> int:
     """Sum up in `gangs.offer_request` what the first `need` members in this state request; returns
     the lowest class value of all members in it (R4)."""
@@ -106,7 +106,7 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, ne
     return value
 
 
-@internal
+@separate
 def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bool:
     """L2 for a gang: whether its first `need` queued members are too many for any of their classes.
 
@@ -132,7 +132,7 @@ def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bo
     return False
 
 
-@internal
+@separate
 def undo_offer(model: RoundModel, mark: int) -> None:
     """Undo what the journal says after `mark`, last first."""
     while model.counters[N_JOURNAL] > mark:
@@ -150,7 +150,7 @@ def undo_offer(model: RoundModel, mark: int) -> None:
             return_preemption_token(model)
 
 
-@internal
+@separate
 def place_members(
     model: RoundModel, g: int, need: int, after: float, value: int, top: int
 ) -> Attempt:
@@ -182,7 +182,7 @@ def place_members(
     return Attempt(placed, placed < need <= placed + held_back)
 
 
-@expanded
+@separate
 def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> LabelValue:
     """N7: the best of the label values that are tried for the gang.
 
@@ -235,7 +235,7 @@ def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: floa
     return LabelValue(best.value, best.limited)
 
 
-@internal
+@inlined
 def find_next_value(model: RoundModel, tree: Int64, label: int, start: int) -> int:
     """The first leaf from `start` on where what the gang at hand needs is no more than the value's
     nodes have together, or -1."""
@@ -245,7 +245,7 @@ def find_next_value(model: RoundModel, tree: Int64, label: int, start: int) -> i
     )
 
 
-@internal
+@separate
 def try_value(
     model: RoundModel,
     best: ValueRating,
@@ -284,7 +284,7 @@ def try_value(
     return result
 
 
-@expanded
+@inlined
 def is_better_value(
     model: RoundModel, a: ValueRating, b: ValueRating, label: int, rank: int
 ) -> bool:
@@ -304,7 +304,7 @@ def is_better_value(
     return a.value < b.value
 
 
-@expanded
+@inlined
 def find_highest_level(model: RoundModel, g: int) -> int:
     """The highest level of the gang's queued members, at home."""
     level = 0
@@ -314,7 +314,7 @@ def find_highest_level(model: RoundModel, g: int) -> int:
     return level
 
 
-@internal
+@separate
 def sum_waiting(model: RoundModel, g: int, need: int) -> int:
     """Set `gangs.waiting_request` to the least that `need` of the queued members can need of nodes
     together; returns how many are queued.
@@ -345,7 +345,7 @@ def sum_waiting(model: RoundModel, g: int, need: int) -> int:
     return waiting
 
 
-@expanded
+@inlined
 def has_free_capacity(model: RoundModel, label: int, rank: int) -> bool:
     """Whether what the gang at hand needs is free on the nodes of the value together."""
     leaf = model.values.free.shape[1] // 2 + rank
@@ -355,7 +355,7 @@ def has_free_capacity(model: RoundModel, label: int, rank: int) -> bool:
     return True
 
 
-@expanded
+@inlined
 def could_be_better(model: RoundModel, label: int, rank: int) -> bool:
     """Whether less would stay free on the value than on the best, with all queued members on it."""
     leaf = model.values.free.shape[1] // 2 + rank
@@ -367,7 +367,7 @@ def could_be_better(model: RoundModel, label: int, rank: int) -> bool:
     return False
 
 
-@expanded
+@separate
 def start_gang(model: RoundModel, q: int, g: int) -> int:
     """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not."""
     need = model.gangs.min_size[g]
@@ -393,7 +393,7 @@ def start_gang(model: RoundModel, q: int, g: int) -> int:
     return NOT_TRIED
 
 
-@internal
+@separate
 def place_further_member(model: RoundModel, j: int) -> int:
     """Place a further member beside those that run, on tier (a): 0 or the code of why not."""
     g = int(model.jobs.gang[j])
@@ -403,7 +403,7 @@ def place_further_member(model: RoundModel, j: int) -> int:
     return place_job(model, j, 0.0, model.gangs.label[g], model.gangs.value[g], FREE)
 
 
-@internal
+@separate
 def preempt_evicted_run(model: RoundModel, j: int) -> None:
     """Preempt an evicted run whose own node has no capacity: something more urgent is there (R5).
 
@@ -419,7 +419,7 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
                 preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
 
 
-@expanded
+@separate
 def return_gang(model: RoundModel, g: int) -> None:
     """Return as many evicted members as the gang needs to their nodes, or preempt all."""
     need = min(model.gangs.min_size[g], model.gangs.live[g])

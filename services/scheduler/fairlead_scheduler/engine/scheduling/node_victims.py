@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import N_WORK, TOLERANCE
 from fairlead_scheduler.engine.state.run_states import (
@@ -59,7 +59,7 @@ class Taken(NamedTuple):
     victims: int
 
 
-@expanded
+@inlined
 def goes_first(model: RoundModel, a: int, b: int) -> bool:
     """The order of N2b: whether `a` is preempted before `b`."""
     if model.runs.level[a] != model.runs.level[b]:
@@ -78,7 +78,7 @@ def goes_first(model: RoundModel, a: int, b: int) -> bool:
     return model.jobs.submission[a] > model.jobs.submission[b]
 
 
-@expanded
+@inlined
 def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: int) -> bool:
     """Whether the run can be a victim at all."""
     if model.runs.preemption[j] >= NON_PREEMPTIBLE or not is_live(model.runs.state[j]):
@@ -146,7 +146,7 @@ def assume_preempted(model: RoundModel, j: int, p: int, whole_gang: int) -> None
     update_share(model, int(model.jobs.queue[j]))
 
 
-@internal
+@separate
 def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
     """Undo `assume_preempted`."""
     model.victims.mark[j] = UNTOUCHED
@@ -161,7 +161,7 @@ def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
     update_share(model, int(model.jobs.queue[j]))
 
 
-@internal
+@separate
 def choose_victims(
     model: RoundModel, preemptor: int, p: int, level: int, after: float, mode: int
 ) -> NodeVictims:
@@ -219,7 +219,7 @@ def choose_victims(
     )
 
 
-@internal
+@separate
 def take_until_fit(
     model: RoundModel, n: int, victims: int, p: int, after: float, mode: int
 ) -> Taken:
@@ -257,7 +257,7 @@ def take_until_fit(
     return Taken(examined, victims)
 
 
-@internal
+@separate
 def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
     """N2b: give each of `n` victims but the first `covered` back, in the order taken, where the job
     fits without it.
@@ -285,7 +285,7 @@ def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
             assume_preempted(model, j, p, model.victims.takes_gang[k])
 
 
-@expanded
+@separate
 def return_spared(model: RoundModel, n: int, victims: int) -> int:
     """Put the spared of the victims after the `n` candidates again; returns how many they are."""
     spared = 0
@@ -301,7 +301,7 @@ def return_spared(model: RoundModel, n: int, victims: int) -> int:
     return spared
 
 
-@expanded
+@inlined
 def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVictims:
     """What N4 compares of the victims from `covered` to `n`; their number is left open."""
     first = NO_RUN
@@ -338,7 +338,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
     return NodeVictims(NOT_PERMITTED, level, gangs, above, lost_work, runs, first)
 
 
-@expanded
+@separate
 def has_cheaper_victims(model: RoundModel, a: NodeVictims, b: NodeVictims) -> bool:
     """N4 up to the node number: whether `a` is cheaper than `b`."""
     if a.level != b.level:

@@ -12,7 +12,7 @@ it.
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     VALUES_TRIED_MAX,
     find_next_value,
@@ -84,7 +84,7 @@ def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
     return True
 
 
-@internal
+@separate
 def sum_new_gang(model: RoundModel, g: int) -> int:
     """Sum up in `gangs.offer_request` what the `minSize` queued members request; returns the class
     value of the gang."""
@@ -98,7 +98,7 @@ def sum_new_gang(model: RoundModel, g: int) -> int:
     )
 
 
-@internal
+@separate
 def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
     """Offer the gang whose last queued member is `j`."""
     value = sum_new_gang(model, int(model.jobs.gang[j]))
@@ -125,7 +125,7 @@ def release_held(model: RoundModel, q: int) -> None:
         model.counters[N_HELD] -= 1
 
 
-@internal
+@separate
 def replace_offer(model: RoundModel, q: int) -> None:
     """Offer the first one within budget, if any, instead of this one over budget, unless this one
     fits on free capacity."""
@@ -148,7 +148,7 @@ def replace_offer(model: RoundModel, q: int) -> None:
     model.offers.replaces_first[q] = True
 
 
-@internal
+@inlined
 def count_jobs(model: RoundModel, q: int) -> int:
     """How many queued jobs the offer is."""
     if model.offers.kind[q] != NEW_GANG:
@@ -157,7 +157,7 @@ def count_jobs(model: RoundModel, q: int) -> int:
     return model.gangs.first[g + 1] - model.gangs.queued_first[g]
 
 
-@internal
+@inlined
 def count_tries(model: RoundModel, q: int) -> int:
     """How many jobs are placed at most to find out whether the offer fits on free capacity: the
     members of a gang on each label value that is tried.
@@ -179,7 +179,7 @@ def is_within_budget(model: RoundModel, q: int, whole: Int64) -> bool:
     return proposed / model.entitlements.weight[q] <= limit
 
 
-@expanded
+@separate
 def find_within_budget(model: RoundModel, q: int) -> int:
     """Move `next_within` on to the first offer behind the queue's first that is of the same class
     value, within budget and within the look-back (L5); returns its kind, or `NO_OFFER`."""
@@ -208,7 +208,7 @@ def find_within_budget(model: RoundModel, q: int) -> int:
     return kind
 
 
-@expanded
+@separate
 def has_shape_within_budget(model: RoundModel, q: int) -> bool:
     """Whether any queued job of the queue can be within budget: it costs less than to look at each
     where they are many of few shapes."""
@@ -224,7 +224,7 @@ def has_shape_within_budget(model: RoundModel, q: int) -> bool:
     return False
 
 
-@expanded
+@inlined
 def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
     """The kind of offer that a queued job is at its place, if that is within budget; else
     `NO_OFFER`."""
@@ -248,7 +248,7 @@ def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
     return NEW_JOB if g < 0 else FURTHER_MEMBER
 
 
-@expanded
+@separate
 def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
     """Whether the queue's offer of queued jobs fits on free capacity (N2a) and within the limits.
 
@@ -282,7 +282,7 @@ def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
     return fits
 
 
-@expanded
+@separate
 def gang_fits_on_free_capacity(model: RoundModel, q: int, g: int) -> bool:
     """Whether the members that a gang needs fit on free capacity and within the limits; where it
     chooses a label value, on one of the first that N7 tries."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, internal
+from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity
 from fairlead_scheduler.engine.scheduling.node_victims import TO_FIT, choose_victims
 from fairlead_scheduler.engine.scheduling.offers import rank_offer
@@ -50,7 +50,7 @@ def resolve_oversubscription(model: RoundModel) -> None:
                         preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
 
 
-@internal
+@inlined
 def fits_on_own_node(model: RoundModel, j: int) -> bool:
     """Whether a preempted run fits on its own node beside all other runs."""
     return model.runs.state[j] == PREEMPTED and has_capacity(
@@ -58,7 +58,7 @@ def fits_on_own_node(model: RoundModel, j: int) -> bool:
     )
 
 
-@expanded
+@separate
 def restore_gang(model: RoundModel, g: int) -> None:
     """Restore the preempted members of a gang if that makes it as large as it must be, or none.
 

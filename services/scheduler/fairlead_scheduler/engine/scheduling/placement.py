@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_eligible
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
@@ -69,7 +69,7 @@ def find_free_node(model: RoundModel, s: int, w: int) -> int:
     return NOWHERE
 
 
-@expanded
+@separate
 def find_free_node_for_member(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
@@ -101,7 +101,7 @@ def find_free_node_for_member(
     return NOWHERE
 
 
-@expanded
+@inlined
 def find_free_node_with_label(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
@@ -129,7 +129,7 @@ def find_free_node_with_label(
     return best
 
 
-@internal
+@separate
 def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
     """Whether any other queue has evicted runs and holds enough for R13 to permit preempting
     one."""
@@ -143,7 +143,7 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
     return False
 
 
-@expanded
+@inlined
 def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
     """Whether anything preemptible runs below this level."""
     for lv in range(level):  # noqa: SIM110 - kernels have no generators
@@ -152,7 +152,7 @@ def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
     return False
 
 
-@expanded
+@separate
 def preempt_chosen(model: RoundModel, j: int, victims: int) -> None:
     """Preempt this number of chosen victims of tier (b) for `j`, with the members of their gangs
     that must go, each for a token (L8)."""
@@ -169,7 +169,7 @@ def preempt_chosen(model: RoundModel, j: int, victims: int) -> None:
                     take_preemption_token(model)
 
 
-@expanded
+@inlined
 def is_preemption_limited(model: RoundModel) -> bool:
     """L8: whether no token is left for the offer's first victim; its further ones can overdraw."""
     if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
@@ -180,7 +180,7 @@ def is_preemption_limited(model: RoundModel) -> bool:
     return True
 
 
-@internal
+@separate
 def place_job(model: RoundModel, j: int, after: float, label: int, value: int, top: int) -> int:
     """Place a queued job on the first tier that has a node, at home or away, no higher than `top`.
 
@@ -235,7 +235,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
     return code
 
 
-@internal
+@separate
 def reopen_shapes(model: RoundModel, mark: int) -> None:
     """Reopen the shapes that the capacity could serve which the journal before `mark` freed.
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.gang_placement import sum_members
 from fairlead_scheduler.engine.scheduling.offers import (
     count_tries,
@@ -112,7 +112,7 @@ def examine_next(model: RoundModel, q: int) -> int:
     return model.progress.next_queued[q]
 
 
-@internal
+@separate
 def find_offer(model: RoundModel, q: int) -> bool:
     """Find the queue's next offer; False when it has none.
 
@@ -145,7 +145,7 @@ def find_offer(model: RoundModel, q: int) -> bool:
         model.progress.next_queued[q] += 1
 
 
-@expanded
+@inlined
 def offer_next_evicted(model: RoundModel, q: int) -> bool:
     """Offer the queue's next evicted run, or a gang at the place of its last evicted member."""
     while model.progress.next_evicted[q] < model.evicted.end[q]:
@@ -166,7 +166,7 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
     return False
 
 
-@internal
+@separate
 def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
     """Offer the evicted members that a gang needs, at the place of its last one, `j`."""
     g = int(model.jobs.gang[j])
@@ -177,7 +177,7 @@ def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
     rank_offer(model, q, model.gangs.offer_request, value, True)
 
 
-@expanded
+@separate
 def offer_next_member(model: RoundModel, q: int) -> bool:
     """Offer the next further member of the gang that the queue is at."""
     while model.progress.next_member[q] < model.progress.members_end[q]:
@@ -193,7 +193,7 @@ def offer_next_member(model: RoundModel, q: int) -> bool:
     return False
 
 
-@expanded
+@separate
 def offer_gang(model: RoundModel, q: int, j: int) -> bool:
     """Offer a queued member of a gang, or the gang, where the queue has reached it; False for
     neither.
@@ -218,7 +218,7 @@ def offer_gang(model: RoundModel, q: int, j: int) -> bool:
     return offer_new_gang(model, q, j)
 
 
-@expanded
+@separate
 def start_queues(model: RoundModel) -> None:
     """Find every queue's first offer and make the heap."""
     model.counters[N_STARTED] = 1
@@ -230,7 +230,7 @@ def start_queues(model: RoundModel) -> None:
     make_heap(model)
 
 
-@expanded
+@separate
 def renew_offers(model: RoundModel) -> None:
     """Find new offers for queues whose own offer was preempted, in whole or in part, by this one.
 
@@ -259,7 +259,7 @@ def renew_offers(model: RoundModel) -> None:
         reorder_heap(model, find_in_heap(model, q), found)
 
 
-@internal
+@separate
 def renew_held_offers(model: RoundModel, top: int) -> bool:
     """Look again at first offers over budget that fitted on free capacity, before the offer of
     queue `top`, which is over budget too; True if any queue has another offer now.
@@ -281,7 +281,7 @@ def renew_held_offers(model: RoundModel, top: int) -> bool:
     return renewed
 
 
-@expanded
+@inlined
 def find_in_heap(model: RoundModel, q: int) -> int:
     """Where the queue is in the heap, or -1."""
     for i in range(model.counters[N_QUEUES]):
@@ -290,7 +290,7 @@ def find_in_heap(model: RoundModel, q: int) -> int:
     return -1
 
 
-@expanded
+@separate
 def reorder_heap(model: RoundModel, i: int, found: bool) -> None:
     """The queue at heap place `i` has another offer (`found`) or leaves the heap."""
     if not found:
@@ -310,14 +310,14 @@ def reorder_heap(model: RoundModel, i: int, found: bool) -> None:
     sift_down(model, i)
 
 
-@expanded
+@separate
 def make_heap(model: RoundModel) -> None:
     """Put the queues into heap order."""
     for i in range(model.counters[N_QUEUES] // 2 - 1, -1, -1):
         sift_down(model, i)
 
 
-@expanded
+@separate
 def return_queues(model: RoundModel) -> None:
     """Return queues to the heap that have something to try again since capacity was freed."""
     model.counters[N_REOPENED] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, inlined
+from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, separate
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
     place_further_member,
@@ -98,7 +98,7 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
     return MORE
 
 
-@expanded
+@inlined
 def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
     """Try to place a queued job; False when the queue must stop."""
     if model.counters[N_STOP] != NOT_TRIED:
@@ -142,7 +142,7 @@ def pass_offer(model: RoundModel, q: int, j: int) -> None:
         model.progress.next_queued[q] += 1
 
 
-@expanded
+@separate
 def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
     """Handle an offer of an evicted run or of a gang; False when the queue must stop."""
     g = int(model.jobs.gang[j])
@@ -198,7 +198,7 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
     return True
 
 
-@expanded
+@inlined
 def skip_evicted(model: RoundModel, q: int, j: int) -> None:
     """Continue after an evicted run, in the order or among the members of its gang."""
     if (

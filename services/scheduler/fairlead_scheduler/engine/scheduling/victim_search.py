@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
     NO_RUN,
@@ -94,7 +94,7 @@ class Search(NamedTuple):
     best: NodeVictims
 
 
-@internal
+@inlined
 def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: int) -> int:
     """The lowest level up to which runs must be preempted for the request to fit, or -1."""
     size = model.capacity.tree_types.size // 2
@@ -114,7 +114,7 @@ def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: i
     return NOWHERE
 
 
-@expanded
+@separate
 def find_cheapest_node(
     model: RoundModel, j: int, w: int, after: float, mode: int, label: int, value: int
 ) -> CheapestNode:
@@ -142,7 +142,7 @@ def is_open(search: Search) -> bool:
     return search.examined < NODES_EXAMINED_MAX and search.compared < NODES_COMPARED_MAX
 
 
-@internal
+@separate
 def search_nodes(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, q: int
 ) -> Search:
@@ -169,7 +169,7 @@ def search_nodes(
     return search
 
 
-@expanded
+@separate
 def ran_queue(model: RoundModel, p: int, q: int) -> bool:
     """Whether a preemptible run of the queue was on the position when the round started. The trees
     distinguish queues modulo 64."""
@@ -183,7 +183,7 @@ def ran_queue(model: RoundModel, p: int, q: int) -> bool:
     return False
 
 
-@expanded
+@separate
 def search_label_value(
     model: RoundModel,
     search: Search,
@@ -224,7 +224,7 @@ def search_label_value(
     return search
 
 
-@internal
+@separate
 def examine_node(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, p: int
 ) -> Search:
@@ -256,7 +256,7 @@ def examine_node(
     return Search(search.examined + 1, search.compared + 1, p, found)
 
 
-@expanded
+@inlined
 def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: int) -> bool:
     """Whether victims on `p`, tier (c), cost at least as much as the best so far.
 
@@ -294,7 +294,7 @@ def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: 
     return not has_cheaper_victims(model, least, search.best)
 
 
-@expanded
+@inlined
 def find_cheapest_evicted(model: RoundModel, q: int) -> int:
     """The cheapest evicted run of a queue that has one."""
     while model.runs.state[model.evicted.cheapest[model.evicted.cheapest_next[q]]] != EVICTED:
@@ -302,7 +302,7 @@ def find_cheapest_evicted(model: RoundModel, q: int) -> int:
     return model.evicted.cheapest[model.evicted.cheapest_next[q]]
 
 
-@internal
+@separate
 def goes_after_queue(model: RoundModel, q: int, other: int) -> bool:
     """Whether queue `q` comes after `other` on tier (b): by the level of its cheapest evicted run,
     then by how far it is above its share, then by name. Both have evicted runs."""
@@ -317,7 +317,7 @@ def goes_after_queue(model: RoundModel, q: int, other: int) -> bool:
     return q > other
 
 
-@internal
+@separate
 def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: int) -> int:
     """Of the queues that R13 permits to preempt, the one after `previous` (`NO_QUEUE`: the first);
     -1 = none."""
@@ -337,7 +337,7 @@ def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: i
     return found
 
 
-@expanded
+@separate
 def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
     """N4 on tier (b) where one run is enough, without looking at every node; -1 = look at all.
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.snapshot import Cause, Tier
 from fairlead_scheduler.engine.state.capacity_tree import subtract_request
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -91,7 +91,7 @@ def update_share(model: RoundModel, q: int) -> None:
     model.usage.share_steps[q] = to_share_steps(above, model.entitlements.entitled_share[q])
 
 
-@internal
+@separate
 def update_indexes(model: RoundModel, p: int) -> None:
     """Bring what is derived from the runs and the capacity of a position up to date."""
     update_victim_order(model, p)
@@ -117,7 +117,7 @@ def allocate(model: RoundModel, q: int, j: int, s: int, w: int, p: int) -> None:
     model.counters[N_PLACED] = n + 1
 
 
-@expanded
+@inlined
 def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
     """Undo the last `allocate`, which was on position `p`."""
     n = model.counters[N_PLACED] - 1
@@ -133,7 +133,7 @@ def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
     model.usage.tokens[1 + q] += 1.0
 
 
-@expanded
+@inlined
 def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     """Add a placement on position `p`; `round_state.allocate` does the rest."""
     q = int(model.jobs.queue[j])
@@ -163,7 +163,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     model.counters[N_JOURNAL] += 1
 
 
-@expanded
+@inlined
 def remove_placement(model: RoundModel, j: int) -> None:
     """Undo `add_placement`. What was added last on a position must be removed first."""
     q = int(model.jobs.queue[j])
@@ -183,7 +183,7 @@ def remove_placement(model: RoundModel, j: int) -> None:
     update_indexes(model, p)
 
 
-@internal
+@separate
 def count_run(model: RoundModel, j: int, sign: int) -> None:
     """Count a live run (sign 1), or count it no longer (sign -1), in capacity, usage and its
     gang."""
@@ -217,7 +217,7 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
     update_indexes(model, p)
 
 
-@internal
+@separate
 def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
     """Preempt a live run for a job: its capacity is free, and the cause and the job are
     recorded."""
@@ -233,7 +233,7 @@ def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
     model.counters[N_PREEMPTED] += 1
 
 
-@internal
+@separate
 def restore_run(model: RoundModel, j: int, state: int) -> None:
     """Undo `preempt_run`, into this state."""
     model.runs.state[j] = state
@@ -244,7 +244,7 @@ def restore_run(model: RoundModel, j: int, state: int) -> None:
     count_run(model, j, 1)
 
 
-@internal
+@inlined
 def return_run(model: RoundModel, j: int) -> None:
     """Return an evicted run to its own node (R5), where its request was counted all along.
 
@@ -265,7 +265,7 @@ def return_run(model: RoundModel, j: int) -> None:
         model.usage.counted[q, r] += model.shapes.full_request[s, r]
 
 
-@internal
+@inlined
 def can_return(model: RoundModel, j: int) -> bool:
     """R5: whether an evicted run fits on its node when less urgent runs do not count.
 
@@ -287,7 +287,7 @@ def can_return(model: RoundModel, j: int) -> bool:
     return True
 
 
-@internal
+@separate
 def find_preemptor(model: RoundModel, p: int, level: int) -> int:
     """The job placed last on top of less urgent ones at `p`, more urgent than `level`, or -1."""
     j = model.runs.head[p]
@@ -307,19 +307,19 @@ def take_preemption_token(model: RoundModel) -> None:
     model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
 
 
-@expanded
+@inlined
 def return_preemption_token(model: RoundModel) -> None:
     """Undo `take_preemption_token`."""
     model.usage.tokens[model.usage.tokens.size - 1] += 1.0
 
 
-@expanded
+@inlined
 def fail_job(model: RoundModel, j: int) -> None:
     """End a queued job as failed."""
     model.runs.state[j] = FAILED
 
 
-@expanded
+@inlined
 def undo_restore(model: RoundModel, j: int) -> None:
     """Undo `restore_run` of a preempted run."""
     count_run(model, j, -1)

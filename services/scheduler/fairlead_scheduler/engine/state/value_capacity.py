@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, separate
 from fairlead_scheduler.engine.state.capacity_tree import update_path
 from fairlead_scheduler.engine.state.round_model import RoundModel
 
@@ -30,7 +30,7 @@ def count_position(model: RoundModel, p: int, r: int, kind: int) -> int:
     return max(0, amount)
 
 
-@expanded
+@separate
 def add_changes(model: RoundModel, u: int, p: int) -> None:
     """Add to the value of a position what changed there since it was counted."""
     values = model.values
@@ -48,7 +48,7 @@ def add_changes(model: RoundModel, u: int, p: int) -> None:
     update_path(values.preemptible[u], other)
 
 
-@internal
+@inlined
 def update_value_capacity(model: RoundModel, p: int) -> None:
     """Count a position again after its runs or its free capacity changed."""
     if model.values.rank.shape[0] == 0:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import expanded, inlined, internal
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.capacity_tree import update_path
 from fairlead_scheduler.engine.state.round_model import RoundModel, VictimOrder
@@ -43,7 +43,7 @@ def ran_before(state: int) -> bool:
     return RUNNING <= state <= RETURNED or state == PREEMPTED
 
 
-@expanded
+@inlined
 def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
     """The end of N4 for single victims of one value: gangs last, lost work, younger, greater id."""
     if (model.jobs.gang[a] >= 0) != (model.jobs.gang[b] >= 0):
@@ -55,7 +55,7 @@ def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
     return model.jobs.submission[a] > model.jobs.submission[b]
 
 
-@internal
+@inlined
 def is_earlier_node(model: RoundModel, a: int, b: int) -> bool:
     """Whether position `a` comes before `b`: the cheaper run, those without any by node number."""
     run_a, run_b = model.victim_order.cheapest[a], model.victim_order.cheapest[b]
@@ -74,7 +74,7 @@ def counts_for_order(model: RoundModel, j: int) -> bool:
     return ran_before(model.runs.state[j]) and model.runs.preemption[j] < PREEMPTIBLE_BELOW
 
 
-@expanded
+@separate
 def find_cheapest_runs(model: RoundModel) -> None:
     """Find the cheapest preemptible run of each position, and the largest requests."""
     order = model.victim_order
@@ -96,7 +96,7 @@ def find_cheapest_runs(model: RoundModel) -> None:
                 )
 
 
-@internal
+@separate
 def sift_node(model: RoundModel, i: int, size: int) -> None:
     """Heap sort: move the node at heap place `i` of `size` down to where it belongs."""
     node = model.victim_order.node
@@ -114,7 +114,7 @@ def sift_node(model: RoundModel, i: int, size: int) -> None:
     node[i] = p
 
 
-@internal
+@separate
 def make_order(model: RoundModel) -> None:
     """Sort the nodes, and note the node types and the queues that are on each."""
     find_cheapest_runs(model)
@@ -160,7 +160,7 @@ def set_amounts(model: RoundModel, tree: int, p: int) -> None:
         order.amounts[tree, leaf, r] = amount
 
 
-@internal
+@separate
 def choose_tree(model: RoundModel, level: int, mode: int) -> int:
     """The tree for preemptors of this level on a tier, made where it is not."""
     order = model.victim_order
@@ -181,7 +181,7 @@ def choose_tree(model: RoundModel, level: int, mode: int) -> int:
     return tree
 
 
-@internal
+@inlined
 def update_victim_order(model: RoundModel, p: int) -> None:
     """Bring the trees up to date after the runs or the free capacity on a position changed."""
     for tree in range(model.victim_order.made.size - 1):
@@ -189,14 +189,14 @@ def update_victim_order(model: RoundModel, p: int) -> None:
             correct_amounts(model, tree, p)
 
 
-@internal
+@separate
 def correct_amounts(model: RoundModel, tree: int, p: int) -> None:
     """Bring one tree up to date after the runs or the free capacity on a position changed."""
     set_amounts(model, tree, p)
     update_path(model.victim_order.amounts[tree], model.victim_order.place[p])
 
 
-@internal
+@inlined
 def find_next_node(
     order: VictimOrder, request: Int64, tree: int, bits: np.uint64, q: int, start: int
 ) -> int:
