@@ -1,0 +1,105 @@
+"""No page violates a rule of axe-core for WCAG 2.2 AA or of its best practices."""
+
+from typing import Any, Final
+
+import pytest
+from playwright.async_api import Browser, Page
+
+from fairlead_common.domain.records import clusters, events
+from tests.e2e.pages.browser import address, browser_page
+from tests.e2e.pages.log_server import log_server
+from tests.e2e.pages.reported_state import fill
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.unit.lookout.builders import failed_run, job_id, leased, requeued, submitted
+from tests.unit.lookout.builders import running as started
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PATHS: Final = (
+    "/",
+    "/?q=nothing",
+    "/jobsets/q/s",
+    "/jobsets/q/s?state=SUCCEEDED",
+    f"/jobs/{job_id('a')}",
+    f"/jobs/{job_id('b')}",
+    f"/jobs/{job_id('c')}",
+    "/jobs/nothing",
+    "/queues",
+    "/queues/q",
+    "/clusters",
+    "/clusters/e",
+    "/clusters/e?q=nothing",
+    "/pools",
+    "/pools/default",
+    "/pools/gpu",
+)
+EMPTY_PATHS: Final = ("/", "/queues", "/clusters", "/pools")
+WINDOWS: Final = {"wide": (1280, 900), "phone": (390, 844)}
+RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+RUN_AXE: Final = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
+
+
+async def find_violations(page: Page, axe_script: str) -> list[str]:
+    """The violations of the page that is shown, each with the elements that it is of."""
+    await page.evaluate(axe_script)  # not a <script>: the pages' policy refuses foreign ones
+    found: dict[str, Any] = await page.evaluate(RUN_AXE, RULES)
+    return [
+        f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for rule in found["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+async def check(
+    browser: Browser, harness: LookoutHarness, axe_script: str, paths: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """The violations of pages in both themes and at two widths, by page."""
+    found: dict[str, list[str]] = {}
+    async with browser_page(browser) as page:
+        for path in paths:
+            await page.goto(address(harness, path))
+            for window, (width, height) in WINDOWS.items():
+                await page.set_viewport_size({"width": width, "height": height})
+                for theme in ("light", "dark"):
+                    await page.emulate_media(
+                        color_scheme="dark" if theme == "dark" else "light",
+                        reduced_motion="reduce",
+                    )
+                    violations = await find_violations(page, axe_script)
+                    if violations:
+                        found[f"{path} {window} {theme}"] = violations
+    return found
+
+
+async def test_no_page_violates_a_rule(
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as harness,
+        log_server("key") as executor,
+    ):
+        executor.text = "first line\n" * 100
+        await fill(harness)
+        beat = clusters.Heartbeat(executor="e", backend="simulated", address=executor.address)
+        await harness.append([clusters.heartbeat_record(beat)])
+        told = [submitted("c"), leased("c"), started("c"), failed_run("c"), requeued("c")]
+        failed = events.JobFailed(
+            job_id=job_id("c"), category=events.FailureCategory.OOM, reason="used 3 GiB of 2 GiB"
+        )
+        again = [leased("c", run=2), started("c", run=2), failed]
+        await harness.read("/jobs", await harness.append_events(*told, *again))
+        assert await check(browser, harness, axe_script, PATHS) == {}
+
+
+async def test_no_empty_page_violates_a_rule(
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        assert await check(browser, harness, axe_script, EMPTY_PATHS) == {}
+
+
+async def test_the_page_to_sign_in_violates_no_rule(
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
+) -> None:
+    async with running(fresh_database, valkey_url, anonymous=False) as harness:
+        assert await check(browser, harness, axe_script, ("/",)) == {}
