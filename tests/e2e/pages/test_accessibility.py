@@ -23,6 +23,10 @@ PATHS: Final = (
     f"/jobs/{job_id('a')}",
     f"/jobs/{job_id('b')}",
     f"/jobs/{job_id('c')}",
+    "/jobs",
+    "/jobs?q=nothing",
+    "/jobs?groupBy=queue,state",
+    "/jobs?queue=q&state=QUEUED&label.team=x",
     "/jobs/nothing",
     "/queues",
     "/queues/q",
@@ -33,7 +37,7 @@ PATHS: Final = (
     "/pools/default",
     "/pools/gpu",
 )
-EMPTY_PATHS: Final = ("/", "/queues", "/clusters", "/pools")
+EMPTY_PATHS: Final = ("/", "/jobs", "/queues", "/clusters", "/pools")
 WINDOWS: Final = {"wide": (1280, 900), "phone": (390, 844)}
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RUN_AXE: Final = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
