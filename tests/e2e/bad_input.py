@@ -195,7 +195,9 @@ SUBMIT: Final = {
         job(annotations={"armadaproject.io/gangId": "g"}),
     ),
     "a job that waits for itself": submitted("/jobs/0/after/0", job(clientId="a", after=["a"])),
-    "services": submitted("/jobs/0/services", job(services=[{"type": "NodePort", "ports": [1]}])),
+    "services": submitted(
+        "/jobs/0/services/0/type", job(services=[{"type": "NodePort", "ports": [1]}])
+    ),
     "too many jobs": submitted("/jobs", submission(*([{}] * 10_001))),
     "a word for a flag": post("/jobs?dryRun=yes", 422, "/query/dryRun", job()),
     "a parameter that is misspelt": post("/jobs?dryrun=true", 422, "/query/dryrun", job()),

@@ -105,7 +105,7 @@ ONE_JOB = {
         "/jobs/0/gang/minSize",
     ),
     "a gang without a size": ({**RUN, "gang": {"name": "g"}}, "/jobs/0/gang/size"),
-    "services": ({**RUN, "services": [{}]}, "/jobs/0/services"),
+    "services": ({**RUN, "services": [{"name": "web"}]}, "/jobs/0/services/0/spec"),
 }
 
 
