@@ -75,7 +75,7 @@ layers: .venv/.ready-dev
 BENCHES := "log.py --log postgres" "log.py --log kafka" "submit.py" "engine.py --case fill-32k" \
 	"engine.py --case mix" "e2e.py --burst --jobs 20000" "e2e.py --paced --rate 1667 --seconds 60" \
 	"e2e.py --burst --jobs 20000 --kafka" "start.py" "start.py --fresh" "start.py --commands" "idle.py" "simulate.py" \
-	"lookout.py" "bulk.py"
+	"lookout.py" "bulk.py" "webhooks.py" "webhooks.py --dead 1"
 
 bench: .venv/.ready-dev  ## the figures of this system, each bench ending in one JSON line
 	@set -e; for bench in $(BENCHES); do echo "== bench/$$bench"; $(BIN)/python bench/$$bench; done

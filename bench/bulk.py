@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/bulk.py`
 
 from fairlead import Client, Filter
-from fairlead.models.job_models import Acted
+from fairlead.models.job_models import ActionResult
 from fairlead_standalone.service.testing import StandaloneInstallation
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def act(client: Client, jobs: int) -> dict[str, Any]:
     runs = Filter(queue=QUEUE, job_set="runs")
     waits = Filter(queue=QUEUE, job_set="waits")
 
-    def folded(done: Acted) -> None:
+    def folded(done: ActionResult) -> None:
         client.job_set(QUEUE, "waits", after=done.position, wait_s=SHOWN_S_MAX)
 
     return {

@@ -59,6 +59,12 @@ DEFAULTS: Final[dict[str, object]] = {
     "memory": "1Gi",
     "annotations": {"fairlead.dev/simulated-seconds": str(RUN_S)},
 }
+MIXED: Final = [
+    Job(cpu=str(cpu), memory=f"{memory}Gi", priority=priority)
+    for cpu in (1, 2, 3, 4)
+    for memory in (1, 2, 4, 8)
+    for priority in (0, 10)
+]
 KIND: Final = {"count": NODES, "resources": {"cpu": CORES, "memory": "256Gi"}}
 ENVIRONMENT: Final = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": [KIND]})}
 
@@ -92,6 +98,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1_667.0, help="jobs a second")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--kafka", action="store_true")
+    parser.add_argument("--mixed", action="store_true", help="jobs of 32 shapes instead of one")
+    parser.add_argument("--fresh", action="store_true", help="with no compiled kernels")
     parser.add_argument("--history", type=int, default=0, help="ended jobs in the tables before")
     parser.add_argument(
         "--logs", type=Path, help="keep the logs of the services in this new folder"
@@ -115,8 +123,11 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             running.start()
             options += ["--kafka", broker.url()]
             more["kafka"] = running.pid
+        environment = (
+            {**ENVIRONMENT, "NUMBA_CACHE_DIR": str(folder)} if given.fresh else ENVIRONMENT
+        )
         standalone = stack.enter_context(
-            StandaloneInstallation(folder, *options, environment=ENVIRONMENT)
+            StandaloneInstallation(folder, *options, environment=environment)
         )
         started_s = time.monotonic()
         standalone.start()
@@ -151,21 +162,25 @@ async def bench(
             base_url=standalone.address, headers=headers, trust_env=False, timeout=60.0
         ) as http,
     ):
-        await prepare(client, http)
+        first_job_s = await prepare(client, http)
         meter = processes.Meter(standalone, more, time.monotonic())
         before = (await counts(http)).get("SUCCEEDED", 0)
         setting = Setting(standalone, client, http, meter, before)
         lags = Lags(setting)
         async with watched(lags):
             if given.burst:
-                found = await burst(setting, given.jobs)
+                found = await burst(setting, given.jobs, mixed=given.mixed)
             else:
                 found = await paced(setting, given.rate, given.seconds)
-        return {**found, "lag": lags.summary()}
+        first = {"firstJobSeconds": round(first_job_s, 2)}
+        return {**found, **first, "lag": lags.summary()}
 
 
-async def prepare(client: AsyncClient, http: httpx2.AsyncClient) -> None:
-    """Make the queues; wait until all nodes are known and a first job went all the way."""
+async def prepare(client: AsyncClient, http: httpx2.AsyncClient) -> float:
+    """Make the queues; wait until all nodes are known and first jobs went all the way.
+
+    Returns how many seconds these jobs took, less the time that they ran.
+    """
     for name in QUEUES:
         await client.create_queue(name)
     while True:
@@ -173,18 +188,25 @@ async def prepare(client: AsyncClient, http: httpx2.AsyncClient) -> None:
         if sum(cluster["nodes"] for cluster in answer["clusters"]) >= NODES:
             break
         await asyncio.sleep(POLL_S)
+    began_s = time.monotonic()
     done = await client.submit(QUEUES[0], "warm-up", [Job()] * WARM_UP, defaults=DEFAULTS)
     await client.wait(QUEUES[0], "warm-up", after=done.position, timeout_s=60.0)
+    return time.monotonic() - began_s - RUN_S
 
 
-async def burst(setting: Setting, jobs: int) -> dict[str, Any]:
+async def burst(setting: Setting, jobs: int, *, mixed: bool) -> dict[str, Any]:
     """All at once; how long until lookout shows that all have succeeded."""
     room = asyncio.Semaphore(REQUESTS_MAX)
     share = [jobs // len(SETS) + (number < jobs % len(SETS)) for number in range(len(SETS))]
 
+    shapes = MIXED if mixed else [Job()]
+
     async def submit(place: tuple[str, str], count: int) -> None:
         async with room:
-            made = [Job(client_id=f"j{number}") for number in range(count)]
+            made = [
+                msgspec.structs.replace(shapes[number % len(shapes)], client_id=f"j{number}")
+                for number in range(count)
+            ]
             await setting.client.submit(*place, made, defaults=DEFAULTS)
 
     began_s = time.monotonic()

@@ -40,6 +40,8 @@ from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.kernels import warm_up
 
 GI = 1 << 30
+PARTS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
+"""Of the time of a round: where its time limit is put."""
 DATA = Path(__file__).parent / "data"
 
 
@@ -338,11 +340,19 @@ def measure(name: str, turns: int) -> dict[str, Any]:
     }
 
 
+def overrun_s(made: Snapshot, limit_s: float) -> float:
+    """How long a round goes on after its time limit, in CPU seconds; below 0 if it ends before."""
+    end = time.process_time() + limit_s
+    schedule(made, adversarial.SETTINGS, expired=lambda: time.process_time() > end)
+    return time.process_time() - end
+
+
 def measure_adversarial(name: str) -> dict[str, Any]:
     """CPU time of one warm round, and how long it works without asking the clock (L6).
 
     `firstCheckMs` is the time to the first call of `expired`, `betweenChecksMs` the longest from
-    one call to the next or to the end. After `CPU_S_MAX` the process is ended by SIGVTALRM.
+    one call to the next or to the end, `overrunMs` the longest that a round went on after a time
+    limit, at several parts of its time. After `CPU_S_MAX` the process is ended by SIGVTALRM.
     """
     warm_up.run_warm_up_rounds()
     made = ADVERSARIAL[name]()
@@ -362,6 +372,7 @@ def measure_adversarial(name: str) -> dict[str, Any]:
         "cpuMs": round(1000 * (end - start), 1),
         "firstCheckMs": round(1000 * (checks[0] - start), 1),
         "betweenChecksMs": round(1000 * float(np.diff(checks).max(initial=0)), 1),
+        "overrunMs": round(1000 * max(overrun_s(made, (end - start) * part) for part in PARTS), 1),
         "stepsMs": {step: round(ms, 1) for step, ms in plan.steps_ms.items()},
         **figures(made, plan),
         "peakMemoryMb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

@@ -10,7 +10,8 @@ Starts one control plane per cluster (`make kubernetes`; they share an etcd) and
 bench records when it sees each pod created, bound and ended. `reportSeconds` is the time from then
 until the executor's report of the success is in the log: the lag of the executor's watch and of its
 plan. The processes share the machine, so rates are lower bounds; `cpuMsPerPod` is what one pod
-costs the executor. The last line of output is one JSON object.
+costs the executor, `cpuS` what each program used from the first job to the end (s). The last line
+of output is one JSON object.
 """
 
 import argparse
@@ -161,8 +162,10 @@ async def bench(
     if given.alone:
         async with watched(planes) as clusters:
             share = given.jobs // given.clusters
+            before = read_cpu_s(planes)
             await asyncio.gather(*(run_alone(cluster, share) for cluster in clusters))
             found["alone"] = {each.name: rates(each.watch.seen.values()) for each in clusters}
+            found["alone"]["cpuS"] = subtract(read_cpu_s(planes), before)
     if given.binding == "direct":
         for plane in planes:
             plane.scheduler.kill()
@@ -175,7 +178,12 @@ async def bench(
             base_url=standalone.address, headers=headers, trust_env=False, timeout=60.0
         ) as http,
     ):
-        return {**found, **await run_jobs(given, standalone, clusters, client, http)}
+        await client.create_queue(QUEUE)
+        while not await knows_nodes(http, given.nodes):  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(POLL_S)
+        before = read_cpu_s(planes, standalone)
+        ran = await run_jobs(given, standalone, clusters, client, http)
+        return {**found, **ran, "cpuS": subtract(read_cpu_s(planes, standalone), before)}
 
 
 @contextlib.asynccontextmanager
@@ -226,9 +234,6 @@ async def run_jobs(
     http: httpx2.AsyncClient,
 ) -> dict[str, Any]:
     """All jobs from their submission to their success. `Any`: JSON."""
-    await client.create_queue(QUEUE)
-    while not await knows_nodes(http, given.nodes):  # noqa: ASYNC110 (another process)
-        await asyncio.sleep(POLL_S)
     executors = {each.name: find_executor(standalone, each.name) for each in clusters}
     before = {name: cpu_s(process) for name, process in executors.items()}
     idle_mb = {name: peak_mb(process) for name, process in executors.items()}
@@ -331,6 +336,35 @@ def find_executor(standalone: StandaloneInstallation, name: str) -> psutil.Proce
         if process.environ().get("FAIRLEAD_EXECUTOR") == name:
             return process
     raise AssertionError(f"no executor {name}")
+
+
+def read_cpu_s(
+    planes: Sequence[ControlPlane], standalone: StandaloneInstallation | None = None
+) -> dict[str, float]:
+    """What each program has used until now, in all clusters, and this bench itself (s)."""
+    found = {"bench": cpu_s(psutil.Process())}
+    servers = {each for p in planes for each in (p.etcd, p.api_server, p.scheduler, p.kwok)}
+    for server in servers:  # clusters can share an etcd
+        with contextlib.suppress(psutil.NoSuchProcess):  # a scheduler that was killed
+            process = psutil.Process(server.pid)
+            found[process.name()] = found.get(process.name(), 0.0) + cpu_s(process)
+    if standalone is not None:
+        found["postgres"] = found["fairlead"] = found["executors"] = 0.0
+        for process in standalone.supervisor.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # a backend of Postgres ends
+                found[_program(process)] += cpu_s(process)
+    return found
+
+
+def _program(process: psutil.Process) -> str:
+    if process.name() == "postgres":
+        return "postgres"
+    return "executors" if "FAIRLEAD_EXECUTOR" in process.environ() else "fairlead"
+
+
+def subtract(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    """What was used between two readings; programs that ended meanwhile are left out."""
+    return {name: round(used - before[name], 1) for name, used in after.items() if name in before}
 
 
 def cpu_s(process: psutil.Process) -> float:

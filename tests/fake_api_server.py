@@ -33,6 +33,7 @@ class FakeApiServer:
     `refused_kinds`: the message with which the creation of objects of a kind is refused, with
     `refusal_code`.
     `answers_lost`: the number of next changing requests that are carried out without an answer.
+    `frozen`: requests get no answer, until `unfreeze`.
     `silent`: watches send nothing. `away`: connections are closed without an answer.
     `requests`: how often each method and kind was called.
     """
@@ -43,7 +44,8 @@ class FakeApiServer:
         self.refused_kinds: dict[str, str] = {}
         self.refusal_code = 422
         self.answers_lost = 0
-        self.silent = self.away = False
+        self.silent = self.away = self.frozen = False
+        self._thawed = asyncio.Event()
         self.token = "t"
         self.requests: Counter[tuple[str, str]] = Counter()
         self._objects: dict[str, dict[tuple[str, str], Json]] = {kind: {} for kind in KINDS}
@@ -119,6 +121,11 @@ class FakeApiServer:
         self._cut.set()
         self._cut = asyncio.Event()
 
+    def unfreeze(self) -> None:
+        """Answer the requests that came while the server was frozen, and later ones."""
+        self.frozen = False
+        self._thawed.set()
+
     def forget_versions(self) -> None:
         """End all watches; those that continue from an older version are refused with 410."""
         self._forgotten = self._version
@@ -187,7 +194,12 @@ class FakeApiServer:
 
     def _start(self, key: tuple[str, str]) -> None:
         pod = self._objects["pods"][key]
-        waiting = (pod["metadata"].get("annotations") or {}).get("fairlead.test/waiting")
+        annotations = pod["metadata"].get("annotations") or {}
+        refused, waiting = (annotations.get(f"fairlead.test/{it}") for it in ("refused", "waiting"))
+        if refused:
+            refusal = {"phase": "Failed", "reason": f"OutOf{refused}", "message": "a test says so"}
+            self._record("pods", "MODIFIED", _with(pod, "status", startTime=_time(), **refusal))
+            return
         state = {"running": {"startedAt": _time()}}
         if waiting:
             state = {"waiting": {"reason": waiting, "message": "a test says so"}}
@@ -218,6 +230,8 @@ class FakeApiServer:
             namespace, parts = parts[1], parts[2:]
         kind, name = parts[0], parts[1] if len(parts) > 1 else ""
         self.requests[request.method, kind] += 1
+        if self.frozen:
+            await self._thawed.wait()
         if self.away:
             assert request.transport is not None
             request.transport.close()

@@ -201,6 +201,7 @@ class ControlPlane:
                 f"--token-auth-file={tokens}",
                 "--authorization-mode=RBAC",
                 "--anonymous-auth=false",
+                "--allow-privileged=true",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={key}",
                 f"--service-account-signing-key-file={key}",

@@ -1,6 +1,8 @@
-"""Check names, docstrings and messages against docs/glossary.md: `make lint` runs it.
+"""Check names, docstrings, messages, pages and documents against docs/glossary.md: `make lint`
+runs it.
 
-Of the tests it checks the names of test functions.
+Of the tests it checks the names of test functions. Of documents it checks the sentences, of page
+templates and scripts also the names.
 Findings that are listed in tools/language_exceptions.txt are accepted; an exception without a
 finding is an error. `--update` writes the list again, and refuses to make it longer.
 """
@@ -16,6 +18,8 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = ("libs/*/fairlead*", "services/*/fairlead*", "clients/python/fairlead", "tools")
 TESTS: Final = ("tests",)
+PAGES: Final = ("libs/*/fairlead*", "services/*/fairlead*")
+DOCUMENTS: Final = ("README.md", "ARCHITECTURE.md", "STYLE.md", "*/*/README.md", "docs/**/*.md")
 GENERATED: Final = "# Generated from "
 """How a module begins that is not checked, because its source is."""
 
@@ -29,6 +33,9 @@ _NAME: Final = re.compile(r"`(\w+)`( alone)?")
 _PHRASE: Final = re.compile(r'"([^"]+)"')
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _ROLE: Final = re.compile(r"^- (.*?):", re.MULTILINE)
+_TEMPLATE_CODE: Final = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][\w$]*")
+_MARKDOWN_CODE: Final = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
 class Finding(NamedTuple):
@@ -86,36 +93,37 @@ def check(root: Path) -> list[Finding]:
         for file in _python_files(root, TESTS)
         for finding in check_test_names(str(file.relative_to(root)), file.read_text(), glossary)
     ]
+    found += [
+        finding
+        for file in _page_files(root)
+        for finding in check_page(str(file.relative_to(root)), file.read_text(), glossary)
+    ]
+    found += [
+        finding
+        for pattern in DOCUMENTS
+        for file in root.glob(pattern)
+        if str(file.relative_to(root)) != GLOSSARY
+        for finding in check_document(str(file.relative_to(root)), file.read_text(), glossary)
+    ]
     found += check_base_names([str(file.relative_to(root)) for file in files], glossary)
     return sorted({finding[:2]: finding for finding in reversed(found)}.values())
 
 
 def check_file(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
-    """The findings in one file: in its own name, in the names that it defines and in its texts.
-
-    Local variables are not checked: nobody meets them outside of their function.
-    """
+    """The findings in one file: in its own name, in the names that it defines and in its texts."""
     tree = ast.parse(text)
     names = [(Path(path).stem, 1)]
     variables = []
-    local = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(node)
-    }
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.append((node.name, node.lineno))
             case ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
                 variables.append((name, node.lineno))
-            case ast.Name(id=name, ctx=ast.Store()) if id(node) not in local:
+            case ast.Name(id=name, ctx=ast.Store()):
                 variables.append((name, node.lineno))
             case ast.Constant(value=str(value)) if " " in value:
-                for phrase, term in glossary.phrases.items():
-                    if _occurs(phrase, value):
-                        yield Finding(path, f'"{phrase}"', f"line {node.lineno}: write {term}")
+                yield from _check_phrases(path, value, node.lineno, glossary)
             case _:
                 continue
     yield from _check_names(path, names, glossary)
@@ -134,6 +142,37 @@ def check_test_names(path: str, text: str, glossary: Glossary) -> Iterator[Findi
     yield from _check_names(path, names, glossary)
 
 
+def check_page(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
+    """The findings in one page template or script: in its sentences and in its names.
+
+    The names of a template are those in its expressions, `{{ }}` and `{% %}`.
+    """
+    is_template = path.endswith(".html")
+    code = " ".join(_TEMPLATE_CODE.findall(text)) if is_template else text
+    prose = _blank(_TEMPLATE_CODE, text) if is_template else text
+    yield from _check_phrases(path, prose, 1, glossary)
+    names = [(name, 1) for name in _IDENTIFIER.findall(code)]
+    yield from _check_names(path, names, glossary._replace(names={}))
+
+
+def check_document(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
+    """The findings in the sentences of one Markdown document, without its code."""
+    yield from _check_phrases(path, _blank(_MARKDOWN_CODE, text), 1, glossary)
+
+
+def _blank(pattern: re.Pattern[str], text: str) -> str:
+    """The text without what matches the pattern, with the same lines."""
+    return pattern.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
+
+
+def _check_phrases(path: str, text: str, line: int, glossary: Glossary) -> Iterator[Finding]:
+    """The findings in a text that begins at this line."""
+    for phrase, term in glossary.phrases.items():
+        if found := _find_phrase(phrase, text):
+            at = line + text.count("\n", 0, found.start())
+            yield Finding(path, f'"{phrase}"', f"line {at}: write {term}")
+
+
 def _check_names(
     path: str, names: Iterable[tuple[str, int]], glossary: Glossary
 ) -> Iterator[Finding]:
@@ -147,6 +186,17 @@ def _check_names(
         if whole in glossary.names:
             term = glossary.names[whole]
             yield Finding(path, f"`{whole}` alone", f"line {line}: {name}, write {term}")
+
+
+def _page_files(root: Path) -> list[Path]:
+    """The page templates and scripts of this repository, in order, without minified libraries."""
+    return sorted(
+        file
+        for pattern in PAGES
+        for folder in root.glob(pattern)
+        for file in folder.rglob("*")
+        if file.suffix in (".html", ".js") and not file.name.endswith(".min.js")
+    )
 
 
 def _python_files(root: Path, folders: Iterable[str]) -> list[Path]:
@@ -200,9 +250,9 @@ def update(root: Path, found: Iterable[Finding]) -> str | None:
     return None
 
 
-def _occurs(phrase: str, text: str) -> bool:
+def _find_phrase(phrase: str, text: str) -> re.Match[str] | None:
     words = r"\s+".join(map(re.escape, phrase.split()))
-    return re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE) is not None
+    return re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Draws the life cycles of jobs and runs into ARCHITECTURE.md, from the tables that folds use.
+"""Draws the life cycles of jobs and runs into docs/life-cycles.md, from the tables that folds use.
 
     python tools/diagrams.py            # rewrites the diagrams where they differ
     python tools/diagrams.py --check    # exit code 1 if they differ
@@ -26,7 +26,7 @@ from fairlead_common.domain.lifecycle import (
     RunState,
 )
 
-DOCUMENT: Final = Path(__file__).parent.parent / "ARCHITECTURE.md"
+DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "life-cycles.md"
 RUN_LIVE: Final = frozenset(RunState) - RUN_ENDED
 
 S = TypeVar("S", JobState, RunState)

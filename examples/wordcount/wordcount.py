@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from fairlead import Client, FairleadError, Job, Submitted
+from fairlead import Client, FairleadError, Job, SubmitResult
 
 HERE = Path(__file__).resolve().parent
 COUNT = str(HERE / "count.py")
@@ -44,7 +44,7 @@ def jobs(files: list[Path], out: Path) -> list[Job]:
     return [*counts, merge]
 
 
-def run(client: Client, folder: Path, out: Path, queue: str, job_set: str) -> Submitted:
+def run(client: Client, folder: Path, out: Path, queue: str, job_set: str) -> SubmitResult:
     """Submit everything and wait for it; ends the program if a job did not succeed."""
     files = text_files(folder)
     if not files:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fairlead.cli import add_plugins, build
+from fairlead.cli import add_plugins, build_app
 from tests.architecture.sources import ROOT
 from tools import diagrams, reference
 
@@ -69,7 +69,7 @@ def test_documented_make_targets_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("docs/decisions")])
 def test_documented_commands_exist(name: str) -> None:
-    app = build()
+    app = build_app()
     add_plugins(app)
     commands = {command.name for command in app.registered_commands}
     commands |= {group.name for group in app.registered_groups}

@@ -45,14 +45,47 @@ def terms(root: Path, text: str, name: str = "module") -> list[str]:
         "DOORS = 2",
         "class House:\n    doors: int",
         "def build(house): house.doors = 2",
+        "def build():\n    doors = 2",
+        "def build():\n    for doors in (): ...",
     ],
 )
-def test_a_word_is_not_allowed_in_a_name_that_is_used_elsewhere(root: Path, text: str) -> None:
+def test_a_word_is_not_allowed_in_a_name(root: Path, text: str) -> None:
     assert terms(root, text) == ["`doors`"]
 
 
-def test_names_of_local_variables_are_not_checked(root: Path) -> None:
-    assert terms(root, "def build():\n    doors = 2\n    return doors") == []
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("page.html", "<p>It passes\nthe doors.</p>"),
+        ("page.html", "<p>{% for each in house.doors %}{{ each }}{% endfor %}</p>"),
+        ("page.js", "function openDoors() {}"),
+        ("page.js", "// Through the doors."),
+    ],
+)
+def test_pages_and_scripts_are_checked(root: Path, name: str, text: str) -> None:
+    (root / f"services/a/fairlead_a/{name}").write_text(text)
+    assert check(root) != []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("page.html", '<p class="doors">{% if "the doors" %}{{ doorstep }}{% endif %}</p>'),
+        ("page.min.js", "function openDoors() {}"),
+    ],
+)
+def test_markup_and_minified_scripts_are_not_checked(root: Path, name: str, text: str) -> None:
+    (root / f"services/a/fairlead_a/{name}").write_text(text.replace("the doors", "it"))
+    assert check(root) == []
+
+
+def test_sentences_of_documents_are_checked_and_their_code_is_not(root: Path) -> None:
+    code = "Run `in thought`:\n\n```sh\nopen the doors\n```\n"
+    (root / "docs/guide.md").write_text(code)
+    assert check(root) == []
+    (root / "docs/guide.md").write_text(f"{code}\nIt is removed in\nthought.\n")
+    (finding,) = check(root)
+    assert (finding.line, finding.place[:7]) == ('docs/guide.md: "in thought"', "line 7:")
 
 
 def test_a_word_is_not_allowed_in_the_name_of_a_module(root: Path) -> None:

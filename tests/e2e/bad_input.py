@@ -442,6 +442,29 @@ EVERY_OTHER_CALL: Final = {
     "sign-in link: a parameter too many": Case(
         "POST", "/sign-in-links?for=root", 422, "/query/for"
     ),
+    "webhooks: a cursor that is none": Case("GET", "/webhooks?cursor=x", 400),
+    "webhook: no such webhook": Case("GET", "/webhooks/nobody", 404),
+    "webhook: a name with a NUL": Case("GET", "/webhooks/%00", 404),
+    "webhook: without a URL": Case("POST", "/webhooks", 422, "/url", {"name": "w"}),
+    "webhook: a private address": Case(
+        "POST", "/webhooks", 422, "/url", {"name": "w", "url": "http://169.254.169.254/"}
+    ),
+    "webhook: replacing what is not there": Case(
+        "PUT", "/webhooks/nobody", 404, "", {"name": "nobody", "url": "https://a.example/"}
+    ),
+    "webhook: removing what is not there": Case("DELETE", "/webhooks/nobody", 404),
+    "webhook: the secret of what is not there": Case("POST", "/webhooks/nobody/rotate", 404),
+    "webhook: a test of what is not there": Case("POST", "/webhooks/nobody/test", 404),
+    "webhook: deliveries of what is not there": Case("GET", "/webhooks/nobody/deliveries", 404),
+    "webhook: a delivery of what is not there": Case("GET", "/webhooks/nobody/deliveries/1", 404),
+    "webhook: a delivery that is no number": Case(
+        "GET", "/webhooks/nobody/deliveries/mine", 422, "/path/delivery"
+    ),
+    "webhook: a replay of what is not there": Case("POST", "/webhooks/nobody/replay", 404),
+    "webhook: replays of what is not there": Case("GET", "/webhooks/nobody/replays", 404),
+    "webhook: a delivery again of what is not there": Case(
+        "POST", "/webhooks/nobody/deliveries/1/replay", 404
+    ),
     "token: no such token": Case("DELETE", "/tokens/999999999", 404),
     "token: an id that is no number": Case("DELETE", "/tokens/mine", 404),
 }

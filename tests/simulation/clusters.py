@@ -163,7 +163,7 @@ class VirtualCluster:
         pod = self._pods.get(run)
         if pod is None or not pod.live or pod.stopping:
             return
-        if end.reason == "no lease wants this run" or "stopped reporting" in end.reason:
+        if end.reason == "no lease requires this run" or "stopped reporting" in end.reason:
             self._unwanted.add(run)
         due = self._due[run]
         due.ends_ms = self._world.now_ms + self._world.chance.randint(0, 1000 * grace_s)

@@ -5,7 +5,6 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOBS
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters
-from fairlead_lookout.domain.message_batches import skip_folded
 from fairlead_lookout.domain.model import (
     Job,
     JobSet,
@@ -16,6 +15,7 @@ from fairlead_lookout.domain.model import (
     StoredRecords,
 )
 from tests.simulation.world import Tail, World
+from tests.unit.lookout.builders import skip_folded
 
 
 class Lookout:

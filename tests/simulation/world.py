@@ -57,7 +57,7 @@ class Writer:
         """Append, or raise as the protocol says."""
         world = self._world
         if world.has_outage:
-            raise AppendRefused("the log is away")
+            raise AppendRefused("the log is unavailable")
         if world.maybe(0.03):
             world.log.fail_next(world.chance.choice(list(AppendFailure)), self._name)
         try:

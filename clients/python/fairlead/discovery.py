@@ -1,8 +1,8 @@
 """Finds the server to use, and its token.
 
-The first that applies: the explicit argument, `FAIRLEAD_SERVER`, a data folder named by
+The first of these that is set: the explicit argument, `FAIRLEAD_SERVER`, the data folder in
 `FAIRLEAD_DATA`, the current context of the configuration file, the default data folder of
-`fairlead up`. A token is only ever sent to the server that it was found for.
+`fairlead up`. A token is sent only to the server that it belongs to.
 """
 
 import re
@@ -22,18 +22,20 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of a server. `found`: how it was found, for messages to people.
+    """The address of a server. `source`: where the address comes from, for messages.
 
-    `is_supervised`: it is restarted when it ends, so it is worth waiting for its answer.
+    `is_supervised`: `fairlead up` restarts it when it ends, so that it is worth waiting for it.
     """
 
     url: str
     token: str | None
-    found: str
+    source: str
     is_supervised: bool = False
 
     def __post_init__(self) -> None:
-        """Raises `NotConfigured` for a token that no header can carry; it is not repeated."""
+        """Raises `NotConfigured` for a token that is not valid in an HTTP header; the message does
+        not contain the token.
+        """
         if self.token is not None and _UNSENDABLE.search(self.token):
             raise NotConfigured(
                 f"The token for {self.url} has characters that are not valid in a token. Check that"
@@ -69,7 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def config_file(environment: Mapping[str, str]) -> Path:
     """The path of the configuration file, whether it exists or not."""
-    base = environment.get("XDG_CONFIG_HOME") or str(_home(environment) / ".config")
+    base = environment.get("XDG_CONFIG_HOME") or str(_home_folder(environment) / ".config")
     return Path(base) / "fairlead" / "config.yaml"
 
 
@@ -77,11 +79,11 @@ def data_folder(environment: Mapping[str, str]) -> Path:
     """The default data folder of `fairlead up`."""
     if named := environment.get("FAIRLEAD_DATA"):
         return Path(named)
-    base = environment.get("XDG_DATA_HOME") or str(_home(environment) / ".local" / "share")
+    base = environment.get("XDG_DATA_HOME") or str(_home_folder(environment) / ".local" / "share")
     return Path(base) / "fairlead"
 
 
-def find(
+def find_server(
     environment: Mapping[str, str],
     *,
     server: str | None = None,
@@ -95,23 +97,23 @@ def find(
     token = (token or environment.get("FAIRLEAD_TOKEN") or "").strip() or None
     if context is not None:
         file = config_file(environment)
-        in_context = _of_context(file, read_config(file) or Config(), context)
+        in_context = _find_context(file, read_config(file) or Config(), context)
         return _with_token(in_context, token, environment)
     named = server or environment.get("FAIRLEAD_SERVER")
     if named:
-        url = _checked(named, "FAIRLEAD_SERVER" if not server else "the server given")
-        explicit = Server(url=url, token=None, found="FAIRLEAD_SERVER" if not server else "given")
+        url = _check_url(named, "FAIRLEAD_SERVER" if not server else "the server given")
+        explicit = Server(url=url, token=None, source="FAIRLEAD_SERVER" if not server else "given")
         return _with_token(explicit, token, environment)
     local = _in_data_folder(data_folder(environment))
     if local is not None and environment.get("FAIRLEAD_DATA"):
         return _with_token(local, token, environment)
-    found = _of_config(environment) or local
+    found = _find_in_config(environment) or local
     if found is not None:
         return _with_token(found, token, environment)
     raise NoServer(
-        "No server is known. Start one on this machine with `fairlead up`, or set FAIRLEAD_SERVER"
-        f" (and FAIRLEAD_TOKEN), or write {config_file(environment)}. Looked for"
-        f" {data_folder(environment) / ADDRESS_FILE} too."
+        "No server is configured. Start one on this machine with `fairlead up`, or set"
+        f" FAIRLEAD_SERVER (and FAIRLEAD_TOKEN), or write {config_file(environment)}. There is no"
+        f" {data_folder(environment) / ADDRESS_FILE} either."
     )
 
 
@@ -122,13 +124,13 @@ def _with_token(server: Server, token: str | None, environment: Mapping[str, str
 
 
 def _token_for(url: str, environment: Mapping[str, str]) -> str | None:
-    for known in (_of_config(environment), _in_data_folder(data_folder(environment))):
+    for known in (_find_in_config(environment), _in_data_folder(data_folder(environment))):
         if known is not None and known.url == url and known.token is not None:
             return known.token
     return None
 
 
-def of_data_folder(folder: Path) -> Server:
+def find_in_data_folder(folder: Path) -> Server:
     """The server that runs on this data folder. Raises `NoServer`."""
     found = _in_data_folder(folder)
     if found is None:
@@ -139,14 +141,14 @@ def of_data_folder(folder: Path) -> Server:
     return found
 
 
-def token_of(folder: Path) -> str:
+def read_token(folder: Path) -> str:
     """The token that the first `fairlead up` on this folder made. Raises `NotConfigured`."""
     file = folder / TOKEN_FILE
     try:
         return file.read_text(errors="replace").strip()
     except FileNotFoundError:
         raise NotConfigured(
-            f"There is no {file}: `fairlead up` makes it on its first start."
+            f"There is no {file}: `fairlead up` creates it on its first start."
         ) from None
     except OSError as error:
         raise NotConfigured(f"{file} cannot be read: {error.strerror}.") from error
@@ -161,9 +163,9 @@ def _in_data_folder(folder: Path) -> Server | None:
     except OSError as error:
         raise NotConfigured(f"The data folder {folder} cannot be read: {error.strerror}") from error
     return Server(
-        url=_checked(url, str(folder / ADDRESS_FILE)),
+        url=_check_url(url, str(folder / ADDRESS_FILE)),
         token=token,
-        found=f"data folder {folder}",
+        source=f"data folder {folder}",
         is_supervised=True,
     )
 
@@ -178,27 +180,27 @@ def read_config(file: Path) -> Config | None:
         raise NotConfigured(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _of_config(environment: Mapping[str, str]) -> Server | None:
+def _find_in_config(environment: Mapping[str, str]) -> Server | None:
     file = config_file(environment)
     config = read_config(file)
     if config is None:
         return None
     if config.current is not None:
-        return _of_context(file, config, config.current)
+        return _find_context(file, config, config.current)
     if config.server is None:
         return None
     return Server(
-        url=_checked(config.server, f"{file}: server"), token=config.token, found=f"{file}"
+        url=_check_url(config.server, f"{file}: server"), token=config.token, source=f"{file}"
     )
 
 
-def _of_context(file: Path, config: Config, name: str) -> Server:
+def _find_context(file: Path, config: Config, name: str) -> Server:
     context = config.contexts.get(name)
     if context is None:
         known = ", ".join(sorted(config.contexts)) or "none"
         raise NotConfigured(f"{file}: no context is called {name!r} (known: {known})")
-    url = _checked(context.server, f"{file}: contexts.{name}.server")
-    return Server(url=url, token=context.token, found=f"context {name} of {file}")
+    url = _check_url(context.server, f"{file}: contexts.{name}.server")
+    return Server(url=url, token=context.token, source=f"context {name} of {file}")
 
 
 def _decode(file: Path, text: bytes) -> Config:
@@ -210,7 +212,7 @@ def _decode(file: Path, text: bytes) -> Config:
         raise NotConfigured(f"{file} is not valid: {error}") from error
 
 
-def _checked(url: str, where: str) -> str:
+def _check_url(url: str, where: str) -> str:
     try:
         parts = urlsplit(url)
         is_address = bool(parts.scheme in ("http", "https") and parts.hostname)
@@ -222,5 +224,5 @@ def _checked(url: str, where: str) -> str:
     return url.rstrip("/")
 
 
-def _home(environment: Mapping[str, str]) -> Path:
+def _home_folder(environment: Mapping[str, str]) -> Path:
     return Path(environment["HOME"]) if environment.get("HOME") else Path.home()

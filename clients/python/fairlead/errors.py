@@ -1,7 +1,7 @@
 """The exceptions of the client; their messages say what to do.
 
-Everything derives from `FairleadError`. `Refused` and its subclasses carry the server's problem
-document; `ServerUnreachable` means that no answer came in spite of the retries.
+All derive from `FairleadError`. `RequestRefused` and its subclasses contain the problem document of
+the server. `ServerUnreachable` means that no response came, also after the retries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class FairleadError(Exception):
 
 
 class NotConfigured(FairleadError):
-    """A setting or a configuration file of the client cannot be understood."""
+    """A setting or a configuration file of the client is not valid."""
 
 
 class NoServer(NotConfigured):
@@ -26,22 +26,22 @@ class NoServer(NotConfigured):
 
 
 class ServerUnreachable(FairleadError):
-    """No answer came, after as many tries as the retry policy allows."""
+    """No response came within the attempts of the retry policy."""
 
 
-class UnexpectedAnswer(FairleadError):
-    """The answer is not one of Fairlead's API."""
+class UnexpectedResponse(FairleadError):
+    """The response does not conform to the API."""
 
 
 class WaitTimeout(FairleadError, TimeoutError):
-    """The awaited state was not reached within the timeout."""
+    """The state was not reached within the timeout."""
 
 
-class Refused(FairleadError):
+class RequestRefused(FairleadError):
     """The server refused the request; `problem` holds the reason and all field errors.
 
-    `accepted` holds the jobs that earlier requests of the same `submit` had already created. They
-    are not created again when the whole list is submitted again with the same client ids.
+    `accepted` has the jobs that earlier requests of the same `submit` have created. Submitting the
+    whole list again with the same client ids does not create them a second time.
     """
 
     def __init__(self, problem: Problem, accepted: Sequence[SubmittedJob] = ()) -> None:
@@ -54,47 +54,47 @@ class Refused(FairleadError):
         self.accepted = tuple(accepted)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Let copies, and pickles for other processes, hold all fields."""
+        """Copy and pickle all fields."""
         return type(self), (self.problem, self.accepted), self.__dict__
 
 
-class Malformed(Refused):
+class Malformed(RequestRefused):
     """400: the request could not be read."""
 
 
-class Unauthenticated(Refused):
-    """401: no token, or one that the server does not know."""
+class Unauthenticated(RequestRefused):
+    """401: the request has no token, or an invalid one."""
 
 
-class Forbidden(Refused):
+class Forbidden(RequestRefused):
     """403: the caller is not permitted to do this."""
 
 
-class NotFound(Refused):
-    """404: it does not exist, or the caller is not permitted to see it."""
+class NotFound(RequestRefused):
+    """404: the object does not exist, or the caller is not permitted to view it."""
 
 
-class Conflict(Refused):
-    """409 or 412: it conflicts with the current state."""
+class Conflict(RequestRefused):
+    """409 or 412: the request conflicts with the current state of the object."""
 
 
-class TooLarge(Refused):
-    """413: more bytes than the server accepts."""
+class TooLarge(RequestRefused):
+    """413: the request has more bytes than the server accepts."""
 
 
-class Invalid(Refused):
-    """422: readable, but not valid; see `problem.errors`."""
+class Invalid(RequestRefused):
+    """422: the request can be decoded but is not valid; `problem.errors` lists the fields."""
 
 
-class Busy(Refused):
+class Busy(RequestRefused):
     """429: too many requests, also after the retries."""
 
 
-class Unavailable(Refused):
+class Unavailable(RequestRefused):
     """502, 503 or 504: a dependency of the server is unavailable, also after the retries."""
 
 
-_BY_STATUS: Final[Mapping[int, type[Refused]]] = MappingProxyType(
+_BY_STATUS: Final[Mapping[int, type[RequestRefused]]] = MappingProxyType(
     {
         400: Malformed,
         401: Unauthenticated,
@@ -112,6 +112,6 @@ _BY_STATUS: Final[Mapping[int, type[Refused]]] = MappingProxyType(
 )
 
 
-def refusal(problem: Problem, accepted: Sequence[SubmittedJob] = ()) -> Refused:
+def build_refusal(problem: Problem, accepted: Sequence[SubmittedJob] = ()) -> RequestRefused:
     """The exception of this problem's status."""
-    return _BY_STATUS.get(problem.status, Refused)(problem, accepted)
+    return _BY_STATUS.get(problem.status, RequestRefused)(problem, accepted)

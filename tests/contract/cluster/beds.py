@@ -27,6 +27,8 @@ WAIT_S_MAX: Final = 120.0
 
 SUCCEEDS, FAILS, LASTS, STUBBORN = "succeeds", "fails with 3", "lasts", "ignores SIGTERM"
 """What a job can do; the last two until they are stopped."""
+RETURNED = "is returned by its node"
+"""Not on `process`, which returns a run only when the machine can start no process."""
 
 
 class Bed(Protocol):
@@ -96,6 +98,7 @@ class SimulatedBed:
             FAILS: {behaviour.EXIT_CODE: "3"},
             LASTS: {behaviour.SECONDS: "3600"},
             STUBBORN: {behaviour.SECONDS: "3600", behaviour.STOP_SECONDS: "3600"},
+            RETURNED: {behaviour.FAILURE: "returned"},
         }[does]
         return _lease(name, "n0", ["x"], said)
 
@@ -183,6 +186,7 @@ class KubernetesBed:
             ),
             LASTS: (["sleep", "3600"], {run_for: "3600s"}),
             STUBBORN: (["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], {stubborn: "1"}),
+            RETURNED: (["true"], {"fairlead.test/refused": "cpu"}),
         }[does]
         container = {"name": "main", "image": "busybox:1.37", "command": command}
         node = next(node for node in self.cluster.nodes() if not node.unschedulable)

@@ -40,6 +40,13 @@ async def bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed]:
         yield each
 
 
+@pytest.fixture(params=["simulated", *LASTING[1:]])
+async def returning_bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed]:
+    """A cluster whose nodes can return runs in tests."""
+    async for each in opened(make_bed(request)):
+        yield each
+
+
 @pytest.fixture(params=LASTING)
 async def lasting_bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed]:
     """A cluster that outlives its executor."""

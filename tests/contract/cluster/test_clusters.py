@@ -1,18 +1,27 @@
 """What the executor relies on, whatever cluster it has (`domain/cluster_protocol.py`)."""
 
+import asyncio
+
 import msgspec
 import pytest
 
+from fairlead_common.domain.records import leases as lease_records
+from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory, NetworkObject
+from fairlead_common.log.protocol import Entry
 from fairlead_common.service import clock
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
+from fairlead_executor.domain.executor_state import ExecutorState
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
+from fairlead_executor.domain.start_failures import StartFailures
 from tests.contract.cluster.beds import (
     FAILS,
     LASTS,
+    RETURNED,
     STUBBORN,
     SUCCEEDS,
+    WAIT_S_MAX,
     Bed,
     run_of,
     until,
@@ -185,6 +194,32 @@ async def test_nodes_are_the_same_list_while_nothing_changes(bed: Bed) -> None:
 async def test_the_log_of_an_unknown_run_is_refused_with_a_reason(bed: Bed) -> None:
     with pytest.raises(NoLog, match="started here"):
         await anext(bed.cluster.logs(run_of("a"), LogRequest()))
+
+
+async def test_a_node_that_returns_runs_is_named_and_avoided(returning_bed: Bed) -> None:
+    cluster = returning_bed.cluster
+    leases = [returning_bed.lease(name, RETURNED) for name in ("a", "b", "c")]
+    state = ExecutorState("e", cluster, start_failures=StartFailures(3, 60))
+    entries = [
+        Entry(0, position, record.key, record.value, 0)
+        for position, record in enumerate(lease_records.record("e", lease) for lease in leases)
+    ]
+    state.take_over(entries, 3, None, cluster.nodes())
+    reported: dict[str, Node | None] = {}
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not reported:
+            plan = state.plan(clock.now_ms())
+            state.apply(plan, clock.now_ms())
+            reported |= plan.nodes
+            if plan.empty:
+                await cluster.changed()
+    (node,) = reported.values()
+    assert node is not None
+    assert node.name == leases[0].node
+    assert node.unschedulable
+    assert node.avoided is not None
+    assert node.avoided.failures == 3
+    assert cluster.pods[run_of("c")].node == node.name
 
 
 # Of clusters that outlive their executor.

@@ -233,7 +233,7 @@ async def test_a_standby_whose_own_session_ends_connects_again(fresh_database: s
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("42704", "Postgres 14 or newer is needed"), ("08P01", "not to a connection pooler")],
+    [("42704", "Postgres 14 or newer is needed"), ("08P01", "not of a connection pooler")],
 )
 async def test_a_server_that_cannot_hold_locks_is_refused(code: str, message: str) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

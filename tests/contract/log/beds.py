@@ -221,7 +221,7 @@ class KafkaBed:
     @asynccontextmanager
     async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
         log = await self.open()
-        producer = await kafka_clients.started(
+        producer = await kafka_clients.start_or_stop(
             kafka_clients.new_producer(log.address, a_name(), log.away_s)
         )
         async with producer.transaction():
@@ -254,7 +254,7 @@ class KafkaBed:
 
     async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         log = await self.open()
-        producer = await kafka_clients.started(
+        producer = await kafka_clients.start_or_stop(
             kafka_clients.new_producer(log.address, a_name(), log.away_s)
         )
         async with producer.transaction():

@@ -86,7 +86,9 @@ async def test_any_of_several_brokers_can_be_the_bootstrap_server(kafka_broker: 
 async def test_a_new_producer_aborts_the_open_transaction_of_its_predecessor(log: KafkaLog) -> None:
     topic = await made(log)
     name = a_name()
-    dead = await kafka_clients.started(kafka_clients.new_producer(log.address, name, log.away_s))
+    dead = await kafka_clients.start_or_stop(
+        kafka_clients.new_producer(log.address, name, log.away_s)
+    )
     await dead.begin_transaction()
     await dead.send_and_wait(topic.name, key=b"k", value=b"left open", partition=0)
     reader = await reader_of(log, topic)

@@ -91,7 +91,7 @@ def check(standalone: StandaloneInstallation, folder: Path, count: int) -> None:
     )
     found = doctor(standalone, folder)
     assert found[0]["name"] == DAMAGED
-    assert "partition" in found[0]["said"]
+    assert "partition" in found[0]["message"]
     headers = {"authorization": f"Bearer {standalone.token}"}
     for path in ("/", "/queues/default", "/api/v1/clusters", "/readyz"):
         answer = httpx2.get(f"{standalone.address}{path}", headers=headers, timeout=30)

@@ -36,8 +36,24 @@ PATHS: Final = (
     "/pools",
     "/pools/default",
     "/pools/gpu",
+    "/find?q=q",
+    "/about",
+    "/preemptions",
+    "/preemptions?queue=nothing",
+    "/fairness",
+    "/clusters/e/nodes/n0",
+    "/tokens",
+    "/find?q=nothing",
 )
-EMPTY_PATHS: Final = ("/", "/jobs", "/queues", "/clusters", "/pools")
+EMPTY_PATHS: Final = (
+    "/",
+    "/jobs",
+    "/queues",
+    "/clusters",
+    "/pools",
+    "/preemptions",
+    "/fairness",
+)
 WINDOWS: Final = {"wide": (1280, 900), "phone": (390, 844)}
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RUN_AXE: Final = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"

@@ -100,7 +100,7 @@ def test_jobs_older_than_the_log_survive_a_lost_checkpoint(
     assert "SUCCEEDED  succeeded" in last_line
     deep = fairlead(standalone, "doctor", "--deep", "-o", "json")
     assert deep.returncode == 0, deep.stdout + deep.stderr
-    assert json.loads(deep.stdout)[-1]["said"].startswith("all invariants hold")
+    assert json.loads(deep.stdout)[-1]["message"].startswith("all invariants hold")
     standalone.interrupt()
     stopped = fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr

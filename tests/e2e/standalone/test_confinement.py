@@ -99,7 +99,7 @@ def test_tokens_for_others_are_refused_without_confinement(tmp_path: Path) -> No
     with StandaloneInstallation(tmp_path, environment=off, shared_unconfined=False) as standalone:
         standalone.start()
         assert "Jobs are not confined (it is switched off" in standalone.printed
-        assert "Tokens for other people are refused" in standalone.printed
+        assert "Tokens for other users are refused" in standalone.printed
         assert run(standalone, "cat", str(standalone.data / "token")).strip() == standalone.token
         mine = {"Authorization": f"Bearer {standalone.token}"}
 

@@ -18,7 +18,7 @@ import pytest
 
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.fairlead_services import is_ready
-from fairlead_standalone.service.testing import StandaloneInstallation, processes_of, wait_for
+from fairlead_standalone.service.testing import StandaloneInstallation, wait_for
 from tests.conftest import Server
 
 BOUND_S = 180
@@ -33,6 +33,20 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneI
     with StandaloneInstallation(tmp_path_factory.mktemp("up")) as running:
         running.start()
         yield running
+
+
+def processes_of(data: Path) -> list[psutil.Process]:
+    """All processes that have to do with this data folder: by command, environment or cwd."""
+    found = []
+    text = str(data)
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), *process.environ().values(), process.cwd()]
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+        if process.pid != os.getpid() and any(text in word for word in words):
+            found.append(process)
+    return found
 
 
 def get(

@@ -74,7 +74,7 @@ def test_a_failed_sign_in_is_a_page_too(composed: Composed) -> None:
     browser = {"Accept": "text/html"}
     answer = httpx2.get(f"{composed.address}/sign-in/callback?state=x", headers=browser)
     assert answer.status_code == 401
-    assert "begun by another browser" in answer.text
+    assert "started in another browser" in answer.text
     assert answer.text.startswith("<!doctype html>")
 
 

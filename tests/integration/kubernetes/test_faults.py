@@ -119,7 +119,7 @@ class FaultHarness:
                     await self.read()
         except TimeoutError:
             pods = {
-                pod["metadata"]["name"]: (pod["metadata"].get("deletionTimestamp"), pod["status"])
+                pod["metadata"]["name"]: (pod["metadata"], pod["status"]["phase"])
                 for pod in self.pods()
             }
             raise AssertionError(f"open: {list(self.open.values())}; pods: {pods}") from None

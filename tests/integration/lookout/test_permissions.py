@@ -24,7 +24,7 @@ HIDDEN = (
 )
 
 
-async def _tokens(database: str) -> dict[str, str]:
+async def prepare_tokens(database: str) -> dict[str, str]:
     """A viewer each; the queue q is for bob alone."""
     pool = await open_pool(database)
     await schema.migrate(pool)
@@ -51,7 +51,7 @@ async def _read(harness: LookoutHarness, token: str, path: str) -> Any:
 async def test_a_queue_without_view_permission_is_hidden(
     fresh_database: str, valkey_url: str
 ) -> None:
-    tokens = await _tokens(fresh_database)
+    tokens = await prepare_tokens(fresh_database)
     async with running(fresh_database, valkey_url, anonymous=False) as harness:
         await harness.append_events(submitted("a"), leased("a"))
         after = await harness.append_events(submitted("b", "t"), queue="open", job_set="t")

@@ -1,9 +1,11 @@
 """Jobs are looked up by id through indexes, however many ended jobs the tables hold."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from fairlead_common.db import Pool, load, migrate, open_pool
+from fairlead_lookout.store.queries.preemption_lists import BY_TIME, OF_QUEUES
 from fairlead_lookout.store.view_schema import FOLD, READ, migrate_schema
 
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
@@ -32,6 +34,12 @@ FILL: Final = f"""
     FOR VALUES FROM ({WEEK_MS}) TO ({2 * WEEK_MS});
     INSERT INTO fairlead_scheduler.ended (job_id, state, digest, at_ms)
     SELECT id, 'SUCCEEDED', md5(id), (number % 2) * {WEEK_MS} FROM fairlead_lookout.jobs;
+"""
+
+FILL_PREEMPTIONS: Final = """
+    INSERT INTO fairlead_lookout.preemptions (time_ms, job_id, run, queue, cause)
+    SELECT number, id, 1, 'q' || number % 50, 'fair-share' FROM fairlead_lookout.jobs;
+    ANALYZE fairlead_lookout.preemptions;
 """
 
 
@@ -88,5 +96,27 @@ async def test_known_jobs_without_their_digests_do_not_read_specs(fresh_database
     try:
         text = await plan(pool, SUBMIT["known_jobs"], (WANTED,))
         assert "job_specs" not in text, text
+    finally:
+        await pool.close()
+
+
+async def test_pages_of_preemptions_read_as_many_rows_as_they_have(fresh_database: str) -> None:
+    pool = await filled(fresh_database)
+    try:
+        await pool.execute(FILL_PREEMPTIONS)
+        last = (JOBS // 2, f"{JOBS // 2:028}", 1)
+        for name, statement, only in (
+            ("by time", BY_TIME, None),
+            ("of queues", OF_QUEUES, ["q1", "q2"]),
+        ):
+            arguments: tuple[object, ...] = (only, [], 0, 2**62, *last, 51)
+            found = await pool.fetch(statement, *arguments)
+            assert len(found) == 51, name
+            assert all(row["time_ms"] < last[0] for row in found), name
+            rows = await pool.fetch(f"EXPLAIN (ANALYZE) {statement}", *arguments)
+            text = "\n".join(row[0] for row in rows)
+            assert "Seq Scan on preemptions" not in text, (name, text)
+            read = [int(part) for part in re.findall(r"Index Scan.*? rows=(\d+) loops", text)]
+            assert max(read) <= 102, (name, text)
     finally:
         await pool.close()

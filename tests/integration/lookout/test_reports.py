@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import clusters, configuration, scheduling_reports
 from fairlead_common.log import Record
@@ -45,6 +47,8 @@ async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valke
             clusters.Node(executor="e", name=f"n{number}", allocatable={"cpu": 4000})
             for number in range(3)
         ]
+        avoidance = clusters.Avoidance(3, "no disk", 1_700_000_000_000)
+        nodes[2] = msgspec.structs.replace(nodes[2], unschedulable=True, avoided=avoidance)
         cordon = configuration.Cordon(executor="e", node="n1", reason="a bad disk")
         await harness.append(
             [
@@ -64,9 +68,11 @@ async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valke
         assert set(first["jobs"]) == {job_id("a"), job_id("b")}
         assert (second["reason"], second["runs"]) == ("a bad disk", 0)
         assert third["used"] == {}
+        until_time = "2023-11-14T22:13:20.000Z"
+        assert third["avoided"] == {"failures": 3, "reason": "no disk", "until": until_time}
         (cluster,) = (await harness.read("/clusters"))["clusters"]
         assert (cluster["runs"], cluster["used"]) == (2, {"cpu": 2.0})
-        assert cluster["cordonedNodes"] == 1
+        assert cluster["cordonedNodes"] == 2
         assert cluster["allocatable"] == {"cpu": 12.0}
         assert (await harness.get("/clusters/nowhere/nodes")).status_code == 404
 

@@ -60,7 +60,7 @@ async def test_a_duplicate_label_of_a_token_is_refused(app: WebApp) -> None:
     assert made.status_code == 201
     again = await app.client.post("/api/v1/tokens", json=wanted)
     assert again.status_code == 409
-    assert "'twice' with the label 'a' already" in again.json()["detail"]
+    assert "already created a token for 'twice' with the label 'a'" in again.json()["detail"]
     other = await app.client.post("/api/v1/tokens", json={**wanted, "label": "b"})
     assert other.status_code == 201
     await app.client.delete(f"/api/v1/tokens/{made.json()['id']}")

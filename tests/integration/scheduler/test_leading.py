@@ -19,6 +19,7 @@ from fairlead_common.domain.records.scheduling_reports import RoundReport, Waiti
 from fairlead_common.log import topics
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.engine.preparation.static_pool import StaticPool
 from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service.follower import CHECKPOINT
 from fairlead_scheduler.service.service import Service
@@ -70,12 +71,13 @@ class BadPool:
         snapshot: Snapshot,
         settings: EngineSettings,
         *,
+        static: StaticPool | None = None,
         expired: Callable[[], bool],
         clock_s: Callable[[], float],
     ) -> Plan:
         if self.bad and snapshot.pool == self.name:
             raise ArithmeticError("nodes of imaginary size")
-        return schedule(snapshot, settings, expired=expired, clock_s=clock_s)
+        return schedule(snapshot, settings, static=static, expired=expired, clock_s=clock_s)
 
 
 async def test_a_failing_pool_is_reported_and_does_not_stop_the_others(

@@ -91,7 +91,7 @@ async def test_a_valid_state_is_reported_beside_a_leading_scheduler(
     async with installation.scheduler():
         await installation.world.tell(submitted("late"), submitted("after", after=("late",)))
         assert await find(installation) == [
-            {"name": "scheduler state", "said": "all invariants hold (4 live jobs)"}
+            {"name": "scheduler state", "message": "all invariants hold (4 live jobs)"}
         ]
 
 
@@ -125,7 +125,7 @@ async def test_a_record_that_cannot_be_read_is_a_problem(installation: Installat
     await fill(installation)
     await installation.execute(TRUNCATED)
     (found,) = await find(installation)
-    assert "the checkpoint cannot be read: a row of the checkpoint" in found["said"]
+    assert "the checkpoint cannot be read: a row of the checkpoint" in found["message"]
 
 
 async def test_a_checkpoint_that_the_log_cannot_continue_names_the_repair(
@@ -135,13 +135,13 @@ async def test_a_checkpoint_that_the_log_cannot_continue_names_the_repair(
     await installation.world.tell(submitted("late"))
     await installation.expire()
     (found,) = await find(installation)
-    assert "scheduler's checkpoint is older than the log" in found["said"]
-    assert "fairlead repair" in found["said"]
+    assert "scheduler's checkpoint is older than the log" in found["message"]
+    assert "fairlead repair" in found["message"]
 
 
 async def test_a_database_without_a_scheduler_is_not_checked(installation: Installation) -> None:
     (found,) = await find(installation)
-    assert found["said"].startswith("not checked: ")
+    assert found["message"].startswith("not checked: ")
     assert found["code"] == 1
 
 

@@ -28,10 +28,10 @@ SCHEMAS: Final[Mapping[str, Any]] = msgspec.json.decode(DOCUMENT.read_bytes())["
 ]
 
 MODELS: Final[Mapping[str, type[msgspec.Struct]]] = {
-    "ActionResult": job_models.Acted,
+    "ActionResult": job_models.ActionResult,
     "ClusterResponse": cluster_models.Cluster,
     "FairnessResponse": report_models.Fairness,
-    "FoundJob": job_models.FoundJob,
+    "JobMatch": job_models.JobMatch,
     "GroupResponse": job_models.Group,
     "GroupsResponse": job_models.Groups,
     "JobDetailResponse": job_models.JobDetail,
@@ -51,12 +51,12 @@ MODELS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "RunResponse": job_models.Run,
     "SecretView": secret_models.Secret,
     "SignInLink": token_models.SignInLink,
-    "ResubmissionResponse": job_models.Started,
-    "SubmissionResponse": job_models.Checked,
-    "SubmittedJob": job_models.CheckedJob,
+    "ResubmissionResponse": job_models.StartedAction,
+    "SubmissionResponse": job_models.ValidationResult,
+    "SubmittedJob": job_models.JobValidation,
     "TokenView": token_models.Token,
     "UsageResponse": report_models.Usage,
-    "WaitingReasonResponse": job_models.Why,
+    "WaitingReasonResponse": job_models.WaitingReason,
 }
 """The schema of the document, and the client's struct."""
 

@@ -68,6 +68,8 @@ def ruled_out_by(pool: Pool, shape: int, n: int, free: Amounts) -> Bucket:
     flags = int(s.node_flags[n])
     if flags & NodeFlag.LOST:
         return Bucket.LOST
+    if flags & NodeFlag.AVOIDED:
+        return Bucket.AVOIDED
     if flags & NodeFlag.CORDONED:
         return Bucket.CORDONED
     if pool.overfull(n):

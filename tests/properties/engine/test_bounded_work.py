@@ -10,7 +10,14 @@ import pytest
 
 from bench import adversarial, engine
 from fairlead_scheduler.engine import EngineSettings
-from fairlead_scheduler.engine.preparation import array_types, prepared_pool, round_setup
+from fairlead_scheduler.engine.preparation import (
+    array_types,
+    prepared_pool,
+    round_setup,
+    static_pool,
+)
+from fairlead_scheduler.engine.round import never
+from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.scheduling import scheduling_pass
 from fairlead_scheduler.engine.state.round_state import N_WORK
 
@@ -31,8 +38,10 @@ def count_work(name: str, nodes: int) -> tuple[int, int]:
     """The work of a pass over a case, and how many jobs were queued."""
     snapshot = array_types.convert_arrays(engine.snapshot(**adversarial.MAKERS[name](nodes)))
     settings = EngineSettings(protected_fraction=0.0)
-    start = prepared_pool.prepare_pool(snapshot, settings)
-    model = round_setup.set_up_round(snapshot, settings, start).model
+    clock = RoundClock(never, settings)
+    static = static_pool.renew_static_pool(None, snapshot, settings, clock)
+    start = prepared_pool.prepare_pool(snapshot, static, clock)
+    model = round_setup.set_up_round(snapshot, settings, start, clock).model
     bounds = settings.offers_per_check, settings.work_per_check
     while scheduling_pass.run_pass(model, *bounds) != scheduling_pass.DONE:
         pass

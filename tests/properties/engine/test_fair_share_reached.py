@@ -79,6 +79,7 @@ def test_no_queue_with_an_offer_within_budget_stays_below_its_fair_share(
         world.settle(built, plan)
         if not plan.placed_job.size and not plan.preempted_job.size:
             check_shares_reached(pool, plan)
+            check_shares_reached_by_gangs(pool, plan)
             return
         world.begin(CaseRound(), 0)
     raise AssertionError(f"something still changes after {ROUNDS} quiet rounds")
@@ -105,3 +106,45 @@ def check_shares_reached(pool: Pool, plan: Plan) -> None:
             permitted = pool.value[k] <= pool.value[j] and pool.gang(k) < 0
             gain = share / weights[q] < above / weights[other] - MARGIN
             assert not permitted or not gain, f"{j} waits although {other} is above its share"
+
+
+def check_shares_reached_by_gangs(pool: Pool, plan: Plan) -> None:
+    """No gang of one-core members waits within its queue's fair share while what is free, and runs
+    that it could preempt of one queue above its own share, would hold its `minSize` members."""
+    held, fair, weights = pool.held(), plan.shares.fair.tolist(), pool.weights()
+    entitled = [max(f, w) for f, w in zip(fair, plan.shares.weight.tolist(), strict=True)]
+    ended = {*plan.rejected_job.tolist(), *plan.failed_job.tolist()}
+    cpu = pool.snapshot.resources.index("cpu")
+    used = pool.used(pool.node)
+    nodes = range(pool.snapshot.node_number.size)
+    free = sum((pool.allocatable(n)[cpu] - used[n][cpu]) // 1000 for n in nodes)
+    running = {pool.gang(k) for k in pool.runs()}
+    members: dict[int, list[int]] = {}
+    for j in pool.queued():
+        if pool.gang(j) >= 0 and pool.gang(j) not in running and j not in ended:
+            members.setdefault(pool.gang(j), []).append(j)
+    for gang, queued in members.items():
+        assert pool.snapshot.gang_min is not None
+        first, need = queued[0], int(pool.snapshot.gang_min[gang])
+        q, whole = pool.queue(first), pool.whole[first]
+        if len(queued) < need or pool.request[first][cpu] != 1000:
+            continue
+        offer = tuple(need * amount for amount in whole)
+        share = pool.cost(plus(held[q], offer))
+        if share > fair[q] - MARGIN:
+            continue
+        for other in set(range(len(weights))) - {q}:
+            left, victims = held[other], 0
+            for k in pool.runs():
+                permitted = pool.value[k] <= pool.value[first] and pool.gang(k) < 0
+                if pool.queue(k) != other or pool.kind(k) != Preemption.ANY or not permitted:
+                    continue
+                above = pool.cost(left)
+                if above < entitled[other] + MARGIN:
+                    break
+                if share / weights[q] >= above / weights[other] - MARGIN:
+                    break
+                left, victims = plus(left, pool.whole[k], -1), victims + 1
+            assert not victims or free + victims < need, (
+                f"gang {gang} waits although {other} is above its share"
+            )

@@ -12,6 +12,7 @@ from fairlead_scheduler.engine.compiler.decorators import entry_point
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state import capacity_tree
+from fairlead_scheduler.engine.state.round_state import COUNTERS
 from tests.properties.engine.worlds import BOUNDED
 from tests.unit.engine import pools
 
@@ -42,6 +43,7 @@ def test_the_tree_finds_the_first_leaf_that_a_scan_would_find(
     search: tuple[list[list[int]], list[int], list[tuple[list[int], int]]],
 ) -> None:
     rows, kinds, asked = search
+    counters = np.zeros(COUNTERS, np.int64)
     free = np.array(rows, np.int64)
     bits = np.array([1 << kind for kind in kinds], np.uint64)
     amounts, types = capacity_tree.build_tree(free.copy(), bits)
@@ -49,17 +51,19 @@ def test_the_tree_finds_the_first_leaf_that_a_scan_would_find(
         request = np.array(wanted, np.int64)
         suits = (free >= request).all(axis=1) & ((bits & np.uint64(mask)) != 0)
         want = int(np.argmax(suits)) if suits.any() else -1
-        found = _find(amounts, types, request, mask)
+        found = _find(amounts, types, request, np.uint64(mask), counters)
         assert found == want
         if found >= 0:
             free[found] -= request
             _take(amounts, found, request)
 
 
-def _find(amounts: Any, types: Any, request: Any, mask: int) -> int:
-    """`tree.first_fit` as Python: compiled it is only a part of other kernels."""
-    python = getattr(capacity_tree.find_first_fit, "py_func", capacity_tree.find_first_fit)
-    return int(python(amounts, types, request, np.uint64(mask), 0))
+@entry_point
+def _find(
+    amounts: Int64, types: capacity_tree.Bits, request: Int64, mask: np.uint64, counters: Int64
+) -> int:
+    """`find_first_fit`, which only kernels can call."""
+    return capacity_tree.find_first_fit(amounts, types, request, mask, 0, counters)
 
 
 @entry_point

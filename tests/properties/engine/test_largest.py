@@ -144,10 +144,13 @@ def check_shares(snapshot: Snapshot, plan: Plan) -> None:
     for q in range(QUEUES):
         mine = snapshot.job_queue == q
         held = holds[snapshot.job_shape[mine & running]].sum(axis=0)
-        asked = holds[snapshot.job_shape[mine & able]].sum(axis=0)
+        asked = 0
+        for c in range(snapshot.class_value.size):  # each class is bounded by itself
+            of_class = mine & able & (snapshot.shape_class[snapshot.job_shape] == c)
+            asked = asked + np.minimum(holds[snapshot.job_shape[of_class]].sum(axis=0), TOTAL_MAX)
         assert np.isclose(plan.shares.actual[q], share(held, capacity), rtol=1e-9)
         if snapshot.job_gang is None and snapshot.queue_limit_amount is None and any(capacity):
-            want = share(held + np.minimum(asked, TOTAL_MAX), capacity)
+            want = share(held + asked, capacity)
             assert np.isclose(plan.shares.demand[q], want, rtol=1e-9)
 
 

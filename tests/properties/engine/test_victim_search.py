@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fairlead_scheduler.engine import Snapshot, schedule
+from fairlead_scheduler.engine.snapshot import Tier
 from tests.properties.engine.worlds import BOUNDED
 from tests.unit.engine.pools import BALANCE, pool
 
@@ -34,7 +35,8 @@ class Run(NamedTuple):
 @st.composite
 def full_pools(draw: st.DrawFn) -> tuple[Snapshot, list[str]]:
     """A pool of nodes that are full of runs of queue A, and a more urgent job that needs some of
-    that: no run returns before it is offered. Of queue B it is placed on tier (b), of A on (c)."""
+    that: no run returns before it is offered. Of queue B it is placed on tier (b) where R13 permits
+    it, of A on (c)."""
     count = draw(st.integers(1, 24))
     nodes = [{"name": "n", "count": count, "resources": {"cpu": CORES, "memory": "64Gi"}}]
     sizes = st.sampled_from([[4], [2, 2], [1, 3], [1, 1, 2], [1, 1, 1, 1]])
@@ -99,6 +101,8 @@ def test_the_node_is_the_one_that_examining_them_one_by_one_chooses(
     job = names.index(f"{JOB}0")
     needed = int(snapshot.shape_request[snapshot.job_shape[job], 0]) // 1000
     plan = schedule(snapshot, BALANCE)
+    own = snapshot.queue_names[snapshot.job_queue[job]] == "A"
+    assume(own or plan.placed_tier.tolist() == [Tier.FAIR_SHARE])  # otherwise runs of A return (R5)
     node, victims = choose(nodes, needed)
     assert plan.placed_node.tolist() == [node]
     assert plan.preempted_job.tolist() == victims

@@ -117,6 +117,7 @@ def nodes(
             {resource: amount for resource, amount in node.allocatable.items() if amount},
             (engine.NodeFlag.LOST if name.executor in stale else 0)
             | (engine.NodeFlag.CORDONED if _is_cordoned(clusters, node) else 0)
+            | (engine.NodeFlag.AVOIDED if node.avoided is not None else 0)
             | (engine.NodeFlag.LAGGING if leased.get(name.executor, 0) > leases_max else 0),
         )
         for name, node in clusters.nodes.items()

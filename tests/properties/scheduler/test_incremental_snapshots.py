@@ -19,10 +19,13 @@ from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, Pr
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.records.clusters import Avoidance, Node, Taint
 from fairlead_common.domain.records.events import FailureCategory, Gang, JobFilter, PreemptionCause
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
+from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.round import never
+from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.snapshots.builder import SLACK
 from fairlead_scheduler.state import job_table
@@ -75,6 +78,10 @@ class History(RuleBasedStateMachine):
         self.whole = View()
         """The same history, of which no name is ever forgotten."""
         self.exact, self.lazy = self._builder(slack=0), self._builder()
+        self.engine = self.exact.engine_settings()
+        self.clock = RoundClock(never, self.engine)
+        self.static: dict[tuple[Builder, str], StaticPool] = {}
+        """What the last round of each builder and pool used of nodes, shapes and queues."""
         self.now_ms, self.number, self.version = 1_000, 0, 0
         self.excluded: set[int] = set()
         self.stale: frozenset[str] = frozenset()
@@ -250,10 +257,10 @@ class History(RuleBasedStateMachine):
         cpu=st.sampled_from([2000, 4000, 8000]),
         gpus=st.integers(0, 1),
         zone=st.sampled_from(["a", "b", None]),
-        unschedulable=st.booleans(),
+        closed=st.sampled_from(["no", "cordoned", "avoided"]),
     )
     def report(
-        self, name: str, pool: str, cpu: int, gpus: int, zone: str | None, unschedulable: bool
+        self, name: str, pool: str, cpu: int, gpus: int, zone: str | None, closed: str
     ) -> None:
         self._report(
             Node(
@@ -263,7 +270,8 @@ class History(RuleBasedStateMachine):
                 labels={} if zone is None else {"zone": zone},
                 taints=(Taint("gpu", "", "NoSchedule"),) if gpus else (),
                 allocatable={"cpu": cpu, "memory": 50} | ({"gpu": 2} if gpus else {}),
-                unschedulable=unschedulable,
+                unschedulable=closed != "no",
+                avoided=Avoidance(3, "x", 1) if closed == "avoided" else None,
             )
         )
 
@@ -295,6 +303,7 @@ class History(RuleBasedStateMachine):
     def start_from_a_checkpoint(self) -> None:
         self.view = copy.deepcopy(self.view)
         self.exact, self.lazy = self._builder(slack=0), self._builder()
+        self.static.clear()
 
     @rule(spare=st.sampled_from([0, -100]))
     def forget_names(self, spare: int) -> None:
@@ -336,12 +345,13 @@ class History(RuleBasedStateMachine):
     def plans_are_those_of_snapshots_made_anew(self) -> None:
         for pool in POOLS:
             anew = self._build(self._builder(), pool)
-            want = plain.told_of_plan(
-                self.view, anew, schedule(anew.snapshot, self.lazy.engine_settings())
-            )
+            want = plain.told_of_plan(self.view, anew, schedule(anew.snapshot, self.engine))
             for builder in (self.exact, self.lazy):
                 built = self._build(builder, pool)
-                plan = schedule(built.snapshot, builder.engine_settings())
+                static = self.static.get((builder, pool))
+                static = renew_static_pool(static, built.snapshot, self.engine, self.clock)
+                self.static[builder, pool] = static
+                plan = schedule(built.snapshot, self.engine, static=static)
                 assert plain.told_of_plan(self.view, built, plan) == want
 
 

@@ -113,7 +113,7 @@ def test_shapes_and_nodes_that_come_and_go_match_as_each_pair_does(
     for version, (stay, more, fresh) in enumerate(steps):
         nodes = [*(nodes if stay else ()), *more]
         numbers = [jobs.shapes.number(ShapeClass(bytes(shapes.encode(s)), c)) for s, c in fresh]
-        table.add(jobs, dict.fromkeys(numbers), set())
+        table.add(jobs, np.array(numbers, np.int32), set())
         known = [(jobs.shape_of(n), jobs.shapes.values[n].priority_class) for n in table.numbers]
         names_of = [NodeName("e", f"{row}") for row in range(len(nodes))]
         row_of = {name: row for row, name in enumerate(names_of)}

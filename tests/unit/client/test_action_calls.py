@@ -33,9 +33,9 @@ def test_a_text_instead_of_a_list_is_refused() -> None:
         lambda: client.wait_jobs("0a"),
         lambda: client.create_token("t", "admin"),
     ):
-        with pytest.raises(TypeError, match="a list of texts is meant"):
+        with pytest.raises(TypeError, match="must be a list of strings"):
             call()
-    with pytest.raises(TypeError, match="states: a list"):
+    with pytest.raises(TypeError, match="states must be a list"):
         Filter(queue="q", states="FAILED")  # type: ignore[arg-type]  # as a script would
 
 

@@ -14,9 +14,12 @@ WELL = {"ready": True, "version": "1.2.3", "checks": {"log": "ok", "view": "ok"}
 
 
 def test_a_fairlead_is_recognized_by_its_liveness_response() -> None:
-    assert doctor_checks.server("u", Reply(200, {}, b"ok\n"), 0.0123).text == "u answers in 12 ms"
     assert (
-        doctor_checks.server("u", Reply(200, {}, b"<html>"), 0.1).code
+        doctor_checks.check_server("u", Reply(200, {}, b"ok\n"), 0.0123).message
+        == "u answers in 12 ms"
+    )
+    assert (
+        doctor_checks.check_server("u", Reply(200, {}, b"<html>"), 0.1).code
         == command_base.EXIT_UNREACHABLE
     )
 
@@ -27,21 +30,21 @@ def test_a_fairlead_is_recognized_by_its_liveness_response() -> None:
         ("Thu, 01 Jan 2026 12:00:09 GMT", "agree", 0),
         ("Thu, 01 Jan 2026 11:55:00 GMT", "5m0s ahead of", 1),
         ("Thu, 01 Jan 2026 12:02:00 GMT", "2m0s behind", 1),
-        ("", "does not say", 0),
+        ("", "no valid date", 0),
     ],
 )
 def test_different_clocks_are_reported(date: str, said: str, code: int) -> None:
-    found = doctor_checks.clock({"date": date}, NOW)
-    assert said in found.text
+    found = doctor_checks.check_clock({"date": date}, NOW)
+    assert said in found.message
     assert found.code == code
     assert bool(found.hint) == bool(code)
 
 
 def test_unavailable_dependencies_of_a_server_are_reported() -> None:
-    assert [found.code for found in doctor_checks.health(ok(WELL))] == [0]
+    assert [found.code for found in doctor_checks.check_health(ok(WELL))] == [0]
     ill = {"ready": False, "checks": {"log": "does not answer", "view": "ok"}}
-    well, bad = doctor_checks.health(ok(ill))
-    assert (well.code, bad.name, bad.text) == (0, "log", "does not answer")
+    well, bad = doctor_checks.check_health(ok(ill))
+    assert (well.code, bad.name, bad.message) == (0, "log", "does not answer")
     assert bad.code == command_base.EXIT_UNREACHABLE
 
 
@@ -53,22 +56,24 @@ def test_a_problem_document_is_not_a_readiness_response() -> None:
 
 
 def test_a_server_that_works_without_a_dependency_is_not_unreachable() -> None:
-    _, bad = doctor_checks.health(ok({"ready": True, "checks": {"log": "ok", "cache": "away"}}))
+    _, bad = doctor_checks.check_health(
+        ok({"ready": True, "checks": {"log": "ok", "cache": "away"}})
+    )
     assert bad.code == command_base.EXIT_JOBS_FAILED
 
 
 @pytest.mark.parametrize(("ours", "code"), [("1.2.0", 0), ("1.3.0", 1), ("0.2.3", 1)])
 def test_patch_versions_are_not_compared(ours: str, code: int) -> None:
-    assert doctor_checks.versions(ours, ok(WELL)).code == code
+    assert doctor_checks.check_versions(ours, ok(WELL)).code == code
 
 
 def test_a_view_with_a_large_lag_is_reported() -> None:
     def metrics(behind: str) -> Reply:
         return Reply(200, {}, f"# HELP x\nfairlead_lookout_lag_messages {behind}\n".encode())
 
-    assert doctor_checks.lag(metrics("1.0")).text == "the view is 1 message behind the log"
-    assert doctor_checks.lag(metrics("20000.0")).code == 1
-    assert doctor_checks.lag(Reply(404, {})).code == 0
+    assert doctor_checks.check_lag(metrics("1.0")).message == "the view is 1 message behind the log"
+    assert doctor_checks.check_lag(metrics("20000.0")).code == 1
+    assert doctor_checks.check_lag(Reply(404, {})).code == 0
 
 
 def test_silent_and_missing_clusters_are_reported() -> None:
@@ -77,12 +82,12 @@ def test_silent_and_missing_clusters_are_reported() -> None:
     marked = Cluster(
         executor="c", last_heartbeat="2026-01-01T12:00:00.000Z", cordoned=True, reason="why"
     )
-    findings = doctor_checks.clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
+    findings = doctor_checks.check_clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
     assert [found.code for found in findings] == [0, 1, 0, 1]
-    assert "2 nodes" in findings[0].text
-    assert "1h0m ago" in findings[1].text
-    assert findings[2].text == "cordoned: why"
-    assert doctor_checks.clusters([], NOW)[0].code == 1
+    assert "2 nodes" in findings[0].message
+    assert "1h0m ago" in findings[1].message
+    assert findings[2].message == "cordoned: why"
+    assert doctor_checks.check_clusters([], NOW)[0].code == 1
 
 
 def undecodable(outcome: str, *, stopped: bool = False, day: int = 1) -> QuarantineRecord:
@@ -102,26 +107,26 @@ def undecodable(outcome: str, *, stopped: bool = False, day: int = 1) -> Quarant
 
 
 def test_a_log_without_undecodable_records_is_ok() -> None:
-    (found,) = doctor_checks.quarantine([], NOW)
+    (found,) = doctor_checks.check_quarantine([], NOW)
     assert found.code == 0
 
 
 def test_a_skipped_record_is_reported_with_its_position_and_reason() -> None:
-    (found,) = doctor_checks.quarantine([undecodable("skipped")], NOW)
+    (found,) = doctor_checks.check_quarantine([undecodable("skipped")], NOW)
     for part in ("fairlead.jobs, partition 3, position 17", "scheduler skipped", "it is garbage"):
-        assert part in found.text
+        assert part in found.message
     assert found.code == command_base.EXIT_JOBS_FAILED
 
 
 def test_an_old_skipped_record_is_only_listed() -> None:
     later = NOW + datetime.timedelta(days=3)
-    (found,) = doctor_checks.quarantine([undecodable("skipped")], later)
+    (found,) = doctor_checks.check_quarantine([undecodable("skipped")], later)
     assert found.code == 0
 
 
 def test_a_stopped_partition_has_an_upgrade_hint() -> None:
     later = NOW + datetime.timedelta(days=3)
-    (found,) = doctor_checks.quarantine([undecodable("stopped", stopped=True)], later)
+    (found,) = doctor_checks.check_quarantine([undecodable("stopped", stopped=True)], later)
     assert found.code == command_base.EXIT_JOBS_FAILED
     assert "upgrade scheduler" in found.hint
     assert 'FAIRLEAD_SKIP_RECORDS=["fairlead.jobs/3/17"]' in found.hint
@@ -129,6 +134,6 @@ def test_a_stopped_partition_has_an_upgrade_hint() -> None:
 
 def test_further_records_are_counted() -> None:
     many = [undecodable("skipped")] * (doctor_checks.QUARANTINE_LISTED_MAX + 7)
-    found = doctor_checks.quarantine(many, NOW)
+    found = doctor_checks.check_quarantine(many, NOW)
     assert len(found) == doctor_checks.QUARANTINE_LISTED_MAX + 1
-    assert "7 older records" in found[-1].text
+    assert "7 older records" in found[-1].message

@@ -126,7 +126,7 @@ def test_a_dry_run_prints_what_would_be_submitted(
     assert cli.invoke(["submit", file, "--dry-run"]) == 0
     told = capsys.readouterr()
     assert "2 jobs for q/s can be submitted; nothing was created" in told.out
-    assert "two could run nowhere now: it asks for more than any node has" in told.err
+    assert "two is infeasible now: it asks for more than any node has" in told.err
 
 
 def test_a_refusal_prints_every_field_error_and_ends_with_3(
@@ -176,7 +176,7 @@ def test_no_server_at_all_ends_with_4(
         ("{jobSet: s, jobs: []}", "names no queue"),
         ("{queue: q, jobs: []}", "names no jobSet"),
         ("{queue: q, jobSet: s, jobs: []}", "no job for q/s"),
-        ('{"queue": "q", "queue": "r", "jobSet": "s", "jobs": []}', "'queue' is there twice"),
+        ('{"queue": "q", "queue": "r", "jobSet": "s", "jobs": []}', "'queue' occurs twice"),
     ],
 )
 def test_a_file_that_is_not_a_submission_ends_with_2(

@@ -72,6 +72,17 @@ def cluster(server: Server, *runs: int) -> None:
     server.routes["POST /api/v1/jobs/preempt"] = lambda _: {"position": "p", "matched": 1}
 
 
+def test_the_list_of_nodes_says_which_are_avoided_and_why(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    avoided = {"failures": 3, "reason": "no disk", "until": "2026-01-01T00:00:00Z"}
+    node = {"node": "n1", "unschedulable": True, "avoided": avoided}
+    server.routes["GET /api/v1/clusters/c/nodes"] = lambda _: {"nodes": [node]}
+    assert cli.invoke(["get", "nodes", "--cluster", "c"]) == 0
+    said = "avoided until 2026-01-01T00:00:00Z: 3 runs in a row failed to start"
+    assert said in capsys.readouterr().out
+
+
 def test_a_node_is_drained_of_the_runs_of_all_queues(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from fairlead.cli.support import job_story
-from fairlead.models.job_models import JobDetail, Run, Why
+from fairlead.models.job_models import JobDetail, Run, WaitingReason
 
 NOW = datetime.datetime(2026, 1, 1, 0, 10, tzinfo=datetime.UTC)
 
@@ -22,7 +22,9 @@ def job(state: str, **more: Any) -> JobDetail:  # Any: any field of a job
 
 
 def test_a_waiting_job_has_the_reason_and_the_nodes_it_does_not_fit() -> None:
-    why = Why(code="no-room", sentence="No node has room.", nodes={"too-small": 3, "cordoned": 1})
+    why = WaitingReason(
+        code="no-room", sentence="No node has room.", nodes={"too-small": 3, "cordoned": 1}
+    )
     assert job_story.describe_history(job("QUEUED", why=why, position_in_queue="7"), NOW) == [
         "QUEUED: No node has room.",
         "  3 nodes: too-small",
@@ -33,7 +35,7 @@ def test_a_waiting_job_has_the_reason_and_the_nodes_it_does_not_fit() -> None:
 
 
 def test_a_held_job_has_the_command_that_releases_it() -> None:
-    why = Why(code="hold", sentence="It is held.")
+    why = WaitingReason(code="hold", sentence="It is held.")
     assert (
         job_story.describe_history(job("QUEUED", why=why), NOW)[-1]
         == "`fairlead release q/s/one` releases it."
@@ -41,7 +43,7 @@ def test_a_held_job_has_the_command_that_releases_it() -> None:
 
 
 def test_a_job_that_waits_for_others_names_them() -> None:
-    why = Why(code="dependencies", sentence="It waits.", dependencies={"0b": "RUNNING"})
+    why = WaitingReason(code="dependencies", sentence="It waits.", dependencies={"0b": "RUNNING"})
     assert "  0b: RUNNING" in job_story.describe_history(job("QUEUED", why=why), NOW)
 
 
@@ -77,7 +79,7 @@ def test_an_ended_job_lists_every_run() -> None:
         " STOPPED: it was preempted (urgency).",
         "Run 2 was placed on n2 of c 4m0s ago, started 0s later, ran for 3m0s, and ended as"
         " FAILED: the command ended with exit code 3.",
-        "`fairlead logs q/s/one` shows what it wrote.",
+        "`fairlead logs q/s/one` shows its output.",
     ]
 
 

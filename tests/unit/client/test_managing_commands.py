@@ -264,7 +264,7 @@ def commands(app: typer.Typer, *path: str) -> Iterator[tuple[str, ...]]:
         yield from commands(group.typer_instance, *path, group.name)
 
 
-@pytest.mark.parametrize("words", list(commands(cli.build())), ids=" ".join)
+@pytest.mark.parametrize("words", list(commands(cli.build_app())), ids=" ".join)
 def test_every_command_has_help_with_examples_that_fit_80_columns(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,7 +69,7 @@ def test_the_next_command_waits_for_a_recent_submission(server: Server, tmp_path
 
 def test_a_damaged_file_is_ignored(server: Server, tmp_path: Path) -> None:
     submit(server, tmp_path)
-    recent_job_set.file(os.environ).write_text("{")
+    recent_job_set.state_file(os.environ).write_text("{")
     assert recent_job_set.load(server.url) is None
     submit(server, tmp_path)
     assert recent_job_set.load(server.url) is not None

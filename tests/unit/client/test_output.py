@@ -17,11 +17,11 @@ NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 )
 def test_ages_have_two_units_at_most(before_s: int, text: str) -> None:
     time = (NOW - datetime.timedelta(seconds=before_s)).isoformat()
-    assert output_formats.age(time, NOW) == text
+    assert output_formats.format_age(time, NOW) == text
 
 
 def test_an_absent_time_has_no_age() -> None:
-    assert output_formats.age(None, NOW) == ""
+    assert output_formats.format_age(None, NOW) == ""
 
 
 def printed(
@@ -31,7 +31,7 @@ def printed(
     columns_max: int | None = None,
     spare: tuple[str, ...] = (),
 ) -> list[str]:
-    output_formats.table(headings, rows, columns_max, spare)
+    output_formats.print_table(headings, rows, columns_max, spare)
     return capsys.readouterr().out.splitlines()
 
 
@@ -63,7 +63,9 @@ def test_the_widest_columns_are_cut_first(capsys: pytest.CaptureFixture[str]) ->
 
 def test_control_characters_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     columns: output_formats.Columns[str] = {"REASON": lambda text: text}
-    output_formats.items(["\x1b[2Jgone \u202e"], output_formats.Format.TABLE, columns, str, "none")
+    output_formats.print_list(
+        ["\x1b[2Jgone \u202e"], output_formats.Format.TABLE, columns, str, "none"
+    )
     assert capsys.readouterr().out == "REASON\n�[2Jgone �\n"
 
 
@@ -87,11 +89,11 @@ def test_characters_of_double_width_are_aligned(capsys: pytest.CaptureFixture[st
 
 def test_a_text_of_several_lines_stays_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     columns: output_formats.Columns[str] = {"REASON": lambda text: text}
-    output_formats.items(["one\n  two"], output_formats.Format.TABLE, columns, str, "none")
+    output_formats.print_list(["one\n  two"], output_formats.Format.TABLE, columns, str, "none")
     assert capsys.readouterr().out == "REASON\none two\n"
 
 
 def test_counts_are_printed_in_the_order_of_the_life_cycle() -> None:
     states = {"SUCCEEDED": 2, "QUEUED": 1, "FAILED": 0}
     found = JobSet(queue="q", job_set="s", jobs=3, live=1, states=states)
-    assert watch_command.sentence(found) == "q/s: 2 of 3 ended: 1 QUEUED, 2 SUCCEEDED"
+    assert watch_command.describe_progress(found) == "q/s: 2 of 3 ended: 1 QUEUED, 2 SUCCEEDED"

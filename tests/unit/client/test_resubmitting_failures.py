@@ -39,7 +39,7 @@ def test_a_job_set_without_failures_is_not_an_error(
 ) -> None:
     answers(server, 0)
     assert cli.invoke(["resubmit", "--failed", "--queue", "q", "--jobset", "s"]) == 0
-    assert "nothing to submit again" in capsys.readouterr().out
+    assert "nothing to resubmit" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_refused_request_is_not_repeated() -> None:
         world.client.queue("a")
 
 
-UNMET = Retries(attempts_max=5, unmet_attempts_max=2)
+UNMET = Retries(attempts_max=5, first_attempts_max=2)
 
 
 def test_a_server_that_never_answered_gets_fewer_attempts() -> None:

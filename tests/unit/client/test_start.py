@@ -68,7 +68,7 @@ def test_submitting_json_imports_nothing_large(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", cli.COMMANDS)
 def test_modules_add_their_listed_commands(module: str) -> None:
-    app = cli.build((module,))
+    app = cli.build_app((module,))
     names = [command.name for command in app.registered_commands]
     names += [str(group.name) for group in app.registered_groups]
     assert sorted(map(str, names)) == sorted(cli.COMMANDS[module])
@@ -87,7 +87,7 @@ def test_modules_add_their_listed_commands(module: str) -> None:
 def test_the_command_is_the_first_word_that_is_not_an_option_value(
     typed: list[str], command: str | None
 ) -> None:
-    assert cli.command_of(typed) == command
+    assert cli.find_command(typed) == command
 
 
 def test_the_version_loads_no_command() -> None:

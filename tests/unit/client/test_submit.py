@@ -8,7 +8,7 @@ import pytest
 
 from fairlead import Gang, Job, errors
 from fairlead.calls.exchange_types import Reply
-from fairlead.calls.submission_batches import JOBS_MAX, cut
+from fairlead.calls.submission_batches import JOBS_MAX, split_jobs
 from fairlead.models.job_models import FieldError, Problem, SubmittedJob
 from tests.unit.client.world import World, ok, problem
 
@@ -57,7 +57,7 @@ def test_a_long_list_is_sent_in_several_requests_and_returned_in_order() -> None
 
 def test_large_jobs_are_cut_by_their_bytes() -> None:
     heavy = Job(env={"X": "x" * 6 * 2**20})
-    assert [len(batch.jobs) for batch in cut([heavy] * 5, "n")] == [2, 2, 1]
+    assert [len(batch.jobs) for batch in split_jobs([heavy] * 5, "n")] == [2, 2, 1]
 
 
 def test_adjacent_members_of_a_gang_are_sent_in_one_request() -> None:
@@ -65,7 +65,7 @@ def test_adjacent_members_of_a_gang_are_sent_in_one_request() -> None:
     jobs = (
         [Job()] * (JOBS_MAX - 3) + [Job(gang=gang)] * 5 + [{"gang": {"name": "g", "size": 10}}] * 5
     )
-    assert [len(batch.jobs) for batch in cut([*jobs, Job()], "n")] == [JOBS_MAX + 7, 1]
+    assert [len(batch.jobs) for batch in split_jobs([*jobs, Job()], "n")] == [JOBS_MAX + 7, 1]
 
 
 def test_no_jobs_make_no_request() -> None:
@@ -88,7 +88,7 @@ def test_an_item_that_is_not_a_job_raises_type_error() -> None:
 
 
 def test_an_undecodable_response_raises_unexpected_answer() -> None:
-    with pytest.raises(errors.UnexpectedAnswer):
+    with pytest.raises(errors.UnexpectedResponse):
         World(ok(["what"])).client.submit("q", "s", [Job()])
 
 
@@ -98,7 +98,7 @@ def test_a_refusal_without_a_problem_document_has_its_status() -> None:
 
 
 def test_a_refusal_can_be_sent_to_another_process() -> None:
-    refused = errors.refusal(
+    refused = errors.build_refusal(
         Problem(status=422, detail="no", errors=(FieldError(pointer="/a", detail="is b"),)),
         (SubmittedJob(id="0a"),),
     )

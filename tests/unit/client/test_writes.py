@@ -5,7 +5,7 @@ from itertools import islice
 
 from fairlead.calls.exchange_types import Reply
 from fairlead.calls.submission_batches import JOBS_MAX
-from fairlead.calls.written_positions import JOB_SETS_MAX, Writes
+from fairlead.calls.submission_positions import JOB_SETS_MAX, SubmissionPositions
 from fairlead.models.job_models import Event, Filter
 from tests.unit.client.world import World, ok
 
@@ -76,7 +76,7 @@ def test_events_of_a_job_set_wait_for_its_submission() -> None:
 
 
 def test_the_number_of_recorded_job_sets_is_limited() -> None:
-    writes = Writes()
+    writes = SubmissionPositions()
     for number in range(JOB_SETS_MAX + 1):
         writes.record("q", f"s{number}", f"p{number}")
     writes.record("q", "s1", "again")

@@ -7,7 +7,7 @@ from fairlead.cli.support import yaml_reader
 
 def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
     text = b"on: [oom]\nno: yes\nat: 12:30\nday: 2026-01-31T12:00:00Z\nid: 007\nbig: 1_000\n"
-    assert yaml_reader.documents(text) == [
+    assert yaml_reader.read_documents(text) == [
         {
             "on": ["oom"],
             "no": "yes",
@@ -21,7 +21,7 @@ def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
 
 def test_booleans_null_and_numbers_follow_json() -> None:
     text = b"a: true\nb: False\nc: ~\nd:\ne: null\nf: 0x1f\ng: 1.5e3\nh: -.5\ni: +5\n"
-    (found,) = yaml_reader.documents(text)
+    (found,) = yaml_reader.read_documents(text)
     assert found == {
         "a": True, "b": False, "c": None, "d": None, "e": None, "f": 31, "g": 1500.0, "h": -0.5,
         "i": 5,
@@ -29,16 +29,16 @@ def test_booleans_null_and_numbers_follow_json() -> None:
 
 
 def test_empty_documents_are_skipped() -> None:
-    assert yaml_reader.documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
+    assert yaml_reader.read_documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"1: x", "the key 1 is no text"),
-        (b"jobs: [{env: {true: x}}]", "the key True of jobs[0].env is no text"),
+        (b"1: x", "the key 1 is not text"),
+        (b"jobs: [{env: {true: x}}]", "the key True of jobs[0].env is not text"),
         (b"{", "line 2, column 1: while parsing a flow node, did not find expected"),
-        (b"jobs:\n- cpu: 1\n  cpu: 2\n", "line 3, column 3: the key 'cpu' is there twice"),
+        (b"jobs:\n- cpu: 1\n  cpu: 2\n", "line 3, column 3: the key 'cpu' occurs twice"),
         (b"\xff", "UTF-8"),
         (b"a: !!int no", "invalid literal"),
         (b"a: !!python/object:os.system x", "could not determine a constructor"),
@@ -46,5 +46,5 @@ def test_empty_documents_are_skipped() -> None:
 )
 def test_values_without_a_json_form_are_refused_with_their_place(text: bytes, says: str) -> None:
     with pytest.raises(yaml_reader.Unreadable) as refused:
-        yaml_reader.documents(text)
+        yaml_reader.read_documents(text)
     assert says in str(refused.value)

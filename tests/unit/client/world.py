@@ -9,7 +9,7 @@ from fairlead.calls.exchange_types import Reply, Request, Unreachable
 from fairlead.discovery import Server
 
 Chunks = list[bytes | Unreachable]
-SERVER = Server(url="http://world", token=None, found="test")
+SERVER = Server(url="http://world", token=None, source="test")
 ONCE = Retries(attempts_max=1)
 
 

@@ -33,7 +33,7 @@ def routes() -> APIRouter:
 
     @router.get("/world")
     async def world(request: Request) -> Response:
-        raise LogUnavailable("the log is away")
+        raise LogUnavailable("the log is unavailable")
 
     @router.get("/mistake")
     async def mistake(request: Request) -> Response:
@@ -103,7 +103,7 @@ async def test_problems_of_a_direct_call_are_returned(http: httpx2.AsyncClient) 
 
 async def test_external_errors_of_a_direct_call_are_returned(http: httpx2.AsyncClient) -> None:
     answer = await http.get("/api/world")
-    assert (answer.status_code, answer.json()["detail"]) == (503, "the log is away")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the log is unavailable")
 
 
 async def test_internal_errors_of_a_direct_call_reveal_only_an_id(http: httpx2.AsyncClient) -> None:

@@ -7,6 +7,7 @@ from fairlead_common.domain.records.clusters import Taint
 from fairlead_common.domain.shapes import Requirement, SelectorTerm, Shape, Toleration
 
 RED = Taint("team", "red", "NoSchedule")
+SLA = Taint("sla", "950", "NoSchedule")
 GONE = Taint("gone", "", "NoExecute")
 LABELS = {"disk": "ssd", "size": "12"}
 
@@ -25,6 +26,11 @@ TOLERATIONS = {
     ),
     "every taint must be tolerated": ((RED, GONE), (Toleration("team", "Exists"),), False),
     "a preference keeps nobody out": ((Taint("x", "", "PreferNoSchedule"),), (), True),
+    "Gt tolerates greater values": ((SLA,), (Toleration("sla", "Gt", "900"),), True),
+    "Gt does not tolerate an equal value": ((SLA,), (Toleration("sla", "Gt", "950"),), False),
+    "Lt tolerates smaller values": ((SLA,), (Toleration("sla", "Lt", "1000"),), True),
+    "Gt tolerates its own key only": ((SLA,), (Toleration("team", "Gt", "1"),), False),
+    "Gt tolerates numbers only": ((RED,), (Toleration("team", "Gt", "1"),), False),
     "an unknown operator tolerates nothing": ((RED,), (Toleration("team", "Like", "red"),), False),
 }
 

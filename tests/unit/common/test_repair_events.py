@@ -86,7 +86,7 @@ def history(known: Knowledge) -> list[ev.AnyEvent]:
     """Events after which both views know this."""
     if known.state is None:
         return []
-    return list(repair_events.restate(JOB, Knowledge(), known, SUBMITTED, every_run=True))
+    return list(repair_events.make_events(JOB, Knowledge(), known, SUBMITTED, every_run=True))
 
 
 def allowed(behind: Knowledge, truth: Knowledge) -> bool:
@@ -114,7 +114,7 @@ def test_there_are_many_pairs() -> None:
 def test_an_old_scheduler_view_is_completed(behind: Knowledge, truth: Knowledge) -> None:
     folds = Folds()
     folds.state(history(behind))
-    folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=True)))
+    folds.state(list(repair_events.make_events(JOB, behind, truth, SUBMITTED, every_run=True)))
     state, run = folds.of_scheduler()
     assert state is truth.state
     assert run is None or run == truth.run
@@ -124,7 +124,7 @@ def test_an_old_scheduler_view_is_completed(behind: Knowledge, truth: Knowledge)
 def test_an_old_lookout_view_is_completed(behind: Knowledge, truth: Knowledge) -> None:
     folds = Folds()
     folds.state(history(behind))
-    folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=False)))
+    folds.state(list(repair_events.make_events(JOB, behind, truth, SUBMITTED, every_run=False)))
     state, run = folds.of_lookout()
     later_run = behind.is_held and truth.is_held and behind.run < truth.run
     assert state == truth.state or (later_run and state == behind.state)  # until that run starts
@@ -141,7 +141,7 @@ def test_a_complete_view_is_not_changed(
     folds = Folds()
     folds.state(history(truth))
     before = folds.of_scheduler(), folds.of_lookout()
-    folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=every_run)))
+    folds.state(list(repair_events.make_events(JOB, behind, truth, SUBMITTED, every_run=every_run)))
     assert (folds.of_scheduler(), folds.of_lookout()) == before
 
 
@@ -161,8 +161,8 @@ def test_a_complete_view_is_the_source_of_a_repair() -> None:
     waits, runs = live(JobState.QUEUED, 0), live(JobState.RUNNING, 1, RunState.RUNNING)
     assert chosen(runs, waits, lookout_complete=False) is Choice.SCHEDULER
     assert chosen(waits, runs, scheduler_complete=False) is Choice.LOOKOUT
-    assert chosen(Knowledge(), runs) is Choice.CLOSE
-    assert chosen(runs, Knowledge(), scheduler_complete=False) is Choice.CLOSE
+    assert chosen(Knowledge(), runs) is Choice.END_UNKNOWN
+    assert chosen(runs, Knowledge(), scheduler_complete=False) is Choice.END_UNKNOWN
 
 
 def test_without_a_complete_view_leases_decide_about_runs_and_queued_jobs_stay() -> None:
@@ -172,4 +172,4 @@ def test_without_a_complete_view_leases_decide_about_runs_and_queued_jobs_stay()
     assert chosen(Knowledge(), waits, **behind) is Choice.LOOKOUT
     assert chosen(waits, runs, has_lease=True, **behind) is Choice.LOOKOUT
     assert chosen(runs, runs, has_lease=True, **behind) is Choice.SCHEDULER
-    assert chosen(runs, runs, **behind) is Choice.CLOSE
+    assert chosen(runs, runs, **behind) is Choice.END_UNKNOWN

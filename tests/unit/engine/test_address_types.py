@@ -13,7 +13,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
     inlined,
-    kernel,
+    write_down,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int64
 
@@ -50,7 +50,7 @@ def add_up(outer: Outer) -> None:
 @entry_point
 def raised(held: Held, by: int) -> float:
     """Raise the last amounts of each row; all amounts together, by digits of their place."""
-    total = float(held.now_ms) + held.flag[-1]
+    total = float(held.now_ms) + held.flag[1]
     for i in range(held.amount.shape[0]):
         raise_row(held, i, by)
         for k in range(held.amount.shape[1]):
@@ -60,18 +60,18 @@ def raised(held: Held, by: int) -> float:
     return float(total)
 
 
-@kernel
-def total_of(outer: Outer) -> Int64:
-    """A new array, made by a kernel that counts uses of arrays."""
-    made: Int64 = outer.first.amount[0] + outer.total[0]
-    return made
-
-
 @inlined
 def raise_row(held: Held, i: int, by: int) -> None:
     """Raise what stands in one row."""
     held.share[i] += by
     held.amount[i, held.amount.shape[1] - 1][-1] += by
+
+
+@entry_point
+def squared(held: Held, i: int) -> int:
+    """The square of a kind."""
+    square: int = held.kind[i] * held.kind[i]
+    return square
 
 
 def held() -> Held:
@@ -104,9 +104,22 @@ def test_tuples_within_a_tuple_are_read_and_changed_in_place() -> None:
     assert outer.first.amount[0].tolist() == [[0, 1], [2, 3]]
 
 
-def test_a_kernel_with_own_arrays_retains_no_argument() -> None:
+def test_a_call_retains_no_array() -> None:
     outer = Outer(held(), held(), np.zeros(1, np.int64))
     uses = sys.getrefcount(outer.first.amount), sys.getrefcount(outer.total)
     for _ in range(3):
-        assert total_of(outer).tolist() == [[0, 1], [2, 3]]
+        add_up(outer)
     assert uses == (sys.getrefcount(outer.first.amount), sys.getrefcount(outer.total))
+
+
+def test_what_was_written_down_once_serves_several_calls() -> None:
+    outer = Outer(held(), held(), np.zeros(1, np.int64))
+    written = write_down(outer)
+    add_up(written)
+    add_up(written)
+    assert outer.second.amount[0].tolist() == [[0, 1], [2, 5]]
+
+
+def test_a_whole_number_of_8_bits_is_passed_with_64() -> None:
+    mine = held()
+    assert squared(mine, 1) == 200 * 200

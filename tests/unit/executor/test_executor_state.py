@@ -10,10 +10,11 @@ from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
-from fairlead_executor.backends.simulated.behaviour import SECONDS, STOP_SECONDS
+from fairlead_executor.backends.simulated.behaviour import FAILURE, SECONDS, STOP_SECONDS
 from fairlead_executor.domain import executor_state
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
 from fairlead_executor.domain.pods import Phase
+from fairlead_executor.domain.start_failures import StartFailures
 from tests.unit.executor.build import lease, run
 
 
@@ -242,3 +243,32 @@ def test_repeated_leases_change_nothing(times: int) -> None:
     assert told(turn(state, 0)) == ["JobRunPending a"]
     state.fold_leases(entries(lease("a")), 1)
     assert told(turn(state, 1)) == ["JobRunRunning a"]
+
+
+def test_a_node_that_fails_to_start_runs_is_reported_as_avoided_until_a_run_starts() -> None:
+    cluster = simulated(node("n0"), node("n1"))
+    state = ExecutorState("e", cluster, start_failures=StartFailures(2, 60))
+    state.take_over([], 0, None, ())
+    fails = {FAILURE: "returned"}
+    state.fold_leases(entries(*(lease(name, annotations=fails) for name in "ab")), 2)
+    turn(state, 1_000)
+    assert turn(state, 2_000).nodes == {}
+    marked = turn(state, 3_000).nodes["n0"]
+    assert marked is not None
+    assert marked.avoided is not None
+    assert (marked.unschedulable, marked.avoided.until_ms) == (True, 62_000)
+    state.fold_leases(entries(lease("c"), at=2), 3)
+    turn(state, 4_000)
+    turn(state, 5_000)
+    assert turn(state, 6_000).nodes == {"n0": node("n0")}
+
+
+def test_a_node_is_offered_again_after_its_time() -> None:
+    state = ExecutorState("e", simulated(), start_failures=StartFailures(1, 60))
+    state.take_over([], 0, None, ())
+    state.fold_leases(entries(lease("a", annotations={FAILURE: "returned"})), 1)
+    for now_ms in (1_000, 2_000, 3_000):
+        turn(state, now_ms)
+    turn(state, 61_500)
+    assert state.idle_s(61_500) == 0.5
+    assert turn(state, 62_000).nodes == {"n0": node("n0")}

@@ -136,7 +136,7 @@ CASES = {
     ),
     "a pod that nobody wants is stopped": Case(
         pods=[pod("a", grace_s=3)],
-        want=["stop a 3s stopped no lease wants this run"],
+        want=["stop a 3s stopped no lease requires this run"],
     ),
     "a pod that nobody wants and that is stopping is waited for": Case(
         pods=[pod("a", stopping=True)],
@@ -215,7 +215,7 @@ def test_all_runs_are_reconciled_by_default() -> None:
     actions = reconcile(desired, {run("b"): pod("b")}, NOW_MS)
     assert sorted(short(action) for action in actions) == [
         "create a",
-        "stop b 30s stopped no lease wants this run",
+        "stop b 30s stopped no lease requires this run",
         "tell pending a",
     ]
 

@@ -1,7 +1,7 @@
 """The smallest events and messages that show something, and a view kept in plain dictionaries."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,6 @@ from fairlead_common.domain import ids, shapes
 from fairlead_common.domain.records import events
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters
-from fairlead_lookout.domain.message_batches import skip_folded
 from fairlead_lookout.domain.model import (
     Changes,
     JobSet,
@@ -113,6 +112,11 @@ def message(
         1_000_000 + position,
         events.EventSequence(queue=queue, job_set=job_set, by="anna", events=list(told)),
     )
+
+
+def skip_folded(messages: Iterable[Message], positions: Mapping[int, int]) -> list[Message]:
+    """The messages that a view at these positions has not folded yet."""
+    return [each for each in messages if each.position >= positions.get(each.partition, 0)]
 
 
 class PlainView:

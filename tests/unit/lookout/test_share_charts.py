@@ -3,7 +3,7 @@
 import random
 
 from fairlead_common.domain import timestamps
-from fairlead_lookout.http.pages import share_charts
+from fairlead_lookout.http.pages.scheduling import share_charts
 from fairlead_lookout.http.responses import FairnessResponse, ShareResponse
 
 HOUR_MS = 3_600_000

@@ -76,7 +76,7 @@ async def test_an_outage_beyond_the_bound_ends_the_worker(
     async def session() -> None:
         raise away
 
-    with pytest.raises(raised, match="the fold: away for"):
+    with pytest.raises(raised, match="the fold: unavailable for"):
         await Outages("the fold", away_s=-1.0).run_sessions(session)
 
 

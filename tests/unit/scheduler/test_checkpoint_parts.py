@@ -9,7 +9,7 @@ from fairlead_common.domain.ids import JobId, RunId
 from fairlead_common.domain.records import clusters as records
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.clusters import Avoidance, Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.log import Entry, Record
@@ -163,6 +163,16 @@ def test_cordons_and_unschedulable_nodes_exclude_new_runs() -> None:
         assert cordoned() == [False, True]
     clusters.fold([node("n0", unschedulable=True), node("n1")])
     assert cordoned() == [True, False]
+
+
+def test_an_avoided_node_is_excluded_too_until_a_report_without_it() -> None:
+    clusters, nodes = Clusters(), AllNodes()
+    avoided = node("n0", unschedulable=True, avoided=Avoidance(3, "no disk", 60_000))
+    for report, excluded in ((avoided, True), (node("n0"), False)):
+        clusters.fold([report])
+        nodes.update(clusters)
+        assert nodes.of("default").avoided.tolist() == [excluded]
+        assert nodes.of("default").cordoned.tolist() == [excluded]
 
 
 def test_the_higher_version_of_a_queue_counts() -> None:

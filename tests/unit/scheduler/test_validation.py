@@ -88,14 +88,14 @@ def lose_an_id(view: View) -> None:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (forget_the_attention, "rows that must be examined are not"),
+        (forget_the_attention, "jobs that must be examined are not"),
         (lose_a_dependent, "the dependents of 1 jobs are wrong"),
         (lose_a_member, "the members of 1 gangs are wrong"),
         (list_a_row_as_free, "the list of free rows"),
         (run_nowhere, "jobs with a run, on no node"),
         (name_no_shape, "numbers of a shape have no name"),
         (wait_with_a_run, "queued jobs with a live run"),
-        (never_release, "rows of ended jobs are never released"),
+        (never_release, "ended jobs are never released"),
         (lose_an_id, "the index has 5 ids, but 6 rows have a job"),
     ],
 )
@@ -144,3 +144,9 @@ def test_rows_of_the_snapshot_are_rows_of_the_job_table() -> None:
     assert np.shares_memory(snapshot.job_priority, view.jobs.priority)
     assert snapshot.job_node.size == view.jobs.used
     assert view.jobs.rows.ids_at(decided.plan.placed_job) == decided.placed_ids
+
+
+def test_a_violation_names_the_job() -> None:
+    view = scheduler_state()
+    run_nowhere(view)
+    assert list_view_violations(view) == ["jobs with a run, on no node (1): runs"]

@@ -270,7 +270,7 @@ SETTINGS = {
         "- {name: a, value: 1, awayNodeTypes: [{taints: [{key: gpu}], value: 5}]}",
         3,
         "priorityClasses[1].awayNodeTypes[0].value",
-        "guests run below",
+        "it must be below",
     ),
     "a weight of 0": (
         "queues:\n  a:\n    weight: 0",

@@ -9,11 +9,11 @@ import yaml
 from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.requests.decoding import Decoder
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
-from fairlead_submit.domain.decoding import Decoder
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import Submission

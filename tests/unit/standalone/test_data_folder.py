@@ -55,7 +55,7 @@ def test_a_folder_of_another_major_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(FolderRefused, match=r"holds other things \(thesis.tex"):
+    with pytest.raises(FolderRefused, match=r"contains other files \(thesis.tex"):
         claim(tmp_path)
     assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -70,7 +70,7 @@ def test_views_of_one_log_are_not_started_with_another(tmp_path: Path) -> None:
     with contextlib.closing(claim(tmp_path)) as claimed:
         claimed.bind_log("Postgres")
         claimed.bind_log("Postgres")
-        with pytest.raises(FolderRefused, match=r"log in Postgres.* names Kafka.*--data"):
+        with pytest.raises(FolderRefused, match=r"log in Postgres.* log in Kafka.*--data"):
             claimed.bind_log("Kafka")
 
 

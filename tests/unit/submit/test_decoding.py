@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
-from fairlead_submit.domain import request_types, validation
-from fairlead_submit.domain.decoding import Decoder
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder
+from fairlead_submit.domain import request_types
 
 DECODER = Decoder(request_types.Submission)
 

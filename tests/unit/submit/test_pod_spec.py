@@ -265,3 +265,52 @@ def test_tolerations_are_added_by_class_and_by_resource() -> None:
         {"key": "urgent", "operator": "Exists"},
         {"key": "gpu", "value": "true", "effect": "NoSchedule"},
     ]
+
+
+COUNTED = JobDefaults(
+    overhead_by_runtime_class={"kata": {"cpu": "250m", "memory": "160Mi"}},
+    requests_by_claim={"one-gpu": {"gpu.example.com": "1"}, "shared": {"gpu.example.com": "2"}},
+)
+
+
+def counted(**fields: object) -> Amounts:
+    spec = {"containers": [container("1")], **fields}
+    found = pod_spec.read_pod_spec(msgspec.json.encode(spec), None, COUNTED)
+    assert found.errors == ()
+    return found.requests
+
+
+def test_the_overhead_of_a_runtime_class_is_counted() -> None:
+    assert counted(runtimeClassName="kata")["cpu"] == 1250
+    assert counted(runtimeClassName="runc")["cpu"] == 1000
+    assert counted(runtimeClassName="kata", overhead={"cpu": "1"})["cpu"] == 2000
+
+
+def test_claims_of_devices_are_counted_by_their_template_or_name() -> None:
+    claims = [
+        {"name": "a", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "b", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "c", "resourceClaimName": "shared"},
+        {"name": "d", "resourceClaimTemplateName": "a-nic"},
+    ]
+    assert counted(resourceClaims=claims)["gpu.example.com"] == 4
+    assert "gpu.example.com" not in counted()
+
+
+def test_extended_resources_storage_and_huge_pages_are_counted() -> None:
+    amounts = {
+        "ephemeral-storage": "2Gi",
+        "hugepages-2Mi": "4Mi",
+        "hugepages-1Gi": "1Gi",
+        "nvidia.com/gpu": "2",
+        "example.com/license": 3,
+    }
+    given = {"cpu": "1", "memory": "1Gi", **amounts}
+    found = counted(containers=[{"resources": {"limits": given}}])
+    assert {name: found[name] for name in amounts} == {
+        "ephemeral-storage": 2 * 2**30,
+        "hugepages-2Mi": 4 * 2**20,
+        "hugepages-1Gi": 2**30,
+        "nvidia.com/gpu": 2,
+        "example.com/license": 3,
+    }

@@ -128,3 +128,21 @@ def test_a_resubmitted_job_keeps_values_and_renews_references() -> None:
     assert isinstance(other, str)
     assert "another queue" in other
     assert secret_variables.refresh_secrets(b"{}", secret_variables.NO_SECRETS) == b"{}"
+
+
+@pytest.mark.parametrize("optional", [{}, {"optional": True}])
+def test_other_references_of_a_pod_spec_are_to_the_cluster_if_settings_say_so(
+    optional: dict[str, bool],
+) -> None:
+    reference = {"name": "elsewhere", "key": "k", **optional}
+    variables = [
+        {"name": "A", "valueFrom": {"secretKeyRef": reference}},
+        {"name": "B", "valueFrom": REFERENCE},
+    ]
+    found: list[FieldError] = []
+    document = {"containers": [{"env": variables}]}
+    secret_variables.resolve_references(document, SECRETS, found, of_cluster=True)
+    assert found == []
+    first, second = document["containers"][0]["env"]
+    assert first == {"name": "A", "valueFrom": {"secretKeyRef": reference}}
+    assert second["sealed"] == STORED

@@ -24,6 +24,14 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
         {"job_defaults": JobDefaults(requests={"memory": "1 GB"})},
         "jobDefaults.requests.memory: '1 GB' is not a quantity",
     ),
+    "an overhead that is no quantity": (
+        {"job_defaults": JobDefaults(overhead_by_runtime_class={"kata": {"cpu": "a"}})},
+        "jobDefaults.overheadByRuntimeClass.kata.cpu: 'a' is not a quantity",
+    ),
+    "a claim that is no quantity": (
+        {"job_defaults": JobDefaults(requests_by_claim={"gpu": {"gpu.example.com": "0.5"}})},
+        "jobDefaults.requestsByClaim.gpu.gpu.example.com: '0.5' is not a whole number",
+    ),
     "no job at all": ({"limits": Limits(jobs_max=0)}, "limits.jobsMax: is 0; at least 1"),
 }
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.requests.decoding import Decoder
 from fairlead_common.web.fair_semaphore import CALLER
-from fairlead_submit.domain.decoding import Decoder
 from fairlead_submit.domain.request_types import Submission
 from fairlead_submit.service.validation_thread import LARGE_BYTES, ValidationThread
 

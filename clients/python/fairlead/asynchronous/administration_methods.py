@@ -14,7 +14,7 @@ from fairlead.models.cluster_models import (
     PriorityClasses,
     QuarantineRecord,
 )
-from fairlead.models.job_models import Queue, several
+from fairlead.models.job_models import Queue, require_list
 from fairlead.models.secret_models import Secret, SecretValues
 from fairlead.models.token_models import NewToken, SignInLink, Token
 
@@ -28,48 +28,55 @@ class AdministrationMethods(AsyncConnection):
         With `dry_run` the server validates the request and creates nothing.
         """
         made = Queue(name=queue) if isinstance(queue, str) else queue
-        return await self._ask(queue_requests.create(made, dry_run=dry_run), Queue)
+        return await self._request(queue_requests.build_creation(made, dry_run=dry_run), Queue)
 
     async def queue(self, name: str) -> Queue:
-        """One queue. Its `version` lets `replace_queue` see whether it has changed since."""
-        return await self._ask(request_building.get(queue_requests.path(name)), Queue)
+        """One queue. `replace_queue` uses its `version` to detect changes made since this read."""
+        return await self._request(
+            request_building.build_get(queue_requests.queue_path(name)), Queue
+        )
 
     def queues(self) -> AsyncIterator[Queue]:
         """Iterates over all queues."""
-        return self._pages("/queues", (), "queues", Queue)
+        return self._iterate_pages("/queues", (), "queues", Queue)
 
     async def replace_queue(self, queue: Queue, *, dry_run: bool = False) -> Queue:
         """Create or replace a queue. Raises `Conflict` if its `version` is not the given one.
 
         With `dry_run` the server validates the request and changes nothing.
         """
-        return await self._ask(queue_requests.replace(queue, dry_run=dry_run), Queue)
+        return await self._request(queue_requests.build_replacement(queue, dry_run=dry_run), Queue)
 
     async def delete_queue(self, name: str) -> None:
         """Remove a queue. Raises `Conflict` while it has jobs that have not ended."""
-        await self._done(request_building.delete(queue_requests.path(name), repeatable=False))
+        await self._request_no_content(
+            request_building.build_delete(queue_requests.queue_path(name), repeatable=False)
+        )
 
     async def cordon_queue(self, name: str, *, reason: str = "") -> Queue:
         """Start no new runs of this queue; its current runs continue."""
-        path = f"{queue_requests.path(name)}/cordon"
-        return await self._ask(request_building.post(path, {"reason": reason}), Queue)
+        path = f"{queue_requests.queue_path(name)}/cordon"
+        return await self._request(request_building.build_post(path, {"reason": reason}), Queue)
 
     async def uncordon_queue(self, name: str) -> Queue:
         """Let the queue start new runs again."""
-        path = f"{queue_requests.path(name)}/uncordon"
-        return await self._ask(request_building.post(path, {}), Queue)
+        path = f"{queue_requests.queue_path(name)}/uncordon"
+        return await self._request(request_building.build_post(path, {}), Queue)
 
     def clusters(self) -> AsyncIterator[Cluster]:
         """Iterates over all clusters."""
-        return self._listed("/clusters", "clusters", Cluster)
+        return self._iterate_list("/clusters", "clusters", Cluster)
 
     def nodes(self, cluster: str) -> AsyncIterator[Node]:
         """Iterates over a cluster's nodes."""
-        return self._listed(f"/clusters/{request_building.part(cluster)}/nodes", "nodes", Node)
+        return self._iterate_list(
+            f"/clusters/{request_building.escape_segment(cluster)}/nodes", "nodes", Node
+        )
 
     async def location(self, *pools: str) -> Location:
-        """Where jobs of these pools run, or of all pools if none is given: on this machine only if
-        all nodes of their clusters are this one and user.
+        """Where the jobs of these pools run, or of all pools if none is given.
+
+        `is_here` is true only if every node of their clusters is this machine with this user.
         """
         try:
             clusters = [
@@ -89,19 +96,21 @@ class AdministrationMethods(AsyncConnection):
 
     def quarantine(self) -> AsyncIterator[QuarantineRecord]:
         """Iterates over the records of the log that a service could not decode, newest first."""
-        return self._listed("/quarantine", "records", QuarantineRecord)
+        return self._iterate_list("/quarantine", "records", QuarantineRecord)
 
     async def cordon(self, cluster: str, node: str | None = None, *, reason: str = "") -> None:
         """Place no new runs on a cluster, or on one of its nodes; current runs continue."""
-        await self._mark(cluster, node, Cordon(cordoned=True, reason=reason or None))
+        await self._set_cordon(cluster, node, Cordon(cordoned=True, reason=reason or None))
 
     async def uncordon(self, cluster: str, node: str | None = None) -> None:
-        """Let a cluster, or one of its nodes, be used again."""
-        await self._mark(cluster, node, Cordon(cordoned=False))
+        """Place new runs on a cluster, or on one of its nodes, again."""
+        await self._set_cordon(cluster, node, Cordon(cordoned=False))
 
     async def priority_classes(self) -> tuple[PriorityClass, ...]:
-        """The configured classes."""
-        answer = await self._ask(request_building.get("/priority-classes"), PriorityClasses)
+        """The configured priority classes."""
+        answer = await self._request(
+            request_building.build_get("/priority-classes"), PriorityClasses
+        )
         return answer.priority_classes
 
     async def create_token(
@@ -115,10 +124,11 @@ class AdministrationMethods(AsyncConnection):
     ) -> Token:
         """Create an API token of that name; only this response contains its secret.
 
-        `roles`: admin, operator, submitter, viewer. `queues`: valid for these queues only.
+        `roles`: any of admin, operator, submitter, viewer. `queues`: the token is valid for these
+        queues only. `expires_in_s`: its lifetime in seconds; without it the token does not expire.
         """
-        several("roles", roles)
-        several("queues", queues or ())
+        require_list("roles", roles)
+        require_list("queues", queues or ())
         body = NewToken(
             name=name or None,
             roles=tuple(roles),
@@ -126,36 +136,44 @@ class AdministrationMethods(AsyncConnection):
             label=label or None,
             expires_in_seconds=expires_in_s,
         )
-        return await self._ask(request_building.post("/tokens", body, repeatable=False), Token)
+        return await self._request(
+            request_building.build_post("/tokens", body, repeatable=False), Token
+        )
 
     def tokens(self, *, everybody: bool = False) -> AsyncIterator[Token]:
         """Iterates over the caller's tokens, or (for admins) all tokens, without their secrets."""
-        return self._pages("/tokens", (("all", "true"),) if everybody else (), "tokens", Token)
+        return self._iterate_pages(
+            "/tokens", (("all", "true"),) if everybody else (), "tokens", Token
+        )
 
     async def revoke_token(self, token_id: str) -> None:
         """Revoke a token. Raises `NotFound`."""
-        await self._done(request_building.delete(f"/tokens/{request_building.part(token_id)}"))
+        await self._request_no_content(
+            request_building.build_delete(f"/tokens/{request_building.escape_segment(token_id)}")
+        )
 
     async def sign_in_link(self) -> SignInLink:
         """A link that signs a browser in as the caller; it works one time."""
-        return await self._ask(request_building.post("/sign-in-links", {}), SignInLink)
+        return await self._request(request_building.build_post("/sign-in-links", {}), SignInLink)
 
     async def set_secret(self, queue: str, name: str, values: Mapping[str, str]) -> None:
         """Create a secret of a queue, or replace all its values."""
         body = SecretValues(values=dict(values))
         path = queue_requests.secret_path(queue, name)
-        await self._done(request_building.post(path, body, method="PUT"))
+        await self._request_no_content(request_building.build_post(path, body, method="PUT"))
 
     def secrets(self, queue: str) -> AsyncIterator[Secret]:
-        """Iterates over the secrets of a queue; their values are never shown."""
-        return self._listed(queue_requests.secret_path(queue), "secrets", Secret)
+        """Iterates over the secrets of a queue, without their values."""
+        return self._iterate_list(queue_requests.secret_path(queue), "secrets", Secret)
 
     async def delete_secret(self, queue: str, name: str) -> None:
         """Remove a secret. Raises `NotFound`."""
-        await self._done(request_building.delete(queue_requests.secret_path(queue, name)))
+        await self._request_no_content(
+            request_building.build_delete(queue_requests.secret_path(queue, name))
+        )
 
-    async def _mark(self, cluster: str, node: str | None, cordon: Cordon) -> None:
-        path = f"/executors/{request_building.part(cluster)}"
+    async def _set_cordon(self, cluster: str, node: str | None, cordon: Cordon) -> None:
+        path = f"/executors/{request_building.escape_segment(cluster)}"
         if node is not None:
-            path += f"/nodes/{request_building.part(node)}"
-        await self._done(request_building.post(path, cordon, method="PUT"))
+            path += f"/nodes/{request_building.escape_segment(node)}"
+        await self._request_no_content(request_building.build_post(path, cordon, method="PUT"))

@@ -6,6 +6,7 @@ from fairlead.asynchronous.job_action_methods import JobActionMethods
 from fairlead.asynchronous.job_query_methods import JobQueryMethods
 from fairlead.asynchronous.report_methods import ReportMethods
 from fairlead.asynchronous.submission_methods import SubmissionMethods
+from fairlead.asynchronous.webhook_methods import WebhookMethods
 
 
 class AsyncClient(
@@ -15,6 +16,7 @@ class AsyncClient(
     JobQueryMethods,
     ReportMethods,
     AdministrationMethods,
+    WebhookMethods,
 ):
     """A client of a Fairlead server.
 

@@ -1,4 +1,4 @@
-"""Submitting jobs: any number of them, safe to repeat."""
+"""The methods that submit jobs. Repeating a submission creates no job twice."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,7 +6,7 @@ from fairlead import errors
 from fairlead.asynchronous.client_connection import AsyncConnection
 from fairlead.calls import submission_batches
 from fairlead.calls.submission_batches import AnyJob
-from fairlead.models.job_models import Checked, CheckedJob, Submitted, SubmittedJob
+from fairlead.models.job_models import JobValidation, SubmitResult, SubmittedJob, ValidationResult
 
 
 class SubmissionMethods(AsyncConnection):
@@ -20,7 +20,7 @@ class SubmissionMethods(AsyncConnection):
         *,
         defaults: AnyJob | None = None,
         on_progress: Callable[[int], object] = lambda _: None,
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Submit any number of jobs; `defaults` holds the fields that all of them share.
 
         Long lists are sent in several requests; `on_progress` is called after each with the number
@@ -31,20 +31,20 @@ class SubmissionMethods(AsyncConnection):
         name = f"c{self._transport.random_bits():016x}"
         accepted: list[SubmittedJob] = []
         position = ""
-        for batch in submission_batches.cut(jobs, name):
-            request = submission_batches.submission(queue, job_set, defaults, batch)
+        for batch in submission_batches.split_jobs(jobs, name):
+            request = submission_batches.build_submission(queue, job_set, defaults, batch)
             try:
-                answer = await self._ask(request, Submitted)
-            except errors.Refused as refused:
-                raise submission_batches.refusal_of(refused, batch, accepted) from None
+                answer = await self._request(request, SubmitResult)
+            except errors.RequestRefused as refused:
+                raise submission_batches.relocate_refusal(refused, batch, accepted) from None
             accepted += answer.jobs
             if not all(job.duplicate for job in answer.jobs):
                 position = answer.position
-                self._writes.record(queue, job_set, position)
+                self._positions.record(queue, job_set, position)
             elif not position:  # duplicates are not written to the log
                 position = answer.position
             on_progress(len(accepted))
-        return Submitted(position=position, jobs=tuple(accepted))
+        return SubmitResult(position=position, jobs=tuple(accepted))
 
     async def check(
         self,
@@ -53,17 +53,19 @@ class SubmissionMethods(AsyncConnection):
         jobs: Iterable[AnyJob],
         *,
         defaults: AnyJob | None = None,
-    ) -> Checked:
-        """Let the server validate jobs, and check whether each could ever run, without creating
+    ) -> ValidationResult:
+        """Validate jobs on the server, and check whether each could ever run, without creating
         them.
 
         Raises `Invalid` with all field errors of the first request that has one.
         """
-        checked: list[CheckedJob] = []
-        for batch in submission_batches.cut(jobs, "dry-run"):
-            request = submission_batches.submission(queue, job_set, defaults, batch, dry_run=True)
+        checked: list[JobValidation] = []
+        for batch in submission_batches.split_jobs(jobs, "dry-run"):
+            request = submission_batches.build_submission(
+                queue, job_set, defaults, batch, dry_run=True
+            )
             try:
-                checked += (await self._ask(request, Checked)).jobs
-            except errors.Refused as refused:
-                raise submission_batches.refusal_of(refused, batch) from None
-        return Checked(jobs=tuple(checked))
+                checked += (await self._request(request, ValidationResult)).jobs
+            except errors.RequestRefused as refused:
+                raise submission_batches.relocate_refusal(refused, batch) from None
+        return ValidationResult(jobs=tuple(checked))

@@ -15,7 +15,7 @@ from fairlead.models.cluster_models import (
     PriorityClasses,
     QuarantineRecord,
 )
-from fairlead.models.job_models import Queue, several
+from fairlead.models.job_models import Queue, require_list
 from fairlead.models.secret_models import Secret, SecretValues
 from fairlead.models.token_models import NewToken, SignInLink, Token
 
@@ -29,48 +29,53 @@ class AdministrationMethods(Connection):
         With `dry_run` the server validates the request and creates nothing.
         """
         made = Queue(name=queue) if isinstance(queue, str) else queue
-        return self._ask(queue_requests.create(made, dry_run=dry_run), Queue)
+        return self._request(queue_requests.build_creation(made, dry_run=dry_run), Queue)
 
     def queue(self, name: str) -> Queue:
-        """One queue. Its `version` lets `replace_queue` see whether it has changed since."""
-        return self._ask(request_building.get(queue_requests.path(name)), Queue)
+        """One queue. `replace_queue` uses its `version` to detect changes made since this read."""
+        return self._request(request_building.build_get(queue_requests.queue_path(name)), Queue)
 
     def queues(self) -> Iterator[Queue]:
         """Iterates over all queues."""
-        return self._pages("/queues", (), "queues", Queue)
+        return self._iterate_pages("/queues", (), "queues", Queue)
 
     def replace_queue(self, queue: Queue, *, dry_run: bool = False) -> Queue:
         """Create or replace a queue. Raises `Conflict` if its `version` is not the given one.
 
         With `dry_run` the server validates the request and changes nothing.
         """
-        return self._ask(queue_requests.replace(queue, dry_run=dry_run), Queue)
+        return self._request(queue_requests.build_replacement(queue, dry_run=dry_run), Queue)
 
     def delete_queue(self, name: str) -> None:
         """Remove a queue. Raises `Conflict` while it has jobs that have not ended."""
-        self._done(request_building.delete(queue_requests.path(name), repeatable=False))
+        self._request_no_content(
+            request_building.build_delete(queue_requests.queue_path(name), repeatable=False)
+        )
 
     def cordon_queue(self, name: str, *, reason: str = "") -> Queue:
         """Start no new runs of this queue; its current runs continue."""
-        path = f"{queue_requests.path(name)}/cordon"
-        return self._ask(request_building.post(path, {"reason": reason}), Queue)
+        path = f"{queue_requests.queue_path(name)}/cordon"
+        return self._request(request_building.build_post(path, {"reason": reason}), Queue)
 
     def uncordon_queue(self, name: str) -> Queue:
         """Let the queue start new runs again."""
-        path = f"{queue_requests.path(name)}/uncordon"
-        return self._ask(request_building.post(path, {}), Queue)
+        path = f"{queue_requests.queue_path(name)}/uncordon"
+        return self._request(request_building.build_post(path, {}), Queue)
 
     def clusters(self) -> Iterator[Cluster]:
         """Iterates over all clusters."""
-        return self._listed("/clusters", "clusters", Cluster)
+        return self._iterate_list("/clusters", "clusters", Cluster)
 
     def nodes(self, cluster: str) -> Iterator[Node]:
         """Iterates over a cluster's nodes."""
-        return self._listed(f"/clusters/{request_building.part(cluster)}/nodes", "nodes", Node)
+        return self._iterate_list(
+            f"/clusters/{request_building.escape_segment(cluster)}/nodes", "nodes", Node
+        )
 
     def location(self, *pools: str) -> Location:
-        """Where jobs of these pools run, or of all pools if none is given: on this machine only if
-        all nodes of their clusters are this one and user.
+        """Where the jobs of these pools run, or of all pools if none is given.
+
+        `is_here` is true only if every node of their clusters is this machine with this user.
         """
         try:
             clusters = [
@@ -90,19 +95,19 @@ class AdministrationMethods(Connection):
 
     def quarantine(self) -> Iterator[QuarantineRecord]:
         """Iterates over the records of the log that a service could not decode, newest first."""
-        return self._listed("/quarantine", "records", QuarantineRecord)
+        return self._iterate_list("/quarantine", "records", QuarantineRecord)
 
     def cordon(self, cluster: str, node: str | None = None, *, reason: str = "") -> None:
         """Place no new runs on a cluster, or on one of its nodes; current runs continue."""
-        self._mark(cluster, node, Cordon(cordoned=True, reason=reason or None))
+        self._set_cordon(cluster, node, Cordon(cordoned=True, reason=reason or None))
 
     def uncordon(self, cluster: str, node: str | None = None) -> None:
-        """Let a cluster, or one of its nodes, be used again."""
-        self._mark(cluster, node, Cordon(cordoned=False))
+        """Place new runs on a cluster, or on one of its nodes, again."""
+        self._set_cordon(cluster, node, Cordon(cordoned=False))
 
     def priority_classes(self) -> tuple[PriorityClass, ...]:
-        """The configured classes."""
-        answer = self._ask(request_building.get("/priority-classes"), PriorityClasses)
+        """The configured priority classes."""
+        answer = self._request(request_building.build_get("/priority-classes"), PriorityClasses)
         return answer.priority_classes
 
     def create_token(
@@ -116,10 +121,11 @@ class AdministrationMethods(Connection):
     ) -> Token:
         """Create an API token of that name; only this response contains its secret.
 
-        `roles`: admin, operator, submitter, viewer. `queues`: valid for these queues only.
+        `roles`: any of admin, operator, submitter, viewer. `queues`: the token is valid for these
+        queues only. `expires_in_s`: its lifetime in seconds; without it the token does not expire.
         """
-        several("roles", roles)
-        several("queues", queues or ())
+        require_list("roles", roles)
+        require_list("queues", queues or ())
         body = NewToken(
             name=name or None,
             roles=tuple(roles),
@@ -127,36 +133,42 @@ class AdministrationMethods(Connection):
             label=label or None,
             expires_in_seconds=expires_in_s,
         )
-        return self._ask(request_building.post("/tokens", body, repeatable=False), Token)
+        return self._request(request_building.build_post("/tokens", body, repeatable=False), Token)
 
     def tokens(self, *, everybody: bool = False) -> Iterator[Token]:
         """Iterates over the caller's tokens, or (for admins) all tokens, without their secrets."""
-        return self._pages("/tokens", (("all", "true"),) if everybody else (), "tokens", Token)
+        return self._iterate_pages(
+            "/tokens", (("all", "true"),) if everybody else (), "tokens", Token
+        )
 
     def revoke_token(self, token_id: str) -> None:
         """Revoke a token. Raises `NotFound`."""
-        self._done(request_building.delete(f"/tokens/{request_building.part(token_id)}"))
+        self._request_no_content(
+            request_building.build_delete(f"/tokens/{request_building.escape_segment(token_id)}")
+        )
 
     def sign_in_link(self) -> SignInLink:
         """A link that signs a browser in as the caller; it works one time."""
-        return self._ask(request_building.post("/sign-in-links", {}), SignInLink)
+        return self._request(request_building.build_post("/sign-in-links", {}), SignInLink)
 
     def set_secret(self, queue: str, name: str, values: Mapping[str, str]) -> None:
         """Create a secret of a queue, or replace all its values."""
         body = SecretValues(values=dict(values))
         path = queue_requests.secret_path(queue, name)
-        self._done(request_building.post(path, body, method="PUT"))
+        self._request_no_content(request_building.build_post(path, body, method="PUT"))
 
     def secrets(self, queue: str) -> Iterator[Secret]:
-        """Iterates over the secrets of a queue; their values are never shown."""
-        return self._listed(queue_requests.secret_path(queue), "secrets", Secret)
+        """Iterates over the secrets of a queue, without their values."""
+        return self._iterate_list(queue_requests.secret_path(queue), "secrets", Secret)
 
     def delete_secret(self, queue: str, name: str) -> None:
         """Remove a secret. Raises `NotFound`."""
-        self._done(request_building.delete(queue_requests.secret_path(queue, name)))
+        self._request_no_content(
+            request_building.build_delete(queue_requests.secret_path(queue, name))
+        )
 
-    def _mark(self, cluster: str, node: str | None, cordon: Cordon) -> None:
-        path = f"/executors/{request_building.part(cluster)}"
+    def _set_cordon(self, cluster: str, node: str | None, cordon: Cordon) -> None:
+        path = f"/executors/{request_building.escape_segment(cluster)}"
         if node is not None:
-            path += f"/nodes/{request_building.part(node)}"
-        self._done(request_building.post(path, cordon, method="PUT"))
+            path += f"/nodes/{request_building.escape_segment(node)}"
+        self._request_no_content(request_building.build_post(path, cordon, method="PUT"))

@@ -7,6 +7,7 @@ from fairlead.blocking.job_action_methods import JobActionMethods
 from fairlead.blocking.job_query_methods import JobQueryMethods
 from fairlead.blocking.report_methods import ReportMethods
 from fairlead.blocking.submission_methods import SubmissionMethods
+from fairlead.blocking.webhook_methods import WebhookMethods
 
 
 class Client(
@@ -16,6 +17,7 @@ class Client(
     JobQueryMethods,
     ReportMethods,
     AdministrationMethods,
+    WebhookMethods,
 ):
     """A client of a Fairlead server; threads can share it.
 

@@ -12,12 +12,12 @@ import msgspec
 from fairlead import discovery, errors
 from fairlead.calls import request_building
 from fairlead.calls.exchange_types import Reply, Request, Unreachable
-from fairlead.calls.written_positions import Writes
-from fairlead.models.job_models import Answer, Filter
+from fairlead.calls.submission_positions import SubmissionPositions
+from fairlead.models.job_models import Filter, ResponseModel
 from fairlead.transport import blocking_transport, retry_policy
 from fairlead.transport.retry_policy import Retries
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ResponseModel)
 
 
 class Body(Protocol):
@@ -42,7 +42,7 @@ class Body(Protocol):
 
 
 class Transport(Protocol):
-    """All effects of a client: HTTP, time and chance."""
+    """All effects of a client: HTTP, time and random numbers."""
 
     def open(self, request: Request) -> Body:
         """Send a request and read the head of its response. Raises `Unreachable`."""
@@ -60,7 +60,7 @@ class Transport(Protocol):
         """A random number of 64 bits."""
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenResponse(msgspec.Struct, frozen=True):
     """A reply, and the body if it was left open."""
 
     reply: Reply
@@ -68,7 +68,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """What the methods of `Client` are built on. `transport`: for tests; HTTP otherwise."""
+    """Sends the requests of `Client`. `transport`: HTTP by default; tests pass another one."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class Connection:
         transport: Transport | None = None,
     ) -> None:
         if not isinstance(server, discovery.Server):
-            server = discovery.find(os.environ, server=server, token=token)
+            server = discovery.find_server(os.environ, server=server, token=token)
         self.server = server
         self._retries = retries or Retries()
-        self._met = False
-        self._writes = Writes()
+        self._has_answered = False
+        self._positions = SubmissionPositions()
         self._transport: Transport = transport or blocking_transport.BlockingTransport(server)
 
     def __enter__(self) -> Self:
@@ -102,28 +102,30 @@ class Connection:
         self._transport.close()
 
     def expect(self, queue: str, job_set: str, position: str) -> None:
-        """Let reads include this position, at which another client submitted to the job set."""
-        self._writes.record(queue, job_set, position)
+        """Let later reads of the job set include this position of another client's submission."""
+        self._positions.record(queue, job_set, position)
 
     def fetch(self, path: str) -> Reply:
-        """The response of any path of the server, with any status."""
-        return self._answered(Request(path=path))
+        """The response of the server to a GET of this path, with any status."""
+        return self._fetch_reply(Request(path=path))
 
-    def _written(self, where: Filter | None) -> str | None:
-        """The position of this client's last submission to the filter's job set, or to any."""
+    def _find_position(self, where: Filter | None) -> str | None:
+        """The position of this client's last submission to the job set of the filter; without a
+        job set, to any job set.
+        """
         if where is None:
-            return self._writes.position()
-        return self._writes.position(where.queue, where.job_set)
+            return self._positions.position()
+        return self._positions.position(where.queue, where.job_set)
 
-    def _ask(self, request: Request, kind: type[A]) -> A:
+    def _request(self, request: Request, kind: type[A]) -> A:
         """Send a request and decode its response as this struct."""
-        return request_building.decoded(self._answered(request), kind)
+        return request_building.decode_reply(self._fetch_reply(request), kind)
 
-    def _done(self, request: Request) -> None:
+    def _request_no_content(self, request: Request) -> None:
         """Send a request whose response has no content."""
-        request_building.accepted(self._answered(request))
+        request_building.check_reply(self._fetch_reply(request))
 
-    def _answered(self, request: Request) -> Reply:
+    def _fetch_reply(self, request: Request) -> Reply:
         """Send a request; the response with any status."""
         return (self._send(request, keep_open=False)).reply
 
@@ -132,35 +134,35 @@ class Connection:
         """Send a request whose body is read in the block."""
         opened = self._send(request, keep_open=True)
         if opened.body is None:
-            raise errors.refusal(request_building.problem_of(opened.reply))
+            raise errors.build_refusal(request_building.read_problem(opened.reply))
         try:
             yield opened.body
         finally:
             opened.body.close()
 
-    def _pages(
+    def _iterate_pages(
         self, path: str, query: request_building.Query, key: str, kind: type[A]
     ) -> Iterator[A]:
         """The items under `key` of all pages."""
         fixed = tuple(query)
         cursor: str | None = None
         while True:
-            reply = self._answered(request_building.page(path, fixed, cursor))
-            for item in request_building.items(reply, key, kind):
+            reply = self._fetch_reply(request_building.build_page_request(path, fixed, cursor))
+            for item in request_building.decode_items(reply, key, kind):
                 yield item
-            cursor = request_building.next_cursor(reply)
+            cursor = request_building.read_next_cursor(reply)
             if cursor is None:
                 return
 
-    def _listed(self, path: str, key: str, kind: type[A]) -> Iterator[A]:
+    def _iterate_list(self, path: str, key: str, kind: type[A]) -> Iterator[A]:
         """The items under `key` of a response that has no pages."""
-        reply = self._answered(request_building.get(path))
-        for item in request_building.items(reply, key, kind):
+        reply = self._fetch_reply(request_building.build_get(path))
+        for item in request_building.decode_items(reply, key, kind):
             yield item
 
-    def _send(self, request: Request, *, keep_open: bool) -> Opened:
-        """Send a request as often as the retry policy says. Raises `ServerUnreachable`."""
-        policy = self._retries.for_client(met=self._met)
+    def _send(self, request: Request, *, keep_open: bool) -> OpenResponse:
+        """Send a request, with retries by the policy. Raises `ServerUnreachable`."""
+        policy = self._retries.for_client(has_answered=self._has_answered)
         attempt = 1
         while True:
             answer: Reply | Unreachable
@@ -168,13 +170,13 @@ class Connection:
                 opened = self._attempt(request, keep_open=keep_open)
             except Unreachable as error:
                 answer = error
-                if attempt >= policy.attempts_max or not retry_policy.worth_repeating(
+                if attempt >= policy.attempts_max or not retry_policy.is_worth_repeating(
                     request, answer
                 ):
                     raise errors.ServerUnreachable(error.reason) from None
             else:
-                self._met, answer = True, opened.reply
-                if attempt >= policy.attempts_max or not retry_policy.worth_repeating(
+                self._has_answered, answer = True, opened.reply
+                if attempt >= policy.attempts_max or not retry_policy.is_worth_repeating(
                     request, answer
                 ):
                     return opened
@@ -182,12 +184,12 @@ class Connection:
             self._transport.sleep(retry_policy.delay_s(policy, attempt, answer, bits))
             attempt += 1
 
-    def _attempt(self, request: Request, *, keep_open: bool) -> Opened:
+    def _attempt(self, request: Request, *, keep_open: bool) -> OpenResponse:
         """Send a request once; the body of a successful response stays open on request."""
         body = self._transport.open(request)
         if keep_open and body.status < 300:
-            return Opened(Reply(body.status, body.headers), body)
+            return OpenResponse(Reply(body.status, body.headers), body)
         try:
-            return Opened(Reply(body.status, body.headers, body.read()))
+            return OpenResponse(Reply(body.status, body.headers, body.read()))
         finally:
             body.close()

@@ -31,9 +31,9 @@ class EventStreamMethods(JobQueryMethods):
         the iteration ends when all jobs of the job set have ended, otherwise when the caller stops.
         """
         last = since
-        after = None if job_set is None else self._writes.position(queue, job_set)
+        after = None if job_set is None else self._positions.position(queue, job_set)
         while True:
-            request = event_messages.event_request(
+            request = event_messages.build_event_request(
                 queue, job_set, last=last, after=after, until_finished=until_finished
             )
             parser = event_messages.Parser()
@@ -71,12 +71,12 @@ class EventStreamMethods(JobQueryMethods):
         waits until a run exists and continues until it has ended; after a broken connection it
         resumes at the same byte.
         """
-        after = after or self._writes.position()
+        after = after or self._positions.position()
         if follow:
             run = self._wait_for_run(job_id, run, after)
         received = 0
         while True:
-            request = request_building.log(
+            request = request_building.build_log_request(
                 job_id,
                 stream=stream,
                 follow=follow,

@@ -7,8 +7,16 @@ from typing import Final
 from fairlead import errors
 from fairlead.blocking.client_connection import Connection
 from fairlead.calls import job_parameters, request_building
-from fairlead.calls.job_parameters import SEEN_S
-from fairlead.models.job_models import Filter, Group, Groups, JobDetail, JobSet, JobView, several
+from fairlead.calls.job_parameters import POSITION_WAIT_S
+from fairlead.models.job_models import (
+    Filter,
+    Group,
+    Groups,
+    JobDetail,
+    JobSet,
+    JobView,
+    require_list,
+)
 
 LONG_POLL_S: Final = 30.0
 POLL_S: Final = 0.5
@@ -19,16 +27,18 @@ class JobQueryMethods(Connection):
     """The methods that read jobs and job sets, and wait for them."""
 
     def job_set(
-        self, queue: str, name: str, *, after: str | None = None, wait_s: float = SEEN_S
+        self, queue: str, name: str, *, after: str | None = None, wait_s: float = POSITION_WAIT_S
     ) -> JobSet:
         """One job set that includes the position `after`, for which the server waits up to
         `wait_s`.
 
         The default is the position of this client's last submission to the job set.
         """
-        query = request_building.seen(after or self._writes.position(queue, name), wait_s)
+        query = request_building.make_position_query(
+            after or self._positions.position(queue, name), wait_s
+        )
         path = request_building.job_set_path(queue, name)
-        return self._ask(request_building.get(path, query), JobSet)
+        return self._request(request_building.build_get(path, query), JobSet)
 
     def job_sets(
         self,
@@ -40,18 +50,23 @@ class JobQueryMethods(Connection):
     ) -> Iterator[JobSet]:
         """Iterates over job sets, latest activity first."""
         query = job_parameters.job_set_query(
-            queue=queue, active=active, q=q, after=after or self._writes.position()
+            queue=queue, active=active, q=q, after=after or self._positions.position()
         )
-        return self._pages("/jobsets", query, "jobSets", JobSet)
+        return self._iterate_pages("/jobsets", query, "jobSets", JobSet)
 
     def job(
-        self, job_id: str, *, spec: bool = False, after: str | None = None, wait_s: float = SEEN_S
+        self,
+        job_id: str,
+        *,
+        spec: bool = False,
+        after: str | None = None,
+        wait_s: float = POSITION_WAIT_S,
     ) -> JobDetail:
         """One job with its runs and, with `spec`, its submission."""
-        seen = request_building.seen(after or self._writes.position(), wait_s)
+        seen = request_building.make_position_query(after or self._positions.position(), wait_s)
         query = (*seen, *((("spec", "true"),) if spec else ()))
-        path = f"/jobs/{request_building.part(job_id)}"
-        return self._ask(request_building.get(path, query), JobDetail)
+        path = f"/jobs/{request_building.escape_segment(job_id)}"
+        return self._request(request_building.build_get(path, query), JobDetail)
 
     def iter_jobs(
         self,
@@ -76,9 +91,9 @@ class JobQueryMethods(Connection):
             submitted_after=submitted_after,
             q=q,
             sort=sort,
-            after=after or self._written(where),
+            after=after or self._find_position(where),
         )
-        return self._pages("/jobs", query, "jobs", JobView)
+        return self._iterate_pages("/jobs", query, "jobs", JobView)
 
     def count_jobs(
         self, by: Sequence[str], where: Filter | None = None, *, after: str | None = None
@@ -88,9 +103,11 @@ class JobQueryMethods(Connection):
             *job_parameters.filter_query(where),
             ("groupBy", ",".join(by)),
             ("limit", str(GROUPS_MAX)),
-            *request_building.seen(after or self._written(where), SEEN_S),
+            *request_building.make_position_query(
+                after or self._find_position(where), POSITION_WAIT_S
+            ),
         ]
-        return (self._ask(request_building.get("/jobs", query), Groups)).groups
+        return (self._request(request_building.build_get("/jobs", query), Groups)).groups
 
     def wait(
         self,
@@ -104,16 +121,16 @@ class JobQueryMethods(Connection):
 
         `after`: a position to include; the default is that of this client's last submission to it.
         """
-        after = after or self._writes.position(queue, job_set)
+        after = after or self._positions.position(queue, job_set)
         started_s = self._transport.now_s()
         path = request_building.job_set_path(queue, job_set)
         while True:
             now_s = self._transport.now_s()
             left_s = LONG_POLL_S if timeout_s is None else started_s + timeout_s - now_s
             wait_s = max(0.0, min(LONG_POLL_S, left_s))
-            reply = self._answered(request_building.finished(path, wait_s, after))
+            reply = self._fetch_reply(request_building.build_finish_poll(path, wait_s, after))
             if reply.status != 304:
-                found = request_building.decoded(reply, JobSet)
+                found = request_building.decode_reply(reply, JobSet)
                 if found.is_finished:
                     return found
             if left_s <= 0:
@@ -125,13 +142,15 @@ class JobQueryMethods(Connection):
 
     def watch(self, queue: str, job_set: str, *, after: str | None = None) -> Iterator[JobSet]:
         """Iterates over the states of a job set, one for each change, until all jobs have ended."""
-        after = after or self._writes.position(queue, job_set)
+        after = after or self._positions.position(queue, job_set)
         path = request_building.job_set_path(queue, job_set)
         etag: str | None = None
         while True:
-            reply = self._answered(request_building.changed(path, etag, LONG_POLL_S, after))
+            reply = self._fetch_reply(
+                request_building.build_change_poll(path, etag, LONG_POLL_S, after)
+            )
             if reply.status != 304:
-                found = request_building.decoded(reply, JobSet)
+                found = request_building.decode_reply(reply, JobSet)
                 yield found
                 if found.is_finished:
                     return
@@ -140,13 +159,15 @@ class JobQueryMethods(Connection):
 
     def watch_job(self, job_id: str, *, after: str | None = None) -> Iterator[JobDetail]:
         """Iterates over the states of one job, one for each change, until it has ended."""
-        after = after or self._writes.position()
-        path = f"/jobs/{request_building.part(job_id)}"
+        after = after or self._positions.position()
+        path = f"/jobs/{request_building.escape_segment(job_id)}"
         etag: str | None = None
         while True:
-            reply = self._answered(request_building.changed(path, etag, LONG_POLL_S, after))
+            reply = self._fetch_reply(
+                request_building.build_change_poll(path, etag, LONG_POLL_S, after)
+            )
             if reply.status != 304:
-                found = request_building.decoded(reply, JobDetail)
+                found = request_building.decode_reply(reply, JobDetail)
                 yield found
                 if found.has_ended:
                     return
@@ -157,22 +178,22 @@ class JobQueryMethods(Connection):
         self, job_id: str, *, timeout_s: float | None = None, after: str | None = None
     ) -> JobDetail:
         """Wait until one job has ended. Raises `WaitTimeout`."""
-        after = after or self._writes.position()
+        after = after or self._positions.position()
         started_s = self._transport.now_s()
-        path = f"/jobs/{request_building.part(job_id)}"
+        path = f"/jobs/{request_building.escape_segment(job_id)}"
         etag: str | None = None
         while True:
             now_s = self._transport.now_s()
             left_s = LONG_POLL_S if timeout_s is None else started_s + timeout_s - now_s
             wait_s = max(0.0, min(LONG_POLL_S, left_s))
-            reply = self._answered(request_building.changed(path, etag, wait_s, after))
+            reply = self._fetch_reply(request_building.build_change_poll(path, etag, wait_s, after))
             if reply.status != 304:
-                found = request_building.decoded(reply, JobDetail)
+                found = request_building.decode_reply(reply, JobDetail)
                 if found.has_ended:
                     return found
                 etag = reply.headers.get("etag")
             if left_s <= 0:
-                raise _late(job_id, timeout_s)
+                raise _wait_timeout(job_id, timeout_s)
             if self._transport.now_s() - now_s < POLL_S:
                 self._transport.sleep(POLL_S)
 
@@ -180,7 +201,7 @@ class JobQueryMethods(Connection):
         self, ids: Sequence[str], *, timeout_s: float | None = None, after: str | None = None
     ) -> tuple[JobDetail, ...]:
         """Wait until all of these jobs have ended; returns them in order. Raises `WaitTimeout`."""
-        several("ids", ids)
+        require_list("ids", ids)
         started_s = self._transport.now_s()
         ended = []
         for job_id in ids:
@@ -190,9 +211,9 @@ class JobQueryMethods(Connection):
             try:
                 ended.append(self.wait_job(job_id, timeout_s=left_s, after=after))
             except errors.WaitTimeout:
-                raise _late(job_id, timeout_s) from None
+                raise _wait_timeout(job_id, timeout_s) from None
         return tuple(ended)
 
 
-def _late(job_id: str, timeout_s: float | None) -> errors.WaitTimeout:
+def _wait_timeout(job_id: str, timeout_s: float | None) -> errors.WaitTimeout:
     return errors.WaitTimeout(f"Job {job_id} did not end within {timeout_s:g} s.")

@@ -17,26 +17,26 @@ class ReportMethods(Connection):
 
     def queue_report(self, queue: str) -> QueueReport:
         """A queue's shares and limits, and why its jobs wait."""
-        path = f"/queues/{request_building.part(queue)}/report"
-        return self._ask(request_building.get(path), QueueReport)
+        path = f"/queues/{request_building.escape_segment(queue)}/report"
+        return self._request(request_building.build_get(path), QueueReport)
 
     def pool_report(self, pool: str) -> PoolReport:
         """A pool's last round, the allocations of its queues, and why jobs wait."""
-        path = f"/pools/{request_building.part(pool)}/report"
-        return self._ask(request_building.get(path), PoolReport)
+        path = f"/pools/{request_building.escape_segment(pool)}/report"
+        return self._request(request_building.build_get(path), PoolReport)
 
     def rounds(self, pool: str, *, limit: int = 100) -> tuple[Round, ...]:
         """The last rounds of a pool, newest first, at most 1,000."""
-        path = f"/pools/{request_building.part(pool)}/rounds"
-        request = request_building.get(path, (("limit", str(limit)),))
-        return (self._ask(request, Rounds)).rounds
+        path = f"/pools/{request_building.escape_segment(pool)}/rounds"
+        request = request_building.build_get(path, (("limit", str(limit)),))
+        return (self._request(request, Rounds)).rounds
 
     def fairness(
         self, queue: str, *, since: str | None = None, until: str | None = None
     ) -> Fairness:
         """A queue's share over time, and the resource-hours it used and lost; times as RFC 3339."""
-        query = request_building.given({"queue": queue, "from": since, "to": until})
-        return self._ask(request_building.get("/fairness", query), Fairness)
+        query = request_building.make_query({"queue": queue, "from": since, "to": until})
+        return self._request(request_building.build_get("/fairness", query), Fairness)
 
     def export_jobs(
         self,
@@ -62,11 +62,11 @@ class ReportMethods(Connection):
             submitted_after=submitted_after,
             q=q,
             sort=sort,
-            after=after or self._written(where),
+            after=after or self._find_position(where),
         )
         if submission:
             query.append(("include", "submission"))
-        return self._exported("/jobs/export.csv", query, format)
+        return self._stream_export("/jobs/export.csv", query, format)
 
     def export_job_sets(
         self,
@@ -79,15 +79,15 @@ class ReportMethods(Connection):
     ) -> Iterator[bytes]:
         """Iterates over the bytes of a table of all job sets that `job_sets` would return."""
         query = job_parameters.job_set_query(
-            queue=queue, active=active, q=q, after=after or self._writes.position()
+            queue=queue, active=active, q=q, after=after or self._positions.position()
         )
-        return self._exported("/jobsets/export.csv", query, format)
+        return self._stream_export("/jobsets/export.csv", query, format)
 
-    def _exported(
+    def _stream_export(
         self, path: str, query: request_building.Query, format: Format
     ) -> Iterator[bytes]:
         """The bytes of a table. Raises `ServerUnreachable`: an export cannot be resumed."""
-        request = request_building.get(path, (*query, ("format", format)))
+        request = request_building.build_get(path, (*query, ("format", format)))
         with self._stream(request) as body:
             try:
                 while chunk := body.chunk():

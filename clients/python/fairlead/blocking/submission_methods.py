@@ -1,5 +1,5 @@
 # Generated from fairlead/asynchronous/submission_methods.py (`make client`).
-"""Submitting jobs: any number of them, safe to repeat."""
+"""The methods that submit jobs. Repeating a submission creates no job twice."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,7 +7,7 @@ from fairlead import errors
 from fairlead.blocking.client_connection import Connection
 from fairlead.calls import submission_batches
 from fairlead.calls.submission_batches import AnyJob
-from fairlead.models.job_models import Checked, CheckedJob, Submitted, SubmittedJob
+from fairlead.models.job_models import JobValidation, SubmitResult, SubmittedJob, ValidationResult
 
 
 class SubmissionMethods(Connection):
@@ -21,7 +21,7 @@ class SubmissionMethods(Connection):
         *,
         defaults: AnyJob | None = None,
         on_progress: Callable[[int], object] = lambda _: None,
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Submit any number of jobs; `defaults` holds the fields that all of them share.
 
         Long lists are sent in several requests; `on_progress` is called after each with the number
@@ -32,20 +32,20 @@ class SubmissionMethods(Connection):
         name = f"c{self._transport.random_bits():016x}"
         accepted: list[SubmittedJob] = []
         position = ""
-        for batch in submission_batches.cut(jobs, name):
-            request = submission_batches.submission(queue, job_set, defaults, batch)
+        for batch in submission_batches.split_jobs(jobs, name):
+            request = submission_batches.build_submission(queue, job_set, defaults, batch)
             try:
-                answer = self._ask(request, Submitted)
-            except errors.Refused as refused:
-                raise submission_batches.refusal_of(refused, batch, accepted) from None
+                answer = self._request(request, SubmitResult)
+            except errors.RequestRefused as refused:
+                raise submission_batches.relocate_refusal(refused, batch, accepted) from None
             accepted += answer.jobs
             if not all(job.duplicate for job in answer.jobs):
                 position = answer.position
-                self._writes.record(queue, job_set, position)
+                self._positions.record(queue, job_set, position)
             elif not position:  # duplicates are not written to the log
                 position = answer.position
             on_progress(len(accepted))
-        return Submitted(position=position, jobs=tuple(accepted))
+        return SubmitResult(position=position, jobs=tuple(accepted))
 
     def check(
         self,
@@ -54,17 +54,19 @@ class SubmissionMethods(Connection):
         jobs: Iterable[AnyJob],
         *,
         defaults: AnyJob | None = None,
-    ) -> Checked:
-        """Let the server validate jobs, and check whether each could ever run, without creating
+    ) -> ValidationResult:
+        """Validate jobs on the server, and check whether each could ever run, without creating
         them.
 
         Raises `Invalid` with all field errors of the first request that has one.
         """
-        checked: list[CheckedJob] = []
-        for batch in submission_batches.cut(jobs, "dry-run"):
-            request = submission_batches.submission(queue, job_set, defaults, batch, dry_run=True)
+        checked: list[JobValidation] = []
+        for batch in submission_batches.split_jobs(jobs, "dry-run"):
+            request = submission_batches.build_submission(
+                queue, job_set, defaults, batch, dry_run=True
+            )
             try:
-                checked += (self._ask(request, Checked)).jobs
-            except errors.Refused as refused:
-                raise submission_batches.refusal_of(refused, batch) from None
-        return Checked(jobs=tuple(checked))
+                checked += (self._request(request, ValidationResult)).jobs
+            except errors.RequestRefused as refused:
+                raise submission_batches.relocate_refusal(refused, batch) from None
+        return ValidationResult(jobs=tuple(checked))

@@ -1,1 +1,1 @@
-"""What the methods of the client send and what the answers mean, without I/O."""
+"""The requests of the client's methods and the decoding of responses, without I/O."""

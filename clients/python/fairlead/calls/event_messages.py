@@ -19,7 +19,7 @@ SILENCE_S_MAX: Final = 60.0
 """The server writes a comment at least every 15 s; longer silence means a dead connection."""
 
 
-def event_request(
+def build_event_request(
     queue: str,
     job_set: str | None,
     *,
@@ -32,7 +32,7 @@ def event_request(
         path, query = "/events", [("queue", queue)]
     else:
         path = f"{request_building.job_set_path(queue, job_set)}/events"
-        query = [*request_building.seen(after, None)]
+        query = [*request_building.make_position_query(after, None)]
         if until_finished:
             query.append(("until", "finished"))
     headers = [("accept", "text/event-stream")]
@@ -80,7 +80,7 @@ class Parser:
         *lines, rest = self._rest.split(b"\n")
         self._rest = rest
         if len(rest) > LINE_BYTES_MAX:
-            raise errors.UnexpectedAnswer("A line of the event stream is too long.")
+            raise errors.UnexpectedResponse("A line of the event stream is too long.")
         for line in lines:
             message = self._line(line.rstrip(b"\r").decode("utf-8", "replace"))
             if message is not None:

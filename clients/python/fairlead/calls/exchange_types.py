@@ -6,7 +6,7 @@ REQUEST_READ_S: float = 60.0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request. `repeatable`: sending it twice has the same effect as once.
+    """One HTTP request. `repeatable`: it is idempotent, so it can be sent again.
 
     `read_s`: the read timeout; None for no timeout.
     """
@@ -29,7 +29,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Unreachable(Exception):
-    """No (further) answer. `sent`: the server can have received the request."""
+    """No response, or an incomplete one. `sent`: the server has possibly received the request."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Where jobs run: whether they can read the caller's files, and whether they use images."""
+"""The location of jobs: whether they can read the caller's files, and whether they use images."""
 
 import os
 from collections.abc import Iterable, Mapping

@@ -4,27 +4,27 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from fairlead.calls import request_building
-from fairlead.models.job_models import Filter, several
+from fairlead.models.job_models import Filter, require_list
 
-SEEN_S: Final = 10.0
+POSITION_WAIT_S: Final = 10.0
 """How long the server waits for the position that a read must include."""
 
 IDS_MAX: Final = 1_000
-"""Ids in one request."""
+"""The maximum number of ids in one request."""
 
 Format: TypeAlias = Literal["csv", "ndjson"]
 """The format of an export."""
 
 Jobs: TypeAlias = Sequence[str] | Filter
-"""Which jobs: their ids, or a filter with a queue."""
+"""The jobs of an action: their ids, or a filter with a queue."""
 
 
 def job_set_query(
     *, queue: str | None, active: bool | None, q: str | None, after: str | None
 ) -> list[tuple[str, str]]:
     """The parameters that select job sets."""
-    query = request_building.given({"queue": queue, "active": active, "q": q})
-    return [*query, *request_building.seen(after, SEEN_S)]
+    query = request_building.make_query({"queue": queue, "active": active, "q": q})
+    return [*query, *request_building.make_position_query(after, POSITION_WAIT_S)]
 
 
 def job_query(
@@ -40,18 +40,18 @@ def job_query(
     """The parameters that select and order jobs."""
     return [
         *filter_query(where),
-        *request_building.given(
+        *request_building.make_query(
             {"category": category, "submittedAfter": submitted_after, "q": q, "sort": sort}
         ),
         *((f"annotation.{name}", value) for name, value in (annotations or {}).items()),
-        *request_building.seen(after, SEEN_S),
+        *request_building.make_position_query(after, POSITION_WAIT_S),
     ]
 
 
 def filter_query(where: Filter | None) -> list[tuple[str, str]]:
     """The parameters of a filter."""
     where = where or Filter()
-    query = request_building.given(
+    query = request_building.make_query(
         {
             "queue": where.queue,
             "jobSet": where.job_set,
@@ -64,16 +64,16 @@ def filter_query(where: Filter | None) -> list[tuple[str, str]]:
     return [*query, *((f"label.{name}", value) for name, value in where.labels.items())]
 
 
-def target(jobs: Jobs) -> dict[str, object]:
-    """The fields of a request that say which jobs it is about. Raises `TypeError` for one text."""
+def make_target(jobs: Jobs) -> dict[str, object]:
+    """The fields of a request that select its jobs. Raises `TypeError` for a single string."""
     if isinstance(jobs, Filter):
         return {"filter": jobs}
-    several("ids", jobs)
+    require_list("ids", jobs)
     return {"ids": list(jobs)}
 
 
-def targets(jobs: Jobs) -> list[dict[str, object]]:
-    """As `target`, for one request per `IDS_MAX` ids."""
+def make_targets(jobs: Jobs) -> list[dict[str, object]]:
+    """As `make_target`, for one request per `IDS_MAX` ids."""
     if isinstance(jobs, Filter | str):
-        return [target(jobs)]
-    return [target(jobs[start : start + IDS_MAX]) for start in range(0, len(jobs), IDS_MAX)]
+        return [make_target(jobs)]
+    return [make_target(jobs[start : start + IDS_MAX]) for start in range(0, len(jobs), IDS_MAX)]

@@ -9,16 +9,19 @@ from fairlead.calls.exchange_types import Request
 from fairlead.models.job_models import QUEUE_BY_SERVER, Queue
 
 
-def create(queue: Queue, *, dry_run: bool) -> Request:
-    """Create the queue; not repeatable, because the second time it conflicts."""
-    query = request_building.tried(dry_run)
-    return request_building.post("/queues", _body(queue), query=query, repeatable=dry_run)
+def build_creation(queue: Queue, *, dry_run: bool) -> Request:
+    """The request that creates a queue; not repeatable: a second one is refused as a conflict."""
+    query = request_building.make_dry_run_query(dry_run)
+    return request_building.build_post("/queues", _body(queue), query=query, repeatable=dry_run)
 
 
-def replace(queue: Queue, *, dry_run: bool) -> Request:
-    """Create or replace the queue, only its `version` if it has one."""
-    request = request_building.post(
-        path(queue.name), _body(queue), query=request_building.tried(dry_run), method="PUT"
+def build_replacement(queue: Queue, *, dry_run: bool) -> Request:
+    """The request that creates or replaces a queue; with a `version`, only this version of it."""
+    request = request_building.build_post(
+        queue_path(queue.name),
+        _body(queue),
+        query=request_building.make_dry_run_query(dry_run),
+        method="PUT",
     )
     if not queue.version:
         return request
@@ -26,15 +29,15 @@ def replace(queue: Queue, *, dry_run: bool) -> Request:
     return msgspec.structs.replace(request, headers=(*request.headers, tag), repeatable=False)
 
 
-def path(name: str) -> str:
+def queue_path(name: str) -> str:
     """The path of a queue."""
-    return f"/queues/{request_building.part(name)}"
+    return f"/queues/{request_building.escape_segment(name)}"
 
 
 def secret_path(queue: str, name: str | None = None) -> str:
     """The path of a queue's secrets, or of one of them."""
-    secrets = f"{path(queue)}/secrets"
-    return secrets if name is None else f"{secrets}/{request_building.part(name)}"
+    secrets = f"{queue_path(queue)}/secrets"
+    return secrets if name is None else f"{secrets}/{request_building.escape_segment(name)}"
 
 
 def _body(queue: Queue) -> dict[str, object]:

@@ -9,10 +9,10 @@ import msgspec
 from fairlead import errors
 from fairlead.calls import exchange_types
 from fairlead.calls.exchange_types import Reply, Request
-from fairlead.models.job_models import Answer, Problem
+from fairlead.models.job_models import Problem, ResponseModel
 
 T = TypeVar("T")
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ResponseModel)
 Query = Iterable[tuple[str, str]]
 
 API: Final = "/api/v1"
@@ -23,21 +23,21 @@ LONG_POLL_SLACK_S: Final = 45.0
 _JSON: Final = ("content-type", "application/json")
 
 
-class _Page(Answer, frozen=True, kw_only=True):
+class _Page(ResponseModel, frozen=True, kw_only=True):
     next: str | None = None
 
 
-def get(
+def build_get(
     path: str, query: Query = (), *, read_s: float | None = exchange_types.REQUEST_READ_S
 ) -> Request:
-    """A read below the API's root."""
+    """A GET request. `path` is relative to the root of the API."""
     return Request(path=API + path, query=tuple(query), read_s=read_s)
 
 
-def post(
+def build_post(
     path: str, body: object, *, query: Query = (), repeatable: bool = True, method: str = "POST"
 ) -> Request:
-    """A change with a JSON body. `repeatable`: sending it twice has the same effect as once."""
+    """A POST or PUT request with a JSON body. `repeatable`: it is idempotent."""
     return Request(
         method=method,
         path=API + path,
@@ -48,34 +48,38 @@ def post(
     )
 
 
-def delete(path: str, *, repeatable: bool = True) -> Request:
-    """A removal below the API's root."""
+def build_delete(path: str, *, repeatable: bool = True) -> Request:
+    """A DELETE request. `path` is relative to the root of the API."""
     return Request(method="DELETE", path=API + path, repeatable=repeatable)
 
 
-def page(path: str, query: Query, cursor: str | None) -> Request:
-    """One page of a list: the first, or the one that the cursor names."""
+def build_page_request(path: str, query: Query, cursor: str | None) -> Request:
+    """The request for one page of a list: the first page without a cursor."""
     fixed = (*query, ("limit", str(PAGE)))
-    return get(path, fixed if cursor is None else (*fixed, ("cursor", cursor)))
+    return build_get(path, fixed if cursor is None else (*fixed, ("cursor", cursor)))
 
 
-def changed(path: str, etag: str | None, wait_s: float, after: str | None) -> Request:
-    """A read that is answered when its resource no longer has that ETag, after `wait_s` at most."""
+def build_change_poll(path: str, etag: str | None, wait_s: float, after: str | None) -> Request:
+    """A long poll: the server responds when the resource has another ETag, or after `wait_s`."""
     return Request(
         path=API + path,
-        query=(*seen(after, None), ("wait", duration(wait_s))),
+        query=(*make_position_query(after, None), ("wait", format_duration(wait_s))),
         headers=(("if-none-match", etag),) if etag else (),
         read_s=wait_s + LONG_POLL_SLACK_S,
     )
 
 
-def finished(path: str, wait_s: float, after: str | None) -> Request:
-    """A read of a job set that is answered when all its jobs have ended, after `wait_s` at most."""
-    query = (*seen(after, None), ("until", "finished"), ("wait", duration(wait_s)))
-    return get(path, query, read_s=wait_s + LONG_POLL_SLACK_S)
+def build_finish_poll(path: str, wait_s: float, after: str | None) -> Request:
+    """A long poll: the server responds when all jobs of a job set have ended, or after `wait_s`."""
+    query = (
+        *make_position_query(after, None),
+        ("until", "finished"),
+        ("wait", format_duration(wait_s)),
+    )
+    return build_get(path, query, read_s=wait_s + LONG_POLL_SLACK_S)
 
 
-def log(
+def build_log_request(
     job_id: str,
     *,
     stream: str,
@@ -86,8 +90,12 @@ def log(
     tail: int | None,
     received: int,
 ) -> Request:
-    """A read of a run's log from the byte `received` on, or of its last `tail` lines."""
-    query = [("stream", stream), ("follow", "true" if follow else "false"), *seen(after, None)]
+    """The request for a run's log: from the byte `received` on, or its last `tail` lines."""
+    query = [
+        ("stream", stream),
+        ("follow", "true" if follow else "false"),
+        *make_position_query(after, None),
+    ]
     if run is not None:
         query.append(("run", str(run)))
     if container is not None:
@@ -96,19 +104,19 @@ def log(
         query.append(("tail", str(tail)))
     if received:
         query.append(("sinceBytes", str(received)))
-    return get(f"/jobs/{part(job_id)}/logs", query, read_s=None)
+    return build_get(f"/jobs/{escape_segment(job_id)}/logs", query, read_s=None)
 
 
-def accepted(reply: Reply) -> Reply:
+def check_reply(reply: Reply) -> Reply:
     """The response if it is a success. Raises `Refused`."""
     if reply.status >= 300:
-        raise errors.refusal(problem_of(reply))
+        raise errors.build_refusal(read_problem(reply))
     return reply
 
 
-def decoded(reply: Reply, kind: type[A]) -> A:
+def decode_reply(reply: Reply, kind: type[A]) -> A:
     """A successful response as this struct. Raises `Refused`."""
-    return decode(accepted(reply).body, kind)
+    return decode(check_reply(reply).body, kind)
 
 
 def decode(body: bytes, kind: type[T]) -> T:
@@ -116,24 +124,25 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise errors.UnexpectedAnswer(
-            f"The server's answer cannot be decoded ({error}). Is it another version?"
+        raise errors.UnexpectedResponse(
+            f"The server's response cannot be decoded: {error}. Check that the server at this"
+            " address is Fairlead, and that its version is that of this client."
         ) from error
 
 
-def items(reply: Reply, key: str, kind: type[A]) -> list[A]:
+def decode_items(reply: Reply, key: str, kind: type[A]) -> list[A]:
     """The items under `key` of a successful response. Raises `Refused`."""
-    found = decode(accepted(reply).body, dict[str, msgspec.Raw])
+    found = decode(check_reply(reply).body, dict[str, msgspec.Raw])
     return decode(bytes(found.get(key, b"null")), list[kind])  # type: ignore[valid-type]
 
 
-def next_cursor(reply: Reply) -> str | None:
+def read_next_cursor(reply: Reply) -> str | None:
     """The cursor of the page after this one, if there is one."""
     return decode(reply.body, _Page).next
 
 
-def problem_of(reply: Reply) -> Problem:
-    """The problem document of an error response; one with its text if it has none."""
+def read_problem(reply: Reply) -> Problem:
+    """The problem document of an error response. Without one, its text becomes the detail."""
     if reply.headers.get("content-type", "").startswith("application/problem+json"):
         problem = decode(reply.body, Problem)
         return msgspec.structs.replace(problem, status=reply.status)
@@ -142,8 +151,8 @@ def problem_of(reply: Reply) -> Problem:
     return Problem(status=reply.status, title=f"HTTP status {reply.status}", detail=text)
 
 
-def given(values: Mapping[str, str | bool | None]) -> list[tuple[str, str]]:
-    """The parameters of a query that have a value."""
+def make_query(values: Mapping[str, str | bool | None]) -> list[tuple[str, str]]:
+    """The query parameters whose value is not None."""
     return [
         (name, str(value).lower() if isinstance(value, bool) else value)
         for name, value in values.items()
@@ -151,29 +160,31 @@ def given(values: Mapping[str, str | bool | None]) -> list[tuple[str, str]]:
     ]
 
 
-def seen(after: str | None, wait_s: float | None) -> tuple[tuple[str, str], ...]:
-    """The parameters of a read that includes a position and waits at most `wait_s` for it."""
+def make_position_query(after: str | None, wait_s: float | None) -> tuple[tuple[str, str], ...]:
+    """The parameters of a read that includes the position `after`, for which the server waits at
+    most `wait_s`.
+    """
     if after is None:
         return ()
-    return (("after", after), *((("wait", duration(wait_s)),) if wait_s is not None else ()))
+    return (("after", after), *((("wait", format_duration(wait_s)),) if wait_s is not None else ()))
 
 
-def tried(dry_run: bool) -> tuple[tuple[str, str], ...]:
+def make_dry_run_query(dry_run: bool) -> tuple[tuple[str, str], ...]:
     """The parameter of a dry run."""
     return (("dryRun", "true"),) if dry_run else ()
 
 
-def duration(s: float) -> str:
+def format_duration(s: float) -> str:
     """A duration in the API's format: `30s`, `1500ms`."""
     ms = round(s * 1000)
     return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
 
 
-def part(text: str) -> str:
+def escape_segment(text: str) -> str:
     """One segment of a path, escaped."""
     return quote(text, safe="")
 
 
 def job_set_path(queue: str, job_set: str) -> str:
     """The path of a job set."""
-    return f"/jobsets/{part(queue)}/{part(job_set)}"
+    return f"/jobsets/{escape_segment(queue)}/{escape_segment(job_set)}"

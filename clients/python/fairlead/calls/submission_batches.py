@@ -1,7 +1,7 @@
 """Splits a long list of jobs into batches, one per request.
 
-Every job gets a client id before it is sent, so that repeating a request creates no job twice. What
-a refusal of one request says of its jobs is said of the caller's whole list.
+Every job gets a client id before it is sent, so that repeating a request creates no job twice. The
+pointers in the refusal of one request are changed to pointers into the caller's whole list.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ class Batch(msgspec.Struct, frozen=True):
     jobs: list[msgspec.Raw]
 
 
-def named(job: AnyJob, client_id: str) -> AnyJob:
-    """The job with its own client id or, if it has none, this one."""
+def with_client_id(job: AnyJob, client_id: str) -> AnyJob:
+    """The job with this client id, unless it has one already."""
     if isinstance(job, Job):
         if job.client_id is not None:
             return job
@@ -51,7 +51,7 @@ def _gang(job: AnyJob) -> object:
     return gang.get("name") if isinstance(gang, Mapping) else getattr(gang, "name", None)
 
 
-def cut(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
+def split_jobs(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
     """The batches, in order. Jobs without a client id get `<name>-<index in the list>`.
     Adjacent members of a gang are in the same batch.
 
@@ -63,7 +63,7 @@ def cut(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
     for index, job in enumerate(jobs):
         if not isinstance(job, Job | Mapping):
             raise TypeError(f"jobs[{index}] is neither a Job nor a mapping but {type(job)}")
-        encoded = _encoder.encode(named(job, f"{name}-{index}"))
+        encoded = _encoder.encode(with_client_id(job, f"{name}-{index}"))
         before, gang = gang, _gang(job)
         jobs_max = GANG_MAX if gang is not None and gang == before else JOBS_MAX
         if pending and (len(pending) >= jobs_max or size + len(encoded) > BODY_BYTES_MAX):
@@ -75,7 +75,7 @@ def cut(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
         yield Batch(first, pending)
 
 
-def submission(
+def build_submission(
     queue: str,
     job_set: str,
     defaults: AnyJob | None,
@@ -87,18 +87,20 @@ def submission(
     body: dict[str, object] = {"queue": queue, "jobSet": job_set}
     if defaults is not None:
         body["defaults"] = defaults
-    query = request_building.tried(dry_run)
-    return request_building.post("/jobs", {**body, "jobs": batch.jobs}, query=query)
+    query = request_building.make_dry_run_query(dry_run)
+    return request_building.build_post("/jobs", {**body, "jobs": batch.jobs}, query=query)
 
 
-def refusal_of(
-    refused: errors.Refused, batch: Batch, accepted: Sequence[SubmittedJob] = ()
-) -> errors.Refused:
-    """The refusal of a batch with pointers into the caller's list, and the jobs accepted before."""
-    return errors.refusal(_shifted(refused.problem, batch.first), accepted)
+def relocate_refusal(
+    refused: errors.RequestRefused, batch: Batch, accepted: Sequence[SubmittedJob] = ()
+) -> errors.RequestRefused:
+    """The refusal of a batch, with pointers into the caller's list and the jobs of the batches
+    that were accepted before.
+    """
+    return errors.build_refusal(_shift_pointers(refused.problem, batch.first), accepted)
 
 
-def _shifted(problem: Problem, first: int) -> Problem:
+def _shift_pointers(problem: Problem, first: int) -> Problem:
     if not first:
         return problem
     return msgspec.structs.replace(

@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "cluster_commands": ("cluster", "drain"),
         "token_commands": ("token",),
         "secret_commands": ("secrets",),
+        "webhook_commands": ("webhook",),
         "doctor_command": ("doctor",),
         "setup_commands": ("context", "completion"),
     }
@@ -54,25 +55,27 @@ ELSEWHERE: Final = {
 def run(arguments: Sequence[str]) -> int:
     """Run the command line of this process and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # not every terminal has every letter
+        if isinstance(stream, io.TextIOWrapper):  # not every terminal can show every character
             stream.reconfigure(errors="backslashreplace")
     return invoke(arguments)
 
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    word = command_of(arguments)
+    word = find_command(arguments)
     modules = find_modules(arguments, os.environ)
-    app = build(COMMANDS if modules is None else modules)
+    app = build_app(COMMANDS if modules is None else modules)
     if modules is None:
         add_plugins(app)
         if word is not None and (package := find_missing_package(word, _own_names(app))):
-            command_base.say(f"fairlead: `{word}` is not installed here; pip install '{package}'")
+            command_base.print_message(
+                f"fairlead: `{word}` is not installed here; pip install '{package}'"
+            )
             return command_base.EXIT_USAGE
-    return command_base.guard(lambda: app(args=list(arguments), prog_name="fairlead"))
+    return command_base.run_guarded(lambda: app(args=list(arguments), prog_name="fairlead"))
 
 
-def command_of(arguments: Sequence[str]) -> str | None:
+def find_command(arguments: Sequence[str]) -> str | None:
     """The given command: the first word that is not an option or the value of one."""
     words = iter(arguments)
     for word in words:
@@ -89,13 +92,13 @@ def find_modules(
     """The modules of this package that a command line needs; None: all, and those of others."""
     if any(name.startswith("_FAIRLEAD_COMPLETE") for name in environment):
         return None
-    word = command_of(arguments)
+    word = find_command(arguments)
     if word is None:
         return () if "--version" in arguments else None
     return next(((module,) for module, own in COMMANDS.items() if word in own), None)
 
 
-def build(modules: Iterable[str] = COMMANDS) -> typer.Typer:
+def build_app(modules: Iterable[str] = COMMANDS) -> typer.Typer:
     """The app with the commands of these modules of this package."""
     app = typer.Typer(
         name="fairlead",
@@ -105,7 +108,7 @@ def build(modules: Iterable[str] = COMMANDS) -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(command_base.options)
+    app.callback()(command_base.read_options)
     for name in modules:
         importlib.import_module(f"fairlead.cli.commands.{name}").register(app)
     return app
@@ -119,7 +122,9 @@ def add_plugins(app: typer.Typer) -> None:
         try:
             register = point.load()
         except ImportError as error:
-            command_base.say(f"fairlead: the commands of {point.value} cannot be loaded: {error}")
+            command_base.print_message(
+                f"fairlead: the commands of {point.value} cannot be loaded: {error}"
+            )
             continue
         register(app)
 

@@ -1,18 +1,18 @@
-"""Where jobs run, as the API tells it: clusters, their nodes, and priority classes; and records of
-the log that the services could not decode.
+"""Clusters, their nodes, priority classes, and records of the log that services could not decode.
 
 Amounts are cores, bytes and units.
 """
 
 from msgspec import field
 
-from fairlead.models.job_models import Answer, Sent
+from fairlead.models.job_models import RequestModel, ResponseModel
 
 
-class Cluster(Answer, frozen=True, kw_only=True):
-    """One executor's cluster. `used`: the requests of its runs.
+class Cluster(ResponseModel, frozen=True, kw_only=True):
+    """The cluster of one executor. `used`: the sum of the requests of its runs.
 
-    `cordoned_nodes`: nodes that take nothing new, by an operator's mark or their cluster's.
+    `cordoned_nodes`: the number of nodes that accept no new runs, because an operator or their
+    cluster has cordoned them.
     """
 
     executor: str
@@ -29,7 +29,7 @@ class Cluster(Answer, frozen=True, kw_only=True):
     cordoned_nodes: int = 0
 
 
-class Taint(Answer, frozen=True, kw_only=True):
+class Taint(ResponseModel, frozen=True, kw_only=True):
     """A taint of a node: only jobs that tolerate it run there."""
 
     key: str
@@ -37,10 +37,22 @@ class Taint(Answer, frozen=True, kw_only=True):
     effect: str = ""
 
 
-class Node(Answer, frozen=True, kw_only=True):
+class Avoidance(ResponseModel, frozen=True, kw_only=True):
+    """Why an executor avoids a node: this many runs in a row failed to start there.
+
+    `reason`: that of the last one. It ends at the time `until`, or as soon as a run starts there.
+    """
+
+    failures: int
+    reason: str = ""
+    until: str = ""
+
+
+class Node(ResponseModel, frozen=True, kw_only=True):
     """One node. `jobs`: some of the jobs that have allocations there.
 
-    `unschedulable`: its cluster says so; `cordoned`: an operator does, for this `reason`.
+    `unschedulable`: its cluster says so, or it is `avoided` by its executor; `cordoned`: an
+    operator says so, for this `reason`.
     """
 
     node: str
@@ -48,6 +60,7 @@ class Node(Answer, frozen=True, kw_only=True):
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    avoided: Avoidance | None = None
     cordoned: bool = False
     reason: str | None = None
     allocatable: dict[str, float] = field(default_factory=dict)
@@ -56,10 +69,10 @@ class Node(Answer, frozen=True, kw_only=True):
     jobs: tuple[str, ...] = ()
 
 
-class QuarantineReader(Answer, frozen=True, kw_only=True):
-    """What one service did at a record: `skipped` it, or `stopped` before it.
+class QuarantineReader(ResponseModel, frozen=True, kw_only=True):
+    """What one service did with a record: its `outcome` is `skipped` or `stopped`.
 
-    `stopped` says whether it still waits there for a newer version.
+    `stopped`: whether the service still waits at the record for a newer version of itself.
     """
 
     reader: str
@@ -69,10 +82,10 @@ class QuarantineReader(Answer, frozen=True, kw_only=True):
     seen: str = ""
 
 
-class QuarantineRecord(Answer, frozen=True, kw_only=True):
+class QuarantineRecord(ResponseModel, frozen=True, kw_only=True):
     """A record of the log that could not be decoded.
 
-    `time`: when the log took it; `key` and `head`: how its key and value begin.
+    `time`: when it was appended. `key` and `head`: the first characters of its key and its value.
     """
 
     topic: str
@@ -85,17 +98,17 @@ class QuarantineRecord(Answer, frozen=True, kw_only=True):
     readers: tuple[QuarantineReader, ...] = ()
 
 
-class Cordon(Sent, frozen=True, kw_only=True):
+class Cordon(RequestModel, frozen=True, kw_only=True):
     """Whether a cluster or a node is cordoned, and why."""
 
     cordoned: bool
     reason: str | None = None
 
 
-class PriorityClass(Answer, frozen=True, kw_only=True):
-    """How urgent jobs are: the greater `value` goes first.
+class PriorityClass(ResponseModel, frozen=True, kw_only=True):
+    """A priority class: jobs of a class with a greater `value` are scheduled first.
 
-    `preemption`: whether their runs may be stopped for others: any, urgency or none.
+    `preemption`: for which jobs the scheduler is permitted to preempt its runs: any, urgency, none.
     """
 
     name: str
@@ -104,7 +117,7 @@ class PriorityClass(Answer, frozen=True, kw_only=True):
     limits: dict[str, float] = field(default_factory=dict)
 
 
-class PriorityClasses(Answer, frozen=True, kw_only=True):
-    """All of them."""
+class PriorityClasses(ResponseModel, frozen=True, kw_only=True):
+    """All priority classes."""
 
     priority_classes: tuple[PriorityClass, ...]

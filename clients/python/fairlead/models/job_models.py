@@ -1,7 +1,7 @@
 """The objects of the API as frozen structs: of requests and of responses.
 
-Sent structs refuse unknown fields when they are read from text; answers ignore fields that this
-version does not know, so that a newer server can be asked by an older client. Amounts are
+A request model rejects unknown fields when it is decoded. A response model ignores unknown fields,
+so that an older client works with a newer server. Amounts are
 Kubernetes quantities ("500m", "2Gi"); times are RFC 3339 text as the server wrote it.
 """
 
@@ -28,7 +28,7 @@ STATES: Final = (
 """Every state of a job, in the order of its life."""
 
 
-class Sent(
+class RequestModel(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -36,14 +36,14 @@ class Sent(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """The base of structs that clients send."""
+    """The base of structs in the body of a request."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The base of structs that the server sends."""
+class ResponseModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The base of structs in the body of a response."""
 
 
-class Gang(Sent, frozen=True, kw_only=True):
+class Gang(RequestModel, frozen=True, kw_only=True):
     """Jobs of one queue and job set that start together; `member` counts from 0."""
 
     name: str
@@ -54,8 +54,12 @@ class Gang(Sent, frozen=True, kw_only=True):
     member: int | None = None
 
 
-class Retry(Sent, frozen=True, kw_only=True):
-    """How often a failed run is tried again, after which failures, and with what changed."""
+class Retry(RequestModel, frozen=True, kw_only=True):
+    """The retry policy of a job: at most `limit` more runs after failures of the categories `on`.
+
+    The memory request is multiplied by `memory_factor` for each retry; with `avoid_node` a retry
+    does not run on a node where the job has failed.
+    """
 
     limit: int = 0
     on: tuple[str, ...] = ()
@@ -63,10 +67,10 @@ class Retry(Sent, frozen=True, kw_only=True):
     avoid_node: bool | None = None
 
 
-class NetworkObject(Sent, frozen=True, kw_only=True):
-    """A Service or Ingress of a job on Kubernetes; `spec` is that of the Kubernetes object.
+class NetworkObject(RequestModel, frozen=True, kw_only=True):
+    """A Service or Ingress of a job on Kubernetes. `spec` is the `spec` of the Kubernetes object.
 
-    Ingresses refer to services of the job by `name`.
+    An Ingress refers to a Service of the job by its `name`.
     """
 
     name: str
@@ -74,14 +78,15 @@ class NetworkObject(Sent, frozen=True, kw_only=True):
     annotations: Mapping[str, str] | None = None
 
 
-class Job(Sent, frozen=True, kw_only=True):
+class Job(RequestModel, frozen=True, kw_only=True):
     """A job to submit: the short form (`command`, `cpu`, `memory`, `gpu`, `env`, `working_dir`) or
     a `pod_spec`.
 
-    `client_id` names the job within its queue and job set: submitting it again creates nothing.
-    The client library makes one up where it is absent, so that its own retries are safe.
-    A value of `env` may be `{"value": ..., "secret": True}`, which nobody is shown, or
-    `{"secretRef": {"name": ..., "key": ...}}`, a secret of the queue (`set_secret`).
+    `client_id` identifies the job within its queue and job set: a second submission with the same
+    id creates no job. The client library generates an id for a job without one, so that its own
+    retries are safe. A value of `env` can also be `{"value": ..., "secret": True}`, which the
+    server never returns, or `{"secretRef": {"name": ..., "key": ...}}`, a secret of the queue
+    (`set_secret`).
     `after` lists jobs of the same job set (client ids or ids) that must succeed first.
     """
 
@@ -114,14 +119,16 @@ class Job(Sent, frozen=True, kw_only=True):
     ingresses: tuple[NetworkObject, ...] | None = None
 
 
-def several(name: str, texts: Iterable[str]) -> None:
-    """Raises `TypeError` for one text: its letters are never meant, and no type checker sees it."""
+def require_list(name: str, texts: Iterable[str]) -> None:
+    """Raises `TypeError` if `texts` is a single string, which type checkers accept as a sequence
+    of strings.
+    """
     if isinstance(texts, str):
-        raise TypeError(f"{name}: a list of texts is meant, as [{texts[:40]!r}]")
+        raise TypeError(f"{name} must be a list of strings, for example [{texts[:40]!r}]")
 
 
-class Filter(Sent, frozen=True, kw_only=True):
-    """Which jobs: those that meet every field that is given. Actions need a `queue`."""
+class Filter(RequestModel, frozen=True, kw_only=True):
+    """Selects the jobs that match all fields that are set. Actions require `queue`."""
 
     queue: str | None = None
     job_set: str | None = None
@@ -132,13 +139,13 @@ class Filter(Sent, frozen=True, kw_only=True):
     node: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises `TypeError` for one text where several are meant."""
-        several("states", self.states)
-        several("classes", self.classes)
+        """Raises `TypeError` for a single string in place of a list of strings."""
+        require_list("states", self.states)
+        require_list("classes", self.classes)
 
 
-class Permission(Sent, frozen=True, kw_only=True):
-    """Who (users, groups) may do what: submit, cancel, preempt, reprioritize, view."""
+class Permission(RequestModel, frozen=True, kw_only=True):
+    """Grants verbs (submit, cancel, preempt, reprioritize, view) to subjects (users, groups)."""
 
     subjects: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -148,11 +155,11 @@ QUEUE_BY_SERVER: Final = ("version", "position")
 """Fields of a queue that only the server sets."""
 
 
-class Queue(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class Queue(ResponseModel, frozen=True, kw_only=True, omit_defaults=True):
     """A queue. `limits`: class -> resource -> fraction of a pool (number) or amount (text).
 
-    `version` and `position` are the server's: the one names what `replace_queue` is to replace,
-    reads that are given the other know the queue so.
+    The server sets `version` and `position`. `replace_queue` replaces only this `version`; a read
+    with `after=position` includes this state of the queue.
     """
 
     name: str
@@ -167,77 +174,80 @@ class Queue(Answer, frozen=True, kw_only=True, omit_defaults=True):
     retry_policy: Retry | None = None
 
 
-class SubmittedJob(Answer, frozen=True, kw_only=True):
-    """One accepted job. `duplicate`: the server already knew it, nothing was created."""
+class SubmittedJob(ResponseModel, frozen=True, kw_only=True):
+    """One accepted job. `duplicate`: the job existed before and was not created again."""
 
     id: str
     client_id: str | None = None
     duplicate: bool = False
 
 
-class Submitted(Answer, frozen=True, kw_only=True):
-    """What became of a submission: the jobs in the order given.
+class SubmitResult(ResponseModel, frozen=True, kw_only=True):
+    """The result of `submit`: the jobs, in the order in which they were given.
 
-    `position` names the place in the log; reads that are given it see these jobs.
+    `position` is the position of the jobs in the log; a read with `after=position` includes them.
     """
 
     position: str
     jobs: tuple[SubmittedJob, ...]
 
 
-class CheckedJob(SubmittedJob, frozen=True, kw_only=True):
-    """One job that was not created. `feasible`: whether it could ever run, None if unknown.
-
-    `why` says what keeps it from running.
+class JobValidation(SubmittedJob, frozen=True, kw_only=True):
+    """The result of `check` for one job. `feasible`: whether any node could ever run it; None if
+    that is unknown. `why`: the reason if it is not feasible.
     """
 
     feasible: bool | None = None
     why: str | None = None
 
 
-class Checked(Answer, frozen=True, kw_only=True):
-    """The results of a dry run, in the order of the jobs."""
+class ValidationResult(ResponseModel, frozen=True, kw_only=True):
+    """The result of `check`, in the order of the jobs."""
 
-    jobs: tuple[CheckedJob, ...] = ()
+    jobs: tuple[JobValidation, ...] = ()
 
 
-class FoundJob(Answer, frozen=True, kw_only=True):
-    """One of the jobs that an action would concern."""
+class JobMatch(ResponseModel, frozen=True, kw_only=True):
+    """One of the jobs that an action would affect."""
 
     id: str
     job_set: str
     state: str
 
 
-class Acted(Answer, frozen=True, kw_only=True):
-    """`matched`: how many jobs an action concerned, as far as the server knows, else None.
+class ActionResult(ResponseModel, frozen=True, kw_only=True):
+    """The result of an action. `matched`: the number of affected jobs; None if it is unknown.
 
-    A dry run has no `position`, and a `sample` of the jobs.
+    The result of a dry run has no `position`, and has a `sample` of the affected jobs.
     """
 
     position: str | None = None
     matched: int | None = None
-    sample: tuple[FoundJob, ...] = ()
+    sample: tuple[JobMatch, ...] = ()
 
 
-class Started(Answer, frozen=True, kw_only=True):
-    """An action that continues after its response, and the number of its jobs."""
+class StartedAction(ResponseModel, frozen=True, kw_only=True):
+    """An action that the server continues after its response. `action`: its id. `total`: the
+    number of its jobs.
+    """
 
     action: str
     total: int
 
 
-class RefusedJob(Answer, frozen=True, kw_only=True):
-    """A job with which an action could do nothing, and why."""
+class RefusedJob(ResponseModel, frozen=True, kw_only=True):
+    """A job that an action could not process, and the reason."""
 
     id: str
     reason: str
 
 
-class Action(Answer, frozen=True, kw_only=True):
-    """How far an action is: `done` of `total` jobs were dealt with, `made` of them submitted again.
+class Action(ResponseModel, frozen=True, kw_only=True):
+    """The progress of an action: `done` of `total` jobs were processed, and `made` new jobs were
+    submitted.
 
-    `refused` names the first that were not. Reads that are given `position` see what was made.
+    `refused` lists the first jobs that could not be resubmitted. A read with `after=position`
+    includes the new jobs.
     """
 
     action: str
@@ -260,7 +270,7 @@ class Action(Answer, frozen=True, kw_only=True):
         return self.state == "DONE"
 
 
-class Problem(Answer, frozen=True, kw_only=True):
+class Problem(ResponseModel, frozen=True, kw_only=True):
     """An RFC 9457 problem document."""
 
     type: str = "about:blank"
@@ -271,19 +281,19 @@ class Problem(Answer, frozen=True, kw_only=True):
     errors: tuple["FieldError", ...] = ()
 
 
-class FieldError(Answer, frozen=True, kw_only=True):
-    """One thing that is wrong with a request, and where (a JSON pointer)."""
+class FieldError(ResponseModel, frozen=True, kw_only=True):
+    """One error of a request: the field (`pointer`, a JSON pointer) and the reason (`detail`)."""
 
     pointer: str = ""
     detail: str = ""
 
 
-class JobSet(Answer, frozen=True, kw_only=True):
-    """A job set: how many `jobs` it has, in which `states`, and how many are still `live`.
+class JobSet(ResponseModel, frozen=True, kw_only=True):
+    """A job set: the number of its `jobs`, by state (`states`), and of those not ended (`live`).
 
-    `failures`: failed and rejected jobs by category. `resource_hours`: what its runs held so far,
-    in cores, bytes and units times hours. `eta`: when it is done if it goes on as it did.
-    `superseded`: jobs that did not succeed and in whose place others were submitted.
+    `failures`: failed and rejected jobs by category. `resource_hours`: the allocations of its runs
+    so far, in cores, bytes and units times hours. `eta`: the estimated time of its end.
+    `superseded`: jobs that did not succeed and were resubmitted as other jobs.
     """
 
     queue: str
@@ -306,7 +316,7 @@ class JobSet(Answer, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> int:
-        """How many of its jobs will not change any more."""
+        """The number of its jobs that have ended."""
         return self.jobs - self.live
 
     @property
@@ -315,12 +325,12 @@ class JobSet(Answer, frozen=True, kw_only=True):
         return self.ended - self.states.get(SUCCEEDED, 0) - self.superseded
 
 
-class AboutJob(Answer, frozen=True, kw_only=True):
-    """The fields that every view of a job has. `message` is a sentence about `category`.
+class JobFields(ResponseModel, frozen=True, kw_only=True):
+    """The fields of a job that lists and details share. `message` describes `category`.
 
-    `waiting_for` of a queued one: hold, dependencies, startAfter or scheduling. `stopping`:
-    cancel or preempt. `run` is the number of its newest run, 0 if there was none; `cluster` and
-    `node` are that run's.
+    `waiting_for` of a queued job is hold, dependencies, startAfter or scheduling. `stopping` is
+    cancel or preempt. `run` is the number of its newest run, 0 without a run; `cluster` and `node`
+    are those of this run.
     """
 
     id: str
@@ -348,28 +358,28 @@ class AboutJob(Answer, frozen=True, kw_only=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its state will not change any more."""
+        """Whether its state is final."""
         return self.state in ENDED
 
 
-class JobView(AboutJob, frozen=True, kw_only=True):
+class JobView(JobFields, frozen=True, kw_only=True):
     """A job in a list."""
 
 
-class Group(Answer, frozen=True, kw_only=True):
-    """How many jobs share these values; None for what a job has not."""
+class Group(ResponseModel, frozen=True, kw_only=True):
+    """The number of jobs with these values; None stands for an absent value."""
 
     group: dict[str, str | None]
     jobs: int
 
 
-class Groups(Answer, frozen=True, kw_only=True):
+class Groups(ResponseModel, frozen=True, kw_only=True):
     """Counts per group, greatest first."""
 
     groups: tuple[Group, ...]
 
 
-class Run(Answer, frozen=True, kw_only=True):
+class Run(ResponseModel, frozen=True, kw_only=True):
     """One attempt of a job."""
 
     run: int
@@ -388,11 +398,12 @@ class Run(Answer, frozen=True, kw_only=True):
     preempted_for: str | None = None
 
 
-class Why(Answer, frozen=True, kw_only=True):
+class WaitingReason(ResponseModel, frozen=True, kw_only=True):
     """Why a job waits: in its queue, or (`waiting-for-preempted-runs`) until runs on its node end.
 
-    `nodes`: nodes of its pool by the first thing that rules them out. `dependencies`: states by job
-    id of those it waits for; `client_ids` of them, where they have one.
+    `nodes`: the number of nodes of its pool by the first reason that excludes them.
+    `dependencies`: the states, by job id, of the jobs that it depends on; `client_ids`: their
+    client ids, by job id.
     """
 
     code: str
@@ -403,15 +414,15 @@ class Why(Answer, frozen=True, kw_only=True):
     client_ids: dict[str, str] | None = None
 
 
-class JobDetail(AboutJob, frozen=True, kw_only=True):
-    """Everything about a job. `spec`, the pod spec, is included only on request.
+class JobDetail(JobFields, frozen=True, kw_only=True):
+    """All details of a job. `spec`, the pod spec, is included only on request.
 
-    `position_in_queue`: how many jobs of its queue are before it, itself counted ("10000+" beyond).
+    `position_in_queue`: its position in its queue, from 1 ("10000+" beyond 10,000).
     """
 
     position_in_queue: str | None = None
     runs: tuple[Run, ...] = ()
-    why: Why | None = None
+    why: WaitingReason | None = None
     namespace: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -427,11 +438,11 @@ class JobDetail(AboutJob, frozen=True, kw_only=True):
 
     @property
     def newest(self) -> Run | None:
-        """Its last run, if it ever had one."""
+        """Its newest run; None without a run."""
         return max(self.runs, key=lambda run: run.run, default=None)
 
     def may_have_log(self, run: int | None = None) -> bool:
-        """Whether that run, or its newest one, has begun to write, or never will."""
+        """Whether this run, or the newest one, has started or will never start."""
         newest = self.newest
         at = 0 if newest is None else newest.run
         if self.has_ended or run not in (None, at, at + 1):
@@ -441,11 +452,11 @@ class JobDetail(AboutJob, frozen=True, kw_only=True):
         return newest.running is not None or (run == at and newest.ended is not None)
 
 
-class Event(Answer, frozen=True, kw_only=True):
-    """Something that happened to a job (or, with type `finished`, to a whole job set).
+class Event(ResponseModel, frozen=True, kw_only=True):
+    """A public event of a job or, with the type `finished`, of a whole job set.
 
-    `id` is what `events(since=...)` takes to go on after this one; `position` is what reads take
-    as `after`. Of type `reset`: the place to go on from was too old, events may be missing here.
+    `events(since=id)` continues after this event; a read with `after=position` includes it. The
+    type `reset` says that `since` was too old: events before this one are possibly missing.
     """
 
     type: str

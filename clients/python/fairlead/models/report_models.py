@@ -1,17 +1,17 @@
-"""Reports of the scheduler about queues and pools: shares, rounds, why jobs wait, use over time.
+"""Reports about queues and pools: shares, rounds, reasons of waiting jobs, and usage over time.
 
-Shares are fractions: 1.0 is all of a pool. Amounts are cores, bytes and units (times hours).
+A share is a fraction: 1.0 is the whole pool. Amounts are cores, bytes and units (times hours).
 """
 
 from msgspec import field
 
-from fairlead.models.job_models import Answer
+from fairlead.models.job_models import ResponseModel
 
 
-class Waiting(Answer, frozen=True, kw_only=True):
-    """Why `jobs` jobs of a queue wait: those of one shape, or a gang.
+class Waiting(ResponseModel, frozen=True, kw_only=True):
+    """Why a group of `jobs` queued jobs waits: the jobs of one shape, or a gang.
 
-    `nodes`: how many nodes are ruled out by what.
+    `nodes`: the number of nodes by the reason that excludes them.
     """
 
     pool: str
@@ -25,10 +25,10 @@ class Waiting(Answer, frozen=True, kw_only=True):
     nodes: dict[str, int] = field(default_factory=dict)
 
 
-class QueueShare(Answer, frozen=True, kw_only=True):
-    """The state of a queue in a pool. `skipped`: waiting jobs by reason code.
+class QueueShare(ResponseModel, frozen=True, kw_only=True):
+    """The state of a queue in a pool. `skipped`: the number of waiting jobs by reason code.
 
-    `first_waiting` is the first of them, at `first_position` (0 is the head) of the queue.
+    `first_waiting`: the id of the first waiting job; `first_position`: its position, from 0.
     """
 
     pool: str
@@ -48,8 +48,10 @@ class QueueShare(Answer, frozen=True, kw_only=True):
     first_position: int = -1
 
 
-class Round(Answer, frozen=True, kw_only=True):
-    """One round of scheduling in a pool. `outcome`: finished, stopped (by what) or failed (why)."""
+class Round(ResponseModel, frozen=True, kw_only=True):
+    """One scheduling round of a pool. `outcome`: finished, stopped (by the limit `stopped_by`) or
+    failed (with `error`).
+    """
 
     time: str
     outcome: str
@@ -62,14 +64,14 @@ class Round(Answer, frozen=True, kw_only=True):
     steps_ms: dict[str, float]
 
 
-class Rounds(Answer, frozen=True, kw_only=True):
+class Rounds(ResponseModel, frozen=True, kw_only=True):
     """The last rounds of a pool, newest first."""
 
     pool: str
     rounds: tuple[Round, ...]
 
 
-class QueueReport(Answer, frozen=True, kw_only=True):
+class QueueReport(ResponseModel, frozen=True, kw_only=True):
     """A queue's state in each pool, its limits, and why its jobs wait (jobs by reason code)."""
 
     queue: str
@@ -82,7 +84,7 @@ class QueueReport(Answer, frozen=True, kw_only=True):
     reasons: dict[str, int] = field(default_factory=dict)
 
 
-class PoolReport(Answer, frozen=True, kw_only=True):
+class PoolReport(ResponseModel, frozen=True, kw_only=True):
     """A pool's last round, its queues' shares, and why jobs wait (jobs by reason code)."""
 
     pool: str
@@ -92,8 +94,10 @@ class PoolReport(Answer, frozen=True, kw_only=True):
     reasons: dict[str, int] = field(default_factory=dict)
 
 
-class ShareSample(Answer, frozen=True, kw_only=True):
-    """Means of a queue in a pool over one step from `time` on: shares, jobs."""
+class ShareSample(ResponseModel, frozen=True, kw_only=True):
+    """The mean shares and numbers of jobs of a queue in a pool, over the step that begins at
+    `time`.
+    """
 
     time: str
     pool: str
@@ -104,8 +108,10 @@ class ShareSample(Answer, frozen=True, kw_only=True):
     running: float
 
 
-class Usage(Answer, frozen=True, kw_only=True):
-    """Resource-hours of a queue's runs in the hour from `time` on; `lost`: of preempted ones."""
+class Usage(ResponseModel, frozen=True, kw_only=True):
+    """The resource-hours of a queue in the hour that begins at `time`: of all its runs (`used`),
+    and of preempted runs (`lost`).
+    """
 
     time: str
     pool: str
@@ -113,8 +119,10 @@ class Usage(Answer, frozen=True, kw_only=True):
     lost: dict[str, float] = field(default_factory=dict)
 
 
-class Fairness(Answer, frozen=True, kw_only=True):
-    """A queue over time: a point per step and pool, usage per hour and pool, and its totals."""
+class Fairness(ResponseModel, frozen=True, kw_only=True):
+    """The shares and the usage of a queue over time: one of `points` per step and pool, one of
+    `usage` per hour and pool, and the totals `used` and `lost`.
+    """
 
     queue: str
     from_: str = field(name="from")

@@ -1,12 +1,12 @@
-"""Secrets of queues: names, never values."""
+"""Secrets of queues. The server never returns their values."""
 
 from collections.abc import Mapping
 
-from fairlead.models.job_models import Answer, Sent
+from fairlead.models.job_models import RequestModel, ResponseModel
 
 
-class Secret(Answer, frozen=True, kw_only=True):
-    """A secret of a queue. Jobs refer to its values by its name and a key."""
+class Secret(ResponseModel, frozen=True, kw_only=True):
+    """A secret of a queue. A job refers to a value by the secret's name and a key."""
 
     name: str
     keys: tuple[str, ...] = ()
@@ -14,7 +14,7 @@ class Secret(Answer, frozen=True, kw_only=True):
     changed_at: str | None = None
 
 
-class SecretValues(Sent, frozen=True, kw_only=True):
+class SecretValues(RequestModel, frozen=True, kw_only=True):
     """The values of a secret."""
 
     values: Mapping[str, str]

@@ -1,9 +1,9 @@
 """API tokens, and links that sign a browser in."""
 
-from fairlead.models.job_models import Answer, Sent
+from fairlead.models.job_models import RequestModel, ResponseModel
 
 
-class NewToken(Sent, frozen=True, kw_only=True):
+class NewToken(RequestModel, frozen=True, kw_only=True):
     """The request for a token."""
 
     name: str | None = None
@@ -13,8 +13,8 @@ class NewToken(Sent, frozen=True, kw_only=True):
     expires_in_seconds: int | None = None
 
 
-class Token(Answer, frozen=True, kw_only=True):
-    """A token. Its secret, `token`, is in the answer that makes it, and never again."""
+class Token(ResponseModel, frozen=True, kw_only=True):
+    """An API token. Only the response that creates it contains the secret, `token`."""
 
     id: str
     name: str
@@ -29,8 +29,8 @@ class Token(Answer, frozen=True, kw_only=True):
     token: str | None = None
 
 
-class SignInLink(Answer, frozen=True, kw_only=True):
-    """The path of a link that signs a browser in, once, until then."""
+class SignInLink(ResponseModel, frozen=True, kw_only=True):
+    """The path of a link that signs a browser in. It works one time, until `expires_at`."""
 
     path: str
     expires_at: str | None = None

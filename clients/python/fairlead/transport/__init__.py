@@ -1,1 +1,1 @@
-"""HTTP, time and chance: a transport on asyncio, one that blocks, and the retry policy."""
+"""The effects of a client (HTTP, time, random numbers) on asyncio and blocking, and its retries."""

@@ -19,13 +19,13 @@ NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
 
 
 class AsyncioTransport:
-    """Connections to one server; proxies from the environment are not used for this machine."""
+    """Connections to one server. A server on this machine is reached without a proxy."""
 
     def __init__(self, server: discovery.Server) -> None:
         self._server = server
         self._http = httpx2.AsyncClient(
             base_url=server.url,
-            headers=connection_settings.headers(server),
+            headers=connection_settings.build_headers(server),
             trust_env=not server.is_local,
             verify=_tls_context(server),
             limits=httpx2.Limits(
@@ -50,10 +50,12 @@ class AsyncioTransport:
         try:
             return Body(self._server, await self._http.send(built, stream=True))
         except httpx2.PoolTimeout:
-            raise connection_settings.no_connection_left() from None
+            raise connection_settings.build_no_connection_error() from None
         except httpx2.HTTPError as error:
             sent = not isinstance(error, NOT_SENT)
-            raise connection_settings.unreachable(self._server, error, sent=sent) from None
+            raise connection_settings.build_unreachable_error(
+                self._server, error, sent=sent
+            ) from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -73,7 +75,9 @@ class AsyncioTransport:
 
 
 def _tls_context(server: discovery.Server) -> ssl.SSLContext:
-    """Who is trusted: whom the machine and the environment say; without TLS nobody (35 ms less)."""
+    """The TLS settings of this machine and the environment. Without TLS an empty context, which
+    takes 35 ms less to create.
+    """
     if server.is_encrypted:
         return httpx2.create_ssl_context()
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -94,7 +98,9 @@ class Body:
         try:
             return await self._response.aread()
         except httpx2.HTTPError as error:
-            raise connection_settings.unreachable(self._server, error, sent=True) from None
+            raise connection_settings.build_unreachable_error(
+                self._server, error, sent=True
+            ) from None
 
     async def chunk(self) -> bytes:
         """The next bytes of the body, empty at its end. Raises `Unreachable`."""
@@ -103,7 +109,9 @@ class Body:
         try:
             return await anext(self._chunks, b"")
         except httpx2.HTTPError as error:
-            raise connection_settings.unreachable(self._server, error, sent=True) from None
+            raise connection_settings.build_unreachable_error(
+                self._server, error, sent=True
+            ) from None
 
     async def close(self) -> None:
         """End the response."""

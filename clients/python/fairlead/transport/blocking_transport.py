@@ -26,16 +26,16 @@ FAILURES: Final = (OSError, http.client.HTTPException)
 
 
 class BlockingTransport:
-    """Connections to one server; proxies from the environment are not used for this machine."""
+    """Connections to one server. A server on this machine is reached without a proxy."""
 
     def __init__(self, server: discovery.Server) -> None:
         self._server = server
         self._url = urlsplit(server.url)
         self._headers = {
-            **connection_settings.headers(server),
-            **_basic("authorization", self._url),
+            **connection_settings.build_headers(server),
+            **_basic_auth_header("authorization", self._url),
         }
-        self._proxy = None if server.is_local else _proxy(self._url)
+        self._proxy = None if server.is_local else _find_proxy(self._url)
         self._tls = ssl.create_default_context() if server.is_encrypted else None
         self._free = threading.BoundedSemaphore(connection_settings.CONNECTIONS_MAX)
         self._idle: list[http.client.HTTPConnection] = []  # append and pop are atomic
@@ -43,16 +43,18 @@ class BlockingTransport:
     def open(self, request: Request) -> "Body":
         """Send a request and read the head of its response. Raises `Unreachable`."""
         if not self._free.acquire(timeout=CONNECT_S):
-            raise connection_settings.no_connection_left()
+            raise connection_settings.build_no_connection_error()
         connection: http.client.HTTPConnection | None = None
         sent = False
         try:
-            connection = self._connected()
+            connection = self._take_connection()
             sent = True
             return self._exchange(connection, request)
         except FAILURES as error:
             self.discard(connection)
-            raise connection_settings.unreachable(self._server, error, sent=sent) from None
+            raise connection_settings.build_unreachable_error(
+                self._server, error, sent=sent
+            ) from None
         except BaseException:
             self.discard(connection)
             raise
@@ -74,9 +76,9 @@ class BlockingTransport:
         """A random number of 64 bits."""
         return int.from_bytes(os.urandom(8))
 
-    def failure(self, error: Exception) -> Exception:
-        """What reading a body raises after this error."""
-        return connection_settings.unreachable(self._server, error, sent=True)
+    def build_error(self, error: Exception) -> Exception:
+        """The `Unreachable` for an error that occurred while a body was read."""
+        return connection_settings.build_unreachable_error(self._server, error, sent=True)
 
     def release(self, connection: http.client.HTTPConnection) -> None:
         """Take back a connection whose response was read to its end."""
@@ -92,24 +94,24 @@ class BlockingTransport:
             connection.close()
         self._free.release()
 
-    def _connected(self) -> http.client.HTTPConnection:
+    def _take_connection(self) -> http.client.HTTPConnection:
         """An idle connection that the server has not closed, or a new one."""
         while self._idle:
             connection = self._idle.pop()
             if _is_quiet(connection):
                 return connection
             connection.close()
-        connection = self._new()
+        connection = self._make_connection()
         connection.connect()
         return connection
 
-    def _new(self) -> http.client.HTTPConnection:
+    def _make_connection(self) -> http.client.HTTPConnection:
         host, port = _address(self._proxy or self._url)
         if self._tls is None:
             return http.client.HTTPConnection(host, port, timeout=CONNECT_S)
         secure = http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self._tls)
         if self._proxy is not None:
-            secure.set_tunnel(*_address(self._url), headers=_basic(PROXY, self._proxy))
+            secure.set_tunnel(*_address(self._url), headers=_basic_auth_header(PROXY, self._proxy))
         return secure
 
     def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> "Body":
@@ -119,7 +121,7 @@ class BlockingTransport:
         headers = {**self._headers, **dict(request.headers)}
         if self._proxy is not None and self._tls is None:
             target = f"http://{self._url.netloc.rpartition('@')[2]}{target}"
-            headers |= _basic(PROXY, self._proxy)
+            headers |= _basic_auth_header(PROXY, self._proxy)
         connection.sock.settimeout(WRITE_S)
         is_whole = True
         try:
@@ -153,7 +155,7 @@ class Body:
         try:
             return self._response.read()
         except FAILURES as error:
-            raise self._transport.failure(error) from None
+            raise self._transport.build_error(error) from None
 
     def chunk(self) -> bytes:
         """The next bytes of the body, empty at its end."""
@@ -164,7 +166,7 @@ class Body:
             if not data:
                 self._response.read()  # nothing: it lets the connection be used again
         except FAILURES as error:
-            raise self._transport.failure(error) from None
+            raise self._transport.build_error(error) from None
         return data
 
     def close(self) -> None:
@@ -193,7 +195,7 @@ def _address(url: SplitResult) -> tuple[str, int]:
     return url.hostname or "", port
 
 
-def _proxy(url: SplitResult) -> SplitResult | None:
+def _find_proxy(url: SplitResult) -> SplitResult | None:
     """The proxy that the environment names for this address."""
     import urllib.request  # late: most servers are on this machine
 
@@ -206,7 +208,7 @@ def _proxy(url: SplitResult) -> SplitResult | None:
     return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
 
 
-def _basic(header: str, url: SplitResult) -> Mapping[str, str]:
+def _basic_auth_header(header: str, url: SplitResult) -> Mapping[str, str]:
     """The header with the user and password of an address, if it has them."""
     if url.username is None:
         return {}

@@ -1,4 +1,4 @@
-"""What both transports agree on: limits, headers and messages."""
+"""The limits, headers and messages that both transports use."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ CONNECTIONS_IDLE_MAX: Final = 20
 """Idle connections that remain open."""
 
 
-def headers(server: discovery.Server) -> dict[str, str]:
+def build_headers(server: discovery.Server) -> dict[str, str]:
     """The headers of every request to this server."""
     common = {"user-agent": f"fairlead-python/{VERSION}"}
     if server.token is not None:
@@ -25,14 +25,16 @@ def headers(server: discovery.Server) -> dict[str, str]:
     return common
 
 
-def unreachable(server: discovery.Server, error: Exception, *, sent: bool) -> Unreachable:
+def build_unreachable_error(
+    server: discovery.Server, error: Exception, *, sent: bool
+) -> Unreachable:
     """The failure of a request to this server."""
     reason = str(error) or type(error).__name__
-    text = f"{server.url} ({server.found}) does not answer: {reason}"
+    text = f"{server.url} ({server.source}) does not answer: {reason}"
     return Unreachable(text, sent=sent)
 
 
-def no_connection_left() -> Unreachable:
+def build_no_connection_error() -> Unreachable:
     """The failure of a request for which no connection became free."""
     text = (
         f"All {CONNECTIONS_MAX} connections of this client are in use; read its iterators to the"

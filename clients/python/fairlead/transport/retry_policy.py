@@ -1,7 +1,7 @@
 """The retry policy: which requests are repeated, and after which delay.
 
-Jitter below a growing bound, never less than `Retry-After`, and a limited number of attempts. A
-request that can have reached the server is only repeated if that is harmless.
+Exponential backoff with jitter, at least `Retry-After`, and a limited number of attempts. A request
+that the server has possibly received is repeated only if it is idempotent.
 """
 
 from typing import Final
@@ -17,23 +17,23 @@ RETRY_AFTER_S_MAX: Final = 60.0
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
     """Up to `attempts_max` attempts, with delays from `base_s` that double up to `cap_s`.
 
-    `unmet_attempts_max`: the number of attempts of a client that has never had an answer.
+    `first_attempts_max`: the attempts of a client that has not received any response yet.
     """
 
     attempts_max: int = 8
-    unmet_attempts_max: int | None = None
+    first_attempts_max: int | None = None
     base_s: float = 0.2
     cap_s: float = 10.0
 
-    def for_client(self, *, met: bool) -> "Retries":
-        """The policy for a client that has, or has never, had an answer."""
-        if met or self.unmet_attempts_max is None:
+    def for_client(self, *, has_answered: bool) -> "Retries":
+        """The policy for a client that has, or has not yet, received a response."""
+        if has_answered or self.first_attempts_max is None:
             return self
-        return msgspec.structs.replace(self, attempts_max=self.unmet_attempts_max)
+        return msgspec.structs.replace(self, attempts_max=self.first_attempts_max)
 
 
-def worth_repeating(request: Request, answer: Reply | Unreachable) -> bool:
-    """Whether another attempt can succeed and is harmless."""
+def is_worth_repeating(request: Request, answer: Reply | Unreachable) -> bool:
+    """Whether another attempt can succeed and has no effect beyond that of one attempt."""
     if isinstance(answer, Unreachable):
         return request.repeatable or not answer.sent
     return answer.status == 429 or (answer.status in TEMPORARY and request.repeatable)

@@ -52,4 +52,6 @@ def _translate_missing_views() -> Iterator[None]:
         with translate_errors():
             yield
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
-        raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error
+        raise DatabaseUnavailable(
+            f"the submit service has not created its tables yet: {error}"
+        ) from error

@@ -81,7 +81,8 @@ async def connect(
         raise DatabaseUnsuitable(f"Postgres 14 or newer is needed: {error}") from error
     except asyncpg.ProtocolViolationError as error:
         raise DatabaseUnsuitable(
-            f"the database URL must lead to Postgres itself, not to a connection pooler: {error}"
+            "the database URL must be the address of Postgres itself, not of a connection pooler:"
+            f" {error}"
         ) from error
     try:
         row = await connection.fetchrow(SQL["suitability"])

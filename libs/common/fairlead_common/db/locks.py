@@ -32,6 +32,14 @@ class LockClass(enum.IntEnum):
     """Key: hash of a cordon's name. Taken for a transaction; cordons of one hash take turns."""
     LOOKOUT_DAYS = 0x0FA7
     """Key: 0. Taken for a transaction that creates or drops a day's table of events."""
+    WEBHOOK_FAN_OUT = 0x0FA8
+    """Key: 0. Its holder makes deliveries of webhooks from public events."""
+    WEBHOOK_SHARD = 0x0FA9
+    """Key: a share of the webhooks. Its holder sends their deliveries."""
+    WEBHOOK_SENDER = 0x0FAA
+    """Key: a random number per process. The locks held say how many processes send deliveries."""
+    WEBHOOK_DAYS = 0x0FAB
+    """Key: 0. Taken for a transaction that creates or drops a day's table of deliveries."""
 
 
 class LockNumber(enum.IntEnum):
@@ -65,6 +73,7 @@ SCHEDULER_LEADER: Final = Lock(0, LockNumber.SCHEDULER_LEADER, NUMBER)
 SUBMIT_RELAY: Final = Lock(0, LockNumber.SUBMIT_RELAY, NUMBER)
 LOG_CLEANUP: Final = Lock(LockClass.LOG_CLEANUP, 0, PAIR)
 LOOKOUT_REPORTS: Final = Lock(LockClass.LOOKOUT_REPORTS, 0, PAIR)
+WEBHOOK_FAN_OUT: Final = Lock(LockClass.WEBHOOK_FAN_OUT, 0, PAIR)
 
 
 def migration_lock(schema: str) -> Lock:

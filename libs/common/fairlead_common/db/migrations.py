@@ -1,7 +1,7 @@
 """Numbered, forward-only migrations, run at start under an advisory lock.
 
 A service keeps them as `NNNN_what.sql` in one folder of its package, and owns one schema. A
-statement file may hold several statements; it runs in one transaction with the note that it ran.
+statement file may hold several statements; it runs in one transaction with the row that records it.
 """
 
 from importlib import resources

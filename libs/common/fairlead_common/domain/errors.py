@@ -1,7 +1,8 @@
-"""The three kinds of error, never mixed: the caller's, the world's, ours.
+"""The three kinds of error: of the caller, of the environment, of Fairlead itself.
 
-The caller's is a value (`Fault`) and becomes a 4xx. The world's is an exception below `WorldError`:
-retried with a bound by whoever can, then it ends the process. Ours is a plain `AssertionError`.
+An error of the caller is a value (`FieldError`) and becomes a 4xx. One of the environment is an
+exception below `WorldError`: it is retried within a bound, then it ends the process. One of
+Fairlead itself is an `AssertionError`.
 """
 
 import msgspec
@@ -69,7 +70,7 @@ class PositionExpired(LogError):
 
 
 class TopicMismatch(LogError):
-    """The topic exists with another number of partitions, or another retention."""
+    """The topic is missing, or exists with other partitions or another retention."""
 
 
 class ViewConflict(WorldError):

@@ -18,7 +18,6 @@ RunId = NewType("RunId", str)
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)}
 JOB_ID_LENGTH: Final = 28
-JOB_ID_PATTERN: Final = f"^[{ALPHABET}]{{{JOB_ID_LENGTH}}}$"
 
 
 _PAIRS: Final = [first + second for first in ALPHABET for second in ALPHABET]

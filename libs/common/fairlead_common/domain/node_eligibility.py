@@ -45,6 +45,11 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
             return toleration.key in ("", taint.key)
         case "Equal" | "":
             return toleration.key == taint.key and toleration.value == taint.value
+        case "Gt" | "Lt":
+            have, bound = integer(taint.value), integer(toleration.value)
+            if toleration.key not in ("", taint.key) or have is None or bound is None:
+                return False
+            return have > bound if toleration.operator == "Gt" else have < bound
         case _:
             return False
 

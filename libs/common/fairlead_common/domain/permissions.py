@@ -192,7 +192,7 @@ def require_role(caller: Caller, *roles: str, queue: str | None = None) -> None:
     wanted = " or ".join(("admin", *roles))
     raise Problem(
         "forbidden",
-        f"This requires the role {wanted}. {caller.name} has the roles: {caller.titles()}.",
+        f"This request requires the role {wanted}. {caller.name} has the roles: {caller.titles()}.",
     )
 
 

@@ -73,19 +73,19 @@ def _of_class(item: PriorityClass) -> Iterator[tuple[str, str]]:
     if not item.name:
         yield "name", "is empty"
     if abs(item.value) > VALUE_MAX:
-        yield "value", f"is {item.value}; at most {VALUE_MAX} either way is allowed"
+        yield "value", f"is {item.value}; -{VALUE_MAX} to {VALUE_MAX} is allowed"
     for resource, fraction in item.limits.items():
         if not 0 <= fraction <= 1:
             yield f"limits.{resource}", f"is {fraction}; a fraction of the pool is from 0 to 1"
     if item.away_node_types and item.preemption is Preemption.NONE:
         yield (
             "awayNodeTypes",
-            f"lets jobs of class {item.name!r} run as guests, but never preempts them: home"
-            " jobs could not get their nodes back; omit it, or set preemption to any or urgency",
+            f"lets jobs of class {item.name!r} run away, but they cannot be preempted for jobs that"
+            " are at home on these nodes; omit it, or set preemption to any or urgency",
         )
     for number, away in enumerate(item.away_node_types):
         place = f"awayNodeTypes[{number}]"
         if not away.taints:
             yield f"{place}.taints", "is empty: it names no nodes"
         if away.value >= item.value:
-            yield f"{place}.value", f"is {away.value}; guests run below the class's {item.value}"
+            yield f"{place}.value", f"is {away.value}; it must be below {item.value}, the class's"

@@ -50,7 +50,7 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             ),
             (
                 "Send `Authorization: Bearer <token>`. On the machine that runs Fairlead `fairlead"
-                " token show` prints one; `fairlead token create` makes more. The clients read"
+                " token show` prints one; `fairlead token create` creates more. The clients read"
                 " `FAIRLEAD_TOKEN`. In a browser, open a link that `fairlead token link` prints.",
                 "A token of an OpenID provider must be from an issuer in the setting"
                 " `oidc`, contain"
@@ -142,8 +142,8 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
                 " ids than are allowed in one request. The rest of the body was not read.",
             ),
             (
-                "Send the jobs in several requests; the clients do so by themselves. `detail` names"
-                " the limit, which is in the setting `limits`.",
+                "Send the jobs in several requests; the clients do this automatically. `detail`"
+                " names the limit, which is in the setting `limits`.",
             ),
         ),
         "unsupported-media-type": ProblemType(
@@ -182,7 +182,7 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             (
                 "Wait for the number of seconds in `Retry-After`. The headers"
                 " `RateLimit-Policy` and"
-                " `RateLimit` of every response tell how much of the limit is left. Submit in"
+                " `RateLimit` of every response show how much of the limit is left. Submit in"
                 " batches: one request accepts thousands of jobs. The limits are in the setting"
                 " `requests`.",
             ),
@@ -213,7 +213,7 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             ),
             (
                 "Try again after the number of seconds in `Retry-After`. This is safe for jobs with"
-                " a `clientId`, and the clients do it by themselves. `/readyz` names what is"
+                " a `clientId`, and the clients do this automatically. `/readyz` names what is"
                 " unavailable.",
             ),
         ),

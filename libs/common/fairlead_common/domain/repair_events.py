@@ -17,10 +17,10 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
 
 UNKNOWN_FATE: Final = (
-    "Closed by `fairlead repair`: the events that say what became of this job are no longer in the"
-    " log. Its command may have run; submit the job again if it is still needed."
+    "Closed by `fairlead repair`: the events about the end of this job are no longer in the log."
+    " Its command has possibly run; submit the job again if it is still needed."
 )
-UNKNOWN_REASON: Final = "The events that say why are no longer in the log (`fairlead repair`)."
+UNKNOWN_REASON: Final = "The events with the reason are no longer in the log (`fairlead repair`)."
 UNKNOWN_NODE: Final = "unknown"
 
 
@@ -62,8 +62,8 @@ class Choice(StrEnum):
 
     SCHEDULER = "scheduler"
     LOOKOUT = "lookout"
-    CLOSE = "close"
-    """Nobody's: what became of the job is not known, so it is ended."""
+    END_UNKNOWN = "close"
+    """Neither view's: the state of the job is unknown, so it is ended."""
 
 
 def choose(
@@ -84,17 +84,17 @@ def choose(
     if lookout.is_ended:
         return Choice.LOOKOUT
     if scheduler_complete:
-        return Choice.SCHEDULER if scheduler.is_live else Choice.CLOSE
+        return Choice.SCHEDULER if scheduler.is_live else Choice.END_UNKNOWN
     if lookout_complete:
-        return Choice.LOOKOUT if lookout.is_live else Choice.CLOSE
+        return Choice.LOOKOUT if lookout.is_live else Choice.END_UNKNOWN
     newer = Choice.LOOKOUT if not scheduler.is_live else Choice.SCHEDULER
     if scheduler.is_live and lookout.is_live and lookout.run > scheduler.run:
         newer = Choice.LOOKOUT
     held = (scheduler if newer is Choice.SCHEDULER else lookout).is_held
-    return newer if has_lease or not held else Choice.CLOSE
+    return newer if has_lease or not held else Choice.END_UNKNOWN
 
 
-def restate(
+def make_events(
     job_id: JobId,
     known: Knowledge,
     truth: Knowledge,
@@ -164,7 +164,7 @@ def _to_state(
     elif truth.is_ended:
         if held and run_live:
             yield _run_end(job_id, run, truth)
-        yield close(job_id, truth)
+        yield make_end_event(job_id, truth)
 
 
 def _run_end(job_id: JobId, run: int, truth: Knowledge) -> ev.AnyEvent:
@@ -196,7 +196,7 @@ _RUN_ENDS: Final = {
 """How a run ended whose job ended so, where only that is known."""
 
 
-def close(job_id: JobId, truth: Knowledge) -> ev.AnyEvent:
+def make_end_event(job_id: JobId, truth: Knowledge) -> ev.AnyEvent:
     """The event with which the job ended."""
     match truth.state:
         case JobState.SUCCEEDED:
@@ -216,7 +216,7 @@ def close(job_id: JobId, truth: Knowledge) -> ev.AnyEvent:
             )
 
 
-CLOSED: Final = Knowledge(
+UNKNOWN_END: Final = Knowledge(
     state=JobState.FAILED, category=FailureCategory.INTERNAL, reason=UNKNOWN_FATE
 )
 """The recorded end of a job whose real end is unknown."""

@@ -38,14 +38,14 @@ class SelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class Preference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Nodes that meet the term come before others, the more the greater its weight."""
+    """Nodes that match the term are preferred, by weight."""
 
     weight: int
     term: SelectorTerm
 
 
 class Shape(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """`requests` in fixed units (see `resources`). `affinity` holds the required terms; what is
+    """`requests` in fixed units (see `quantities`). `affinity` holds the required terms; what is
     `preferred` only ranks the nodes that suit.
     """
 

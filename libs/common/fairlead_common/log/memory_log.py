@@ -134,7 +134,7 @@ class MemoryCore:
         """Append all or nothing. Raises as `Producer.append` says."""
         check_append(records)
         if self.away:
-            raise AppendRefused("the log is away")
+            raise AppendRefused("the log is unavailable")
         failure = self._take_failure(producer)
         if failure is AppendFailure.REFUSED:
             raise AppendRefused("the log refused the append, as configured")
@@ -227,7 +227,7 @@ class MemoryCore:
 
     def _check_away(self) -> None:
         if self.away:
-            raise LogUnavailable("the log is away")
+            raise LogUnavailable("the log is unavailable")
 
     def _topic(self, name: str) -> _Stored:
         stored = self._topics.get(name)

@@ -22,17 +22,17 @@ from fairlead_common.service.json_logging import job_fields
 RECORDS_MAX: Final = 1_000
 """Most records that one process notes; those beyond are counted only."""
 HEAD_BYTES: Final = 200
-"""So much is shown of a value, and of a key."""
+"""The number of bytes that are kept of a value, and of a key."""
 RETRY_S: Final = 5.0
 RENEW_S: Final = 600.0
-"""As often as this a process says again where it has stopped, so that one can see when it no longer
-does."""
+"""A process repeats the records at which it has stopped at this interval. One that is no longer
+repeated is outdated."""
 RECENT_MS: Final = 3_600_000
 """`/readyz` names skipped records for this long."""
 
 UNDECODABLE: Final = Counter(
     "fairlead_log_records_undecodable",
-    "Records of the log that could not be decoded, or not wholly: skipped, stopped at, or read"
+    "Records of the log that could not be decoded, or only in part: skipped, stopped at, or read"
     " without an optional event of an unknown type.",
     ("topic", "reader", "outcome"),
 )
@@ -98,7 +98,7 @@ class Quarantine:
         self._unwritten: list[QuarantinedRecord] = []
         self._added = asyncio.Event()
 
-    def may_skip(self, topic: str, entry: Entry) -> bool:
+    def is_configured_to_skip(self, topic: str, entry: Entry) -> bool:
         """Whether an operator has configured to skip this record."""
         return f"{topic}/{entry.partition}/{entry.position}" in self._skip
 
@@ -186,7 +186,7 @@ class Quarantine:
         ]
 
     async def _write(self, log: EventLog) -> None:
-        """Append once or more often: readers fold by key."""
+        """Append the records. One can be appended twice: readers fold by key."""
         written = list(self._unwritten)
         await log.create(topics.quarantine())
         producer = await log.producer(f"quarantine-{self.reader}")

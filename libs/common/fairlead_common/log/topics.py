@@ -18,7 +18,7 @@ JOB_PARTITIONS: Final = 32
 def jobs(retention_s: int | None = None) -> Topic:
     """The history of each job set, keyed `queue/job set`; a job id names its partition.
 
-    The scheduler owns its retention; other services say nothing.
+    Only the scheduler sets its retention.
     """
     return Topic(JOBS, partitions=JOB_PARTITIONS, retention_s=retention_s)
 

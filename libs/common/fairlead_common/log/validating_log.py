@@ -120,7 +120,7 @@ class ValidatingReader:
                 return None
             return self._screen(msgspec.structs.replace(entry, value=error.value))
         except UnknownEventType as error:
-            if self._quarantine.may_skip(self.topic, entry):
+            if self._quarantine.is_configured_to_skip(self.topic, entry):
                 self._quarantine.add(self.topic, entry, str(error), "skipped")
                 return None
             self.stopped[entry.partition] = entry.position

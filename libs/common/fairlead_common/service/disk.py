@@ -17,7 +17,7 @@ from fairlead_common.domain.errors import LogFull
 
 MIB: Final = 2**20
 RETRY_AFTER_S: Final = 10
-"""After how long a caller may ask again, and processes look again at most."""
+"""Callers may retry after this time; processes check at least this often."""
 
 
 class Space(IntEnum):

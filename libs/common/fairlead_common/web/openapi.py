@@ -65,8 +65,10 @@ PARAMETERS: Final[Mapping[str, str]] = MappingProxyType(
         "code": "The code of the link.",
         "container": "The container; the default is the first one.",
         "cursor": "`next` of the previous page.",
+        "delivery": "The delivery's id.",
         "executor": "The cluster's name.",
         "follow": "Continue with new events only.",
+        "if-match": "The ETag that it must still have.",
         "if-none-match": (
             "ETags that the client has: the response is 304 while nothing has changed."
         ),

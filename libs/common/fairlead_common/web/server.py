@@ -129,7 +129,7 @@ def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
         responses={200: openapi.answer(Ready, "Ready."), 503: openapi.answer(Ready, "Not ready.")},
     )
     async def readyz() -> Response:
-        answers = await asyncio.gather(*(_answer(check) for check in checks.values()))
+        answers = await asyncio.gather(*(run_check(check) for check in checks.values()))
         is_ready = all(each is None or isinstance(each, Degraded) for each in answers)
         messages = {  # `str`: msgspec refuses subclasses, and `Degraded` is one
             name: "ok" if answer is None else str(answer)
@@ -150,7 +150,8 @@ def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
     return router
 
 
-async def _answer(check: Check) -> str | None:
+async def run_check(check: Check) -> str | None:
+    """What is wrong, if anything; a check that fails or takes too long is wrong too."""
     try:
         async with asyncio.timeout(CHECK_S_MAX):
             return await check()

@@ -3,12 +3,13 @@
 Commands return at once and never fail: their outcome is seen in `pods`. Clauses:
 
 - after `create` the run has a pod; a run that has one, or was ruled out, is not started (again),
-  whoever asks and whatever was killed in between;
+  whoever asks and whatever was killed in between; what belongs to its pod is completed;
 - a pod that ended stays until `remove`; its `end` never changes;
 - `stop` ends a live pod within the grace, and does nothing to one that ended or never existed;
   of several stops the first sets the reported end, and the shortest grace counts;
 - after `rule_out` the run has a pod: the one that was there all the same, or one with that end,
   which it shows as soon as it would also be seen by a new executor;
+- a pod that ended before it started names the node that failed to start it, "" if none was tried;
 - a run of a job with services or ingresses has them, or fails with the reason;
 - `changes` names every run whose pod changed since the last call; the first call names all.
 """

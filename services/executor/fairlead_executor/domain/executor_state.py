@@ -18,7 +18,7 @@ import msgspec
 from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
+from fairlead_common.domain.records.clusters import Avoidance, Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
@@ -38,6 +38,7 @@ from fairlead_executor.domain.reconciliation import (
     deadline_ms,
     reconcile,
 )
+from fairlead_executor.domain.start_failures import JobSet, StartFailures, mark_avoided
 
 FULL_PASS_MS: Final = 10_000
 """All runs are examined at least this often (ms)."""
@@ -74,6 +75,7 @@ class ExecutorState:
         version: str = "",
         heartbeat_ms: int = 5_000,
         armada_names: bool = False,
+        start_failures: StartFailures | None = None,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -93,6 +95,8 @@ class ExecutorState:
         self._deadlines: Timers[RunId] = Timers()
         self._known_nodes: dict[str, Node] = {}
         self._nodes_seen: object = None
+        self._start_failures = start_failures or StartFailures(0, 0)
+        self._avoided: Mapping[str, Avoidance] = {}
 
     # Input: leases.
 
@@ -119,6 +123,7 @@ class ExecutorState:
                 wanted.pending_reported = PendingReported.BEFORE
                 self._pending_unreported.pop(run, None)
         self._known_nodes = {node.name: node for node in nodes}
+        self._start_failures.restore(self._known_nodes.values())
         self._nodes_seen = None
         self._heartbeat_at_ms = self._full_ms = None
 
@@ -185,7 +190,7 @@ class ExecutorState:
         reports = [action for action in actions if isinstance(action, Report)]
         creates = [action for action in actions if isinstance(action, Create)]
         records = report_records.report_records(self.name, reports, self.desired)
-        nodes = self._changed_nodes()
+        nodes = self._changed_nodes(now_ms)
         records += [
             clusters.removed_node_record(self.name, name)
             if node is None
@@ -212,19 +217,21 @@ class ExecutorState:
         self._dirty = dict.fromkeys(due[RUNS_PER_PASS_MAX:])
         return due[:RUNS_PER_PASS_MAX]
 
-    def _changed_nodes(self) -> dict[str, Node | None]:
+    def _changed_nodes(self, now_ms: int) -> dict[str, Node | None]:
         """Nodes that differ from what was last reported; None: removed."""
         nodes = self.cluster.nodes()
-        if nodes is self._nodes_seen:
+        avoided = self._start_failures.find_avoided(now_ms)
+        if nodes is self._nodes_seen and avoided is self._avoided:
             return {}
-        there = {node.name: node for node in nodes}
+        there = {node.name: mark_avoided(node, avoided) for node in nodes}
+        self._start_failures.retain(there.keys())
         changed: dict[str, Node | None] = {
             name: node for name, node in there.items() if self._known_nodes.get(name) != node
         }
         changed |= {name: None for name in self._known_nodes if name not in there}
         if len(changed) > NODES_PER_PASS_MAX:
             return dict(itertools.islice(changed.items(), NODES_PER_PASS_MAX))
-        self._nodes_seen = nodes
+        self._nodes_seen, self._avoided = nodes, avoided
         return changed
 
     def _heartbeat_is_due(self, now_ms: int) -> bool:
@@ -293,10 +300,15 @@ class ExecutorState:
             case ev.JobRunRunning():
                 wanted.running_reported = True
                 pod = self.cluster.pods.get(run)
+                if pod is not None:
+                    self._start_failures.note_start(pod.node, _job_set(wanted.lease))
                 due_ms = None if pod is None else deadline_ms(wanted, pod)
                 if due_ms is not None:
                     self._deadlines.set([(due_ms, run)])
             case _:
+                pod = self.cluster.pods.get(run)
+                if pod is not None and not pod.live and not wanted.end_reported_ms:
+                    self._start_failures.note_end(pod, _job_set(wanted.lease), now_ms)
                 wanted.end_reported_ms = now_ms
                 self._deadlines.unset([run])
 
@@ -332,15 +344,19 @@ class ExecutorState:
             due_ms = min(due_ms, self._heartbeat_at_ms + self._heartbeat_ms)
         if self._full_ms is not None:
             due_ms = min(due_ms, self._full_ms)
-        deadline = self._deadlines.next_ms()
-        if deadline is not None:
-            due_ms = min(due_ms, deadline)
+        for next_ms in (self._deadlines.next_ms(), self._start_failures.next_ms):
+            if next_ms is not None:
+                due_ms = min(due_ms, next_ms)
         return max(0.0, (due_ms - now_ms) / 1000) if not self._dirty else 0.0
 
     @property
     def live_pods(self) -> int:
         """Number of live pods."""
         return sum(pod.live for pod in self.cluster.pods.values())
+
+
+def _job_set(lease: Lease) -> JobSet:
+    return lease.queue, lease.job_set
 
 
 def find_own_records(

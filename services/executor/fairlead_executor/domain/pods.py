@@ -1,7 +1,7 @@
 """Pods as an executor sees them on its cluster, one per run, and how they ended.
 
 A pod that ended stays until it is removed, so that its end can be reported as often as necessary. A
-run that must never start is ruled out: it then looks like a pod that ended at once.
+run that must never start is excluded: it then looks like a pod that ended at once.
 """
 
 from enum import StrEnum

@@ -8,11 +8,13 @@ in the end. Reports are appended to the log first; only then are the other actio
    that it names in `after` have ended.
 2. A lease that a previous executor reported pending and that has no pod is never created: it is
    ruled out, and reported lost.
-3. A lease with the desired state `stop` and no pod is ruled out and reported stopped.
+3. A lease with the desired state `stop` and no pod is excluded and reported stopped.
 4. A live pod is stopped when its lease says so, when it exceeds its maximum run time, or when it
    has no lease.
 5. A pod that ended is reported, again whenever its lease is still there after `REPEAT_REPORT_MS`
    (and so once after a restart), and removed when its lease is cleared.
+6. A live pod of a previous executor whose lease has secret values is created again, which starts
+   nothing: its executor can have been killed before these values were in the cluster.
 
 An executor that shuts down creates nothing and stops all live pods.
 """
@@ -23,6 +25,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.domain import secret_values
 from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory
@@ -40,7 +43,7 @@ _LOST: Final = pods.lost(
 _VANISHED: Final = pods.failed(
     FailureCategory.POD_DELETED, "its pod was deleted by somebody other than Fairlead"
 )
-_UNWANTED: Final = pods.stopped("no lease wants this run")
+_UNWANTED: Final = pods.stopped("no lease requires this run")
 
 
 class PendingReported(Enum):
@@ -76,7 +79,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """Start the run."""
+    """Start the run. Of a run that has a pod, what belongs to the pod is completed."""
 
     lease: Lease
 
@@ -183,6 +186,8 @@ def _reconcile_live(
         yield Report(pod.run, pods.running(lease.job_id, lease.run, pod))
     if pod.stopping:
         return
+    if secret_values.has_sealed(bytes(lease.spec)):
+        yield Create(lease)
     due_ms = deadline_ms(wanted, pod)
     if lease.desired_state is DesiredState.STOP:
         yield Stop(pod.run, lease.grace_s, _requested_end(lease, "its lease says so"))

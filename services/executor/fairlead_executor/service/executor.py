@@ -87,7 +87,7 @@ class Executor:
         self._monotonic = monotonic
         self._producer = producer
         self._changed = asyncio.Event()
-        self._caught_up = asyncio.Event()
+        self._plan_made = asyncio.Event()
         self._clusters_at: Positions = {}
 
     @property
@@ -157,8 +157,8 @@ class Executor:
         reader = await CompactedReader.open(self._log, topic, at, self.state.desired)
         while True:
             while self.state.has_more_due:
-                self._caught_up.clear()
-                await self._caught_up.wait()
+                self._plan_made.clear()
+                await self._plan_made.wait()
             batch = await self._read_leases(reader)
             self.state.fold_leases(batch.entries, batch.positions[0])
             if batch.entries:
@@ -179,7 +179,7 @@ class Executor:
         while True:
             started_s = self._monotonic()
             plan = await self._reconcile()
-            self._caught_up.set()
+            self._plan_made.set()
             took_s = self._monotonic() - started_s
             if not self.state.has_more_due:
                 await asyncio.sleep(pause_after_s(len(plan.actions), took_s))

@@ -19,6 +19,7 @@ from fairlead_common.service.health import Check
 from fairlead_executor.backends.connect import open_cluster
 from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.executor_state import ExecutorState
+from fairlead_executor.domain.start_failures import StartFailures
 from fairlead_executor.http import api
 from fairlead_executor.service.executor import Executor, fence
 from fairlead_executor.service.settings import ExecutorSettings
@@ -103,5 +104,8 @@ def _executor(
         version=importlib.metadata.version("fairlead-executor"),
         heartbeat_ms=round(settings.heartbeat_s * 1000),
         armada_names=settings.armada_names,
+        start_failures=StartFailures(
+            settings.node_avoidance.failures, settings.node_avoidance.seconds
+        ),
     )
     return Executor(state, log, producer, instance, clock.now_ms, clock.monotonic_s)

@@ -23,6 +23,17 @@ class RunFolderRetention(
     bytes: Count = 2 * 2**30
 
 
+class NodeAvoidance(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
+):
+    """A node on which `failures` runs in a row failed to start gets no runs for `seconds` after the
+    last one, or until a run starts there. With `failures` of 0 no node is avoided.
+    """
+
+    failures: Count = 3
+    seconds: Count = 600
+
+
 class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     """`executor` is this executor's name: that of its cluster, its lease topic and its producer.
 
@@ -52,6 +63,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     shutdown_s: Count = 12
     supervisor_fd: int | None = None
     address: str = ""
+    node_avoidance: NodeAvoidance = NodeAvoidance()
     kept: RunFolderRetention = RunFolderRetention()
     output_bytes_max: Count = 256 * 2**20
     armada_names: bool = False

@@ -1,6 +1,6 @@
 """Divides messages of the log into batches, each folded in one transaction."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -50,11 +50,6 @@ def cut_batches(
         count += len(message.sequence.events)
     if part or start != after:
         yield Batch(part, start, after)
-
-
-def skip_folded(messages: Iterable[Message], positions: Mapping[int, int]) -> list[Message]:
-    """The messages that a view at these positions has not folded yet."""
-    return [each for each in messages if each.position >= positions.get(each.partition, 0)]
 
 
 def find_job_ids(messages: Sequence[Message]) -> dict[str, None]:

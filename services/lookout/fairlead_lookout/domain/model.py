@@ -6,7 +6,7 @@ written leaves no trace. States are the words of `lifecycle.JobState` and
 All times are the log's append times in ms (UTC).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -202,6 +202,19 @@ class Usage(msgspec.Struct):
     lost: Amounts = {}
 
 
+class Preemption(msgspec.Struct, frozen=True):
+    """A run that was asked to stop: why, by whom, and for which job it was."""
+
+    time_ms: int
+    job_id: str
+    run: int
+    queue: str
+    cause: str
+    reason: str | None
+    for_job: str | None
+    requested_by: str | None
+
+
 class Changes(msgspec.Struct, frozen=True):
     """The result of a batch: the new values of everything that it changed.
 
@@ -220,3 +233,4 @@ class Changes(msgspec.Struct, frozen=True):
     shapes: dict[str, Amounts] = {}
     usage: dict[UsageKey, Usage] = {}
     published: int = 0
+    preemptions: Sequence[Preemption] = ()

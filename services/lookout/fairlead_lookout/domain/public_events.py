@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead_common.domain import position_tokens, timestamps
-from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Line, Message
+from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Line, Message, Preemption
 
 EventType = Literal[
     "submitted",
@@ -89,6 +89,7 @@ class EventWriter:
 
     def __init__(self) -> None:
         self.lines: dict[JobSetKey, list[Line]] = {}
+        self.preemptions: list[Preemption] = []
         self.published = 0
         self._message: Message
         self._id_prefix = ""
@@ -139,6 +140,19 @@ class EventWriter:
             **fields,  # type: ignore[arg-type]
         )
         self._add(job_set, event)
+
+    def write_preemption(
+        self, job_set: JobSet, job: Job, by: str | None, for_job: str | None
+    ) -> None:
+        """Write that the newest run is asked to stop, and why."""
+        cause, reason = job.stop_cause or "", job.stop_reason
+        self.write_run(
+            job_set, "preempting", job, cause=cause, reason=reason, by=by, for_job=for_job
+        )
+        time_ms = self._message.time_ms
+        self.preemptions.append(
+            Preemption(time_ms, job.id, job.run, job_set.key[0], cause, reason, for_job, by)
+        )
 
     def write_failed_run(self, job_set: JobSet, job: Job, *, will_retry: bool) -> None:
         """Write how the newest run failed, if it did, once the consequence is decided."""

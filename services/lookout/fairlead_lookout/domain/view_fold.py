@@ -85,6 +85,7 @@ class JobFold:
             shapes=self._meter.shapes,
             usage=self._meter.usage,
             published=self._writer.published,
+            preemptions=self._writer.preemptions,
         )
 
     def apply(self, messages: Iterable[Message]) -> Iterator[None]:
@@ -320,15 +321,7 @@ class JobFold:
         job.stop_cause = str(cause)
         job.stop_reason = reason or None
         job.dirty = True
-        self._writer.write_run(
-            self._edit_set(job.key),
-            "preempting",
-            job,
-            cause=str(cause),
-            reason=reason or None,
-            by=by,
-            for_job=for_job,
-        )
+        self._writer.write_preemption(self._edit_set(job.key), job, by, for_job)
 
     def _leave_run(self, job: Job) -> None:
         """The job no longer depends on its newest run; the run gets the cause of its preemption."""

@@ -10,6 +10,7 @@ from fairlead_common.web.fair_semaphore import FairSemaphore, OpenRequestLimit
 from fairlead_lookout.http.executor_logs import ExecutorLogs
 from fairlead_lookout.http.pages.live_fragments import LiveFragments
 from fairlead_lookout.http.visibility import Visibility
+from fairlead_lookout.http.webhook_access import WebhookDeps
 from fairlead_lookout.store.event_streams import StreamReader
 from fairlead_lookout.store.queries.job_lists import JobLists
 from fairlead_lookout.store.queries.view_reader import ViewReader
@@ -45,6 +46,7 @@ class Deps(msgspec.Struct, frozen=True):
     quarantine: QuarantineCache
     logs: ExecutorLogs
     visibility: Visibility
+    webhooks: WebhookDeps
     class_values: dict[str, int]
     issuers: Sequence[Issuer]
     open_streams: OpenRequestLimit

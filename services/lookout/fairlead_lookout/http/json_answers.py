@@ -32,5 +32,5 @@ def document_responses(
     kinds = (media,) if isinstance(media, str) else media
     made: dict[int | str, dict[str, Any]] = {200: openapi.answer(kind, description, kinds)}
     if NOT_CHANGED in problems:
-        made[NOT_CHANGED] = {"description": "Nothing changed while it waited."}
+        made[NOT_CHANGED] = {"description": "Nothing changed within `wait`."}
     return {**made, **openapi.problems(*(status for status in problems if status >= 400))}

@@ -210,15 +210,25 @@ class ClusterResponse(ResponseBody, frozen=True, kw_only=True):
     cordoned_nodes: int = 0
 
 
+class AvoidanceResponse(ResponseBody, frozen=True, kw_only=True):
+    """Why an executor avoids a node: this many runs in a row failed to start there. `reason`: that
+    of the last one. It ends at the time `until`, or as soon as a run starts there."""
+
+    failures: int
+    reason: str
+    until: str
+
+
 class NodeResponse(ResponseBody, frozen=True, kw_only=True):
-    """One node. `jobs`: some of the jobs that run there; `unschedulable`: cordoned in its cluster;
-    `cordoned`: by an operator of Fairlead, for this `reason`."""
+    """One node. `jobs`: some of the jobs that run there; `unschedulable`: cordoned in its cluster,
+    or `avoided` by its executor; `cordoned`: by an operator of Fairlead, for this `reason`."""
 
     node: str
     pool: str
     labels: dict[str, str]
     taints: list[clusters.Taint]
     unschedulable: bool = False
+    avoided: AvoidanceResponse | None = None
     cordoned: bool = False
     reason: str | None = None
     allocatable: dict[str, float | int]

@@ -4,7 +4,7 @@ from typing import Final
 
 from fastapi import Request
 
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import QueueScope, Verb
 from fairlead_common.web import auth
 from fairlead_common.web.auth import Authenticator, Caller
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
@@ -30,6 +30,14 @@ class Visibility:
         if visible_queues.only is not None and not visible_queues.only:
             auth.require_role(caller, *_ROLES)
         return visible_queues
+
+    async def find_scope(self, caller: Caller, verb: Verb) -> QueueScope:
+        """The queues with which a caller is permitted to do this."""
+        return await self._rights.find_scope(caller, verb)
+
+    async def require(self, caller: Caller, queue: str, verb: Verb) -> None:
+        """Raises a 404 or 403 `Problem` unless the caller is permitted to do this with a queue."""
+        await self._rights.require(caller, queue, verb)
 
     async def __call__(self, request: Request) -> QueueScope:
         """The queues that the caller of a request may view."""

@@ -20,3 +20,14 @@ PARTITIONS: Final = Gauge("fairlead_lookout_partitions_held", "Partitions folded
 VIEW_UNUSABLE = Gauge(
     "fairlead_lookout_view_unusable", "1 while the view waits for `fairlead repair`"
 )
+DELIVERIES_MADE: Final = Counter(
+    "fairlead_lookout_webhook_deliveries", "Deliveries of webhooks made from events."
+)
+DELIVERY_ATTEMPTS: Final = Counter(
+    "fairlead_lookout_webhook_attempts", "Attempts to send a delivery, by outcome.", ["outcome"]
+)
+DELIVERY_S: Final = Histogram(
+    "fairlead_lookout_webhook_attempt_seconds",
+    "Seconds of an attempt to send a delivery.",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from fairlead_common.db import Pool, open_pool
 from fairlead_common.db.connection_pool import AWAY
 from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import WHAT_TO_DO
@@ -21,19 +22,23 @@ from fairlead_common.service.health import Check, Degraded
 from fairlead_common.web.auth import Authenticator
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.fair_semaphore import FairSemaphore, OpenRequestLimit
+from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.http.api.routes import make_routers
 from fairlead_lookout.http.deps import Deps, ExportDeps
 from fairlead_lookout.http.executor_logs import ExecutorLogs
+from fairlead_lookout.http.pages.about_pages import HealthDeps
 from fairlead_lookout.http.pages.error_pages import build_error_page
 from fairlead_lookout.http.pages.live_fragments import LiveFragments
 from fairlead_lookout.http.pages.page_routes import make_router
 from fairlead_lookout.http.pages.rendering import Templates, load_assets
 from fairlead_lookout.http.visibility import Visibility
+from fairlead_lookout.http.webhook_access import WebhookDeps
 from fairlead_lookout.service import metrics
 from fairlead_lookout.service.fairness_loop import FairnessLoop
 from fairlead_lookout.service.fold_loop import FoldLoop
 from fairlead_lookout.service.retention import run_retention
 from fairlead_lookout.service.settings import Settings
+from fairlead_lookout.service.webhooks.worker import WebhookWorker
 from fairlead_lookout.store import view_coverage
 from fairlead_lookout.store.event_streams import StreamReader, StreamWriter
 from fairlead_lookout.store.queries.job_lists import JobLists
@@ -46,8 +51,12 @@ from fairlead_lookout.store.topic_caches import (
 )
 from fairlead_lookout.store.view_progress import ViewProgress
 from fairlead_lookout.store.view_schema import migrate_schema
+from fairlead_lookout.store.webhooks.delivery_store import DeliveryStore
+from fairlead_lookout.store.webhooks.webhook_schema import migrate_webhooks
+from fairlead_lookout.store.webhooks.webhook_store import WebhookStore
 
 LAG_S_MAX: Final = 30.0
+NO_CHECKS: Final[Mapping[str, Check]] = {}
 OWN_CONNECTIONS: Final = 4
 """For credentials, positions and retention: statements of callers do not delay them."""
 LIVE_RENDERINGS: Final = 2
@@ -60,12 +69,19 @@ class Service:
     """An async context manager. Inside it, run `tasks()` and serve `routers()`."""
 
     def __init__(
-        self, settings: Settings, log: ValidatingLog, pool: Pool, deps: Deps, fold_loop: FoldLoop
+        self,
+        settings: Settings,
+        log: ValidatingLog,
+        pool: Pool,
+        deps: Deps,
+        fold_loop: FoldLoop,
+        webhooks: WebhookWorker | None,
     ) -> None:
         self.deps = deps
         self.identify = deps.visibility.authenticate
         self.error_page = build_error_page(Templates(load_assets()), settings.oidc)
         self.fold_loop = fold_loop
+        self.webhooks = webhooks
         self._settings = settings
         self._log = log
         self._pool = pool
@@ -96,6 +112,7 @@ class Service:
             )
             stack.push_async_callback(pool.close)
             await migrate_schema(pool)
+            await migrate_webhooks(pool)
             progress = ViewProgress(pool)
             writer, reader = StreamWriter(settings.redis_url), StreamReader(settings.redis_url)
             stack.push_async_callback(writer.close)
@@ -109,6 +126,8 @@ class Service:
             )
             stack.push_async_callback(live.close)
             authenticate = Authenticator(pool, settings)
+            configuration = ConfigurationCache(log, away_s=settings.away_s)
+            webhooks = _open_worker(settings, pool, configuration, stack)
             deps = Deps(
                 view=view,
                 lists=lists,
@@ -118,10 +137,11 @@ class Service:
                 streams=reader,
                 reports=ReportCache(log, away_s=settings.away_s),
                 clusters=clusters,
-                configuration=ConfigurationCache(log, away_s=settings.away_s),
+                configuration=configuration,
                 quarantine=QuarantineCache(log, away_s=settings.away_s),
                 logs=logs,
                 visibility=Visibility(authenticate, QueuePermissions(pool)),
+                webhooks=_make_webhook_deps(settings, pool),
                 class_values={each.name: each.value for each in settings.priority_classes},
                 issuers=settings.oidc,
                 open_streams=OpenRequestLimit(
@@ -138,7 +158,7 @@ class Service:
                 ),
             )
             fold_loop = FoldLoop(log, writer, progress, settings)
-            service = cls(settings, screened, pool, deps, fold_loop)
+            service = cls(settings, screened, pool, deps, fold_loop, webhooks)
             service._stack = stack.pop_all()
             return service
         raise AssertionError("unreachable")
@@ -149,9 +169,11 @@ class Service:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def routers(self) -> list[APIRouter]:
-        """The routes of the API and the pages."""
-        return [*make_routers(self.deps), make_router(self.deps)]
+    def routers(self, others: Mapping[str, Check] = NO_CHECKS) -> list[APIRouter]:
+        """The routes of the API and the pages. `others`: checks of services in this process, which
+        the page About shows too."""
+        health = HealthDeps(checks={**others, **self.checks()}, read_lags=self._read_lags)
+        return [*make_routers(self.deps), make_router(self.deps, health)]
 
     def checks(self) -> Mapping[str, Check]:
         """The readiness checks."""
@@ -174,6 +196,7 @@ class Service:
             self._log.quarantine.run(self._log.inner),
             FairnessLoop(self._log, self._settings).run(),
             run_retention(self._pool, self._settings),
+            *(() if self.webhooks is None else self.webhooks.tasks()),
         ]
 
     async def _check_view(self) -> str | None:
@@ -186,12 +209,9 @@ class Service:
         if self.fold_loop.problem is not None:
             return self.fold_loop.problem
         try:
-            end = await self._log.end_positions(topics.JOBS)
-            await self.deps.progress.refresh()
+            lags = await self._read_lags()
         except WorldError as error:
             return str(error)
-        known = self.deps.progress.positions
-        lags = {number: max(0, at - known.get(number, 0)) for number, at in end.items()}
         metrics.LAG_MESSAGES.set(sum(lags.values()))
         # A stopped partition never catches up: the check of the quarantine reports it.
         stopped = self.fold_loop.stopped.keys() | self.deps.quarantine.find_stopped_partitions()
@@ -202,6 +222,13 @@ class Service:
         elif now_s - self._caught_up_s > LAG_S_MAX:
             return f"the view is {lag} messages behind the log"
         return await self._check_gaps()
+
+    async def _read_lags(self) -> dict[int, int]:
+        """Messages between the view and the end of the log, by partition. Raises `WorldError`."""
+        end = await self._log.end_positions(topics.JOBS)
+        await self.deps.progress.refresh()
+        known = self.deps.progress.positions
+        return {number: max(0, at - known.get(number, 0)) for number, at in end.items()}
 
     async def _check_gaps(self) -> str | None:
         """What the view lacks, until a repair."""
@@ -216,8 +243,27 @@ class Service:
         try:
             gap = await view_coverage.find_scheduler_gap(self._pool, self._log)
         except AWAY as error:
-            return f"Postgres is away: {error}"
+            return f"Postgres is unavailable: {error}"
         return None if gap is None else Degraded(f"{gap.describe()} {WHAT_TO_DO}")
+
+
+def _open_worker(
+    settings: Settings, pool: Pool, configuration: ConfigurationCache, stack: AsyncExitStack
+) -> WebhookWorker | None:
+    """The worker of webhooks, if this process delivers them."""
+    if not settings.webhook_delivery:
+        return None
+    worker = WebhookWorker(settings, pool, configuration.was_deleted)
+    stack.push_async_callback(worker.close)
+    return worker
+
+
+def _make_webhook_deps(settings: Settings, pool: Pool) -> WebhookDeps:
+    return WebhookDeps(
+        WebhookStore(pool, Keyring(settings.secrets_key)),
+        DeliveryStore(pool),
+        parse_networks(settings.webhook_networks),
+    )
 
 
 async def _open_views(settings: Settings, stack: AsyncExitStack) -> tuple[ViewReader, JobLists]:

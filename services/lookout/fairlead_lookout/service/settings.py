@@ -7,6 +7,7 @@ from msgspec import Meta
 from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.access_settings import Count, Positive
 from fairlead_common.service.settings import Settings as Common
+from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 
 Days = Annotated[int, Meta(ge=0)]
 
@@ -19,8 +20,8 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     `jobs_known_max`: jobs that the fold has in memory.
 
     `events_days`: retention of public events; `jobs_days`: retention of jobs after they ended;
-    `usage_days`: retention of resource-hours and shares by the hour. `away_s`: how long the log or
-    the database can be away before the process ends.
+    `usage_days`: retention of resource-hours, preemptions and shares by the hour. `away_s`: how
+    long the log or the database can be away before the process ends.
 
     `streams_max`: open event streams, live pages and exports; one caller can have at most
     `streams_per_caller_max` of them; `waits_max`, `waits_per_caller_max`: the same for long polls.
@@ -29,6 +30,14 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     (groups, counts, filters by label), one per caller; of the others one caller can have three
     quarters. `export_pool_size`: connections of exports. `query_s`, `export_query_s`: the longest
     time of a statement.
+
+    `public_url`: the address of the dashboard, for links. `webhook_delivery`: whether this process
+    makes and sends deliveries of webhooks; `webhook_networks`: networks (`10.0.0.0/8`) to which
+    webhooks are permitted although they are not public, also with http; `webhook_ca_file`:
+    certificates that are trusted beside those of the system; `webhook_pending_max`: pending
+    deliveries of one webhook, later ones are made when there are fewer; `webhook_days`: retention
+    of deliveries; `webhook_disable_s`: a webhook whose deliveries all failed for this long is
+    disabled; `webhook_timeout_s`: the longest time of one attempt.
     """
 
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
@@ -48,3 +57,18 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     export_pool_size: Count = 2
     query_s: Positive = 15.0
     export_query_s: Positive = 30.0
+    public_url: str = ""
+    webhook_delivery: bool = True
+    webhook_networks: tuple[str, ...] = ()
+    webhook_ca_file: str = ""
+    webhook_pending_max: Count = 10_000
+    webhook_days: Annotated[int, Meta(ge=4)] = 8
+    webhook_disable_s: Positive = 5 * 86_400.0
+    webhook_timeout_s: Positive = 10.0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for networks that are not valid."""
+        try:
+            parse_networks(self.webhook_networks)
+        except ValueError as error:
+            raise ValueError(f"webhookNetworks: {error}") from None

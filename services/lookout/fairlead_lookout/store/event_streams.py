@@ -193,7 +193,7 @@ class StreamReader:
                 self.connected = True
             except (RedisError, OSError, TimeoutError) as error:
                 if self.connected:
-                    _logger.warning("event streams poll, Redis is away: %s", error)
+                    _logger.warning("event streams poll, Redis is unavailable: %s", error)
                 self.connected = False
                 await asyncio.sleep(ANSWER_S_MAX)
 

@@ -33,8 +33,8 @@ async def drop_old_days(pool: Pool, first_day: date) -> list[date]:
 
 
 async def delete_old_rows(pool: Pool, now_ms: int, usage_days: int) -> None:
-    """Delete shares and resource-hours that are too old, all but the last rounds, and counters of
-    queues that are 0."""
+    """Delete shares, resource-hours and preemptions that are too old, all but the last rounds,
+    and counters of queues that are 0."""
     oldest_ms = now_ms - usage_days * 24 * HOUR_MS
     minutes_ms = now_ms - MINUTES_RETAINED_MS
     await pool.execute(FAIRNESS["delete_shares"], MINUTE_MS, minutes_ms)
@@ -42,4 +42,5 @@ async def delete_old_rows(pool: Pool, now_ms: int, usage_days: int) -> None:
     await pool.execute(FAIRNESS["delete_usage"], oldest_ms)
     await pool.execute(FAIRNESS["delete_excess_rounds"], ROUNDS_RETAINED)
     await pool.execute(FAIRNESS["delete_old_rounds"], oldest_ms)
+    await pool.execute(FOLD["delete_preemptions"], oldest_ms)
     await pool.execute(FOLD["delete_queue_counts"])

@@ -77,7 +77,7 @@ class Outages:
         away_s = clock.monotonic_s() - self._last_progress_s
         if away_s > limit_s:
             kind = LogUnavailable if isinstance(error, LogUnavailable) else DatabaseUnavailable
-            raise kind(f"{self._worker}: away for {away_s:.0f} s: {reason}") from error
+            raise kind(f"{self._worker}: unavailable for {away_s:.0f} s: {reason}") from error
         if not self._waits:
             _logger.warning("%s waits: %s", self._worker, reason)
         self._waits = True

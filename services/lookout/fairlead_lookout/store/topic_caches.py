@@ -199,6 +199,14 @@ class ClusterCache(TopicCache):
         entry = self.entries.get(executor)
         return None if entry is None else entry.time_ms
 
+    def find_leader(self) -> tuple[facts.LeaderHeartbeat, int] | None:
+        """The newest heartbeat of the leading scheduler, and when the log took it (ms)."""
+        entry = self.entries.get(facts.LEADER_KEY)
+        if entry is None or entry.value is None:
+            return None
+        found = facts.decode(entry.value)
+        return (found, entry.time_ms) if isinstance(found, facts.LeaderHeartbeat) else None
+
     def read_all(self) -> list[tuple[str, facts.Heartbeat | None, list[facts.Node]]]:
         """All executors by name: the last heartbeat and the nodes of each."""
         nodes: dict[str, list[facts.Node]] = {}
@@ -226,6 +234,11 @@ class ConfigurationCache(TopicCache):
         value = self.find_value(f"queue/{name}")
         found = None if value is None else configuration.decode(value)
         return found if isinstance(found, configuration.Queue) and not found.deleted else None
+
+    def was_deleted(self, name: str) -> bool:
+        """Whether there was a queue of this name that does not exist any more."""
+        value = self.find_value(f"queue/{name}")
+        return value is not None and configuration.decode(value).deleted
 
     def read_queues(self) -> list[configuration.Queue]:
         """All queues that were not deleted."""

@@ -7,18 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead_scheduler.engine.plan import round_result
+from fairlead_scheduler.engine.plan import round_result, unplanned_round
 from fairlead_scheduler.engine.plan.round_result import RoundContext
 from fairlead_scheduler.engine.preparation import (
     array_types,
     prepared_pool,
     round_setup,
     snapshot_checks,
+    static_pool,
 )
+from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.round_clock import RoundClock, TimeLimitReachedError
 from fairlead_scheduler.engine.scheduling import oversubscription, scheduling_pass
 from fairlead_scheduler.engine.snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
-from fairlead_scheduler.engine.state import round_state
-from fairlead_scheduler.engine.state.run_states import PREEMPTED
+from fairlead_scheduler.engine.state import round_state, run_states
+from fairlead_scheduler.engine.state.round_state import PREEMPTED
 
 
 def never() -> bool:
@@ -35,50 +38,74 @@ def schedule(
     snapshot: Snapshot,
     settings: EngineSettings,
     *,
+    static: StaticPool | None = None,
     expired: Callable[[], bool] = never,
     clock_s: Callable[[], float] = no_clock,
 ) -> Plan:
     """Decide one round for one pool.
 
-    `expired` is asked between portions of bounded work (L6); once it returns True nothing new is
-    tried, what was placed stays placed, and the plan says so. `clock_s` times the steps, and
-    nothing is decided by it. Raises `snapshot_checks.InvalidSnapshotError` for an invalid snapshot.
+    `expired` is asked between portions of bounded work in every step (L6); once it returns True it
+    is not asked again, nothing new is tried, what was placed stays placed, and the plan says so.
+    `clock_s` times the steps, and nothing is decided by it. `static` is that of this snapshot or
+    of an earlier round of the pool. Raises `snapshot_checks.InvalidSnapshotError` for an invalid
+    snapshot.
     """
     times = [clock_s()]
+    clock = RoundClock(expired, settings)
     # 1. What takes part, what is free, what queues are entitled to (R1, S1 to S6, section 6).
-    snapshot = array_types.convert_arrays(snapshot)
-    snapshot_checks.check_snapshot(snapshot)
-    start = prepared_pool.prepare_pool(snapshot, settings)
+    static = renew_static_pool(static, snapshot, settings, clock)
+    varying = array_types.convert_columns(snapshot, static_pool.VARYING_COLUMNS)
+    snapshot = array_types.replace_columns(snapshot, {**static.converted, **varying})
+    snapshot_checks.check_varying_columns(snapshot)
+    start = prepared_pool.prepare_pool(snapshot, static, clock)
     times.append(clock_s())
     # 2. The order of nodes for the whole round (N3), the order of jobs (R3), evicted runs (R2).
-    round_ = round_setup.set_up_round(snapshot, settings, start)
+    try:
+        round_ = round_setup.set_up_round(snapshot, settings, start, clock)
+    except TimeLimitReachedError:
+        return unplanned_round.build_plan(snapshot, start)
     times.append(clock_s())
     # 3. The scheduling pass: the queue of R4 places its next job (N1 to N10).
-    _pass(round_, settings, expired)
+    _pass(round_, settings, clock)
     times.append(clock_s())
     # 4. Oversubscribed nodes lose their least urgent runs (R6); runs that still fit return (R7).
     if round_.model.runs.active:
-        oversubscription.resolve_oversubscription(round_.model)
-        _second_pass(round_)
+        _resolve_oversubscription(round_, settings, clock)
+        _second_pass(round_, settings, clock)
     times.append(clock_s())
     # 5. The plan, and why the other jobs wait (R8, E1 to E5).
-    plan = round_result.build_plan(round_, expired)
+    plan = round_result.build_plan(round_, clock)
     times.append(clock_s())
     names = ("prepare", "order", "pass", "fit", "explain")
     took = zip(names, times[:-1], times[1:], strict=True)
     return replace(plan, steps_ms={name: 1000 * (end - begun) for name, begun, end in took})
 
 
-def _pass(round_: RoundContext, settings: EngineSettings, expired: Callable[[], bool]) -> None:
-    """Run the pass to its end; when time is up only evicted runs are still handled."""
+def _pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
+    """Run the pass to its end, or until time is up: then evicted runs that are left return."""
     model = round_.model
     bounds = settings.offers_per_check, settings.work_per_check
-    while scheduling_pass.run_pass(model, *bounds) != scheduling_pass.DONE:
-        if model.counters[round_state.N_STOP] == Code.NONE and expired():
-            model.counters[round_state.N_STOP] = Code.TIME_LIMIT
+    while scheduling_pass.run_pass(round_.written, *bounds) != scheduling_pass.DONE:
+        if clock.check():
+            if model.counters[round_state.N_STOP] == Code.NONE:
+                model.counters[round_state.N_STOP] = Code.TIME_LIMIT
+            run_states.return_evicted_runs(model)
+            return
 
 
-def _second_pass(round_: RoundContext) -> None:
+def _resolve_oversubscription(
+    round_: RoundContext, settings: EngineSettings, clock: RoundClock
+) -> None:
+    """R6, in portions: it must end also when time is up, for what was placed stays placed."""
+    position = 0
+    while position < round_.model.nodes.node_type.size:
+        clock.check()
+        position = oversubscription.resolve_oversubscription(
+            round_.written, position, settings.work_per_check
+        )
+
+
+def _second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
     snapshot, model = round_.snapshot, round_.model
     gone = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
         np.int32
@@ -99,4 +126,7 @@ def _second_pass(round_: RoundContext) -> None:
     model.progress.next_queued[:] = first[:-1]
     gang = model.jobs.gang[gone]
     away = np.bincount(gang[gang >= 0], minlength=model.gangs.min_size.size).astype(np.int64)
-    oversubscription.run_second_pass(model, rows, first, away)
+    oversubscription.start_second_pass(round_.written, rows, first)
+    left = rows, first, away, settings.work_per_check
+    while not oversubscription.run_second_pass(round_.written, *left, int(clock.check())):
+        pass

@@ -59,6 +59,8 @@ class NodeFlag(enum.IntFlag):
     """The node is unschedulable, or its executor is cordoned (R1)."""
     LAGGING = 4
     """Its executor has not taken up too many leases (L9)."""
+    AVOIDED = 8
+    """Beside `CORDONED`: its executor avoids it, because runs failed to start there (R1)."""
 
 
 class SchedulingFlag(enum.IntFlag):
@@ -132,15 +134,16 @@ class Bucket(enum.IntEnum):
     """Columns of `Reasons.counts`: nodes by the first thing that rules them out (E3)."""
 
     LOST = 0
-    CORDONED = 1
-    OVERFULL = 2
-    LAGGING = 3
-    TAINT = 4
-    LABEL = 5
-    AFFINITY = 6
-    TOO_SMALL = 7
-    BUSY = 8
-    OPEN = 9
+    AVOIDED = 1
+    CORDONED = 2
+    OVERFULL = 3
+    LAGGING = 4
+    TAINT = 5
+    LABEL = 6
+    AFFINITY = 7
+    TOO_SMALL = 8
+    BUSY = 9
+    OPEN = 10
     """Nothing rules them out: there is free capacity, and a limit holds the job back."""
 
 
@@ -378,7 +381,7 @@ class Reasons:
     code: Byte
     """[M] a `Code`."""
     counts: Int32
-    """[M, 10] nodes by `Bucket`; each row adds up to N (a gang is counted by its first member)."""
+    """[M, 11] nodes by `Bucket`; each row adds up to N (a gang is counted by its first member)."""
     resource: Int32
     """[M] the resource that is short on most busy nodes, a row of resources + floating; -1."""
     needed: Int64

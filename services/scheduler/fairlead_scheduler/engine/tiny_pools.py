@@ -37,6 +37,7 @@ def tiny_pool(*, plain: bool) -> Snapshot:
         shape_request=np.array([[1, 1], [1, 1]]),
         shape_class=np.array([0, 1], np.int32),
         shape_match=np.zeros((2, 1, 1), np.uint8),
+        shape_rank=None if plain else np.zeros((2, 1), np.uint8),
         node_number=np.arange(3),
         node_allocatable=np.full((3, 2), 2),
         node_type=np.zeros(3, np.int32),

@@ -1,13 +1,14 @@
-"""Compiled kernels without waiting for them: the first start runs as Python while they are made.
+"""Compiled kernels without waiting for them: until they are ready, rounds run as Python.
 
-Compiling takes a minute or two of one core, once per version, checkout and kind of processor. A
-scheduler that finds nothing compiled begins with the same source as ordinary Python, has a child
+Compiling takes most of a minute of one core, once per version, checkout and kind of processor. A
+scheduler that finds nothing compiled starts with the same source as ordinary Python, has a child
 process compile it at low priority, and then restarts itself (as the next leader it continues from
 the log, as always).
 `python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -20,9 +21,12 @@ from typing import Final
 from fairlead_scheduler.kernels import kernel_cache
 
 NICE: Final = 10
-"""How far the compiler stands back behind the work of the machine."""
+"""The niceness of the compiler: other work of the machine goes first."""
 FOLDERS_MAX: Final = 8
 """Folders of kernels (some 3 MB each) that are kept: of other versions, checkouts, processors."""
+GARBAGE_MIN: Final = 200_000
+"""Objects that are made before the compiler looks for garbage. With Python's default of 700 that
+takes a fifteenth of its time, and hardly any of what numba makes is garbage."""
 _PLAIN: Final = "NUMBA_DISABLE_JIT"
 _WITH_PARENT: Final = "--with-parent"
 """The compiler ends at once when its standard input is closed: its parent is gone."""
@@ -116,6 +120,7 @@ def main() -> None:
     sys.stderr.write("compiling the engine's kernels: a minute, once per version ...\n")
     from fairlead_scheduler.kernels import warm_up
 
+    gc.set_threshold(GARBAGE_MIN)
     warm_up.run_warm_up_rounds()
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.touch()

@@ -48,4 +48,5 @@ def _target() -> tuple[str, ...]:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     cpu = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
     features = os.environ.get("NUMBA_CPU_FEATURES") or binding.get_host_cpu_features().flatten()
-    return python, version("numba"), cpu, features
+    checks = os.environ.get("NUMBA_BOUNDSCHECK", "")
+    return python, version("numba"), cpu, features, checks

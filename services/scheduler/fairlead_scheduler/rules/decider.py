@@ -12,6 +12,8 @@ import msgspec
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
+from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.rules import housekeeping, plan_batches
 from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimits
@@ -75,6 +77,7 @@ class Engine(Protocol):
         snapshot: Snapshot,
         settings: EngineSettings,
         *,
+        static: StaticPool | None = None,
         expired: Callable[[], bool],
         clock_s: Callable[[], float],
     ) -> Plan:
@@ -89,6 +92,8 @@ class _Pool(msgspec.Struct):
     """The versions of what the last round read, if it had nothing left to do."""
     due_ms: int = 0
     """When the assembly timeout of the next gang ends."""
+    static: StaticPool | None = None
+    """What the last round used of nodes, shapes, classes and queues."""
 
 
 def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
@@ -202,10 +207,17 @@ class Decider:
         )
         built_s = timer_s()
         engine = self._engines.get(name, self._engine)
+
+        def expired() -> bool:
+            return timer_s() - built_s > self._settings.round_s_max
+
+        clock = RoundClock(expired, engine)
+        pool.static = renew_static_pool(pool.static, built.snapshot, engine, clock)
         plan = self._schedule(
             built.snapshot,
             engine,
-            expired=lambda: timer_s() - built_s > self._settings.round_s_max,
+            static=pool.static,
+            expired=expired,
             clock_s=timer_s,
         )
         steps = {"build": built_s - begun_s, "plan": timer_s() - built_s}

@@ -29,6 +29,7 @@ from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]
 
+NO_ROWS: Final = np.zeros(0, np.intp)
 JOBS_PER_BATCH: Final = 100
 """Independent jobs that share an append batch: one batch per job would cost more."""
 _SUCCEEDED: Final = job_table.RUN_CODE[RunState.SUCCEEDED]
@@ -192,6 +193,8 @@ def _job_set(view: View, row: int) -> JobSet:
 def _classify_rows(view: View) -> tuple[Rows, Rows, Rows, Rows]:
     """The rows to examine, ascending: jobs whose run succeeded, jobs with a late success of a
     run that was given up, jobs with a live run that must stop, and the rest."""
+    if not view.rows_to_examine:
+        return NO_ROWS, NO_ROWS, NO_ROWS, NO_ROWS
     jobs, at = view.jobs, view.decidable(np.array(list(view.rows_to_examine), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
@@ -224,6 +227,8 @@ def _stop_runs(
     view: View, live_leases: Leases, deadlines: Deadlines, rows: Rows
 ) -> tuple[list[int], tuple[LeaseChange, ...]]:
     """The rows of live runs to stop whose lease does not say so yet, and the changed leases."""
+    if not rows.size:
+        return [], ()
     jobs = view.jobs
     rows = deadlines.find_unhandled(rows)
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
@@ -257,6 +262,8 @@ def _decide_run_ends(
     rows: Rows,
 ) -> Iterator[tuple[int, AppendBatch]]:
     """Decide jobs whose run ended, and queued jobs that can never start."""
+    if not rows.size:
+        return
     jobs = view.jobs
     gang_starts, taken_back = run_ends.GangStarts(view), set[job_table.GangName]()
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())

@@ -41,7 +41,7 @@ WAITING = Gauge(
 VIEW_UNUSABLE = Gauge(
     "fairlead_scheduler_view_unusable", "1 while the checkpoint waits for `fairlead repair`"
 )
-LEASED = Counter("fairlead_scheduler_leased_total", "Jobs that were given a node", ["pool"])
+LEASED = Counter("fairlead_scheduler_leased_total", "Jobs that were placed", ["pool"])
 PREEMPTED = Counter("fairlead_scheduler_preempted_total", "Runs that were preempted", ["pool"])
 DECIDED = Counter("fairlead_scheduler_decisions_total", "Decisions before scheduling")
 EVENTS = Counter("fairlead_scheduler_events_total", "Messages folded into the view")
@@ -52,9 +52,7 @@ IMPOSSIBLE = Counter(
 )
 JOBS = Gauge("fairlead_scheduler_jobs", "Live jobs in the view")
 LEADING = Gauge("fairlead_scheduler_leading", "1 while this process leads")
-LAG = Gauge(
-    "fairlead_scheduler_lag_seconds", "From the log taking a message to the view having it (s)"
-)
+LAG = Gauge("fairlead_scheduler_lag_seconds", "Time from the append of a message to its fold (s)")
 CHECKPOINT_SECONDS = Histogram(
     "fairlead_scheduler_checkpoint_seconds", "Time to save what changed (s)"
 )

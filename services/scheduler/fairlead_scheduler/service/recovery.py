@@ -45,7 +45,7 @@ async def hold_leadership(pool: Pool) -> AsyncIterator[None]:
         await migrate_schema(pool)
         if not await lock_session.take_if_free(connection, SCHEDULER_LEADER):
             raise SchedulerLeads(
-                "A scheduler is working with this database. Stop all schedulers (or `fairlead up`),"
+                "A scheduler uses this database. Stop all schedulers (or `fairlead up`),"
                 " then run `fairlead repair` again."
             )
         try:

@@ -20,7 +20,6 @@ from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check, Degraded
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.kernels import compilation, warm_up
-from fairlead_scheduler.kernels.round_size import RoundSizeLimit
 from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service import follower, heap, leader, metrics
 from fairlead_scheduler.service.follower import State
@@ -138,8 +137,7 @@ class Service:
             tasks.create_task(maintain_log(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))
             if not compilation.are_ready():
-                self._engine = compiling = RoundSizeLimit(self._engine)
-                tasks.create_task(_compile(compiling))
+                tasks.create_task(compilation.compile_in_child())
             tasks.create_task(self._lead())
 
     async def settled(self) -> None:
@@ -178,12 +176,6 @@ class Service:
         await leader.stand_by_and_lead(
             self.settings, self._log, self._pool, self.state, self._engine, self._full_disk
         )
-
-
-async def _compile(compiling: RoundSizeLimit) -> None:
-    """Returns only if that failed: then rounds of any size are Python's."""
-    await compilation.compile_in_child()
-    compiling.over = True
 
 
 async def load_state(log: EventLog, pool: Pool, rules: Rules) -> State:

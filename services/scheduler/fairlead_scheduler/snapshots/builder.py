@@ -16,7 +16,6 @@ import numpy.typing as npt
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
-from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots import node_table
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
@@ -24,6 +23,7 @@ from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes, Unacknowled
 from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, EnteringRows, PoolJobs
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
 from fairlead_scheduler.snapshots.round_columns import RoundColumns, Rows
+from fairlead_scheduler.snapshots.static_columns import StaticColumns
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import NodeName
@@ -89,6 +89,7 @@ class Builder:
         self._nodes = AllNodes()
         self._amounts: dict[str, node_table.Amounts] = {}
         self._node_labels: dict[str, tuple[_Key, npt.NDArray[np.int32] | None]] = {}
+        self._static: dict[str, StaticColumns] = {}
         self._start()
 
     def _start(self) -> None:
@@ -162,6 +163,7 @@ class Builder:
             if pool in before:
                 self._jobs_of(pool).restore(before[pool])
         self._amounts = {pool: self._amounts[pool] for pool in pools if pool in self._amounts}
+        self._static = {pool: self._static[pool] for pool in pools if pool in self._static}
         labels = self._node_labels
         self._node_labels = {pool: labels[pool] for pool in pools if pool in labels}
 
@@ -332,27 +334,18 @@ class Builder:
         nodes, shapes, gangs = pool_jobs.nodes, pool_jobs.shapes, pool_jobs.gangs
         shapes.match_nodes(nodes)
         names, queue_names = shapes.names, pool_jobs.queues.names
-        rules = self.rules_of(pool)
-        floating = tuple(sorted(rules.floating))
-        fractions, amounts = self._classes.limits(
-            rules.class_limits, self._queues, queue_names, (*names, *floating)
-        )
+        static = self._static.setdefault(pool, StaticColumns())
         avoid_job, avoid_node = pool_jobs.avoided.pairs(nodes)
         own = buckets or Buckets(Rules())
-        known = [self._queues.get(name) for name in queue_names]
         snapshot = Snapshot(
             pool=pool,
             now_ms=now_ms,
-            resources=names,
-            floating=floating,
-            floating_total=np.array([int(rules.floating[name]) for name in floating], np.int64),
-            queue_names=queue_names,
-            queue_weight=np.array([queue.weight for queue in known]),
-            queue_cordoned=np.array([queue.cordoned for queue in known], np.bool_),
-            queue_limit_fraction=fractions,
-            queue_limit_amount=amounts,
-            class_ceiling=self._classes.ceiling(rules.ceiling, (*names, *floating)),
-            queue_tokens=np.array([own.queue(name).tokens(now_ms) for name in queue_names]),
+            **static.of_queues(
+                queue_names, names, self.rules_of(pool), self._queues, self._classes
+            ),
+            queue_tokens=np.array([own.queue(name).tokens(now_ms) for name in queue_names])
+            if own.limits_queues
+            else static.unlimited_tokens(len(queue_names)),
             queue_burst=own.queue("").burst,
             tokens=own.all.tokens(now_ms),
             burst=own.all.burst,
@@ -370,7 +363,7 @@ class Builder:
             node_number=nodes.number,
             node_allocatable=self._amounts.setdefault(pool, node_table.Amounts()).of(nodes, names),
             node_type=shapes.node_type,
-            node_flags=self._flags(nodes, stale),
+            node_flags=static.flags(nodes, stale, self.find_executors_at_lease_limit()),
             label_names=gangs.label_names if gangs.present else (),
             node_label=self._labels(pool, nodes, gangs.label_names) if gangs.present else None,
             **self._job_columns(pool_jobs),
@@ -421,13 +414,3 @@ class Builder:
         if cached is None or cached[0] != key:
             cached = self._node_labels[pool] = (key, node_table.labels(nodes.nodes, names))
         return cached[1]
-
-    def _flags(self, nodes: Nodes, stale: frozenset[str]) -> npt.NDArray[np.uint8]:
-        flags = np.where(nodes.cordoned, np.uint8(engine.NodeFlag.CORDONED), np.uint8(0))
-        for flag, executors in (
-            (engine.NodeFlag.LOST, stale),
-            (engine.NodeFlag.LAGGING, self.find_executors_at_lease_limit()),
-        ):
-            for executor in executors & nodes.executors.keys():
-                flags[nodes.executors[executor]] |= np.uint8(flag)
-        return flags

@@ -3,6 +3,7 @@
 Whoever keeps something about nodes asks `stayed` which of them are as they were.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import is_
 from typing import NamedTuple
@@ -36,13 +37,15 @@ class Nodes(NamedTuple):
     unschedulable: npt.NDArray[np.bool_]
     cordoned: npt.NDArray[np.bool_]
     """R1: unschedulable, or marked by an operator, itself or its executor."""
+    avoided: npt.NDArray[np.bool_]
+    """R1: unschedulable because its executor avoids it."""
 
 
 def no_nodes(version: int = -1) -> Nodes:
     """The nodes of a pool without any reported node."""
     empty = np.zeros(0, np.int64)
     false = np.zeros(0, np.bool_)
-    return Nodes(version, [], [], {}, {}, frozenset(), empty, false, false)
+    return Nodes(version, [], [], {}, {}, frozenset(), empty, false, false, false)
 
 
 def find_unchanged(before: Nodes, now: Nodes) -> npt.NDArray[np.int32]:
@@ -141,6 +144,7 @@ def _rows(clusters: Clusters, chosen: Sequence[tuple[int, NodeName]]) -> Nodes:
         resources=_offered(nodes),
         number=np.array([number for number, _ in chosen], np.int64),
         unschedulable=np.array([node.unschedulable for node in nodes], np.bool_),
+        avoided=_avoided(nodes),
     )
 
 
@@ -155,7 +159,13 @@ def _changed(old: Nodes, reports: Sequence[Node]) -> Nodes:
         may_differ |= nodes[row].allocatable.keys() != node.allocatable.keys()
         nodes[row], unschedulable[row] = node, node.unschedulable
     resources = _offered(nodes) if may_differ else old.resources
-    return old._replace(nodes=nodes, unschedulable=unschedulable, resources=resources)
+    return old._replace(
+        nodes=nodes, unschedulable=unschedulable, avoided=_avoided(nodes), resources=resources
+    )
+
+
+def _avoided(nodes: Iterable[Node]) -> npt.NDArray[np.bool_]:
+    return np.array([node.avoided is not None for node in nodes], np.bool_)
 
 
 def _offered(nodes: Iterable[Node]) -> frozenset[str]:
@@ -225,13 +235,14 @@ class UnacknowledgedLeases:
         now = np.where(waits, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
         differ = now != before
+        if not differ.any():
+            return
         self._node[rows] = now
         self._count(view, before[differ], -1)
         self._count(view, now[differ], 1)
 
     def _count(self, view: View, nodes: npt.NDArray[np.int32], sign: int) -> None:
-        numbers, counts = np.unique(nodes[nodes >= 0], return_counts=True)
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        for number, count in Counter(nodes[nodes >= 0].tolist()).items():
             executor = view.jobs.nodes.values[number].executor
             total = self._of_executor.get(executor, 0) + sign * count
             if total:

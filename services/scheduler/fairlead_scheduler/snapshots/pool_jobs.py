@@ -5,6 +5,7 @@ otherwise compute from all of them: the totals by node, queue and shape, and wit
 orders (R3).
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -303,11 +304,11 @@ class PoolJobs:
     def _add_names(self, rows: Rows) -> None:
         """Number the queues and shapes of these rows that are new in the pool."""
         jobs = self._view.jobs
-        moved = self.queues.add(jobs.queues, np.unique(jobs.queue[rows]).tolist())
+        moved = self.queues.add(jobs.queues, jobs.queue[rows])
         if moved is not None:
             self._renumber_queues(moved)
         known = len(self.shapes.numbers)
-        renamed = self.shapes.add(jobs, np.unique(jobs.shape[rows]).tolist(), self._feasible)
+        renamed = self.shapes.add(jobs, jobs.shape[rows], self._feasible)
         more = len(self.shapes.numbers) - known
         if more:
             self._running = np.pad(self._running, ((0, 0), (0, more)))
@@ -370,8 +371,7 @@ class PoolJobs:
         self._queue_jobs += sign * count
 
     def _count_values(self, live: Int32, sign: int) -> None:
-        values, counts = np.unique(self._columns.value[live], return_counts=True)
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        for value, count in Counter(self._columns.value[live].tolist()).items():
             total = self._values.get(value, 0) + sign * count
             if total:
                 self._values[value] = total

@@ -1,7 +1,5 @@
 """The queues of a pool as rows, by name ascending."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,12 +18,12 @@ class QueueRows:
         self.row_of = np.zeros(0, np.int32)
         """Number in the view -> row, -1."""
 
-    def add(self, queues: Numbering[str], numbers: Iterable[int]) -> Renumbered | None:
+    def add(self, queues: Numbering[str], numbers: npt.NDArray[np.int32]) -> Renumbered | None:
         """Rows for these queues; says how the others moved, None if none is new."""
         if len(self.row_of) < len(queues):
             more = np.full(len(queues) - len(self.row_of), -1, np.int32)
             self.row_of = np.concatenate([self.row_of, more])
-        fresh = [number for number in numbers if self.row_of[number] < 0]
+        fresh = np.unique(numbers[self.row_of[numbers] < 0]).tolist()
         if not fresh:
             return None
         before = self._numbers

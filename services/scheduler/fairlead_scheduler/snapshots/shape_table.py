@@ -4,7 +4,7 @@ A shape gets a row when its first job comes. A row that no job needs any more st
 too many of them (`PoolJobs` says when), so that shapes that come and go cost no renumbering.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -51,12 +51,14 @@ class ShapeTable:
         self._ranks = np.zeros((0, 0), np.uint8)
         self.rank: npt.NDArray[np.uint8] | None = None
 
-    def add(self, jobs: JobTable, numbers: Iterable[int], feasible: Set[ShapeClass]) -> bool:
+    def add(
+        self, jobs: JobTable, numbers: npt.NDArray[np.int32], feasible: Set[ShapeClass]
+    ) -> bool:
         """Rows for these shapes; says whether the resources changed."""
         if len(self.row_of) < len(jobs.shapes):
             more = np.full(len(jobs.shapes) - len(self.row_of), -1, np.int32)
             self.row_of = np.concatenate([self.row_of, more])
-        fresh = [number for number in numbers if self.row_of[number] < 0]
+        fresh = np.unique(numbers[self.row_of[numbers] < 0]).tolist()
         if not fresh:
             return False
         self.row_of[fresh] = np.arange(len(self.numbers), len(self.numbers) + len(fresh))
@@ -112,7 +114,7 @@ class ShapeTable:
 
     def remember(self, feasible: npt.NDArray[np.bool_]) -> list[int]:
         """These rows were found feasible; returns the numbers of those that were not before."""
-        fresh = np.flatnonzero(feasible & ~self.fitted[: len(feasible)])
+        fresh = np.flatnonzero(feasible > self.fitted[: len(feasible)])
         self.fitted[fresh] = True
         return [self.numbers[row] for row in fresh.tolist()]
 

@@ -58,15 +58,15 @@ class Deadlines:
         self._handled[rows] = False
         flags = jobs.flags[rows]
         valid = (flags & job_table.FREE) == 0
-        at_ms = np.full(rows.size, job_table.NEVER_MS, np.int64)
         queued = valid & (jobs.state[rows] == job_table.QUEUED)
-        at_ms[queued] = jobs.queue_until_ms[rows[queued]]
-        self._queued.set(rows, at_ms)
+        self._queued.set(rows, np.where(queued, jobs.queue_until_ms[rows], job_table.NEVER_MS))
         live = valid & job_table.IS_LIVE_RUN[jobs.run_state[rows]]
         self._count(view, rows, live)
-        at_ms[:] = job_table.NEVER_MS
         timed = live & ((flags & job_table.STOPPING) == 0)
-        at_ms[timed] = self._ends_ms(view, rows[timed])
+        timed &= jobs.runtime_ms_max[rows] > 0
+        at_ms = np.full(rows.size, job_table.NEVER_MS, np.int64)
+        if timed.any():
+            at_ms[timed] = self._ends_ms(view, rows[timed])
         self._running.set(rows, at_ms)
 
     def _ends_ms(self, view: View, rows: Rows) -> npt.NDArray[np.int64]:
@@ -83,6 +83,8 @@ class Deadlines:
         now = np.where(live, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
         differ = now != before
+        if not differ.any():
+            return
         self._node[rows] = now
         before, now = before[differ].astype(np.intp), now[differ].astype(np.intp)
         np.subtract.at(self._runs_on, before[before >= 0], 1)

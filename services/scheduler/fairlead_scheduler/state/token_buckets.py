@@ -78,6 +78,11 @@ class Buckets:
             name: Bucket(rules.queue_rate, level) for name, level in levels.queues.items()
         }
 
+    @property
+    def limits_queues(self) -> bool:
+        """Whether each queue has a rate."""
+        return self._queue_rate is not None
+
     def queue(self, name: str) -> Bucket:
         """The bucket of a queue; a new one is full."""
         if self._queue_rate is None:

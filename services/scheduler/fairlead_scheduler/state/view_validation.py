@@ -44,7 +44,14 @@ def describe_rows(problem: str, rows: job_table.Rows) -> Iterator[str]:
     """One sentence about these rows, or none."""
     if rows.size:
         some = ", ".join(map(str, rows[:EXAMPLES_MAX].tolist()))
-        yield f"{problem}: {rows.size} rows, for example {some}"
+        yield f"{problem} ({rows.size}): {some}"
+
+
+def describe_jobs(problem: str, jobs: job_table.JobTable, rows: job_table.Rows) -> Iterator[str]:
+    """One sentence about the jobs in these rows, or none. Each row must have a job."""
+    if rows.size:
+        some = ", ".join(map(str, jobs.rows.ids_at(rows[:EXAMPLES_MAX])))
+        yield f"{problem} ({rows.size}): {some}"
 
 
 def _check_rows(view: View) -> Iterator[str]:
@@ -86,12 +93,12 @@ def _check_numbers(view: View) -> Iterator[str]:
         ("node", jobs.node, jobs.nodes, -1),
     ):
         wrong = (column[live] < least) | (column[live] >= len(names))
-        yield from describe_rows(f"numbers of a {name} have no name", live[wrong])
+        yield from describe_jobs(f"numbers of a {name} have no name", jobs, live[wrong])
         if wrong.any():
             return
     queue_of = np.array([_find(jobs.queues, name.queue) for name in jobs.job_sets.values], np.intp)
     wrong = queue_of[jobs.job_set[live]] != jobs.queue[live]
-    yield from describe_rows("the job set is of another queue", live[wrong])
+    yield from describe_jobs("the job set is of another queue", jobs, live[wrong])
 
 
 def _find(names: job_table.Numbering[str], name: str) -> int:
@@ -105,18 +112,24 @@ def _check_life_cycle(view: View) -> Iterator[str]:
     state, run_state, run = jobs.state[live], jobs.run_state[live], jobs.run[live]
     never = run_state == job_table.NO_RUN
     valid = (state < len(job_table.JOB_STATES)) & (never | (run_state < len(job_table.RUN_STATES)))
-    yield from describe_rows("states that do not exist", live[~valid])
+    yield from describe_jobs("states that do not exist", jobs, live[~valid])
     if not valid.all():
         return
-    yield from describe_rows("a run without a number, or the reverse", live[never != (run == 0)])
+    yield from describe_jobs(
+        "a run without a number, or the reverse", jobs, live[never != (run == 0)]
+    )
     has_run = job_table.IS_LIVE_RUN[run_state]
     queued, held = state == job_table.QUEUED, job_table.IS_HELD[state]
-    yield from describe_rows("queued jobs with a live run", live[queued & has_run])
-    yield from describe_rows("queued jobs on a node", live[queued & (jobs.node[live] >= 0)])
+    yield from describe_jobs("queued jobs with a live run", jobs, live[queued & has_run])
+    yield from describe_jobs("queued jobs on a node", jobs, live[queued & (jobs.node[live] >= 0)])
     placed = held | has_run
-    yield from describe_rows("jobs with a run, on no node", live[placed & (jobs.node[live] < 0)])
+    yield from describe_jobs(
+        "jobs with a run, on no node", jobs, live[placed & (jobs.node[live] < 0)]
+    )
     reassigned = (jobs.flags[live] & job_table.CAPACITY_REASSIGNED) > 0
-    yield from describe_rows("queued jobs whose capacity is reassigned", live[queued & reassigned])
+    yield from describe_jobs(
+        "queued jobs whose capacity is reassigned", jobs, live[queued & reassigned]
+    )
 
 
 def _check_rows_to_examine(view: View) -> Iterator[str]:
@@ -131,7 +144,7 @@ def _check_rows_to_examine(view: View) -> Iterator[str]:
     due = (held & ~has_run) | (ended & has_run) | (held & ((flags & job_table.STOPPING) > 0))
     due |= ~ended & ((flags & (job_table.CANNOT_START | job_table.LATE_SUCCESS)) > 0)
     missing = live[due & ~np.isin(live, listed)]
-    yield from describe_rows("rows that must be examined are not", missing)
+    yield from describe_jobs("jobs that must be examined are not", jobs, missing)
 
 
 def _check_dependencies(view: View) -> Iterator[str]:
@@ -180,11 +193,11 @@ def _check_ended(view: View) -> Iterator[str]:
         rows = jobs.rows.find(ids) if ids else np.zeros(0, np.intp)
         rows = rows[rows >= 0]
         open_rows = rows[~job_table.IS_ENDED[jobs.state[rows]]]
-        yield from describe_rows(f"jobs in `{name}` have not ended", open_rows)
+        yield from describe_jobs(f"jobs in `{name}` have not ended", jobs, open_rows)
     lingering = {job_id for queue in view.lingering.values() for _, job_id in queue}
     over = live[job_table.IS_ENDED[jobs.state[live]] & ~job_table.IS_LIVE_RUN[jobs.run_state[live]]]
     unreleased = [row for row in over.tolist() if jobs.rows.id_at(row) not in lingering]
-    yield from describe_rows("rows of ended jobs are never released", np.array(unreleased, np.intp))
+    yield from describe_jobs("ended jobs are never released", jobs, np.array(unreleased, np.intp))
     for job_id in view.specs.unsaved:
         row = jobs.rows.get(job_id)
         if row is None or job_table.ENDED[jobs.state.item(row)]:

@@ -91,8 +91,9 @@ class DataFolder:
         bound = file.read_text().strip() if file.exists() else kind
         if bound != kind:
             raise FolderRefused(
-                f"What is in {self.path} was made from the log in {bound}, and this start names"
-                f" {kind}. Start as the last time, or choose another folder with --data."
+                f"The data in {self.path} belongs to the log in {bound}, and this start uses the"
+                f" log in {kind}. Start with the same options as before, or choose another folder"
+                " with --data."
             )
         file.write_text(f"{kind}\n")
 
@@ -131,8 +132,8 @@ def _check_format(path: Path) -> None:
         others = sorted(item.name for item in path.iterdir())
         if others and "lock" not in others:
             raise FolderRefused(
-                f"{path} holds other things ({', '.join(others[:3])}, ...), so Fairlead does not"
-                " write there. Name an empty or a new folder with --data."
+                f"{path} contains other files ({', '.join(others[:3])}, ...), so Fairlead does not"
+                " write there. Choose an empty or a new folder with --data."
             )
         mark.write_text(f"{FORMAT}\n")
     written = mark.read_text().strip()
@@ -200,7 +201,7 @@ def _secrets(path: Path) -> Secrets:
         return known
     except msgspec.DecodeError as error:
         raise FolderRefused(
-            f"{file} is damaged ({error}). Put it back from a backup: without it the database of"
+            f"{file} is damaged ({error}). Restore it from a backup: without it the database of"
             " this folder cannot be opened."
         ) from None
 

@@ -104,7 +104,7 @@ async def watch_disk(folder: Path, say: Callable[[str], None], disk: Disk) -> No
         try:
             space = disk.space
             if space is not before:
-                say(disk.problem() or f"the disk of {folder} has space again; work goes on")
+                say(disk.problem() or f"the disk of {folder} has space again; work continues")
             before = space
             if space is Space.ENOUGH:
                 await asyncio.to_thread(keep_reserve, folder, free_bytes(folder))

@@ -20,9 +20,8 @@ class Liveness(msgspec.Struct, frozen=True, kw_only=True):
     """A probe every `every_s`, with the time-out `answer_s`; hung after `failures_max` failures in
     a row.
 
-    With the defaults, a child that stops answering is replaced after one to two minutes. The
-    longest pause of a healthy service is a round of a large pool without compiled kernels, below 30
-    s.
+    With the defaults, a child that stops answering is replaced after one to two minutes. A healthy
+    service pauses for a few seconds at most: rounds run in a thread.
     """
 
     every_s: float = 5.0

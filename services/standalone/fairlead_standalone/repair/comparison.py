@@ -37,14 +37,14 @@ class Difference(msgspec.Struct, frozen=True):
     @property
     def action(self) -> str:
         """What the repair does with the job, for people."""
-        if self.choice is Choice.CLOSE:
-            return "close (nobody knows what became of it)"
+        if self.choice is Choice.END_UNKNOWN:
+            return "close (its result is unknown)"
         if self.truth.is_ended:
             return f"end as {self.truth.state}"
         if self.scheduler.state is None:
-            return f"give back to the scheduler as {self.truth.state}"
+            return f"restore in the scheduler as {self.truth.state}"
         if self.lookout.state is None:
-            return f"show again as {self.truth.state}"
+            return f"restore in lookout as {self.truth.state}"
         return f"correct to {self.truth.state}"
 
 
@@ -117,7 +117,7 @@ class Comparison:
         if truth is not None and choice is Choice.LOOKOUT and scheduler.state is None:
             truth, submitted = await self._adoptable(truth, submitted)
         if truth is None:
-            choice, truth = Choice.CLOSE, repair_events.CLOSED
+            choice, truth = Choice.END_UNKNOWN, repair_events.UNKNOWN_END
         events = _statements(job_id, scheduler, lookout, truth, submitted)
         job_set = self._scheduler.job_set(job_id)
         queue, name = (viewed.queue, viewed.job_set) if viewed is not None else job_set or ("", "")
@@ -143,7 +143,7 @@ class Comparison:
             if state is None and other in viewed:
                 state = viewed[other].knowledge.state
             if state is None or state in JOB_ENDED - {JobState.SUCCEEDED}:
-                how = "is not known any more" if state is None else f"ended {state.value}"
+                how = "is no longer known" if state is None else f"ended {state.value}"
                 why = f"job {other}, which it waits for, {how}"
                 return Knowledge(state=JobState.CANCELLED, reason=why), submitted
             if state is not JobState.SUCCEEDED:
@@ -158,7 +158,7 @@ class Comparison:
             return None
         submitted = msgspec.structs.replace(viewed.submitted, after=())
         truth = viewed.knowledge
-        events = list(repair_events.restate(job_id, _NOTHING, truth, submitted, every_run=True))
+        events = list(repair_events.make_events(job_id, _NOTHING, truth, submitted, every_run=True))
         place = (viewed.queue, viewed.job_set)
         return Difference(job_id, *place, scheduler, truth, truth, Choice.LOOKOUT, events)
 
@@ -180,7 +180,7 @@ def _statements(
             continue
         if known.state is None and submitted is None:
             continue
-        stated = repair_events.restate(job_id, known, truth, submitted, every_run=every_run)
+        stated = repair_events.make_events(job_id, known, truth, submitted, every_run=every_run)
         events += [event for event in stated if event not in events]
     return events
 

@@ -39,7 +39,7 @@ async def _run(
         for line in findings.lines():
             typer.echo(line)
         if not findings:
-            typer.echo("Nothing to repair: the log and all views of it agree.")
+            typer.echo("Nothing to repair: the log and all views are consistent.")
             return
         if dry_run:
             raise typer.Exit(command_base.EXIT_JOBS_FAILED)
@@ -53,10 +53,10 @@ async def _run(
 
 def _show_done(done: Findings) -> None:
     typer.echo(
-        f"Settled: {len(done.differences):,} jobs; submitted again: {len(done.only_in_log):,}."
+        f"Repaired: {len(done.differences):,} jobs; submitted again: {len(done.only_in_log):,}."
     )
     for each in list_closed_jobs(done):
         typer.echo(
-            f"closed as failed: {each.job_id} ({each.queue}/{each.job_set}): what became of it is"
+            f"closed as failed: {each.job_id} ({each.queue}/{each.job_set}): its result is"
             " not known; submit it again if it is still needed"
         )

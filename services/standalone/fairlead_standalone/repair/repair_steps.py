@@ -258,4 +258,4 @@ async def _append(producer: Producer, records: list[Record]) -> None:
 
 def list_closed_jobs(findings: Findings) -> list[Difference]:
     """The jobs that were closed because their real end is unknown."""
-    return [each for each in findings.differences if each.choice is Choice.CLOSE]
+    return [each for each in findings.differences if each.choice is Choice.END_UNKNOWN]

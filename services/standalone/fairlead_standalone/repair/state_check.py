@@ -55,7 +55,7 @@ def run(options: Options, *, use_folder: bool) -> list[Finding]:
 
 async def _run(options: Options, *, use_folder: bool) -> list[Finding]:
     async with locations.open_locations(
-        options, use_folder=use_folder, say=command_base.say
+        options, use_folder=use_folder, say=command_base.print_message
     ) as found:
         pool = await db.open_pool(
             found.scheduler.database_url,

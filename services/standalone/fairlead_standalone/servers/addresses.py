@@ -43,7 +43,7 @@ def check_free(port: int) -> None:
     above = range(max(port, 1024) + 1, min(port + PORTS_TRIED_MAX, 65536))
     other = next((free for free in above if _listen(free) is None), None) or free_port()
     in_use = error == errno.EADDRINUSE
-    why = "is in use by another program" if in_use else f"cannot be had: {os.strerror(error)}"
+    why = "is in use by another program" if in_use else f"cannot be used: {os.strerror(error)}"
     raise AddressRefused(
         f"Port {port} of 127.0.0.1 {why}. {'End that one, or take' if in_use else 'Take'} another"
         f" port: fairlead up --port {other}"

@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands. Called by `fairlead` through the entry point group `fairlead.commands`."""
     app.command(
         name="up",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead up",
             "fairlead up --data ./data --port 8081",
             "fairlead up --backend simulated",
@@ -38,8 +38,8 @@ def register(app: typer.Typer) -> None:
     )(up)
     app.command(
         name="repair",
-        short_help="Make the log and all views of it agree again.",
-        epilog=command_base.examples(
+        short_help="Make the log and all views consistent again.",
+        epilog=command_base.format_examples(
             "fairlead repair --dry-run",
             "fairlead repair",
             "fairlead repair --data ./data --yes",
@@ -47,8 +47,8 @@ def register(app: typer.Typer) -> None:
     )(repair)
     app.command(
         name="story",
-        short_help="Show what the log has about a job.",
-        epilog=command_base.examples(
+        short_help="Show all events of a job in the log.",
+        epilog=command_base.format_examples(
             "fairlead story 0h01ja5y7d1s8xk2v4m6n8p0qr",
             "fairlead story 0h01ja5y7d1s8xk2v4m6n8p0qr --data ./data",
         ),
@@ -80,7 +80,7 @@ def up(
         bool,
         typer.Option(
             "--shared-unconfined",
-            help="Where jobs cannot be confined: permit tokens and jobs of other people.",
+            help="Permit tokens and jobs of other users although jobs are not confined.",
         ),
     ] = False,
 ) -> None:
@@ -111,7 +111,10 @@ def repair(
         str | None, typer.Option(help="The Redis of a stopped `fairlead up`.", metavar="URL")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what is wrong and what would be done.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what is wrong and what would be done, and change nothing."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Repair without asking.")] = False,
     accept_new_log: Annotated[

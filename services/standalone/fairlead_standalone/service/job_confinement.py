@@ -11,9 +11,9 @@ from fairlead_common.service.settings import SettingsError
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.service.settings import ExecutorSettings
 
-ALLOWED = "--shared-unconfined allows tokens and jobs of other people all the same."
+ALLOWED = "--shared-unconfined permits tokens and jobs of other users nevertheless."
 REFUSED = (
-    "Tokens for other people are refused, and only admins can submit jobs, unless"
+    "Tokens for other users are refused, and only admins can submit jobs, unless"
     " --shared-unconfined is given."
 )
 

@@ -166,20 +166,6 @@ def wait_for(happened: Callable[[], bool], seconds: float = START_S_MAX) -> None
         time.sleep(POLL_S)
 
 
-def processes_of(data: Path) -> list[psutil.Process]:
-    """All processes that have to do with this data folder: by command, environment or cwd."""
-    found = []
-    text = str(data)
-    for process in psutil.process_iter():
-        try:
-            words = [*process.cmdline(), *process.environ().values(), process.cwd()]
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
-        if process.pid != os.getpid() and any(text in word for word in words):
-            found.append(process)
-    return found
-
-
 def memory_bytes(process: psutil.Process) -> int:
     """The process's share of memory (PSS): pages used by several count in parts."""
     return int(process.memory_full_info().pss)

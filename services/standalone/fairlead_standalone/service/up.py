@@ -258,7 +258,10 @@ def _end_on_signals(work: asyncio.Task[None], children: Supervisor, say: Say) ->
             say("ending at once")
             children.hurry()
             return
-        say("ending: runs of this machine are stopped and queued again ... (once more: at once)")
+        say(
+            "ending: the runs of this machine are stopped and queued again"
+            " (Ctrl-C again: end at once)"
+        )
         work.cancel()
 
     loop = asyncio.get_running_loop()

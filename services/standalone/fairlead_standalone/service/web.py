@@ -49,7 +49,7 @@ def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
     """One app of both services' routes."""
     return server.build_app(
         "Fairlead",
-        [*api.routers(submit), *lookout.routers()],
+        [*api.routers(submit), *lookout.routers(submit.checks())],
         {**submit.checks(), **lookout.checks()},
         own,
         identify=submit.identify,

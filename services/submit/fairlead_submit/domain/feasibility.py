@@ -88,7 +88,7 @@ def _check_kind(
         return Verdict(False, beyond)
     eligible = [node for node in nodes if is_eligible(shape, node, priority_class)]
     if not eligible:
-        detail = f"taints, labels or affinity rule out all {len(nodes)} nodes of pool {kind.pool!r}"
+        detail = f"taints, labels or affinity exclude all {len(nodes)} nodes of pool {kind.pool!r}"
         return Verdict(False, detail)
     if any(_fits_on(shape, node) for node in eligible):
         return _check_gang(kind, shape, eligible)

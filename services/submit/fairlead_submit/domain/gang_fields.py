@@ -7,7 +7,7 @@ mean the same as the fields of `gang`. A job can have both if they agree.
 from typing import Final
 
 from fairlead_common.domain.errors import FieldError
-from fairlead_submit.domain import validation
+from fairlead_common.domain.requests import validation
 from fairlead_submit.domain.request_types import Gang, Job
 
 PREFIX: Final = "armadaproject.io/"

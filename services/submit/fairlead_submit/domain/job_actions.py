@@ -16,9 +16,10 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, JobState
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records import events
+from fairlead_common.domain.requests import validation
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_submit.domain import name_rules, validation
+from fairlead_submit.domain import name_rules
 from fairlead_submit.domain.callers import RequestContext
 from fairlead_submit.domain.job_terms import check_labels
 from fairlead_submit.domain.request_types import Action, Filter, Release, Reprioritization

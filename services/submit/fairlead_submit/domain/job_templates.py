@@ -14,13 +14,12 @@ from msgspec.structs import replace
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
+from fairlead_common.domain.requests import decoding, validation
 from fairlead_submit.domain import (
-    decoding,
     job_terms,
     pod_spec,
     policy,
     secret_variables,
-    validation,
 )
 from fairlead_submit.domain.job_terms import JobTerms, get_pod_spec
 from fairlead_submit.domain.policy import AllowList, JobPolicy
@@ -219,7 +218,8 @@ class JobTemplates:
                 wrong: list[FieldError] = []
                 secret_variables.seal_values(document, secrets, wrong)
                 canonical = _encode_ordered(document)
-                secret_variables.resolve_references(document, secrets, wrong)
+                of_cluster = self._policy.job_defaults.cluster_secrets
+                secret_variables.resolve_references(document, secrets, wrong, of_cluster=of_cluster)
                 if wrong:
                     found += [FieldError(f"/podSpec{item.pointer}", item.detail) for item in wrong]
                     return _NOTHING

@@ -1,6 +1,6 @@
 """Pod specs: their resource requests, their shape, and the spec completed with defaults.
 
-Only the fields below are read; everything else is passed to the cluster without a check.
+Only the fields in `pod_fields.py` are read; all others pass to the cluster without a check.
 The effective request is the rule of Kubernetes (KEP-753): the sum over containers and sidecars
 (init containers with `restartPolicy: Always`), at least the largest init container counted with
 the sidecars that start before it, plus the overhead. Without a request, it is the limit.
@@ -9,120 +9,33 @@ the sidecars that start before it, plus the overhead. Without a request, it is t
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import Raw
 
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import FieldError
-from fairlead_submit.domain import decoding, validation
+from fairlead_common.domain.requests import decoding, validation
+from fairlead_submit.domain.pod_fields import (
+    Affinity,
+    Pod,
+    PodText,
+    Requirement,
+    Resources,
+    SelectorTerm,
+    Toleration,
+)
 from fairlead_submit.domain.policy import JobDefaults
 from fairlead_submit.domain.request_types import Amount
 
 GRACE_S_MAX: Final = 300
-CONTAINERS_MAX: Final = 100
-TERMS_MAX: Final = 100
 QUANTITY_LENGTH_MAX: Final = 64
 RESOURCE_LENGTH_MAX: Final = 317
 
-Quantities = dict[str, Amount]
 _Object = dict[str, object]
 Document = dict[str, Any]
 """A pod spec as JSON. Only the parts that are read here have been validated."""
-
-
-class _PodPart(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """A part of a pod spec. Unknown fields are ignored; null means absent."""
-
-
-class Resources(_PodPart, frozen=True):
-    requests: Quantities | None = None
-    limits: Quantities | None = None
-
-
-class Container(_PodPart, frozen=True):
-    name: str | None = None
-    resources: Resources | None = None
-    restart_policy: str | None = None
-
-
-class Requirement(_PodPart, frozen=True):
-    key: str
-    operator: str
-    values: Annotated[list[str], Meta(max_length=1_000)] | None = None
-
-
-class SelectorTerm(_PodPart, frozen=True):
-    match_expressions: Annotated[list[Requirement], Meta(max_length=TERMS_MAX)] | None = None
-    match_fields: Annotated[list[Requirement], Meta(max_length=TERMS_MAX)] | None = None
-
-
-class NodeSelector(_PodPart, frozen=True):
-    node_selector_terms: Annotated[list[SelectorTerm], Meta(max_length=TERMS_MAX)] | None = None
-
-
-class PreferredTerm(_PodPart, frozen=True):
-    weight: Annotated[int, Meta(ge=1, le=100)]
-    preference: SelectorTerm
-
-
-class NodeAffinity(_PodPart, frozen=True):
-    required: NodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: Annotated[list[PreferredTerm], Meta(max_length=TERMS_MAX)] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(_PodPart, frozen=True):
-    node_affinity: NodeAffinity | None = None
-
-
-class Toleration(_PodPart, frozen=True):
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
-_Containers = Annotated[list[Container], Meta(max_length=CONTAINERS_MAX)]
-
-
-class Pod(_PodPart, frozen=True):
-    """The fields of a pod spec that are read."""
-
-    containers: _Containers | None = None
-    init_containers: _Containers | None = None
-    node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
-    tolerations: Annotated[list[Toleration], Meta(max_length=TERMS_MAX)] | None = None
-    overhead: Quantities | None = None
-    resources: Resources | None = None
-    priority_class_name: str | None = None
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: Annotated[int, Meta(ge=1)] | None = None
-
-
-class _ContainerText(_PodPart, frozen=True):
-    resources: Raw | UnsetType = UNSET
-    restart_policy: str | None = None
-
-
-class _PodText(_PodPart, frozen=True):
-    """The same parts as raw JSON: the key under which the demand of a pod is cached."""
-
-    containers: list[_ContainerText] | None = None
-    init_containers: list[_ContainerText] | None = None
-    node_selector: Raw | UnsetType = UNSET
-    affinity: Raw | UnsetType = UNSET
-    tolerations: Raw | UnsetType = UNSET
-    overhead: Raw | UnsetType = UNSET
-    resources: Raw | UnsetType = UNSET
-    priority_class_name: str | None = None
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
 
 
 class FilledResources(msgspec.Struct, frozen=True):
@@ -150,7 +63,7 @@ class PodDemand(msgspec.Struct, frozen=True):
 
 
 _AMOUNTS: Final = frozenset({"requests", "limits"})
-_text_decoder: Final = msgspec.json.Decoder(_PodText)
+_text_decoder: Final = msgspec.json.Decoder(PodText)
 _text_encoder: Final = msgspec.json.Encoder()
 _pod_decoder: Final = msgspec.json.Decoder(Pod)
 _order_encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -203,7 +116,7 @@ def _read_demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) ->
         amounts, filled = _read_resources(container.resources, at, {}, found)
         inits.append((amounts, container.restart_policy == "Always"))
         completed.append(filled)
-    overhead = _parse_amounts(pod.overhead, "/overhead", found)
+    overhead = _read_overhead(pod, defaults, found)
     requests = compute_effective_request(apps, inits, overhead, pod_level)
     name = priority_class or pod.priority_class_name
     if priority_class and pod.priority_class_name not in (None, priority_class):
@@ -225,6 +138,21 @@ def _read_demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) ->
         priority_class=name,
         errors=tuple(found),
     )
+
+
+def _read_overhead(pod: Pod, defaults: JobDefaults, found: list[FieldError]) -> dict[str, int]:
+    """What the pod uses besides its containers: its overhead, and the devices of its claims.
+
+    The API server adds the overhead of a runtime class to a pod that has none.
+    """
+    of_class = defaults.overhead_by_runtime_class.get(pod.runtime_class_name or "")
+    total = _parse_amounts(pod.overhead or of_class, "/overhead", found)
+    for index, claim in enumerate(pod.resource_claims or ()):
+        name = claim.resource_claim_template_name or claim.resource_claim_name or ""
+        amounts = defaults.requests_by_claim.get(name)
+        for resource, amount in _parse_amounts(amounts, f"/resourceClaims/{index}", found).items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
 
 
 def _read_grace_s(pod: Pod, found: list[FieldError]) -> int:
@@ -258,7 +186,7 @@ def _parse_cached_amount(resource: str, quantity: Amount) -> int | str:
 
 
 def _parse_amounts(
-    quantities: Quantities | None, at: str, found: list[FieldError]
+    quantities: Mapping[str, Amount] | None, at: str, found: list[FieldError]
 ) -> dict[str, int]:
     """Resource -> amount. A quantity that is not valid is an error and counts as nothing."""
     amounts: dict[str, int] = {}
@@ -375,8 +303,8 @@ def _sort_distinct(items: Sequence[T]) -> list[T]:
 
 
 def _check_toleration(toleration: shapes.Toleration, at: str, found: list[FieldError]) -> None:
-    if toleration.operator not in ("Equal", "Exists"):
-        found.append(FieldError(f"{at}/operator", "must be Equal or Exists"))
+    if toleration.operator not in ("Equal", "Exists", "Gt", "Lt"):
+        found.append(FieldError(f"{at}/operator", "must be Equal, Exists, Gt or Lt"))
     elif toleration.operator == "Exists" and toleration.value:
         found.append(FieldError(f"{at}/value", "is not allowed with the operator Exists"))
     elif not toleration.key and toleration.operator != "Exists":

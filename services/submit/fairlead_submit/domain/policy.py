@@ -15,7 +15,7 @@ from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.node_eligibility import NODE_NAME
 from fairlead_common.domain.priority_classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
-from fairlead_submit.domain import validation
+from fairlead_common.domain.requests import validation
 
 DEFAULT_ACCOUNT: Final = "default"
 HOUR_S: Final = 3600
@@ -38,7 +38,11 @@ class JobDefaults(
 
     `requests` applies to each container that does not request a resource. A job that requests any
     of `long_resources` has the runtime limit `long_runtime_seconds`. Tolerations are added to those
-    of the job, by its priority class and by the resources that it requests.
+    of the job, by its priority class and by the resources that it requests. With `cluster_secrets`
+    a `secretKeyRef` in a pod spec is a Secret of the cluster if the queue has no secret of this
+    name and key; otherwise such a job is refused. `overhead_by_runtime_class` is what a pod with
+    this `runtimeClassName` uses besides its containers. `requests_by_claim` is what a claim counts
+    as, by the name of its ResourceClaimTemplate or ResourceClaim.
     """
 
     priority_class: str = DEFAULT_CLASS
@@ -48,6 +52,9 @@ class JobDefaults(
     long_runtime_seconds: int = 336 * HOUR_S
     tolerations_by_class: dict[str, tuple[shapes.Toleration, ...]] = {}
     tolerations_by_resource: dict[str, tuple[shapes.Toleration, ...]] = {}
+    cluster_secrets: bool = False
+    overhead_by_runtime_class: dict[str, dict[str, str]] = {}
+    requests_by_claim: dict[str, dict[str, str]] = {}
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

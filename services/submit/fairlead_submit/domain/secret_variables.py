@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.requests import validation
 from fairlead_common.domain.secret_values import (
     SEALED,
     DecryptionFailed,
@@ -19,7 +20,6 @@ from fairlead_common.domain.secret_values import (
     has_sealed,
     variables,
 )
-from fairlead_submit.domain import validation
 from fairlead_submit.domain.request_types import Env, EnvValue, EnvVar, Job, SecretKeyRef, ValueFrom
 
 Values = Mapping[str, Mapping[str, str]]
@@ -87,9 +87,16 @@ def seal_values(document: dict[str, Any], secrets: QueueSecrets, found: list[Fie
 
 
 def resolve_references(
-    document: dict[str, Any], secrets: QueueSecrets, found: list[FieldError]
+    document: dict[str, Any],
+    secrets: QueueSecrets,
+    found: list[FieldError],
+    *,
+    of_cluster: bool = False,
 ) -> None:
-    """Add the values of the queue's secrets to the references to them, in place."""
+    """Add the values of the queue's secrets to the references to them, in place.
+
+    `of_cluster`: other references, which have had no value so far, are to Secrets of the cluster.
+    """
     for at, variable in variables(document):
         reference = _find_reference(variable)
         if reference is None:
@@ -98,6 +105,8 @@ def resolve_references(
         sealed = secrets.find(str(name), str(key))
         if sealed is not None:
             variable[SEALED] = sealed
+        elif of_cluster and SEALED not in variable:
+            continue
         elif reference.get("optional") is True:
             variable.pop("valueFrom")
             variable["value"] = ""
@@ -172,7 +181,7 @@ def refresh_secrets(spec: bytes, secrets: QueueSecrets) -> bytes | str:
         if inline and not secrets.can_open(variable[SEALED]):
             return "it has secret values of another queue, or of a key that no longer exists"
     found: list[FieldError] = []
-    resolve_references(document, secrets, found)
+    resolve_references(document, secrets, found, of_cluster=True)
     if found:
         return found[0].detail
     return msgspec.json.encode(document)

@@ -12,8 +12,9 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
-from fairlead_submit.domain import name_rules, secret_variables, validation
-from fairlead_submit.domain.decoding import Decoder, validation_problem
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_submit.domain import name_rules, secret_variables
 from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
 from fairlead_submit.domain.request_types import Job, Submission

@@ -42,7 +42,7 @@ def require_confined_jobs(tokens_for_others: bool, caller: Caller) -> None:
         return
     raise Problem(
         "forbidden",
-        "Jobs are not confined on this server, so whoever submits one can read its secrets. Only"
-        " admins are therefore permitted to submit jobs. Start the server with"
+        "Jobs are not confined on this server, so a user who submits one can read the server's"
+        " secrets. Only admins are therefore permitted to submit jobs. Start the server with"
         " `fairlead up --shared-unconfined` to permit others as well.",
     )

@@ -11,9 +11,11 @@ from fairlead_common.domain.permissions import require_role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon
-from fairlead_submit.domain import name_rules, request_types, validation
-from fairlead_submit.domain.decoding import Decoder, validation_problem
-from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.web import request_body
+from fairlead_submit.domain import name_rules, request_types
+from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.store.configuration_store import CordonStore

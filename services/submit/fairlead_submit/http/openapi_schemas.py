@@ -13,13 +13,13 @@ from fairlead_submit.domain import request_types
 DRY_RUN: Final = {
     "name": "dryRun",
     "in": "query",
-    "description": "Say what is wrong or would happen, and do nothing.",
+    "description": "Validate the request and return what would happen, without doing it.",
     "schema": {"type": "boolean", "default": False},
 }
 IF_MATCH: Final = {
     "name": "if-match",
     "in": "header",
-    "description": "The ETag that it must still have.",
+    "description": "The ETag of the version that the request is based on.",
     "schema": {"type": "string"},
 }
 LINES: Final = tuple(

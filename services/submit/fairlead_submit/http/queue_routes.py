@@ -14,16 +14,17 @@ from fairlead_common.domain.permissions import require_role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.events import RetryPolicy
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.domain.requests.validation import escape_pointer
 from fairlead_common.service import clock
-from fairlead_common.web import etags, query_validation
+from fairlead_common.web import etags, query_validation, request_body
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.query_validation import After, StrictRoute, Wait
-from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
+from fairlead_submit.domain import name_rules, pod_spec, request_types
 from fairlead_submit.domain.callers import is_visible
-from fairlead_submit.domain.decoding import Decoder, validation_problem
 from fairlead_submit.domain.job_terms import check_labels, make_retry_policy
-from fairlead_submit.domain.validation import escape_pointer
-from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
+from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
 from fairlead_submit.store.configuration_store import (
     QueueStore,
@@ -120,7 +121,7 @@ def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePe
 
     @router.get(
         "/queues/{name}",
-        summary="One queue; with `If-None-Match` and `wait`, once it has changed",
+        summary="One queue; with `If-None-Match` and `wait`, respond when it has changed",
         responses={
             **_QUEUE_RESPONSE,
             304: {"description": "Not changed."},

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Path, Request, Response
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.web import request_body
 from fairlead_common.web.query_validation import After, StrictRoute, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import require_verb
-from fairlead_submit.domain.decoding import Decoder, validation_problem
-from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
+from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.store.configuration_store import QueueStore, queue_not_found
 from fairlead_submit.store.secret_store import SecretStore, SecretView
 

@@ -14,11 +14,11 @@ from fairlead_common.domain.permissions import ROLES, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth, problem_documents, rate_limits
+from fairlead_common.web import request_body as body
 from fairlead_common.web.auth import Authenticator, request_origin
 from fairlead_common.web.auth.oidc import Provider
 from fairlead_common.web.rate_limits import RateLimiter
 from fairlead_submit.http import oidc_sign_in, openapi_schemas
-from fairlead_submit.http import request_body as body
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
 from fairlead_submit.store.token_store import TokenGrant
@@ -27,7 +27,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX: Final = 8_192
 FIELDS_MAX: Final = 8
 DAY_S: Final = 86_400
-_AGAIN: Final = "Begin again at the page that you want to see."
+_AGAIN: Final = "Open the page that you want to see again."
 _FORM_BODY: Final = {
     "requestBody": {
         "required": True,
@@ -38,7 +38,10 @@ _FORM_BODY: Final = {
                     "required": ["token"],
                     "properties": {
                         "token": {"type": "string", "description": "An API token."},
-                        "next": {"type": "string", "description": "The path to go on to."},
+                        "next": {
+                            "type": "string",
+                            "description": "The path to open after the sign-in.",
+                        },
                     },
                 },
                 "example": {"token": "fl_...", "next": "/"},
@@ -117,7 +120,10 @@ def _add_begin_route(
             str, Query(max_length=1_000, description="The URL of the provider.")
         ] = "",
         target: Annotated[
-            str, Query(alias="next", max_length=2_000, description="The path to go on to.")
+            str,
+            Query(
+                alias="next", max_length=2_000, description="The path to open after the sign-in."
+            ),
         ] = "/",
     ) -> Response:
         provider = _find_provider(authenticator, issuer)
@@ -146,10 +152,10 @@ def _add_callback_route(
 ) -> None:
     @router.get(
         oidc_sign_in.CALLBACK,
-        summary="Where an OpenID provider sends a browser back to",
+        summary="The redirect target of an OpenID provider",
         response_class=HTMLResponse,
         responses={
-            200: {"description": "Signed in; the page leads on."},
+            200: {"description": "Signed in; the page redirects."},
             **openapi_schemas.describe_problems(401, 404),
         },
     )
@@ -157,23 +163,25 @@ def _add_callback_route(
         request: Request,
         code: Annotated[str, Query(max_length=4_096, description="The code of the provider.")] = "",
         state: Annotated[
-            str, Query(max_length=200, description="The `state` that the sign-in began with.")
+            str, Query(max_length=200, description="The `state` of the sign-in.")
         ] = "",
         iss: Annotated[str, Query(max_length=1_000, description="The provider (RFC 9207).")] = "",
-        error: Annotated[str, Query(max_length=200, description="Why the provider refused.")] = "",
+        error: Annotated[
+            str, Query(max_length=200, description="Why the provider refused the sign-in.")
+        ] = "",
     ) -> Response:
         cookie = request.cookies.get(oidc_sign_in.COOKIE, "")
         begun = oidc_sign_in.open_attempt(settings.signing_key, cookie, state, clock.now_ms())
         if begun is None:
             raise _unauthenticated(
-                f"This sign-in was begun by another browser, or is too old. {_AGAIN}"
+                f"This sign-in was started in another browser, or has expired. {_AGAIN}"
             )
         if error:
             reason = error if error.isprintable() else "unreadable"
-            raise _unauthenticated(f"The OpenID provider refused: {reason}. {_AGAIN}")
+            raise _unauthenticated(f"The OpenID provider refused the sign-in: {reason}. {_AGAIN}")
         if iss not in ("", begun.issuer):
             raise _unauthenticated(
-                f"The answer came from an OpenID provider that was not asked. {_AGAIN}"
+                f"The response came from another OpenID provider than the requested one. {_AGAIN}"
             )
         provider = _find_provider(authenticator, begun.issuer)
         id_token = await provider.exchange(code, begun.verifier, _redirect_uri(request))
@@ -218,7 +226,9 @@ async def _make_session_of_token(pool: db.Pool, caller: Caller, session_s: float
         )
         signed_in = None if link is None else await token_store.redeem_link(pool, link, session_s)
     if signed_in is None:
-        raise _unauthenticated("This is not a valid API token. `fairlead token create` makes one.")
+        raise _unauthenticated(
+            "This is not a valid API token. `fairlead token create` creates one."
+        )
     return signed_in.token
 
 

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.web import request_body
 from fairlead_submit.domain import job_actions, request_types
-from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
+from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.service import metrics
 from fairlead_submit.service.action_service import ActionResult
 from fairlead_submit.service.resubmission_service import Progress, ResubmissionResponse
@@ -86,7 +87,7 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
         summary="Submit jobs again, chosen by id or filter",
         responses={
             202: openapi_schemas.describe_response(
-                ResubmissionResponse, "Stored; the server carries it out."
+                ResubmissionResponse, "Accepted; the server continues it after the response."
             ),
             **openapi_schemas.describe_problems(400, 404, 409, 413, 415),
         },
@@ -103,7 +104,7 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
 
     @router.get(
         "/actions/{action}",
-        summary="How far an action is",
+        summary="The progress of an action",
         responses={
             200: openapi_schemas.describe_response(Progress, "So far."),
             **openapi_schemas.describe_problems(404),
@@ -135,7 +136,7 @@ def _add_action(router: APIRouter, kind: job_actions.ActionKind, service: Servic
         summary=kind.summary,
         responses={
             200: openapi_schemas.describe_response(
-                ActionResult, "Asked; `position` names the place."
+                ActionResult, "Requested; `position` is its position in the log."
             ),
             **openapi_schemas.describe_problems(400, 404, 413, 415),
         },

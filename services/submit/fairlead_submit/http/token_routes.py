@@ -20,17 +20,17 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import ROLES, Role
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
-from fairlead_common.web import auth
+from fairlead_common.web import auth, request_body
 from fairlead_common.web.auth import Authenticator, Caller
 from fairlead_common.web.query_validation import After, StrictRoute, Wait
-from fairlead_submit.domain import name_rules, request_types, validation
-from fairlead_submit.domain.decoding import Decoder, validation_problem
+from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.http import (
     oidc_sign_in,
     openapi_schemas,
     query_string,
-    request_body,
     sign_in_routes,
 )
 from fairlead_submit.service.settings import SubmitSettings
@@ -105,7 +105,7 @@ def token_routes(
 def _add_creation_routes(router: APIRouter, settings: SubmitSettings, pool: db.Pool) -> None:
     @router.post(
         "/api/v1/tokens",
-        summary="Make an API token; its secret is in this answer alone",
+        summary="Create an API token; only this response contains its secret",
         status_code=201,
         responses={
             201: openapi_schemas.describe_response(TokenView, "Made."),
@@ -134,7 +134,7 @@ def _add_creation_routes(router: APIRouter, settings: SubmitSettings, pool: db.P
 
     @router.post(
         "/api/v1/sign-in-links",
-        summary="Make a link that signs a browser in as whoever asks, once",
+        summary="Create a one-time link that signs a browser in as the caller",
         status_code=201,
         responses={
             201: openapi_schemas.describe_response(SignInLink, "Made."),
@@ -156,7 +156,7 @@ def _add_creation_routes(router: APIRouter, settings: SubmitSettings, pool: db.P
 def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
     @router.get(
         "/api/v1/tokens",
-        summary="One's own tokens and sessions, or (for admins) everybody's",
+        summary="The tokens and sessions of the caller, or (for admins) of all users",
         responses={
             200: openapi_schemas.describe_response(TokenPage, "Some of them."),
             **openapi_schemas.describe_problems(400),
@@ -181,7 +181,7 @@ def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Auth
 
     @router.delete(
         "/api/v1/tokens/{token_id}",
-        summary="Withdraw a token or end a session",
+        summary="Revoke a token or end a session",
         status_code=204,
         responses={204: {"description": "Withdrawn."}, **openapi_schemas.describe_problems(404)},
     )
@@ -196,7 +196,8 @@ def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Auth
         )
         if revoked is None:
             raise Problem(
-                "not-found", f"Token {token_id!r} does not exist, or is not yours to withdraw."
+                "not-found",
+                f"Token {token_id!r} does not exist, or you are not permitted to revoke it.",
             )
         authenticator.forget(revoked.digest)
         _write_audit_line("withdrew", caller, token_id, revoked.name)
@@ -228,7 +229,8 @@ def session_routes(
         if signed_in is None:
             raise Problem(
                 "unauthenticated",
-                "This link was used already, or is too old. `fairlead token link` makes another.",
+                "This link was used already, or has expired. `fairlead token link` prints a new"
+                " one.",
             )
         response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
         sign_in_routes.set_session(response, request, signed_in.token, session_s)
@@ -239,7 +241,7 @@ def session_routes(
         summary="End the session of this browser",
         status_code=303,
         responses={
-            200: {"description": "Signed out; the page leads on to the OpenID provider."},
+            200: {"description": "Signed out; the page redirects to the OpenID provider."},
             303: {"description": "Signed out."},
             **openapi_schemas.describe_problems(),
         },
@@ -270,9 +272,9 @@ def make_grant(given: NewToken, known: list[FieldError], caller: Caller) -> Toke
     """What is asked for, if this caller may give it. Raises a 403 or 422 `Problem`."""
     found: list[FieldError] = []
     if not given.roles:
-        found.append(FieldError("/roles", f"is missing; there are {', '.join(ROLES)}"))
+        found.append(FieldError("/roles", f"is missing; the roles are {', '.join(ROLES)}"))
     if given.queues == []:
-        found.append(FieldError("/queues", "names none; leave it out for all queues"))
+        found.append(FieldError("/queues", "is empty; omit it for all queues"))
     for index, queue in enumerate(given.queues or ()):
         if detail := name_rules.check_name(queue):
             found.append(FieldError(f"/queues/{index}", detail))
@@ -293,8 +295,9 @@ def make_grant(given: NewToken, known: list[FieldError], caller: Caller) -> Toke
     if Role.ADMIN not in caller.roles:
         raise Problem(
             "forbidden",
-            f"{caller.name} may not make a token for {name}: admins make tokens for programs, and"
-            " people make their own after signing in with their provider or password.",
+            f"{caller.name} is not permitted to create a token for {name}: admins make tokens for"
+            " programs, and users create their own after signing in with their provider or"
+            " password.",
         )
     return TokenGrant(
         name=name, roles=roles, queues=queues, label=given.label or "", made_by=caller.name
@@ -308,9 +311,10 @@ def require_own_grant(wanted: TokenGrant, caller: Caller) -> None:
         return
     raise Problem(
         "forbidden",
-        "Jobs are not confined on this server, so whoever submits one can read its secrets. Tokens"
-        " for other people, and tokens that submit jobs with limited rights, are therefore refused."
-        " Start the server with `fairlead up --shared-unconfined` to allow them all the same.",
+        "Jobs are not confined on this server, so a user who submits one can read the server's"
+        " secrets. Tokens for other users, and tokens that submit jobs with limited rights, are"
+        " therefore refused. Start the server with `fairlead up --shared-unconfined` to permit"
+        " them.",
     )
 
 
@@ -318,8 +322,8 @@ def _label_conflict(wanted: TokenGrant) -> Problem:
     """A 409: of two tokens that are called alike nobody knows which to withdraw."""
     return Problem(
         "conflict",
-        f"{wanted.made_by} has made a token for {wanted.name!r} with the label {wanted.label!r}"
-        " already. Send another `label`, or withdraw that token first.",
+        f"{wanted.made_by} has already created a token for {wanted.name!r} with the label"
+        f" {wanted.label!r}. Send another `label`, or revoke that token first.",
         [FieldError("/label", "is the label of another token")],
     )
 
@@ -344,11 +348,12 @@ async def _make_link(pool: db.Pool, caller: Caller) -> str:
     if caller.is_session:
         raise Problem(
             "forbidden",
-            "A browser session makes no sign-in links. Use an API token: `fairlead token link`.",
+            "A browser session cannot create sign-in links. Use an API token: `fairlead token"
+            " link`.",
         )
     code = None if caller.token is None else await token_store.make_token_link(pool, caller.token)
     if code is None:
-        raise Problem("forbidden", "Only people and API tokens make sign-in links.")
+        raise Problem("forbidden", "Only users and API tokens can create sign-in links.")
     return code
 
 

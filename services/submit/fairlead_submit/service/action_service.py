@@ -12,17 +12,18 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope, Verb
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
-from fairlead_submit.domain import job_actions, validation
+from fairlead_submit.domain import job_actions
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.decoding import Decoder, validation_problem
 from fairlead_submit.domain.job_actions import ActionKind, AnyAction
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import Filter, Release
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.validation_thread import ValidationThread
 from fairlead_submit.store.configuration_store import QueueStore
-from fairlead_submit.store.job_views import FoundJob, JobViews, KnownJob
+from fairlead_submit.store.job_views import JobMatch, JobViews, KnownJob
 
 SAMPLE: Final = 10
 
@@ -35,7 +36,7 @@ class ActionResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
     position: str | None
     matched: int | None
-    sample: list[FoundJob] | UnsetType = UNSET
+    sample: list[JobMatch] | UnsetType = UNSET
 
 
 class NamedJobs(msgspec.Struct, frozen=True):
@@ -152,7 +153,7 @@ class ActionService:
         if len(known) < len(set(named.ids)):
             raise _jobs_not_found(named, known)
         sample = [
-            FoundJob(job_id, job.job_set, job.state) for job_id, job in list(known.items())[:SAMPLE]
+            JobMatch(job_id, job.job_set, job.state) for job_id, job in list(known.items())[:SAMPLE]
         ]
         return ActionResult(None, _count_affected(kind, known), sample)
 

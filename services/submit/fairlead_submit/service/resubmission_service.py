@@ -26,11 +26,12 @@ from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobSubmitted
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service.disk import Disk, Space
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
-from fairlead_submit.domain import job_actions, name_rules, resubmission, validation
+from fairlead_submit.domain import job_actions, name_rules, resubmission
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.decoding import Decoder, validation_problem
 from fairlead_submit.domain.request_types import Resubmission
 from fairlead_submit.domain.resubmission import JobContext, Target
 from fairlead_submit.service import metrics

@@ -1,5 +1,7 @@
 """Settings of submit, on top of those that every service has."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from fairlead_common.domain import priority_classes, quantities
@@ -53,11 +55,11 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
         if defaults.priority_class not in names:
             detail = f"is {defaults.priority_class!r}; the priority classes are: {', '.join(names)}"
             found.append(FieldError("jobDefaults.priorityClass", detail))
-        for name, quantity in defaults.requests.items():
-            try:
-                quantities.parse_quantity(name, quantity, round_up=True)
-            except ValueError as error:
-                found.append(FieldError(f"jobDefaults.requests.{name}", str(error)))
+        found += _check_quantities(defaults.requests, "jobDefaults.requests")
+        for name, amounts in defaults.overhead_by_runtime_class.items():
+            found += _check_quantities(amounts, f"jobDefaults.overheadByRuntimeClass.{name}")
+        for name, amounts in defaults.requests_by_claim.items():
+            found += _check_quantities(amounts, f"jobDefaults.requestsByClaim.{name}")
         for field in msgspec.structs.fields(Limits):
             bound = getattr(self.limits, field.name)
             if bound < 1:
@@ -68,3 +70,13 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
                 found.append(FieldError(f"quotas.{name}", f"is {most}; at least 0 is expected"))
         if found:
             raise SettingsError(found)
+
+
+def _check_quantities(amounts: Mapping[str, str], at: str) -> list[FieldError]:
+    found = []
+    for name, quantity in amounts.items():
+        try:
+            quantities.parse_quantity(name, quantity, round_up=True)
+        except ValueError as error:
+            found.append(FieldError(f"{at}.{name}", str(error)))
+    return found

@@ -13,15 +13,17 @@ from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import feasibility as feasible
-from fairlead_submit.domain import secret_variables, validation
+from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.decoding import Decoder, JobLineDecoder, validation_problem
 from fairlead_submit.domain.feasibility import JobKind
+from fairlead_submit.domain.job_line_decoding import JobLineDecoder
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.request_types import Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.requests.decoding import Decoder
 from fairlead_common.web.fair_semaphore import FairSemaphore
-from fairlead_submit.domain.decoding import Decoder
 
 T = TypeVar("T")
 R = TypeVar("R", bound=msgspec.Struct)

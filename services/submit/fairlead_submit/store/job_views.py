@@ -37,7 +37,7 @@ class KnownJob(msgspec.Struct, frozen=True):
     job_set: str
 
 
-class FoundJob(msgspec.Struct, frozen=True, rename="camel"):
+class JobMatch(msgspec.Struct, frozen=True, rename="camel"):
     """One job that a filter finds."""
 
     id: str
@@ -158,12 +158,12 @@ class JobViews:
 
     async def sample(
         self, chosen: JobFilter, states: Iterable[JobState], limit: int
-    ) -> list[FoundJob]:
+    ) -> list[JobMatch]:
         """Some of those jobs, the newest first; none if the query takes too long."""
         rows = await self._fetch_within_bound(
             "sample_found", *make_arguments(chosen, states), limit
         )
-        return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
+        return [JobMatch(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
 
     async def wait_until_current(
         self, wait_s: float = WAIT_S_MAX, chosen: JobFilter | None = None
@@ -183,7 +183,7 @@ class JobViews:
             await asyncio.sleep(PAUSE_S)
 
     async def wait_for_current_jobs(self, ids: Sequence[JobId]) -> tuple[dict[str, KnownJob], bool]:
-        """As `settled`, once the view has seen all that was written of these until now."""
+        """As `wait_for_jobs`, once the view has seen all that was written of these until now."""
         ends = await self._log.end_positions(JOBS)
         wanted = {partition_of_job(job_id) for job_id in ids}
         return await self.wait_for_jobs(ids, {partition: ends[partition] for partition in wanted})

@@ -9,8 +9,8 @@ from fairlead_common import db
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.requests.decoding import validation_problem
 from fairlead_common.domain.secret_values import Keyring
-from fairlead_submit.domain.decoding import validation_problem
 from fairlead_submit.domain.secret_variables import NO_KEY, QueueSecrets, Values
 from fairlead_submit.store.schema import SQL
 

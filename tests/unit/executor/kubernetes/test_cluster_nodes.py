@@ -4,6 +4,7 @@ from typing import Any
 
 import hypothesis
 import hypothesis.strategies as st
+import msgspec
 
 from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
 from fairlead_executor.backends.kubernetes.domain.cluster_nodes import ClusterNodes
@@ -141,6 +142,30 @@ def test_the_request_of_a_pod_is_that_of_kubernetes() -> None:
     assert pod_requests(make_pod(spec=spec)) == {"cpu": 7250, "pods": 1}
     whole = {**spec, "resources": {"requests": {"cpu": "3"}}}
     assert pod_requests(make_pod(spec=whole))["cpu"] == 3250
+
+
+def test_devices_storage_and_huge_pages_are_offered_less_what_others_use() -> None:
+    amounts = {
+        "nvidia.com/gpu": "4",
+        "example.com/license": "2",
+        "ephemeral-storage": "10Gi",
+        "hugepages-2Mi": "1Gi",
+    }
+    node = make_node()
+    allocatable = {**node.status.allocatable, **amounts}
+    status = msgspec.structs.replace(node.status, allocatable=allocatable)
+    nodes = make_nodes()
+    nodes.put(msgspec.structs.replace(node, status=status), 0)
+    used = {**dict.fromkeys(amounts, "1"), "ephemeral-storage": "1Gi", "hugepages-2Mi": "4Mi"}
+    spec = {"nodeName": "n0", "containers": [{"resources": {"limits": used}}]}
+    nodes.put_pod(make_pod(spec=spec))
+    offered = nodes.nodes()[0].allocatable
+    assert {name: offered[name] for name in amounts} == {
+        "nvidia.com/gpu": 3,
+        "example.com/license": 1,
+        "ephemeral-storage": 9 * 2**30,
+        "hugepages-2Mi": 2**30 - 4 * 2**20,
+    }
 
 
 CHANGES = st.lists(

@@ -3,6 +3,7 @@
 What it does when all goes well is in tests/contract/cluster.
 """
 
+import asyncio
 import base64
 import random
 
@@ -14,12 +15,25 @@ from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
-from fairlead_executor.backends.kubernetes.settings import PendingAction, PendingRule
+from fairlead_executor.backends.kubernetes.api_client import ApiClient
+from fairlead_executor.backends.kubernetes.api_probe import ApiProbe
+from fairlead_executor.backends.kubernetes.settings import (
+    KubernetesSettings,
+    PendingAction,
+    PendingRule,
+)
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import NoLog, Stream
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
+from fairlead_executor.domain.reconciliation import (
+    Create,
+    DesiredRun,
+    PendingReported,
+    reconcile,
+)
 from tests.fake_api_server import is_held
 from tests.unit.executor.kubernetes.conftest import FakeWorld
+from tests.unit.executor.kubernetes.world import make_lease
 
 SUCCEEDS = {"run-for": "10ms"}
 END = pods.stopped("preempted")
@@ -45,6 +59,23 @@ async def test_a_watch_that_is_cut_goes_on_without_listing_again(world: FakeWorl
     watches = world.server.requests["GET", "pods"] - lists
     assert watches >= 1
     assert world.cluster.pod_lists == 1
+
+
+async def test_a_server_that_accepts_requests_and_does_not_answer_is_a_problem(
+    world: FakeWorld,
+) -> None:
+    await world.open()
+    settings = KubernetesSettings(kubeconfig=str(world.kubeconfig))
+    client = await ApiClient.open(settings, clock.monotonic_s)
+    probe = ApiProbe(client, period_s=0.01, answer_s_max=0.1)
+    work = asyncio.create_task(probe.run())
+    world.server.frozen = True
+    await world.until(lambda: probe.problem is not None)
+    assert probe.problem == "it did not answer within 0.1 s"
+    world.server.unfreeze()
+    await world.until(lambda: probe.problem is None)
+    work.cancel()
+    await client.close()
 
 
 async def test_what_was_missed_while_versions_expired_is_found_by_listing(world: FakeWorld) -> None:
@@ -269,6 +300,28 @@ async def test_a_pod_deleted_by_hand_is_noticed_and_held_until_that_is_reported(
     assert is_held(held)
     world.cluster.remove([run])
     await world.until(lambda: not world.server.pods())
+
+
+async def test_a_new_executor_completes_the_secret_of_a_pod_that_the_former_one_created(
+    world: FakeWorld,
+) -> None:
+    await world.open(secrets_key="a key")
+    world.server.refusal_code, world.server.refused_kinds["secrets"] = 500, "a test says so"
+    sealed = Keyring("a key").seal("q", "hunter2")
+    container = {"name": "main", "image": "x", "env": [{"name": "P", "sealed": sealed}]}
+    run = world.create(spec={"containers": [container]})
+    await world.until(lambda: world.server.requests["POST", "secrets"] > 0)
+    await world.open(secrets_key="a key")
+    world.server.refused_kinds.clear()
+    assert world.server.find("secrets", run) is None
+    pod = world.cluster.pods[run]
+    lease = make_lease(spec={"containers": [container]})
+    wanted = DesiredRun(lease, 0, PendingReported.BEFORE, running_reported=True)
+    (create,) = reconcile({run: wanted}, {run: pod}, 0)
+    assert create == Create(lease)
+    world.cluster.create([lease], 0)
+    await world.until(lambda: world.server.find("secrets", run) is not None)
+    assert world.server.requests["POST", "pods"] == 1
 
 
 async def test_secret_values_are_sent_to_the_cluster_as_a_secret_of_the_pod(

@@ -22,27 +22,25 @@ Nodes = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(
-        help="Keep new jobs away from a cluster or its nodes.", no_args_is_help=True
-    )
+    group = typer.Typer(help="Start no new jobs on a cluster or its nodes.", no_args_is_help=True)
     group.command(
         "cordon",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead cluster cordon local --reason 'new kernel tonight'",
             "fairlead cluster cordon local n1 n2",
         ),
     )(cordon)
     group.command(
         "uncordon",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead cluster uncordon local", "fairlead cluster uncordon local n1"
         ),
     )(uncordon)
     app.add_typer(group, name="cluster")
     app.command(
         "drain",
-        short_help="Empty a cluster or nodes of it.",
-        epilog=command_base.examples(
+        short_help="Drain a cluster or some of its nodes.",
+        epilog=command_base.format_examples(
             "fairlead drain local --dry-run",
             "fairlead drain rack-7 n1 n2 --reason 'new disks'",
             "fairlead drain rack-7 n1 --keep-running",
@@ -88,9 +86,11 @@ def drain(
     """
     from fairlead import NotFound
 
-    with command_base.connect(context) as client, command_base.hint(WAY_OUT, NotFound):
+    with command_base.connect(context) as client, command_base.add_hint(WAY_OUT, NotFound):
         there = _runs(client, cluster, nodes)
-        what = f"{output_formats.many(sum(there.values()), 'run')} on {_where(cluster, nodes)}"
+        what = (
+            f"{output_formats.format_count(sum(there.values()), 'run')} on {_where(cluster, nodes)}"
+        )
         if dry_run:
             stops = "would wait for" if keep_running else "would preempt"
             typer.echo(f"{stops} {what}; nothing was done")
@@ -102,7 +102,7 @@ def drain(
         typer.echo(f"{_where(cluster, nodes)} cordoned")
         if not keep_running:
             requested = _preempt_all(client, cluster, nodes, reason or "its node is drained")
-            typer.echo(f"preemption of {output_formats.many(requested, 'run')} requested")
+            typer.echo(f"preemption of {output_formats.format_count(requested, 'run')} requested")
         if not no_wait:
             _wait_until_empty(client, cluster, nodes)
             typer.echo(f"{_where(cluster, nodes)} is empty")
@@ -145,7 +145,9 @@ def _wait_until_empty(client: "Client", cluster: str, nodes: list[str] | None) -
     while there := _runs(client, cluster, nodes):
         left = sum(there.values())
         if left != last and command_base.is_terminal():
-            command_base.say(f"fairlead: {output_formats.many(left, 'run')} still running")
+            command_base.print_message(
+                f"fairlead: {output_formats.format_count(left, 'run')} still running"
+            )
         last = left
         time.sleep(POLL_S)
 
@@ -161,7 +163,7 @@ def _mark(
     from fairlead import NotFound
 
     word = "cordoned" if cordoned else "uncordoned"
-    with command_base.connect(context) as client, command_base.hint(WAY_OUT, NotFound):
+    with command_base.connect(context) as client, command_base.add_hint(WAY_OUT, NotFound):
         for node in nodes or (None,):
             if cordoned:
                 client.cordon(cluster, node, reason=reason)

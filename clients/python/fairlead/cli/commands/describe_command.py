@@ -21,22 +21,24 @@ def register(app: typer.Typer) -> None:
     one = typer.Typer(help="Show all details of an object.", no_args_is_help=True)
     one.command(
         "job",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead describe job 0h01ja5y7d1s8xk2v4m6n8p0qr",
             "fairlead describe job 0h01ja5y7d1s8xk2v4m6n8p0qr --spec -o yaml",
         ),
     )(describe_job)
-    one.command("queue", epilog=command_base.examples("fairlead describe queue vision"))(
+    one.command("queue", epilog=command_base.format_examples("fairlead describe queue vision"))(
         describe_queue
     )
-    one.command("pool", epilog=command_base.examples("fairlead describe pool default"))(
+    one.command("pool", epilog=command_base.format_examples("fairlead describe pool default"))(
         describe_pool
     )
     app.add_typer(one, name="describe")
     app.command(
         "why",
         short_help="Explain why a job waits, or what happened to it.",
-        epilog=command_base.examples("fairlead why trial-7", "fairlead why default/sweep/trial-7"),
+        epilog=command_base.format_examples(
+            "fairlead why trial-7", "fairlead why default/sweep/trial-7"
+        ),
     )(why)
 
 
@@ -52,11 +54,11 @@ def describe_job(
     from datetime import UTC, datetime
 
     with command_base.connect(context) as client:
-        (name,) = job_selection.named(client, [job], queue, jobset)
+        (name,) = job_selection.list_references(client, [job], queue, jobset)
         detail = client.job(name, spec=spec)
     match output_format:
         case output_formats.Format.JSON | output_formats.Format.YAML:
-            output_formats.thing(detail, output_format)
+            output_formats.print_object(detail, output_format)
         case output_formats.Format.NAME:
             typer.echo(detail.id)
         case output_formats.Format.TABLE:
@@ -74,12 +76,12 @@ def why(
     from datetime import UTC, datetime
 
     with command_base.connect(context) as client:
-        (name,) = job_selection.named(client, [job], queue, jobset)
+        (name,) = job_selection.list_references(client, [job], queue, jobset)
         detail = client.job(name)
     match output_format:
         case output_formats.Format.JSON | output_formats.Format.YAML:
             summary = {"id": detail.id, "state": detail.state, "why": detail.why}
-            output_formats.thing(
+            output_formats.print_object(
                 {**summary, "story": job_story.describe_history(detail, datetime.now(UTC))},
                 output_format,
             )
@@ -89,7 +91,7 @@ def why(
 
 
 def _print_job(detail: "JobDetail", now: "datetime") -> None:
-    output_formats.fields(
+    output_formats.print_fields(
         [
             ("Id", detail.id),
             ("Client id", detail.client_id),
@@ -97,7 +99,7 @@ def _print_job(detail: "JobDetail", now: "datetime") -> None:
             ("Job set", detail.job_set),
             ("State", detail.state),
             ("Stopping", detail.stopping),
-            ("Why", job_story.reason(detail)),
+            ("Why", job_story.find_reason(detail)),
             ("Place in queue", detail.position_in_queue),
             ("Class", detail.priority_class),
             ("Priority", detail.priority),
@@ -124,13 +126,15 @@ def _print_job(detail: "JobDetail", now: "datetime") -> None:
             "STATE": lambda run: run.state,
             "CLUSTER": lambda run: run.cluster,
             "NODE": lambda run: run.node,
-            "STARTED": lambda run: run.running and f"{output_formats.age(run.running, now)} ago",
-            "RAN FOR": lambda run: output_formats.age(run.running, _end(run) or now),
+            "STARTED": lambda run: (
+                run.running and f"{output_formats.format_age(run.running, now)} ago"
+            ),
+            "RAN FOR": lambda run: output_formats.format_age(run.running, _end(run) or now),
             "EXIT": lambda run: run.exit_code,
             "REASON": lambda run: run.reason or run.message,
         }
         typer.echo()
-        output_formats.items(
+        output_formats.print_list(
             detail.runs,
             output_formats.Format.TABLE,
             columns,
@@ -140,7 +144,7 @@ def _print_job(detail: "JobDetail", now: "datetime") -> None:
         )
     if detail.spec is not None:
         typer.echo("\nSpec:")
-        output_formats.thing(detail.spec, output_formats.Format.YAML)
+        output_formats.print_object(detail.spec, output_formats.Format.YAML)
 
 
 def _end(run: "Run") -> "datetime | None":
@@ -150,7 +154,7 @@ def _end(run: "Run") -> "datetime | None":
 
 
 def _seconds(value: int | None) -> str | None:
-    return None if value is None else output_formats.span(value)
+    return None if value is None else output_formats.format_duration(value)
 
 
 def describe_queue(
@@ -167,7 +171,7 @@ def describe_queue(
             _print_report(report, report.queue, output_format)
             return
         groups = client.count_jobs(["state"], Filter(queue=name))
-    output_formats.fields(
+    output_formats.print_fields(
         [
             ("Queue", report.queue),
             ("Weight", None if report.weight is None else f"{report.weight:g}"),
@@ -192,7 +196,7 @@ def describe_pool(
     if output_format is not output_formats.Format.TABLE:
         _print_report(report, report.pool, output_format)
         return
-    output_formats.fields(
+    output_formats.print_fields(
         [("Pool", report.pool), *_round_fields(report.round), ("Waiting for", report.reasons)]
     )
     _print_shares(report.shares, of_pool=True)
@@ -203,7 +207,7 @@ def _print_report(report: object, name: str, output_format: output_formats.Forma
     if output_format is output_formats.Format.NAME:
         typer.echo(name)
     else:
-        output_formats.thing(report, output_format)
+        output_formats.print_object(report, output_format)
 
 
 def _round_fields(last: "Round | None") -> list[tuple[str, object]]:
@@ -234,7 +238,7 @@ def _print_shares(shares: "Sequence[QueueShare]", *, of_pool: bool) -> None:
         "FIRST WAITING": lambda each: each.first_waiting,
     }
     typer.echo()
-    output_formats.items(
+    output_formats.print_list(
         shares,
         output_formats.Format.TABLE,
         columns,
@@ -248,7 +252,7 @@ def _print_waiting(waiting: "Sequence[Waiting]") -> None:
     """One sentence per kind of job that waits."""
     for each in waiting:
         whose = f"gang {each.gang} of {each.job_set}" if each.gang else each.queue
-        typer.echo(f"\n{output_formats.many(each.jobs, 'job')} ({whose}): {each.sentence}")
+        typer.echo(f"\n{output_formats.format_count(each.jobs, 'job')} ({whose}): {each.sentence}")
 
 
 def _limits(limits: Mapping[str, Mapping[str, object]]) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairlead.cli.support.doctor_checks import Finding
     from fairlead.discovery import Server
 
-_AWAY: Final = "is it running? `fairlead up` starts one on this machine; else look at the network"
+_AWAY: Final = "check that it runs (`fairlead up` starts one on this machine), and the network"
 _TOKEN: Final = (
     "set FAIRLEAD_TOKEN, or the token of a context; `fairlead token show` prints the first one on"
     " the machine of the server"
@@ -33,8 +33,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(
         "doctor",
-        short_help="Find out what keeps Fairlead from working.",
-        epilog=command_base.examples(
+        short_help="Check the server, its services and the connection to it.",
+        epilog=command_base.format_examples(
             "fairlead doctor", "fairlead doctor -o json", "fairlead doctor --deep"
         ),
     )(doctor)
@@ -53,7 +53,7 @@ def doctor(
     ] = None,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Look for what keeps Fairlead from working from here.
+    """Check the server, its services and the connection from this machine to it.
 
     It checks which server is used and whether it answers, versions, clocks, credentials, the lag of
     the server's view, whether clusters report, and which records of the log could not be decoded.
@@ -67,13 +67,13 @@ def doctor(
     """
     if data is not None and not deep:
         command_base.fail("--data is only used with --deep.")
-    found = _examine(context)
+    found = _check_all(context)
     if deep:
         from importlib import metadata
 
         found += check_deeply(metadata.entry_points(group=DEEP_CHECKS), data)
     if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
-        output_formats.thing(found, output_format)
+        output_formats.print_object(found, output_format)
     else:
         for finding in found:
             _show(finding)
@@ -98,33 +98,33 @@ def check_deeply(points: "Iterable[EntryPoint]", data: Path | None) -> "list[Fin
 
 def _show(finding: "Finding") -> None:
     output_formats.print_line(
-        f"{'ok ' if not finding.code else 'BAD'}  {finding.name}: {finding.text}"
+        f"{'ok ' if not finding.code else 'BAD'}  {finding.name}: {finding.message}"
     )
     if finding.hint:
         typer.echo(f"     hint: {finding.hint}")
 
 
-def _examine(context: typer.Context) -> "list[Finding]":
+def _check_all(context: typer.Context) -> "list[Finding]":
     from fairlead import Client, FairleadError, Retries
     from fairlead.cli.support.doctor_checks import Finding
 
     try:
-        server = command_base.find(context)
+        server = command_base.find_server(context)
     except FairleadError as error:
-        _, code = command_base.explain(error) or ("", command_base.EXIT_USAGE)
+        _, code = command_base.explain_error(error) or ("", command_base.EXIT_USAGE)
         return [Finding("configuration", str(error), code=code)]
     with Client(server, retries=Retries(attempts_max=1)) as client:
-        return [_configuration(server), *_of_server(client)]
+        return [_describe_configuration(server), *_check_server(client)]
 
 
-def _configuration(server: "Server") -> "Finding":
+def _describe_configuration(server: "Server") -> "Finding":
     from fairlead.cli.support.doctor_checks import Finding
 
     token = "with a token" if server.token else "without a token"
-    return Finding("configuration", f"{server.url} {token}, from {server.found}")
+    return Finding("configuration", f"{server.url} {token}, from {server.source}")
 
 
-def _of_server(client: "Client") -> "list[Finding]":
+def _check_server(client: "Client") -> "list[Finding]":
     from fairlead import FairleadError
     from fairlead.cli.support import doctor_checks
     from fairlead.transport import connection_settings
@@ -132,22 +132,25 @@ def _of_server(client: "Client") -> "list[Finding]":
     began_s = time.monotonic()
     try:
         alive = client.fetch("/healthz")
-        found = [doctor_checks.server(client.server.url, alive, time.monotonic() - began_s)]
+        found = [doctor_checks.check_server(client.server.url, alive, time.monotonic() - began_s)]
         if found[0].code:
             return found
-        readiness = _readiness(client)
+        readiness = _fetch_readiness(client)
         found += [
-            *(finding for reply in readiness for finding in doctor_checks.health(reply)),
-            *(doctor_checks.versions(connection_settings.VERSION, reply) for reply in readiness),
-            doctor_checks.clock(alive.headers, datetime.now(UTC)),
-            doctor_checks.lag(client.fetch("/metrics")),
+            *(finding for reply in readiness for finding in doctor_checks.check_health(reply)),
+            *(
+                doctor_checks.check_versions(connection_settings.VERSION, reply)
+                for reply in readiness
+            ),
+            doctor_checks.check_clock(alive.headers, datetime.now(UTC)),
+            doctor_checks.check_lag(client.fetch("/metrics")),
         ]
     except FairleadError as error:
         return [doctor_checks.Finding("server", str(error), _AWAY, command_base.EXIT_UNREACHABLE)]
-    return [*found, *_with_token(client)]
+    return [*found, *_check_with_token(client)]
 
 
-def _readiness(client: "Client") -> "list[Reply]":
+def _fetch_readiness(client: "Client") -> "list[Reply]":
     """What each service behind a gateway says of itself, else what the only one says."""
     from fairlead.cli.support import doctor_checks
 
@@ -157,7 +160,7 @@ def _readiness(client: "Client") -> "list[Reply]":
     return [client.fetch("/readyz")]
 
 
-def _with_token(client: "Client") -> "list[Finding]":
+def _check_with_token(client: "Client") -> "list[Finding]":
     """What needs a token to be seen."""
     from fairlead import FairleadError, Forbidden, Unauthenticated
     from fairlead.cli.support import doctor_checks, error_hints
@@ -166,12 +169,12 @@ def _with_token(client: "Client") -> "list[Finding]":
         next(client.queues(), None)
         found = [doctor_checks.Finding("credentials", "the server accepts this token")]
         now = datetime.now(UTC)
-        found += [*doctor_checks.clusters(client.clusters(), now)]
+        found += [*doctor_checks.check_clusters(client.clusters(), now)]
         with contextlib.suppress(Forbidden):  # the log is for operators
-            found += doctor_checks.quarantine(client.quarantine(), now)
+            found += doctor_checks.check_quarantine(client.quarantine(), now)
         return found
     except FairleadError as error:
-        _, code = command_base.explain(error) or ("", command_base.EXIT_REFUSED)
+        _, code = command_base.explain_error(error) or ("", command_base.EXIT_REFUSED)
         way_out = (
             _TOKEN if isinstance(error, Unauthenticated) else error_hints.find_hint(error) or ""
         )

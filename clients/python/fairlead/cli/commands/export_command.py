@@ -21,7 +21,7 @@ class Format(StrEnum):
     NDJSON = "ndjson"
 
 
-FormatOption = Annotated[Format, typer.Option(help="CSV, or JSON one a line.")]
+FormatOption = Annotated[Format, typer.Option(help="CSV, or one JSON object per line.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,18 +29,18 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Write a whole list to stdout.", no_args_is_help=True)
     group.command(
         "jobs",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead export jobs --queue default --jobset nightly > jobs.csv"
         ),
     )(jobs)
     group.command(
         "jobsets",
-        epilog=command_base.examples("fairlead export jobsets --format ndjson | jq .states"),
+        epilog=command_base.format_examples("fairlead export jobsets --format ndjson | jq .states"),
     )(job_sets)
     app.add_typer(group, name="export")
 
 
-@job_selection.filtered
+@job_selection.with_filter_options
 def jobs(
     context: typer.Context,
     chosen: "Filter",

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
     )
     group.command(
         "jobs",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead get jobs --queue default --state running,pending",
             "fairlead get jobs --label team=vision --sort=-priority",
             "fairlead get jobs --jobset nightly --state FAILED -o name",
@@ -32,32 +32,36 @@ def register(app: typer.Typer) -> None:
     )(jobs)
     group.command(
         "jobsets",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead get jobsets --active", "fairlead get jobsets -q nightly"
         ),
     )(job_sets)
     group.command(
-        "queues", epilog=command_base.examples("fairlead get queues", "fairlead get queues -o yaml")
+        "queues",
+        epilog=command_base.format_examples("fairlead get queues", "fairlead get queues -o yaml"),
     )(queue_commands.list_all)
     group.command(
         "clusters",
         short_help="List clusters with their capacity and usage.",
-        epilog=command_base.examples("fairlead get clusters"),
+        epilog=command_base.format_examples("fairlead get clusters"),
     )(clusters)
     group.command(
         "nodes",
         short_help="List nodes with their pool, capacity and usage.",
-        epilog=command_base.examples("fairlead get nodes", "fairlead get nodes --cluster local"),
+        epilog=command_base.format_examples(
+            "fairlead get nodes", "fairlead get nodes --cluster local"
+        ),
     )(nodes)
     app.add_typer(group, name="get")
 
 
-@job_selection.filtered
+@job_selection.with_filter_options
 def jobs(
     context: typer.Context,
     chosen: "Filter",
     category: Annotated[
-        str, typer.Option(help="Only that failed for this: oom, exit-code, ...", metavar="NAME")
+        str,
+        typer.Option(help="Only failed with this category: oom, exit-code, ...", metavar="NAME"),
     ] = "",
     annotation: Annotated[
         list[str] | None,
@@ -90,7 +94,7 @@ def jobs(
         "JOB SET": lambda job: job.job_set,
         "CLIENT ID": lambda job: job.client_id,
         "STATE": lambda job: f"{job.state} ({job.stopping})" if job.stopping else job.state,
-        "AGE": lambda job: output_formats.age(job.submitted, now),
+        "AGE": lambda job: output_formats.format_age(job.submitted, now),
         "REASON": lambda job: job.reason or job.message or job.waiting_for,
     }
     is_wide = output_format is output_formats.WideFormat.WIDE
@@ -100,14 +104,14 @@ def jobs(
         found = client.iter_jobs(
             chosen,
             category=category or None,
-            annotations=job_selection.pairs(annotation or []),
+            annotations=job_selection.parse_pairs(annotation or []),
             submitted_after=submitted_after or None,
             q=text or None,
             sort=sort or None,
         )
-        limited = output_formats.limited(found, limit)
+        limited = output_formats.take_first(found, limit)
     spare = ("QUEUE", "JOB SET", "REASON", "AGE")
-    output_formats.items(
+    output_formats.print_list(
         limited,
         output_format.plain,
         columns,
@@ -129,7 +133,9 @@ _WIDE: "output_formats.Columns[JobView]" = {
     "SUBMITTED": lambda job: job.submitted,
     "STARTED": lambda job: job.started,
     "ENDED": lambda job: job.ended,
-    "RAN FOR": lambda job: output_formats.age(job.started, _time(job.ended)) if job.ended else None,
+    "RAN FOR": lambda job: (
+        output_formats.format_age(job.started, _time(job.ended)) if job.ended else None
+    ),
 }
 """What `-o wide` adds."""
 
@@ -158,13 +164,13 @@ def job_sets(
         "JOB SET": lambda found: found.job_set,
         "JOBS": lambda found: found.jobs,
         "ENDED": lambda found: found.ended,
-        "STATES": lambda found: watch_command.counts(found),
+        "STATES": lambda found: watch_command.describe_counts(found),
     }
     with command_base.connect(context) as client:
         sets = client.job_sets(queue=queue or None, active=True if active else None, q=text or None)
-        limited = output_formats.limited(sets, limit)
+        limited = output_formats.take_first(sets, limit)
     none = "No such job sets. `fairlead run -- echo hello` runs a first job."
-    output_formats.items(
+    output_formats.print_list(
         limited,
         output_format,
         columns,
@@ -186,14 +192,14 @@ def clusters(
         "BACKEND": lambda found: found.backend,
         "NODES": lambda found: found.nodes,
         "RUNS": lambda found: found.runs,
-        "USED": lambda found: quantity_texts.used(found.used, found.allocatable),
-        "HEARTBEAT": lambda found: _ago(output_formats.age(found.last_heartbeat, now)),
-        "CORDONED": lambda found: quantity_texts.cordon(found.cordoned, found.reason),
+        "USED": lambda found: quantity_texts.format_usage(found.used, found.allocatable),
+        "HEARTBEAT": lambda found: _ago(output_formats.format_age(found.last_heartbeat, now)),
+        "CORDONED": lambda found: quantity_texts.format_cordon(found.cordoned, found.reason),
     }
     with command_base.connect(context) as client:
         found = list(client.clusters())
     none = "No cluster has reported yet."
-    output_formats.items(
+    output_formats.print_list(
         found, output_format, columns, lambda each: each.executor, none, ("BACKEND", "NODES")
     )
 
@@ -209,19 +215,17 @@ def nodes(
         "CLUSTER": lambda found: found[0],
         "POOL": lambda found: found[1].pool,
         "RUNS": lambda found: found[1].runs,
-        "USED": lambda found: quantity_texts.used(found[1].used, found[1].allocatable),
-        "CORDONED": lambda found: quantity_texts.cordon(
-            found[1].cordoned or found[1].unschedulable, found[1].reason
-        ),
+        "USED": lambda found: quantity_texts.format_usage(found[1].used, found[1].allocatable),
+        "CORDONED": lambda found: quantity_texts.format_node_cordon(found[1]),
     }
     with command_base.connect(context) as client:
         found = _nodes(client, cluster)
     if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
-        output_formats.thing(
-            [quantity_texts.of_cluster(name, node) for name, node in found], output_format
+        output_formats.print_object(
+            [quantity_texts.make_node_fields(name, node) for name, node in found], output_format
         )
         return
-    output_formats.items(
+    output_formats.print_list(
         found,
         output_format,
         columns,

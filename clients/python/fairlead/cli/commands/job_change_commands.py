@@ -8,17 +8,17 @@ import typer
 from fairlead.cli.support import command_base, job_selection, output_formats, recent_job_set
 
 if TYPE_CHECKING:
-    from fairlead import Acted, Client, Filter, Started
+    from fairlead import ActionResult, Client, Filter, StartedAction
 
 ASK_ABOVE: Final = 100
 """Up to this number of jobs are changed without a question."""
 
 Reason = Annotated[str, typer.Option(help="The reason, for later reference.", metavar="TEXT")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print how many jobs it concerns, and change nothing.")
+    bool, typer.Option("--dry-run", help="Print the number of affected jobs, and change nothing.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Ask = Callable[["Client", "list[str] | Filter", bool], "Acted"]
+Ask = Callable[["Client", "list[str] | Filter", bool], "ActionResult"]
 """(client, which jobs, whether it is a dry run) -> what the server answers."""
 
 
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         "cancel",
         short_help="Cancel jobs.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead cancel trial-7 trial-8 --jobset sweep",
             "fairlead cancel --queue default --jobset nightly --state QUEUED",
             "fairlead cancel --queue default --label team=vision --dry-run",
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         "preempt",
         short_help="Stop the runs of jobs.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead preempt trial-7",
             "fairlead preempt --queue default --node n1 --reason 'n1 is replaced today'",
         ),
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         "reprioritize",
         short_help="Change the priority of jobs within their queue.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead reprioritize --priority 10 trial-7 --jobset sweep",
             "fairlead reprioritize --priority -5 --queue default --jobset nightly",
         ),
@@ -52,13 +52,13 @@ def register(app: typer.Typer) -> None:
     app.command(
         "release",
         short_help="Release jobs that are held.",
-        epilog=command_base.examples("fairlead release trial-7 --jobset sweep"),
+        epilog=command_base.format_examples("fairlead release trial-7 --jobset sweep"),
     )(release)
 
     app.command(
         "resubmit",
         short_help="Submit jobs again, as new ones.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead resubmit --failed --jobset nightly",
             "fairlead resubmit --queue default --jobset nightly --state FAILED --into nightly-2",
             "fairlead resubmit 0h01ja5y7d1s8xk2v4m6n8p0qr --into again",
@@ -66,7 +66,7 @@ def register(app: typer.Typer) -> None:
     )(resubmit)
 
 
-@job_selection.filtered
+@job_selection.with_filter_options
 def cancel(
     context: typer.Context,
     chosen: "Filter",
@@ -77,13 +77,13 @@ def cancel(
 ) -> None:
     """Cancel jobs: queued ones end at once, running ones are stopped first."""
 
-    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.cancel(jobs, reason=reason, dry_run=dry)
 
     _act(context, ids, chosen, ask, ("cancel", "cancellation"), dry_run=dry_run, yes=yes)
 
 
-@job_selection.filtered
+@job_selection.with_filter_options
 def preempt(
     context: typer.Context,
     chosen: "Filter",
@@ -94,18 +94,18 @@ def preempt(
 ) -> None:
     """Stop the runs of jobs. They wait again, or end, as their `onPreemption` says."""
 
-    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.preempt(jobs, reason=reason, dry_run=dry)
 
     _act(context, ids, chosen, ask, ("preempt", "preemption"), dry_run=dry_run, yes=yes)
 
 
-@job_selection.filtered
+@job_selection.with_filter_options
 def reprioritize(
     context: typer.Context,
     chosen: "Filter",
     priority: Annotated[
-        int, typer.Option(help="The new priority: the greater goes first.", metavar="NUMBER")
+        int, typer.Option(help="The new priority: the greater starts first.", metavar="NUMBER")
     ],
     ids: job_selection.Ids = None,
     reason: Reason = "",
@@ -114,7 +114,7 @@ def reprioritize(
 ) -> None:
     """Change the priority of jobs within their queue."""
 
-    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.reprioritize(jobs, priority, reason=reason, dry_run=dry)
 
     words = ("reprioritize", f"priority {priority}")
@@ -129,12 +129,12 @@ def release(
 ) -> None:
     """Release jobs that were submitted with `hold: true`."""
     with command_base.connect(context) as client:
-        done = client.release(job_selection.named(client, ids, queue, jobset))
+        done = client.release(job_selection.list_references(client, ids, queue, jobset))
     matched = len(ids) if done.matched is None else done.matched
     _report(ids, matched, ("release", "release"))
 
 
-@job_selection.filtered
+@job_selection.with_filter_options
 def resubmit(
     context: typer.Context,
     chosen: "Filter",
@@ -163,42 +163,46 @@ def resubmit(
         else:
             if not into:
                 command_base.fail("add --into JOBSET or --failed")
-            jobs = job_selection.jobs_of(client, ids, chosen)
+            jobs = job_selection.select_jobs(client, ids, chosen)
             if not isinstance(jobs, list):
                 _confirm_many(client, chosen, yes)
             started = client.resubmit(jobs, into, queue=into_queue or None)
         last = None
         try:
             for last in client.watch_action(started.action):
-                command_base.progress(last.done, last.total)
+                command_base.print_progress(last.done, last.total)
         except KeyboardInterrupt:
-            command_base.say("\nfairlead: the server continues to submit them again")
+            command_base.print_message("\nfairlead: the server continues to submit them again")
             raise
     assert last is not None, "an action says at least once how far it is"
     if last.total == 0 and failed:
-        typer.echo(f"nothing to submit again: no job of {last.queue}/{last.job_set} is failed")
+        typer.echo(f"nothing to resubmit: no failed job in {last.queue}/{last.job_set}")
         return
     if last.total == 0:
         command_base.fail("none of these jobs exists; nothing was changed")
     if last.position is not None:
         recent_job_set.save(client.server.url, last.queue, last.job_set, last.position)
     for refused in last.refused[: command_base.FIELD_ERRORS_LISTED_MAX]:
-        command_base.say(f"{refused.id}: {refused.reason}")
-    typer.echo(f"submitted {output_formats.many(last.made, 'job')} to {last.queue}/{last.job_set}")
+        command_base.print_message(f"{refused.id}: {refused.reason}")
+    typer.echo(
+        f"submitted {output_formats.format_count(last.made, 'job')} to {last.queue}/{last.job_set}"
+    )
     if last.made < last.total:
         raise typer.Exit(command_base.EXIT_JOBS_FAILED)
 
 
-def _resubmit_failed(client: "Client", chosen: "Filter", others: list[str], yes: bool) -> "Started":
+def _resubmit_failed(
+    client: "Client", chosen: "Filter", others: list[str], yes: bool
+) -> "StartedAction":
     """What failed in the job set that is named, or was used last."""
     from fairlead import Filter
 
-    queue, job_set = job_selection.place(client, chosen.queue or "", chosen.job_set or "")
+    queue, job_set = job_selection.find_place(client, chosen.queue or "", chosen.job_set or "")
     if any(others) or chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
-        command_base.fail("--failed goes with --queue and --jobset, and nothing else")
+        command_base.fail("--failed can only be combined with --queue and --jobset")
     bad = client.job_set(queue, job_set).bad
     if bad > ASK_ABOVE:
-        what = output_formats.many(bad, "job")
+        what = output_formats.format_count(bad, "job")
         command_base.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
     return client.resubmit_failed(queue, job_set)
 
@@ -208,7 +212,7 @@ def _confirm_many(client: "Client", chosen: "Filter", yes: bool) -> None:
     known = client.count_jobs(["queue"], chosen)
     count = sum(group.jobs for group in known)
     if count > ASK_ABOVE:
-        what = output_formats.many(count, "job")
+        what = output_formats.format_count(count, "job")
         command_base.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
 
 
@@ -225,7 +229,7 @@ def _act(
     """Ask for it; of many jobs not without a question. `words`: the verb, and the noun."""
     verb, _ = words
     with command_base.connect(context) as client:
-        jobs = job_selection.jobs_of(client, ids, chosen)
+        jobs = job_selection.select_jobs(client, ids, chosen)
         if dry_run:
             _show(ask(client, jobs, True), verb)
             return
@@ -243,17 +247,21 @@ def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, s
     if matched != 0:
         typer.echo(f"{noun} of {_many(matched)} requested")
     elif isinstance(jobs, list):
-        command_base.say(f"fairlead: nothing to {verb}: no job is in a state that permits it")
+        command_base.print_message(
+            f"fairlead: nothing to {verb}: no job is in a state that permits it"
+        )
     else:
-        command_base.say("fairlead: no such jobs exist")
+        command_base.print_message("fairlead: no such jobs exist")
 
 
 def _many(count: int | None) -> str:
     """None: the server could not count them in its time."""
-    return "an unknown number of jobs" if count is None else output_formats.many(count, "job")
+    return (
+        "an unknown number of jobs" if count is None else output_formats.format_count(count, "job")
+    )
 
 
-def _show(found: "Acted", verb: str) -> None:
+def _show(found: "ActionResult", verb: str) -> None:
     """What a dry run says."""
     typer.echo(f"would {verb} {_many(found.matched)}; nothing was done")
     for job in found.sample:

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(
         "logs",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead logs trial-7 -f",
             "fairlead logs --jobset sweep --state FAILED --stream stderr --tail 5",
             "fairlead logs 0h01ja5y7d1s8xk2v4m6n8p0qr --stream stderr --tail 20",
@@ -32,13 +32,16 @@ def register(app: typer.Typer) -> None:
     )(logs)
 
 
-@job_selection.filtered
+@job_selection.with_filter_options
 def logs(
     context: typer.Context,
     chosen: "Filter",
     jobs: job_selection.Ids = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Wait for the run, and go on until it has ended.")
+        bool,
+        typer.Option(
+            "-f", "--follow", help="Wait for the run, and follow its output until it has ended."
+        ),
     ] = False,
     stream: Annotated[Stream, typer.Option(help="Which output.")] = Stream.STDOUT,
     tail: Annotated[
@@ -52,7 +55,8 @@ def logs(
         str, typer.Option(help="The container; the default is the first one.", metavar="NAME")
     ] = "",
     limit: Annotated[
-        int, typer.Option(min=1, help="Of at most this number of jobs.", metavar="NUMBER")
+        int,
+        typer.Option(min=1, help="The output of at most this number of jobs.", metavar="NUMBER"),
     ] = 100,
 ) -> None:
     """Print the output of jobs: of those named, or of all that match the options.
@@ -63,14 +67,18 @@ def logs(
     from fairlead import NotFound
 
     way_out = "`fairlead why JOB` explains the state of a job; `fairlead get jobs` lists jobs"
-    with command_base.connect(context) as client, command_base.hint(way_out, NotFound):
+    with command_base.connect(context) as client, command_base.add_hint(way_out, NotFound):
         wanted = _wanted(client, jobs, chosen, limit)
         if follow and len(wanted) > 1:
             command_base.fail("-f follows one job; name it")
         for name, label in wanted.items():
             if follow:
                 _wait_for_log(client, name, run)
-            begin = f"{output_formats.harmless(label)} | ".encode() if len(wanted) > 1 else b""
+            begin = (
+                f"{output_formats.replace_control_characters(label)} | ".encode()
+                if len(wanted) > 1
+                else b""
+            )
             chunks = client.logs(
                 name,
                 follow=follow,
@@ -84,7 +92,7 @@ def logs(
             except NotFound as error:
                 if len(wanted) == 1:
                     raise
-                command_base.say(f"{label}: {error}")
+                command_base.print_message(f"{label}: {error}")
 
 
 def _wanted(
@@ -94,15 +102,15 @@ def _wanted(
     import msgspec
 
     if jobs:
-        named = job_selection.jobs_of(client, jobs, chosen)
+        named = job_selection.select_jobs(client, jobs, chosen)
         assert isinstance(named, list)
         return dict(zip(named, jobs, strict=True))
     if job_selection.is_empty(chosen):
         command_base.fail("name jobs, or choose them with --jobset, --state, --label, ...")
     if chosen.job_set is not None and chosen.queue is None:
-        queue, _ = job_selection.place(client, "", chosen.job_set)
+        queue, _ = job_selection.find_place(client, "", chosen.job_set)
         chosen = msgspec.structs.replace(chosen, queue=queue)
-    found = output_formats.limited(client.iter_jobs(chosen, sort="submitted"), limit)
+    found = output_formats.take_first(client.iter_jobs(chosen, sort="submitted"), limit)
     if not found:
         command_base.fail("no such jobs exist", command_base.EXIT_JOBS_FAILED)
     return {job.id: job.client_id or job.id for job in found}
@@ -131,7 +139,7 @@ def _wait_for_log(client: "Client", job_id: str, run: int | None) -> None:
     for detail in client.watch_job(job_id):
         if detail.may_have_log(run):
             return
-        note = job_story.line(detail)
+        note = job_story.summarize(detail)
         if not printed or (note != printed and command_base.is_terminal()):
-            command_base.say(f"fairlead: no output yet: {note}")
+            command_base.print_message(f"fairlead: no output yet: {note}")
         printed = note

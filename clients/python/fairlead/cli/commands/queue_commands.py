@@ -36,33 +36,37 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Create, change and show queues.", no_args_is_help=True)
     group.command(
         "create",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead queue create vision",
             "fairlead queue create vision --weight 2 --limit default/cpu=0.5 --label team=a",
         ),
     )(create)
-    group.command("get", epilog=command_base.examples("fairlead queue get vision"))(get)
-    group.command("list", epilog=command_base.examples("fairlead queue list -o name"))(list_all)
+    group.command("get", epilog=command_base.format_examples("fairlead queue get vision"))(get)
+    group.command("list", epilog=command_base.format_examples("fairlead queue list -o name"))(
+        list_all
+    )
     group.command(
         "update",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead queue update vision --weight 3",
             "fairlead queue update vision --limit high/memory=64Gi --remove-label team",
         ),
     )(update)
-    group.command("delete", epilog=command_base.examples("fairlead queue delete vision"))(delete)
+    group.command("delete", epilog=command_base.format_examples("fairlead queue delete vision"))(
+        delete
+    )
     group.command(
         "cordon",
-        epilog=command_base.examples("fairlead queue cordon vision --reason 'wrong image'"),
+        epilog=command_base.format_examples("fairlead queue cordon vision --reason 'wrong image'"),
     )(cordon)
-    group.command("uncordon", epilog=command_base.examples("fairlead queue uncordon vision"))(
-        uncordon
-    )
+    group.command(
+        "uncordon", epilog=command_base.format_examples("fairlead queue uncordon vision")
+    )(uncordon)
     app.add_typer(group, name="queue")
     app.command(
         "apply",
         short_help="Create or change the queues of a file.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead apply -f queues.yaml --dry-run",
             "fairlead apply -f queues.yaml",
             "fairlead get queues -o yaml | fairlead apply -f -",
@@ -75,7 +79,7 @@ def create(
     name: Name,
     weight: Annotated[
         float,
-        typer.Option(help="Its share, relative to those of other queues.", metavar="NUMBER"),
+        typer.Option(help="Its weight: the share relative to other queues.", metavar="NUMBER"),
     ] = 1.0,
     label: Labels = None,
     limit: Limits = None,
@@ -86,11 +90,11 @@ def create(
     wanted = Queue(
         name=name,
         weight=weight,
-        labels=job_selection.pairs(label or []),
+        labels=job_selection.parse_pairs(label or []),
         limits=_limits(limit or []),
     )
     way_out = f"`fairlead queue update {name}` changes it; `fairlead queue get {name}` shows it"
-    with command_base.connect(context) as client, command_base.hint(way_out, Conflict):
+    with command_base.connect(context) as client, command_base.add_hint(way_out, Conflict):
         made = client.create_queue(wanted)
     typer.echo(f"queue {made.name} created (weight {made.weight:g})")
 
@@ -106,7 +110,7 @@ def get(
     if output_format in (output_formats.Format.TABLE, output_formats.Format.NAME):
         show([found], output_format)
     else:
-        output_formats.thing(found, output_format)
+        output_formats.print_object(found, output_format)
 
 
 def list_all(
@@ -141,7 +145,7 @@ def update(
         limits = {} if remove_limits else {key: dict(value) for key, value in old.limits.items()}
         for class_name, amounts in _limits(limit or []).items():
             limits.setdefault(class_name, {}).update(amounts)
-        labels = {**old.labels, **job_selection.pairs(label or [])}
+        labels = {**old.labels, **job_selection.parse_pairs(label or [])}
         for key in remove_label or ():
             labels.pop(key, None)
         new = msgspec.structs.replace(
@@ -149,7 +153,7 @@ def update(
         )
         if new != old:
             client.replace_queue(new)
-    _report(name, differences.of(old, new))
+    _report(name, differences.list_differences(old, new))
 
 
 def delete(context: typer.Context, name: Name) -> None:
@@ -157,7 +161,7 @@ def delete(context: typer.Context, name: Name) -> None:
     from fairlead import Conflict
 
     way_out = f"`fairlead cancel --queue {name}` cancels its jobs"
-    with command_base.connect(context) as client, command_base.hint(way_out, Conflict):
+    with command_base.connect(context) as client, command_base.add_hint(way_out, Conflict):
         client.delete_queue(name)
     typer.echo(f"queue {name} deleted")
 
@@ -187,7 +191,7 @@ def show(queues: "list[Queue]", output_format: output_formats.Format) -> None:
     columns: output_formats.Columns[Queue] = {
         "NAME": lambda queue: queue.name,
         "WEIGHT": lambda queue: f"{queue.weight:g}",
-        "CORDONED": lambda queue: quantity_texts.cordon(queue.cordoned, queue.reason),
+        "CORDONED": lambda queue: quantity_texts.format_cordon(queue.cordoned, queue.reason),
         "LIMITS": lambda queue: [
             f"{class_name}/{resource}={amount}"
             for class_name, amounts in queue.limits.items()
@@ -195,9 +199,9 @@ def show(queues: "list[Queue]", output_format: output_formats.Format) -> None:
         ],
         "LABELS": lambda queue: queue.labels,
     }
-    none = "No queues yet. `fairlead queue create NAME` makes one."
+    none = "No queues yet. `fairlead queue create NAME` creates one."
     spare = ("LIMITS", "LABELS")
-    output_formats.items(queues, output_format, columns, lambda queue: queue.name, none, spare)
+    output_formats.print_list(queues, output_format, columns, lambda queue: queue.name, none, spare)
 
 
 def _report(name: str, changed: list[str]) -> None:
@@ -212,7 +216,7 @@ def _report(name: str, changed: list[str]) -> None:
 def _limits(texts: list[str]) -> dict[str, dict[str, str | float]]:
     """CLASS/RESOURCE=AMOUNT options as the API has them: a number is a fraction of the pool."""
     made: dict[str, dict[str, str | float]] = {}
-    for place, text in job_selection.pairs(texts).items():
+    for place, text in job_selection.parse_pairs(texts).items():
         class_name, slash, resource = place.partition("/")
         if not (class_name and slash and resource):
             command_base.fail(f"{place!r} is not CLASS/RESOURCE, as in default/cpu=0.5")
@@ -236,7 +240,7 @@ def apply(
         typer.Option("-f", "--file", help="YAML or JSON; - for standard input.", metavar="FILE"),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")
+        bool, typer.Option("--dry-run", help="Print the changes, and change nothing.")
     ] = False,
 ) -> None:
     """Create or change the queues that a file describes: {kind: queue, name: ..., weight: ...}.
@@ -254,9 +258,9 @@ def apply(
             try:
                 _apply(client, queue, says_cordon=says_cordon, dry_run=dry_run)
             except (Conflict, Invalid) as error:
-                explanation = command_base.explain(error)
+                explanation = command_base.explain_error(error)
                 assert explanation is not None, "every refusal has an explanation"
-                command_base.say(
+                command_base.print_message(
                     f"queue {queue.name} is refused; other queues are unaffected\n{explanation[0]}"
                 )
                 refused += 1
@@ -275,12 +279,12 @@ def _apply(client: "Client", wanted: "Queue", *, says_cordon: bool, dry_run: boo
     except NotFound:
         client.create_queue(wanted, dry_run=dry_run)
         typer.echo(f"queue {wanted.name} {'would be created' if dry_run else 'created'}")
-        _print_lines(differences.of(Queue(name=wanted.name), wanted))
+        _print_lines(differences.list_differences(Queue(name=wanted.name), wanted))
         return
     new = msgspec.structs.replace(wanted, version=old.version)
     if not says_cordon:
         new = msgspec.structs.replace(new, cordoned=old.cordoned, reason=old.reason)
-    changed = differences.of(old, new)
+    changed = differences.list_differences(old, new)
     if not changed:
         typer.echo(f"queue {wanted.name} unchanged")
         return
@@ -302,7 +306,7 @@ def _read_queues(file: str) -> "list[tuple[Queue, bool]]":
 
     found: list[tuple[Queue, bool]] = []
     errors: list[str] = []
-    for index, document in enumerate(_flatten(submission_files.load(file)), 1):
+    for index, document in enumerate(_flatten(submission_files.load_documents(file)), 1):
         queue = _read_queue(document)
         if isinstance(queue, list):
             errors += [f"  document {index}: {error}" for error in queue]
@@ -311,11 +315,14 @@ def _read_queues(file: str) -> "list[tuple[Queue, bool]]":
             found.append((queue, "cordoned" in document))
     names = [queue.name for queue, _ in found]
     twice = sorted({name for name in names if names.count(name) > 1})
-    errors += [f"  queue {name} is there more than once" for name in twice]
+    errors += [f"  queue {name} occurs more than once" for name in twice]
     if errors:
         command_base.fail(
             "\n".join(
-                [f"{submission_files.called(file)} is not valid; nothing was changed", *errors]
+                [
+                    f"{submission_files.describe_file(file)} is not valid; nothing was changed",
+                    *errors,
+                ]
             )
         )
     return found
@@ -333,7 +340,7 @@ def _read_queue(document: object) -> "Queue | list[str]":
     from fairlead.models.job_models import QUEUE_BY_SERVER
 
     if not isinstance(document, dict):
-        return ["is no mapping like {kind: queue, name: ...}"]
+        return ["is not a mapping like {kind: queue, name: ...}"]
     kind = str(document.get("kind", KIND)).lower()
     if kind != KIND:
         return [f"its kind is {kind!r}; there is {KIND}"]

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         "run",
         short_help="Run a command as a job and wait for it.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead run -- echo hello",
             "fairlead run --cpu 2 --memory 4Gi -e SEED=7 -- python train.py",
             "fairlead run --detach --jobset nightly -- ./report.sh",
@@ -42,20 +42,29 @@ def register(app: typer.Typer) -> None:
 
 def run(
     context: typer.Context,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run, after --.")],
-    cpu: Annotated[str, typer.Option(help="Cores, as 2 or 500m.", metavar="AMOUNT")] = "",
-    memory: Annotated[str, typer.Option(help="Memory, as 512Mi or 2Gi.", metavar="AMOUNT")] = "",
-    gpu: Annotated[int, typer.Option(min=0, help="Number of GPUs.", metavar="NUMBER")] = 0,
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND", help="The command and its arguments, after --."),
+    ],
+    cpu: Annotated[
+        str, typer.Option(help="CPUs to request, for example 2 or 500m.", metavar="AMOUNT")
+    ] = "",
+    memory: Annotated[
+        str, typer.Option(help="Memory to request, for example 512Mi or 2Gi.", metavar="AMOUNT")
+    ] = "",
+    gpu: Annotated[int, typer.Option(min=0, help="GPUs to request.", metavar="NUMBER")] = 0,
     image: Annotated[
-        str, typer.Option(help="Container image, where the cluster has those.", metavar="IMAGE")
+        str, typer.Option(help="Container image; only Kubernetes clusters use it.", metavar="IMAGE")
     ] = "",
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", "-e", help="A variable; may be repeated.", metavar="NAME=VALUE"),
+        typer.Option(
+            "--env", "-e", help="An environment variable; may be repeated.", metavar="NAME=VALUE"
+        ),
     ] = None,
     queue: Annotated[str, typer.Option(help="The queue.", metavar="NAME")] = "default",
     pool: Annotated[
-        str, typer.Option(help="The pool of its nodes [default: default].", metavar="NAME")
+        str, typer.Option(help="The pool to run in [default: default].", metavar="NAME")
     ] = "",
     jobset: Annotated[
         str, typer.Option(help="The job set; default: a new one.", metavar="NAME")
@@ -84,7 +93,7 @@ def run(
         gpu=gpu or None,
         image=image or None,
         pool=pool or None,
-        env=job_selection.pairs(env or []) or None,
+        env=job_selection.parse_pairs(env or []) or None,
     )
     name = jobset or f"run-{token}"
     try:
@@ -109,7 +118,9 @@ async def _run(
         location = await client.location(job.pool or working_folder.DEFAULT_POOL)
         if job.image:
             working_folder.warn_of_image(location)
-        job = msgspec.structs.replace(job, working_dir=working_folder.choose(location, *folder))
+        job = msgspec.structs.replace(
+            job, working_dir=working_folder.choose_folder(location, *folder)
+        )
         done = await client.submit(queue, name, [job])
         recent_job_set.save(client.server.url, queue, name, done.position)
         job_id = done.jobs[0].id
@@ -130,20 +141,20 @@ async def attend(client: "AsyncClient", job_id: str, position: str) -> int:
     try:
         ended = await _follow(client, job_id, position)
     except asyncio.CancelledError:
-        command_base.say(f"\nfairlead: cancelling job {job_id}")
+        command_base.print_message(f"\nfairlead: cancelling job {job_id}")
         await client.cancel([job_id], reason="Ctrl-C")
         raise
     except BrokenPipeError:
-        await client.cancel([job_id], reason="nobody reads its output any more")
-        return command_base.hang_up()
+        await client.cancel([job_id], reason="the reader of its output has ended")
+        return command_base.discard_output()
     except ServerUnreachable as error:
         error.add_note(
             f"the job was not cancelled; when the server answers again, `fairlead why {job_id}` and"
-            f" `fairlead logs -f {job_id}` tell more"
+            f" `fairlead logs -f {job_id}` show its state and output"
         )
         raise
     if ended.state != "SUCCEEDED":
-        command_base.say(f"fairlead: job {job_id}: {job_story.line(ended)}")
+        command_base.print_message(f"fairlead: job {job_id}: {job_story.summarize(ended)}")
     return exit_code(ended)
 
 
@@ -177,9 +188,9 @@ async def _follow(client: "AsyncClient", job_id: str, position: str | None) -> "
 
 def _wait_note(detail: "JobDetail", printed: str) -> str:
     """Tell somebody at a terminal what the job waits for, when that changes."""
-    note = job_story.line(detail)
+    note = job_story.summarize(detail)
     if note != printed and command_base.is_terminal():
-        command_base.say(f"fairlead: job {detail.id}: {note}")
+        command_base.print_message(f"fairlead: job {detail.id}: {note}")
     return note
 
 
@@ -209,4 +220,4 @@ async def _copy_stream(
             target.write(chunk)
             target.flush()
     except FairleadError as error:
-        command_base.say(f"fairlead: the {stream} of the job cannot be shown: {error}")
+        command_base.print_message(f"fairlead: the {stream} of the job cannot be shown: {error}")

@@ -17,18 +17,20 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secre
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(help="Keep secrets for the jobs of a queue.", no_args_is_help=True)
+    group = typer.Typer(help="Manage the secrets of a queue.", no_args_is_help=True)
     group.command(
         "set",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead secrets set registry token -q vision",
             "fairlead secrets set registry token=@token.txt user=@user.txt -q vision",
             "printenv TOKEN | fairlead secrets set registry token=@- -q vision",
         ),
     )(set_values)
-    group.command("list", epilog=command_base.examples("fairlead secrets list -q vision"))(list_all)
+    group.command("list", epilog=command_base.format_examples("fairlead secrets list -q vision"))(
+        list_all
+    )
     group.command(
-        "delete", epilog=command_base.examples("fairlead secrets delete registry -q vision")
+        "delete", epilog=command_base.format_examples("fairlead secrets delete registry -q vision")
     )(delete)
     app.add_typer(group, name="secrets")
 
@@ -66,7 +68,7 @@ def list_all(
     }
     with command_base.connect(context) as client:
         found = list(client.secrets(queue))
-    output_formats.items(
+    output_formats.print_list(
         found, output_format, columns, lambda secret: secret.name, "No secrets.", ("BY",)
     )
 
@@ -76,7 +78,7 @@ def delete(context: typer.Context, name: Name, queue: Queue) -> None:
     from fairlead import NotFound
 
     way_out = f"`fairlead secrets list -q {queue}` lists them"
-    with command_base.connect(context) as client, command_base.hint(way_out, NotFound):
+    with command_base.connect(context) as client, command_base.add_hint(way_out, NotFound):
         client.delete_secret(queue, name)
     typer.echo(f"secret {name} of queue {queue} deleted")
 

@@ -24,16 +24,14 @@ class Shell(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(
-        help="Choose among servers of the configuration file.", no_args_is_help=True
-    )
-    group.command("use", epilog=command_base.examples("fairlead context use work"))(use)
-    group.command("list", epilog=command_base.examples("fairlead context list"))(list_all)
+    group = typer.Typer(help="Select a server of the configuration file.", no_args_is_help=True)
+    group.command("use", epilog=command_base.format_examples("fairlead context use work"))(use)
+    group.command("list", epilog=command_base.format_examples("fairlead context list"))(list_all)
     app.add_typer(group, name="context")
     app.command(
         "completion",
         short_help="Print the completion script of a shell.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             'eval "$(fairlead completion bash)"     # in ~/.bashrc',
             'eval "$(fairlead completion zsh)"      # in ~/.zshrc, after compinit',
             "fairlead completion fish > ~/.config/fish/completions/fairlead.fish",
@@ -51,7 +49,7 @@ def use(
     file = discovery.config_file(os.environ)
     config = discovery.read_config(file)
     if config is None:
-        command_base.fail(f"there is no {file}; docs/cli.md says what it holds")
+        command_base.fail(f"there is no {file}; docs/cli.md describes it")
     if name not in config.contexts:
         known = ", ".join(sorted(config.contexts)) or "none"
         command_base.fail(f"{file}: no context is called {name!r} (known: {known})")
@@ -64,7 +62,9 @@ def use(
     typer.echo(f"context {name}: {config.contexts[name].server}")
     for variable in ("FAIRLEAD_SERVER", "FAIRLEAD_DATA"):
         if os.environ.get(variable):
-            command_base.say(f"note: {variable} is set, and wins over the configuration file")
+            command_base.print_message(
+                f"note: {variable} is set, and overrides the configuration file"
+            )
 
 
 def list_all(output_format: output_formats.FormatOption = output_formats.Format.TABLE) -> None:
@@ -83,7 +83,7 @@ def list_all(output_format: output_formats.FormatOption = output_formats.Format.
         "SERVER": lambda each: each["server"],
     }
     none = f"No contexts in {file}."
-    output_formats.items(found, output_format, columns, lambda each: str(each["name"]), none)
+    output_formats.print_list(found, output_format, columns, lambda each: str(each["name"]), none)
 
 
 def with_current(text: str, name: str) -> str:

@@ -9,7 +9,7 @@ from fairlead.cli.commands import watch_command
 from fairlead.cli.support import command_base, output_formats, recent_job_set, working_folder
 
 if TYPE_CHECKING:
-    from fairlead import Checked, Client, Submitted, SubmittedJob
+    from fairlead import Client, SubmitResult, SubmittedJob, ValidationResult
     from fairlead.cli.support.submission_files import Submission
 
 
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         "submit",
         short_help="Submit the jobs of a file.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead submit jobs.yaml --watch",
             "fairlead submit jobs.yaml --dry-run",
             "make-jobs | fairlead submit - --queue default --jobset nightly -o name",
@@ -36,11 +36,9 @@ def submit(
         str, typer.Option(help="Job set, instead of the file's.", metavar="NAME")
     ] = "",
     wait: Annotated[
-        bool, typer.Option("--wait", help="Return when all jobs of the job set ended.")
+        bool, typer.Option("--wait", help="Return when all jobs of the job set have ended.")
     ] = False,
-    show: Annotated[
-        bool, typer.Option("--watch", help="As --wait, with live counts meanwhile.")
-    ] = False,
+    show: Annotated[bool, typer.Option("--watch", help="As --wait, and show live counts.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Validate the jobs on the server, and create nothing.")
     ] = False,
@@ -57,17 +55,22 @@ def submit(
     from fairlead import Conflict, Invalid
     from fairlead.cli.support import submission_files
 
-    found = [submission_files.placed(item, queue, jobset) for item in submission_files.read(file)]
+    found = [
+        submission_files.fill_place(item, queue, jobset)
+        for item in submission_files.read_submissions(file)
+    ]
     way_out = "every error is listed with its place; `--dry-run` checks without creating"
-    other = "a client id names one job: has the file changed, or the folder that you submit from?"
+    other = (
+        "a client id identifies one job: the file, or the folder that you submit from, has changed"
+    )
     with (
         command_base.connect(context) as client,
-        command_base.hint(way_out, Invalid),
-        command_base.hint(other, Conflict),
+        command_base.add_hint(way_out, Invalid),
+        command_base.add_hint(other, Conflict),
     ):
         location = client.location(*working_folder.list_pools(found))
-        folder = working_folder.choose(location, working_dir, scratch)
-        found = [working_folder.fill(item, location, folder) for item in found]
+        folder = working_folder.choose_folder(location, working_dir, scratch)
+        found = [working_folder.fill_folder(item, location, folder) for item in found]
         if any(job.get("image") for item in found for job in (item.defaults or {}, *item.jobs)):
             working_folder.warn_of_image(location)
         if dry_run:
@@ -82,12 +85,12 @@ def submit(
 
 def _submit_all(
     client: "Client", found: "list[Submission]", output_format: output_formats.Format
-) -> "list[tuple[Submission, Submitted]]":
+) -> "list[tuple[Submission, SubmitResult]]":
     """Submit all or nothing of several documents, as far as the server can tell before."""
     if len(found) > 1:
         for item in found:
             client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
-    sent: list[tuple[Submission, Submitted]] = []
+    sent: list[tuple[Submission, SubmitResult]] = []
     try:
         for item in found:
             sent.append((item, _submit(client, item)))
@@ -97,7 +100,7 @@ def _submit_all(
     return sent
 
 
-def _submit(client: "Client", item: "Submission") -> "Submitted":
+def _submit(client: "Client", item: "Submission") -> "SubmitResult":
     """Submit it; what takes several requests shows how far it is."""
     from fairlead.calls import submission_batches
 
@@ -105,7 +108,7 @@ def _submit(client: "Client", item: "Submission") -> "Submitted":
 
     def on_progress(taken: int) -> None:
         if whole > submission_batches.JOBS_MAX:
-            command_base.progress(taken, whole)
+            command_base.print_progress(taken, whole)
 
     done = client.submit(
         item.queue, item.job_set, item.jobs, defaults=item.defaults, on_progress=on_progress
@@ -115,17 +118,17 @@ def _submit(client: "Client", item: "Submission") -> "Submitted":
 
 
 def _report(
-    sent: "list[tuple[Submission, Submitted]]", output_format: output_formats.Format
+    sent: "list[tuple[Submission, SubmitResult]]", output_format: output_formats.Format
 ) -> None:
     if output_format is output_formats.Format.TABLE:
         for item, done in sent:
             typer.echo(summarize(item.place, done))
         return
     jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
-    output_formats.items(jobs, output_format, {}, lambda job: job.id, "")
+    output_formats.print_list(jobs, output_format, {}, lambda job: job.id, "")
 
 
-def summarize(place: str, done: "Submitted") -> str:
+def summarize(place: str, done: "SubmitResult") -> str:
     """How many jobs were created in a job set, and how many existed before."""
     known = sum(job.duplicate for job in done.jobs)
     created = len(done.jobs) - known
@@ -134,38 +137,44 @@ def summarize(place: str, done: "Submitted") -> str:
             return f"No new job: it exists already in {place}."
         return f"No new jobs: all {known:,} exist already in {place}."
     exists = f" ({known:,} more {'exists' if known == 1 else 'exist'} already)" if known else ""
-    return f"submitted {output_formats.many(created, 'job')} to {place}{exists}"
+    return f"submitted {output_formats.format_count(created, 'job')} to {place}{exists}"
 
 
-def _report_check(item: "Submission", done: "Checked") -> None:
-    jobs = output_formats.many(len(done.jobs), "job")
+def _report_check(item: "Submission", done: "ValidationResult") -> None:
+    jobs = output_formats.format_count(len(done.jobs), "job")
     typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
     stuck = [(at, job) for at, job in enumerate(done.jobs) if job.feasible is False]
     for at, job in stuck[: command_base.FIELD_ERRORS_LISTED_MAX]:
         name = item.jobs[at].get("clientId") or f"/jobs/{at}"
-        command_base.say(f"{name} could run nowhere now: {job.why or 'no node is large enough'}")
+        command_base.print_message(
+            f"{name} is infeasible now: {job.why or 'no node is large enough'}"
+        )
     if len(stuck) > command_base.FIELD_ERRORS_LISTED_MAX:
-        command_base.say(f"... and {len(stuck) - command_base.FIELD_ERRORS_LISTED_MAX} more")
+        command_base.print_message(
+            f"... and {len(stuck) - command_base.FIELD_ERRORS_LISTED_MAX} more"
+        )
 
 
-def _wait(client: "Client", sent: "list[tuple[Submission, Submitted]]", show: bool) -> list[bool]:
+def _wait(
+    client: "Client", sent: "list[tuple[Submission, SubmitResult]]", show: bool
+) -> list[bool]:
     """Which submissions succeeded as a whole."""
     outcomes = []
     for item, done in sent:
         try:
-            outcomes.append(_succeeded(client, item, done, show))
+            outcomes.append(_has_succeeded(client, item, done, show))
         except KeyboardInterrupt:
             place = shlex.join((item.queue, item.job_set))
             ends = shlex.join(("--queue", item.queue, "--jobset", item.job_set))
-            command_base.say(
-                f"\nfairlead: the jobs go on: `fairlead watch {place}` shows them again,"
+            command_base.print_message(
+                f"\nfairlead: the jobs continue: `fairlead watch {place}` shows them again,"
                 f" `fairlead cancel {ends}` ends them"
             )
             raise
     return outcomes
 
 
-def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bool) -> bool:
+def _has_succeeded(client: "Client", item: "Submission", done: "SubmitResult", show: bool) -> bool:
     """Wait for the job set; whether all the jobs of this submission succeeded."""
     from fairlead import Filter
 
@@ -181,7 +190,9 @@ def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bo
     bad = [job for job in found if job.id in ids]
     for job in bad[: command_base.FIELD_ERRORS_LISTED_MAX]:
         name = job.client_id or job.id
-        command_base.say(f"{name}: {job.state}{': ' + job.reason if job.reason else ''}")
+        command_base.print_message(f"{name}: {job.state}{': ' + job.reason if job.reason else ''}")
     if len(bad) > command_base.FIELD_ERRORS_LISTED_MAX:
-        command_base.say(f"... and {len(bad) - command_base.FIELD_ERRORS_LISTED_MAX} more")
+        command_base.print_message(
+            f"... and {len(bad) - command_base.FIELD_ERRORS_LISTED_MAX} more"
+        )
     return not bad

@@ -12,7 +12,7 @@ from fairlead.cli.support import command_base, output_formats
 if TYPE_CHECKING:
     from fairlead import Token
 
-DATA_HELP: Final = "Data folder of a `fairlead up` on this machine, instead of the one found."
+DATA_HELP: Final = "Data folder of a `fairlead up` on this machine, instead of the default one."
 Data = Annotated[Path | None, typer.Option(help=DATA_HELP, metavar="FOLDER")]
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -22,22 +22,24 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Create and revoke API tokens.", no_args_is_help=True)
     group.command(
         "create",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead token create nightly-bot --role submitter --queue vision --expires 90d",
             "fairlead token create dashboard --role viewer -o json",
         ),
     )(create)
     group.command(
         "list",
-        epilog=command_base.examples("fairlead token list", "fairlead token list --all -o json"),
+        epilog=command_base.format_examples(
+            "fairlead token list", "fairlead token list --all -o json"
+        ),
     )(list_all)
-    group.command("revoke", epilog=command_base.examples("fairlead token revoke 7"))(revoke)
+    group.command("revoke", epilog=command_base.format_examples("fairlead token revoke 7"))(revoke)
     group.command(
         "show",
         short_help="Print the token that commands use here.",
-        epilog=command_base.examples("export FAIRLEAD_TOKEN=$(fairlead token show)"),
+        epilog=command_base.format_examples("export FAIRLEAD_TOKEN=$(fairlead token show)"),
     )(show)
-    group.command("link", epilog=command_base.examples("fairlead token link"))(link)
+    group.command("link", epilog=command_base.format_examples("fairlead token link"))(link)
     app.add_typer(group, name="token")
 
 
@@ -53,9 +55,9 @@ def create(
         typer.Option(help="Only for this queue; may be repeated.", metavar="NAME"),
     ] = None,
     expires: Annotated[
-        str, typer.Option(help="How long it is valid, as 12h, 90d.", metavar="TIME")
+        str, typer.Option(help="Its lifetime, for example 12h or 90d.", metavar="TIME")
     ] = "",
-    label: Annotated[str, typer.Option(help="What it is for.", metavar="TEXT")] = "",
+    label: Annotated[str, typer.Option(help="A note about its purpose.", metavar="TEXT")] = "",
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """Create an API token. It is printed now and cannot be printed again."""
@@ -65,17 +67,19 @@ def create(
             name, role, queues=queue or None, expires_in_s=expires_in_s, label=label
         )
     if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
-        output_formats.thing(made, output_format)
+        output_formats.print_object(made, output_format)
         return
-    until = f", good until {made.expires_at}" if made.expires_at else ""
-    command_base.say(f"token {made.id} of {made.name} ({', '.join(made.roles)}){until}; keep it:")
+    until = f", valid until {made.expires_at}" if made.expires_at else ""
+    command_base.print_message(
+        f"token {made.id} of {made.name} ({', '.join(made.roles)}){until}; store it:"
+    )
     typer.echo(made.token)
 
 
 def list_all(
     context: typer.Context,
     everybody: Annotated[
-        bool, typer.Option("--all", help="Those of everybody; for admins.")
+        bool, typer.Option("--all", help="The tokens of all users; for admins.")
     ] = False,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
@@ -92,7 +96,9 @@ def list_all(
     with command_base.connect(context) as client:
         found = list(client.tokens(everybody=everybody))
     spare = ("KIND", "LABEL", "QUEUES")
-    output_formats.items(found, output_format, columns, lambda token: token.id, "No tokens.", spare)
+    output_formats.print_list(
+        found, output_format, columns, lambda token: token.id, "No tokens.", spare
+    )
 
 
 def revoke(
@@ -103,7 +109,7 @@ def revoke(
     from fairlead import NotFound
 
     way_out = "`fairlead token list` lists them (admins: `--all`)"
-    with command_base.connect(context) as client, command_base.hint(way_out, NotFound):
+    with command_base.connect(context) as client, command_base.add_hint(way_out, NotFound):
         client.revoke_token(token_id)
     typer.echo(f"token {token_id} revoked")
 
@@ -113,15 +119,15 @@ def show(context: typer.Context, data: Data = None) -> None:
     from fairlead import NoServer, discovery
 
     if data is not None:
-        typer.echo(discovery.token_of(data))
+        typer.echo(discovery.read_token(data))
         return
     try:
-        found = command_base.find(context)
+        found = command_base.find_server(context)
     except NoServer:
-        typer.echo(discovery.token_of(discovery.data_folder(os.environ)))
+        typer.echo(discovery.read_token(discovery.data_folder(os.environ)))
         return
     if found.token is None:
-        command_base.fail(f"no token is known for {found.url} ({found.found})")
+        command_base.fail(f"no token is known for {found.url} ({found.source})")
     typer.echo(found.token)
 
 

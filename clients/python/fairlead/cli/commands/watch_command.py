@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         "watch",
         short_help="Show live counts of a job set.",
-        epilog=command_base.examples(
+        epilog=command_base.format_examples(
             "fairlead watch default nightly", "fairlead watch default nightly --json"
         ),
     )(watch)
@@ -32,7 +32,7 @@ def watch(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")],
     jobset: Annotated[str, typer.Argument(metavar="JOBSET", help="The job set.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="A line of JSON for every change instead.")
+        bool, typer.Option("--json", help="Print a line of JSON for every change instead.")
     ] = False,
 ) -> None:
     """Show live counts of a job set until all its jobs have ended; exit code 1 if one failed."""
@@ -48,19 +48,19 @@ def follow(
     """Draw, or print, every change of a job set; its last state."""
     changes = client.watch(queue, job_set, after=after)
     if as_json:
-        return _printed(changes)
-    return _drawn(changes)
+        return _print_changes(changes)
+    return _draw_changes(changes)
 
 
-def _printed(changes: "Iterable[JobSet]") -> "JobSet":
+def _print_changes(changes: "Iterable[JobSet]") -> "JobSet":
     last = None
     for last in changes:
-        output_formats.line(last)
+        output_formats.print_json_line(last)
     assert last is not None, "a watch returns at least one state"
     return last
 
 
-def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
+def _draw_changes(changes: "Iterable[JobSet]") -> "JobSet":
     from rich.console import Console
     from rich.live import Live
 
@@ -68,7 +68,7 @@ def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
     if not console.is_terminal:
         last, printed = None, ""
         for last in changes:
-            if (text := sentence(last)) != printed:
+            if (text := describe_progress(last)) != printed:
                 printed = text
                 typer.echo(printed)
         assert last is not None, "a watch returns at least one state"
@@ -81,19 +81,19 @@ def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
     return last
 
 
-def sentence(job_set: "JobSet") -> str:
+def describe_progress(job_set: "JobSet") -> str:
     """The counts in one line."""
     ended = f"{job_set.ended} of {job_set.jobs} ended"
-    return f"{job_set.queue}/{job_set.job_set}: {ended}: {counts(job_set)}"
+    return f"{job_set.queue}/{job_set.job_set}: {ended}: {describe_counts(job_set)}"
 
 
-def counts(job_set: "JobSet") -> str:
+def describe_counts(job_set: "JobSet") -> str:
     """Jobs by state, and how many of those that did not succeed were submitted again."""
-    text = ", ".join(f"{job_set.states[state]} {state}" for state in ordered(job_set))
+    text = ", ".join(f"{job_set.states[state]} {state}" for state in order_states(job_set))
     return f"{text} ({job_set.superseded} submitted again)" if job_set.superseded else text
 
 
-def ordered(job_set: "JobSet") -> list[str]:
+def order_states(job_set: "JobSet") -> list[str]:
     """The states that have jobs, in the order of a job's life."""
     from fairlead.models.job_models import STATES
 
@@ -107,7 +107,7 @@ def _picture(job_set: "JobSet", width: int) -> "RenderableType":
     from rich.text import Text
 
     rows = Table.grid(padding=(0, 2))
-    for state in ordered(job_set):
+    for state in order_states(job_set):
         rows.add_row(Text(state, output_formats.COLOURS[state]), Text(f"{job_set.states[state]:,}"))
     title = Text(f"{job_set.queue}/{job_set.job_set}", "bold")
     title.append(f"  {job_set.ended:,} of {job_set.jobs:,} ended", "not bold")

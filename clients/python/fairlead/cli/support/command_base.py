@@ -40,14 +40,14 @@ class GlobalOptions:
         from fairlead.cli.support import cluster_export
 
         found = self.find()
-        with Client(found, retries=retries(found)) as client:
+        with Client(found, retries=choose_retries(found)) as client:
             return cluster_export.read_cluster(client)
 
     def find(self) -> "Server":
         """The server that the options, the environment or the files select."""
         from fairlead import discovery
 
-        return discovery.find(os.environ, server=self.server, context=self.context)
+        return discovery.find_server(os.environ, server=self.server, context=self.context)
 
 
 def _version(wanted: bool) -> None:
@@ -58,11 +58,11 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def options(
+def read_options(
     context: typer.Context,
     server: Annotated[
         str,
-        typer.Option(help="Address of the server, instead of the one found.", metavar="URL"),
+        typer.Option(help="Address of the server, instead of the configured one.", metavar="URL"),
     ] = "",
     context_name: Annotated[
         str,
@@ -83,23 +83,23 @@ def options(
     context.obj = GlobalOptions(server or None, context_name or None)
 
 
-def find(context: typer.Context, data: "Path | None" = None) -> "Server":
+def find_server(context: typer.Context, data: "Path | None" = None) -> "Server":
     """The server that the options, the environment or the files select, or of the folder `data`."""
     from fairlead import discovery
 
     if data is not None:
-        return discovery.of_data_folder(data)
+        return discovery.find_in_data_folder(data)
     selected = context.find_root().obj
     assert isinstance(selected, GlobalOptions)
     return selected.find()
 
 
 def connect(context: typer.Context, data: "Path | None" = None) -> AbstractContextManager["Client"]:
-    """A client of the server that `find` finds."""
+    """A client of the server that `find_server` finds."""
     from fairlead import Client
 
-    found = find(context, data)
-    client = Client(found, retries=retries(found))
+    found = find_server(context, data)
+    client = Client(found, retries=choose_retries(found))
     _expect_recent(client)
     return client
 
@@ -108,8 +108,8 @@ def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncC
     """As `connect`."""
     from fairlead import AsyncClient
 
-    found = find(context)
-    client = AsyncClient(found, retries=retries(found))
+    found = find_server(context)
+    client = AsyncClient(found, retries=choose_retries(found))
     _expect_recent(client)
     return client
 
@@ -123,24 +123,24 @@ def _expect_recent(client: "Client | AsyncClient") -> None:
         client.expect(known.queue, known.job_set, known.position)
 
 
-def retries(server: "Server") -> "Retries":
+def choose_retries(server: "Server") -> "Retries":
     """Many retries for a server that is supervised, few for an address without a server."""
     from fairlead import Retries
 
-    return Retries(unmet_attempts_max=7 if server.is_supervised else 3)
+    return Retries(first_attempts_max=7 if server.is_supervised else 3)
 
 
-def examples(*lines: str) -> str:
+def format_examples(*lines: str) -> str:
     """The end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """A line for people, on stderr."""
-    typer.echo(output_formats.harmless(text), err=True)
+    typer.echo(output_formats.replace_control_characters(text), err=True)
 
 
-def progress(done: int, total: int) -> None:
+def print_progress(done: int, total: int) -> None:
     """Print the progress on a terminal, on one line that is overwritten."""
     if is_terminal():
         typer.echo(f"\r{done:,} of {total:,}", err=True, nl=done >= total)
@@ -148,7 +148,7 @@ def progress(done: int, total: int) -> None:
 
 def fail(text: str, code: int = EXIT_USAGE) -> NoReturn:
     """End the command with a message."""
-    say(f"fairlead: {text}")
+    print_message(f"fairlead: {text}")
     raise typer.Exit(code)
 
 
@@ -163,7 +163,7 @@ def confirm(question: str, refusal: str, yes: bool) -> None:
 
 
 @contextmanager
-def hint(text: str, *kinds: type[Exception]) -> Iterator[None]:
+def add_hint(text: str, *kinds: type[Exception]) -> Iterator[None]:
     """Add this hint to an error of one of these kinds."""
     try:
         yield
@@ -172,7 +172,7 @@ def hint(text: str, *kinds: type[Exception]) -> Iterator[None]:
         raise
 
 
-def guard(command: Callable[[], object]) -> int:
+def run_guarded(command: Callable[[], object]) -> int:
     """Run a command; what it raises becomes a message and an exit code."""
     try:
         command()
@@ -181,35 +181,35 @@ def guard(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OSError as error:  # errors of reading are `FairleadError`: this is stdout
-        say(f"fairlead: the output cannot be written: {error.strerror or error}")
-        hang_up()
+        print_message(f"fairlead: the output cannot be written: {error.strerror or error}")
+        discard_output()
         return EXIT_USAGE
     except Exception as error:
-        message = explain(error)
+        message = explain_error(error)
         if message is None:
             raise
         text, code = message
-        say(text)
+        print_message(text)
         return code
     return 0
 
 
 def _code(end: SystemExit) -> int:
     if isinstance(end.__context__, BrokenPipeError):
-        return hang_up()
+        return discard_output()
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
-    say(str(end.code))
+    print_message(str(end.code))
     return EXIT_USAGE
 
 
-def hang_up() -> int:
+def discard_output() -> int:
     """Discard further output after its reader has closed it; returns the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
     return EXIT_PIPE
 
 
-def explain(error: Exception) -> tuple[str, int] | None:
+def explain_error(error: Exception) -> tuple[str, int] | None:
     """The message and exit code of this error; None for a defect of this program."""
     from fairlead import errors
     from fairlead.cli.support import error_hints
@@ -219,9 +219,9 @@ def explain(error: Exception) -> tuple[str, int] | None:
     text = f"fairlead: {error}"
     code = EXIT_USAGE
     match error:
-        case errors.Refused():
+        case errors.RequestRefused():
             text, code = _refusal(error), EXIT_REFUSED
-        case errors.NoServer() | errors.ServerUnreachable() | errors.UnexpectedAnswer():
+        case errors.NoServer() | errors.ServerUnreachable() | errors.UnexpectedResponse():
             code = EXIT_UNREACHABLE
         case errors.WaitTimeout():
             code = EXIT_JOBS_FAILED
@@ -234,7 +234,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
 def _refusal(error: Exception) -> str:
     from fairlead import errors
 
-    assert isinstance(error, errors.Refused)
+    assert isinstance(error, errors.RequestRefused)
     problem = error.problem
     texts = [text for text in (problem.title, problem.detail) if text]
     lines = [f"fairlead: {': '.join(texts) or f'HTTP status {problem.status}'}"]

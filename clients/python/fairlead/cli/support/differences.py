@@ -10,7 +10,7 @@ from fairlead.models.job_models import QUEUE_BY_SERVER
 Plain: TypeAlias = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
 
 
-def of(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
+def list_differences(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
     """`weight: 1 -> 2`, one line for each field; what is the server's is left out."""
     before, after = _plain(old), _plain(new)
     return [

@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     name: str
-    text: str = msgspec.field(name="said")
+    message: str
     hint: str = ""
     code: int = 0
 
@@ -47,32 +47,33 @@ class Health(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-def server(url: str, reply: Reply, took_s: float) -> Finding:
+def check_server(url: str, reply: Reply, took_s: float) -> Finding:
     """Whether the server that answers is Fairlead."""
     if reply.status == 200 and reply.body.strip() == b"ok":
         return Finding("server", f"{url} answers in {took_s * 1000:.0f} ms")
     return Finding(
         "server",
-        f"{url} answers {reply.status}, but not as Fairlead does",
-        "is it the address of something else, or is a proxy before it?",
+        f"{url} answers {reply.status}, but is not a Fairlead server",
+        "check the address, and whether a proxy answers instead of the server",
         command_base.EXIT_UNREACHABLE,
     )
 
 
-def clock(headers: Mapping[str, str], now: datetime.datetime) -> Finding:
+def check_clock(headers: Mapping[str, str], now: datetime.datetime) -> Finding:
     """The difference between the server's clock and this machine's."""
     try:
         theirs = email.utils.parsedate_to_datetime(headers.get("date", ""))
     except ValueError:
-        return Finding("clock", "the server does not say what time it is")
+        return Finding("clock", "the response of the server has no valid date")
     skew_s = (now - theirs).total_seconds()
     if abs(skew_s) <= SKEW_S_MAX:
         return Finding("clock", "this machine's clock and the server's agree")
     side = "ahead of" if skew_s > 0 else "behind"
+    difference = output_formats.format_duration(abs(skew_s))
     return Finding(
         "clock",
-        f"this machine's clock is {output_formats.span(abs(skew_s))} {side} the server's",
-        "set both by NTP: ages are shown wrong, and tokens may seem expired",
+        f"this machine's clock is {difference} {side} the server's",
+        "synchronize both by NTP: ages are wrong, and valid tokens can seem expired",
         command_base.EXIT_JOBS_FAILED,
     )
 
@@ -86,17 +87,19 @@ def is_readiness(reply: Reply) -> bool:
     return True
 
 
-def health(reply: Reply) -> list[Finding]:
+def check_health(reply: Reply) -> list[Finding]:
     """The state of the server's dependencies."""
     try:
         state = msgspec.json.decode(reply.body, type=Health)
     except msgspec.DecodeError:
-        return [Finding("ready", f"/readyz answers {reply.status} and nothing to read")]
+        return [Finding("ready", f"/readyz answers {reply.status} without readable content")]
     well = ", ".join(name for name, text in state.checks.items() if text == "ok")
-    found = [Finding("ready", f"what the server needs is there: {well}")] if well else []
-    way_out = "the server goes on without it for now; see its logs"
+    found = (
+        [Finding("ready", f"the dependencies of the server are available: {well}")] if well else []
+    )
+    way_out = "the server works without it for now; see its logs"
     if not state.ready:
-        way_out = "see the server's logs; what needs it is answered 503 until it is back"
+        way_out = "see the server's logs; requests that need it get 503 until it is available"
     code = command_base.EXIT_JOBS_FAILED if state.ready else command_base.EXIT_UNREACHABLE
     found += [
         Finding(name, text, way_out, code) for name, text in state.checks.items() if text != "ok"
@@ -104,7 +107,7 @@ def health(reply: Reply) -> list[Finding]:
     return found
 
 
-def versions(ours: str, reply: Reply) -> Finding:
+def check_versions(ours: str, reply: Reply) -> Finding:
     """Whether client and server have the same version."""
     try:
         theirs = msgspec.json.decode(reply.body, type=Health).version
@@ -122,42 +125,45 @@ def versions(ours: str, reply: Reply) -> Finding:
     )
 
 
-def lag(reply: Reply) -> Finding:
+def check_lag(reply: Reply) -> Finding:
     """The lag of the view."""
     found = _LAG.search(reply.body.decode("utf-8", "replace"))
     if found is None:
-        return Finding("lag", "this address does not say how far its view is behind")
+        return Finding("lag", "this address does not report the lag of its view")
     lag_messages = int(float(found[1]))
     if lag_messages <= LAG_MESSAGES_MAX:
         return Finding(
-            "lag", f"the view is {output_formats.many(lag_messages, 'message')} behind the log"
+            "lag",
+            f"the view is {output_formats.format_count(lag_messages, 'message')} behind the log",
         )
     return Finding(
         "lag",
-        f"the view is {output_formats.many(lag_messages, 'message')} behind the log",
-        "what is shown is old; it catches up by itself unless lookout is down or short of CPU",
+        f"the view is {output_formats.format_count(lag_messages, 'message')} behind the log",
+        "lists are out of date; the view catches up unless lookout is down or short of CPU",
         command_base.EXIT_JOBS_FAILED,
     )
 
 
-def quarantine(found: Iterable[QuarantineRecord], now: datetime.datetime) -> list[Finding]:
+def check_quarantine(found: Iterable[QuarantineRecord], now: datetime.datetime) -> list[Finding]:
     """The records of the log that a service could not decode."""
     records = list(found)
     if not records:
         return [Finding("log", "every record of the log could be decoded")]
-    findings = [_quarantined(each, now) for each in records[:QUARANTINE_LISTED_MAX]]
+    findings = [_check_record(each, now) for each in records[:QUARANTINE_LISTED_MAX]]
     if more := len(records) - len(findings):
         findings.append(
-            Finding("log", f"{output_formats.many(more, 'older record')} could not be decoded")
+            Finding(
+                "log", f"{output_formats.format_count(more, 'older record')} could not be decoded"
+            )
         )
     return findings
 
 
-def _quarantined(found: QuarantineRecord, now: datetime.datetime) -> Finding:
+def _check_record(found: QuarantineRecord, now: datetime.datetime) -> Finding:
     stopped = [each.reader for each in found.readers if each.stopped]
     readers = ", ".join(f"{each.reader} {each.outcome}" for each in found.readers)
     reasons = "; ".join(dict.fromkeys(each.reason for each in found.readers))
-    size = "no value" if found.size is None else output_formats.many(found.size, "byte")
+    size = "no value" if found.size is None else output_formats.format_count(found.size, "byte")
     place = f"{found.topic}, partition {found.partition}, position {found.position}"
     text = (
         f"{place}, of {found.time}: {readers}: {reasons} (key {found.key!r}, {size}:"
@@ -173,13 +179,13 @@ def _quarantined(found: QuarantineRecord, now: datetime.datetime) -> Finding:
     age_s = (now - datetime.datetime.fromisoformat(found.time)).total_seconds()
     if age_s > RECENT_S:
         return Finding("undecodable record", text)
-    hint = "find out who wrote it: no service of this version does"
+    hint = "find out which program wrote it: no service of this version does"
     return Finding("undecodable record", text, hint, command_base.EXIT_JOBS_FAILED)
 
 
-def clusters(found: Iterable[Cluster], now: datetime.datetime) -> list[Finding]:
+def check_clusters(found: Iterable[Cluster], now: datetime.datetime) -> list[Finding]:
     """Whether there are clusters that report."""
-    found_clusters = [_cluster(each, now) for each in found]
+    found_clusters = [_check_cluster(each, now) for each in found]
     return found_clusters or [
         Finding(
             "clusters",
@@ -190,7 +196,7 @@ def clusters(found: Iterable[Cluster], now: datetime.datetime) -> list[Finding]:
     ]
 
 
-def _cluster(found: Cluster, now: datetime.datetime) -> Finding:
+def _check_cluster(found: Cluster, now: datetime.datetime) -> Finding:
     name = f"cluster {found.executor}"
     if found.last_heartbeat is None:
         silent_s = None
@@ -198,13 +204,17 @@ def _cluster(found: Cluster, now: datetime.datetime) -> Finding:
         then = datetime.datetime.fromisoformat(found.last_heartbeat)
         silent_s = (now - then).total_seconds()
     if silent_s is None or silent_s > SILENT_S_MAX:
-        for_long = "never" if silent_s is None else f"{output_formats.span(silent_s)} ago"
+        for_long = (
+            "never" if silent_s is None else f"{output_formats.format_duration(silent_s)} ago"
+        )
         return Finding(
             name,
             f"its last heartbeat came {for_long}",
-            "is its executor running? Nothing new goes there until it reports again",
+            "check that its executor runs: it gets no new runs until it reports again",
             command_base.EXIT_JOBS_FAILED,
         )
     if found.cordoned:
         return Finding(name, f"cordoned{f': {found.reason}' if found.reason else ''}")
-    return Finding(name, f"{output_formats.many(found.nodes, 'node')}, reports every few seconds")
+    return Finding(
+        name, f"{output_formats.format_count(found.nodes, 'node')}, reports every few seconds"
+    )

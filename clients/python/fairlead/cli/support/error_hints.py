@@ -8,7 +8,7 @@ from fairlead import errors
 
 BY_TYPE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "malformed": "does the server have another version? `fairlead doctor` compares them",
+        "malformed": "the server may have another version; `fairlead doctor` compares them",
         "unauthenticated": (
             "set FAIRLEAD_TOKEN, or the token of a context; `fairlead token show` prints one on the"
             " server's machine, and `fairlead doctor` says which is used"
@@ -22,10 +22,10 @@ BY_TYPE: Final[Mapping[str, str]] = MappingProxyType(
             " are not permitted to view are not found"
         ),
         "method-not-allowed": "the server is older than this command; `fairlead doctor` compares",
-        "too-slow": "the line to the server is slow; try again, or with fewer jobs in a file",
+        "too-slow": "the connection to the server is slow; try again, or with fewer jobs in a file",
         "conflict": "check the current state (`fairlead queue get`, `fairlead describe job`)",
         "precondition-failed": "it was changed meanwhile; read it again and repeat the change",
-        "too-large": "cut the file into several; the limit of a pod spec is 64 KiB",
+        "too-large": "split it into several files; the limit of a pod spec is 64 KiB",
         "unsupported-media-type": "is there a proxy before the server that changes requests?",
         "invalid": "nothing was changed; correct the listed fields and try again",
         "too-many-requests": "wait a moment; one file of many jobs is one request",
@@ -52,15 +52,15 @@ def find_hint(error: Exception) -> str | None:
     if notes:
         return notes[0]
     match error:
-        case errors.Refused():
+        case errors.RequestRefused():
             slug = error.problem.type.rpartition("/")[2]
             if slug not in BY_TYPE:
                 slug = BY_STATUS.get(error.problem.status, "")
             text = BY_TYPE.get(slug, _NOT_OURS)
             return text.format(instance=error.problem.instance or "unknown")
         case errors.ServerUnreachable():
-            return "is it running? `fairlead up` starts one here; `fairlead doctor` checks it"
-        case errors.UnexpectedAnswer():
+            return "check that it runs: `fairlead up` starts one here; `fairlead doctor` checks it"
+        case errors.UnexpectedResponse():
             return _NOT_OURS
         case _:
             return None

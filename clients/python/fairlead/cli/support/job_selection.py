@@ -41,14 +41,14 @@ Cluster = Annotated[str, typer.Option(help="Only on this cluster.", metavar="NAM
 Node = Annotated[str, typer.Option(help="Only on this node.", metavar="NAME")]
 
 
-def filtered(command: Callable[..., None]) -> Callable[..., None]:
+def with_filter_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options that filter jobs; it gets what they say as `chosen`."""
-    filters = inspect.signature(where).parameters
+    filters = inspect.signature(make_filter).parameters
     own = inspect.signature(command)
     parameters = [each for each in own.parameters.values() if each.name != "chosen"]
 
     def with_options(**given: Any) -> None:  # whatever the options are
-        chosen = where(**{name: given.pop(name) for name in filters})
+        chosen = make_filter(**{name: given.pop(name) for name in filters})
         command(chosen=chosen, **given)
 
     merged = [*parameters, *filters.values()]
@@ -61,7 +61,7 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def where(
+def make_filter(
     queue: Queue = "",
     jobset: JobSet = "",
     state: States = None,
@@ -83,13 +83,13 @@ def where(
         job_set=jobset or None,
         states=states,
         classes=tuple(class_ or ()),
-        labels=pairs(label or []),
+        labels=parse_pairs(label or []),
         cluster=cluster or None,
         node=node or None,
     )
 
 
-def pairs(texts: list[str]) -> dict[str, str]:
+def parse_pairs(texts: list[str]) -> dict[str, str]:
     """KEY=VALUE options as a mapping."""
     made = {}
     for text in texts:
@@ -107,7 +107,9 @@ def is_empty(chosen: "Filter") -> bool:
     return chosen == Filter()
 
 
-def jobs_of(client: "Client", texts: list[str] | None, chosen: "Filter") -> "list[str] | Filter":
+def select_jobs(
+    client: "Client", texts: list[str] | None, chosen: "Filter"
+) -> "list[str] | Filter":
     """What an action is about: jobs by name (then a filter's queue and job set are theirs), or a
     filter with a queue.
     """
@@ -116,7 +118,7 @@ def jobs_of(client: "Client", texts: list[str] | None, chosen: "Filter") -> "lis
     if texts:
         if chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
             command_base.fail("choose jobs: either their names or options like --state, not both")
-        return named(client, texts, chosen.queue or "", chosen.job_set or "")
+        return list_references(client, texts, chosen.queue or "", chosen.job_set or "")
     if chosen.queue is None:
         command_base.fail(
             "choose jobs: either ids, or --queue NAME (and --jobset, --state, --label)"
@@ -124,21 +126,23 @@ def jobs_of(client: "Client", texts: list[str] | None, chosen: "Filter") -> "lis
     return chosen
 
 
-def named(client: "Client", texts: list[str], queue: str = "", job_set: str = "") -> list[str]:
+def list_references(
+    client: "Client", texts: list[str], queue: str = "", job_set: str = ""
+) -> list[str]:
     """What the server calls these jobs: an id, or `queue/jobSet/clientId`."""
-    return [_reference(client, text, queue, job_set) for text in texts]
+    return [_make_reference(client, text, queue, job_set) for text in texts]
 
 
-def _reference(client: "Client", text: str, queue: str, job_set: str) -> str:
+def _make_reference(client: "Client", text: str, queue: str, job_set: str) -> str:
     if _ID.fullmatch(text) or (text.count("/") > 1 and not (queue or job_set)):
         return text
     if "/" in text:
         command_base.fail(f"{text!r}: name a job whose client id has a slash by its id")
-    queue, job_set = place(client, queue, job_set)
+    queue, job_set = find_place(client, queue, job_set)
     return f"{queue}/{job_set}/{text}"
 
 
-def place(client: "Client", queue: str, job_set: str) -> tuple[str, str]:
+def find_place(client: "Client", queue: str, job_set: str) -> tuple[str, str]:
     """Queue and job set of a client id: as they are given, else those used last."""
     from fairlead.cli.support import recent_job_set
 

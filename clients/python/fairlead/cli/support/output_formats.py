@@ -70,7 +70,7 @@ Columns = Mapping[str, Callable[[T], object]]
 """Heading -> the value of its cells."""
 
 
-def items(
+def print_list(
     found: Iterable[T],
     output: Format,
     columns: Columns[T],
@@ -87,21 +87,21 @@ def items(
     """
     match output:
         case Format.TABLE:
-            rows = [[_cell(value(item)) for value in columns.values()] for item in found]
+            rows = [[_format_cell(value(item)) for value in columns.values()] for item in found]
             if rows:
-                table(list(columns), rows, None if is_wide else terminal_columns(), spare)
+                print_table(list(columns), rows, None if is_wide else terminal_columns(), spare)
             else:
                 typer.echo(none, err=True)
         case Format.NAME:
             for item in found:
                 typer.echo(name(item))
         case Format.JSON | Format.YAML:
-            thing([_plain(item) for item in found], output)
+            print_object([_to_json_values(item) for item in found], output)
 
 
-def thing(value: object, output: Format) -> None:
+def print_object(value: object, output: Format) -> None:
     """Print one thing as JSON or YAML."""
-    plain = _plain(value)
+    plain = _to_json_values(value)
     if output is Format.YAML:
         import yaml
 
@@ -113,16 +113,16 @@ def thing(value: object, output: Format) -> None:
         typer.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
 
 
-def line(value: object) -> None:
+def print_json_line(value: object) -> None:
     """Print one thing as one line of JSON."""
     import msgspec
 
-    typer.echo(msgspec.json.encode(_plain(value)))
+    typer.echo(msgspec.json.encode(_to_json_values(value)))
 
 
 def print_line(text: str) -> None:
     """Print one line, which may contain text from users."""
-    typer.echo(harmless(text.replace("\n", " ")))
+    typer.echo(replace_control_characters(text.replace("\n", " ")))
 
 
 def terminal_columns() -> int | None:
@@ -130,7 +130,7 @@ def terminal_columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def table(
+def print_table(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
     columns_max: int | None = None,
@@ -142,23 +142,25 @@ def table(
         whole = _drop_spare_columns(whole, columns_max, spare)
     widths = [max(map(_width, column)) for column in whole]
     if columns_max is not None:
-        _narrow(widths, columns_max)
+        _narrow_columns(widths, columns_max)
     coloured = _is_coloured()
     for row in zip(*whole, strict=True):
-        cells = [_fitted(cell, width) for cell, width in zip(row, widths, strict=True)]
+        cells = [_fit_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
-        typer.echo(GAP.join(map(_painted, cells) if coloured else cells).rstrip())
+        typer.echo(GAP.join(map(_colour_state, cells) if coloured else cells).rstrip())
 
 
-def fields(pairs: Iterable[tuple[str, object]]) -> None:
+def print_fields(pairs: Iterable[tuple[str, object]]) -> None:
     """Print named values below one another, without those that are absent."""
-    cells = [(name, _cell(value)) for name, value in pairs if value not in (None, "", {}, (), [])]
+    cells = [
+        (name, _format_cell(value)) for name, value in pairs if value not in (None, "", {}, (), [])
+    ]
     width = max((len(name) for name, _ in cells), default=0) + 2
     for name, value in cells:
         typer.echo(f"{name + ':':<{width}} {value}".rstrip())
 
 
-def limited(found: Iterable[T], limit: int) -> list[T]:
+def take_first(found: Iterable[T], limit: int) -> list[T]:
     """The first `limit` items; prints a note if there are more."""
     iterator = iter(found)
     items = list(islice(iterator, limit))
@@ -167,14 +169,14 @@ def limited(found: Iterable[T], limit: int) -> list[T]:
     return items
 
 
-def age(time: str | None, now: datetime.datetime) -> str:
+def format_age(time: str | None, now: datetime.datetime) -> str:
     """How long ago that was, in one unit and the next: 45s, 3m20s, 5h12m, 12d4h."""
     if time is None:
         return ""
-    return span((now - datetime.datetime.fromisoformat(time)).total_seconds())
+    return format_duration((now - datetime.datetime.fromisoformat(time)).total_seconds())
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration in its largest unit and the next one: `2h5m`."""
     s = max(0, int(seconds))
     if s < 60:
@@ -186,7 +188,7 @@ def span(seconds: float) -> str:
     return f"{s // 86400}d{s % 86400 // 3600}h"
 
 
-def many(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """`1 job`, `2 jobs`, `1,000 jobs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -211,7 +213,7 @@ def _least(column: Sequence[str]) -> int:
     return max(CELL_MIN, _width(column[0]))
 
 
-def _narrow(widths: list[int], columns_max: int) -> None:
+def _narrow_columns(widths: list[int], columns_max: int) -> None:
     """Take from the widest columns, down to `CELL_MIN`; the first, with the ids, stays whole."""
     over = sum(widths) + len(GAP) * (len(widths) - 1) - columns_max
     for _ in range(over):
@@ -225,7 +227,7 @@ def _is_coloured() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _painted(cell: str) -> str:
+def _colour_state(cell: str) -> str:
     """A state in its colour; other text unchanged."""
     word = cell.split(" ", 1)[0]
     colour = COLOURS.get(word)
@@ -241,7 +243,7 @@ def _width(cell: str) -> int:
     return cell_len(cell)
 
 
-def _fitted(cell: str, width: int) -> str:
+def _fit_cell(cell: str, width: int) -> str:
     has = _width(cell)
     if has <= width:
         return cell + " " * (width - has)
@@ -252,7 +254,7 @@ def _fitted(cell: str, width: int) -> str:
     return set_cell_size(cell, width - 1) + "…"
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     match value:
         case None:
             return ""
@@ -261,12 +263,12 @@ def _cell(value: object) -> str:
         case dict():
             return ", ".join(f"{key}={inner}" for key, inner in value.items())
         case list() | tuple():
-            return ", ".join(map(_cell, value))
+            return ", ".join(map(_format_cell, value))
         case _:
-            return harmless(" ".join(str(value).split()))
+            return replace_control_characters(" ".join(str(value).split()))
 
 
-def harmless(text: str) -> str:
+def replace_control_characters(text: str) -> str:
     """The text without control characters, which could control the terminal; keeps line breaks."""
     if text.isprintable():
         return text
@@ -276,7 +278,7 @@ def harmless(text: str) -> str:
     )
 
 
-def _plain(value: object) -> object:
+def _to_json_values(value: object) -> object:
     """The value as JSON values, without absent fields."""
     import msgspec
 

@@ -10,16 +10,17 @@ _ALWAYS_LISTED: Final = ("cpu", "memory")
 _GPU: Final = "nvidia.com/gpu"
 
 
-def used(requested: Mapping[str, float], capacity: Mapping[str, float]) -> str:
-    """`12/16 cpu, 30/64Gi memory`: of what capacity is most of the time, and GPUs."""
+def format_usage(requested: Mapping[str, float], capacity: Mapping[str, float]) -> str:
+    """`12/16 cpu, 30/64Gi memory`: requested and total CPUs, memory and GPUs."""
     names = [name for name in (*_ALWAYS_LISTED, _GPU) if capacity.get(name)]
-    return ", ".join(
-        f"{amount(name, requested.get(name, 0))}/{amount(name, capacity[name])} {_short(name)}"
-        for name in names
-    )
+    texts = []
+    for name in names:
+        requested_text = format_amount(name, requested.get(name, 0))
+        texts.append(f"{requested_text}/{format_amount(name, capacity[name])} {_short_name(name)}")
+    return ", ".join(texts)
 
 
-def amount(name: str, value: float) -> str:
+def format_amount(name: str, value: float) -> str:
     """Bytes in the largest unit that leaves a number; other amounts as they are."""
     if name not in ("memory", "ephemeral-storage"):
         return f"{value:.10g}"
@@ -30,14 +31,25 @@ def amount(name: str, value: float) -> str:
     return f"{value:.4g}Ti"
 
 
-def cordon(is_cordoned: bool, reason: str | None) -> str:
+def format_cordon(is_cordoned: bool, reason: str | None) -> str:
     """`no`, `yes`, or why."""
     if not is_cordoned:
         return "no"
     return f"yes: {reason}" if reason else "yes"
 
 
-def of_cluster(cluster: str, node: "Node") -> dict[str, object]:
+def format_node_cordon(node: "Node") -> str:
+    """`no`, or why the node accepts no new jobs: an operator, its executor or its cluster."""
+    avoided = node.avoided
+    if node.cordoned or avoided is None:
+        return format_cordon(node.cordoned or node.unschedulable, node.reason)
+    return (
+        f"avoided until {avoided.until}: {avoided.failures} runs in a row failed to start, the last"
+        f" one: {avoided.reason}"
+    )
+
+
+def make_node_fields(cluster: str, node: "Node") -> dict[str, object]:
     """A node with the name of its cluster, for programs."""
     import msgspec
 
@@ -45,5 +57,5 @@ def of_cluster(cluster: str, node: "Node") -> dict[str, object]:
     return {"cluster": cluster, **fields}
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     return name.rpartition("/")[2]

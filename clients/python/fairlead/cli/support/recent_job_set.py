@@ -34,7 +34,7 @@ class JobSet(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 _decoder: Final = msgspec.json.Decoder(dict[str, JobSet])
 
 
-def file(environment: Mapping[str, str]) -> Path:
+def state_file(environment: Mapping[str, str]) -> Path:
     """The path of the file."""
     home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
     base = environment.get("XDG_STATE_HOME") or str(home / ".local" / "state")
@@ -43,12 +43,12 @@ def file(environment: Mapping[str, str]) -> Path:
 
 def load(url: str) -> JobSet | None:
     """The job set used last on this server, if it is known."""
-    return _read(file(os.environ)).get(url)
+    return _read(state_file(os.environ)).get(url)
 
 
 def save(url: str, queue: str, job_set: str, position: str = "") -> None:
     """Store the job set that was used last, if the file can be written."""
-    path = file(os.environ)
+    path = state_file(os.environ)
     known = _read(path)
     before = known.pop(url, None)
     used = JobSet(queue, job_set, position, _now_s() if position else 0.0)
@@ -63,7 +63,7 @@ def save(url: str, queue: str, job_set: str, position: str = "") -> None:
         new.replace(path)
     except OSError as error:
         if command_base.is_terminal():
-            command_base.say(
+            command_base.print_message(
                 f"fairlead: {path} cannot be written ({error.strerror}): give --jobset each time"
             )
 

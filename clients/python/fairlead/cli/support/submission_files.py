@@ -32,17 +32,17 @@ class Submission(
         return f"{self.queue}/{self.job_set}"
 
 
-def read(file: str) -> list[Submission]:
+def read_submissions(file: str) -> list[Submission]:
     """The submissions of a file, or of standard input for `-`. Raises `Unreadable`."""
-    return [_submission(file, document) for document in load(file)]
+    return [_decode_submission(file, document) for document in load_documents(file)]
 
 
-def load(file: str) -> list[object]:
+def load_documents(file: str) -> list[object]:
     """The documents of a YAML or JSON file, or of standard input for `-`. Raises `Unreadable`."""
-    return _documents(file, _bytes(file))
+    return _parse_documents(file, _read_bytes(file))
 
 
-def placed(submission: Submission, queue: str, job_set: str) -> Submission:
+def fill_place(submission: Submission, queue: str, job_set: str) -> Submission:
     """With queue and job set from the command line, if given. Raises `Unreadable` without one."""
     filled = msgspec.structs.replace(
         submission, queue=queue or submission.queue, job_set=job_set or submission.job_set
@@ -52,18 +52,18 @@ def placed(submission: Submission, queue: str, job_set: str) -> Submission:
         (filled.job_set, "jobSet", "jobset"),
     ):
         if not value:
-            raise Unreadable(f"The file names no {key}; add it there, or say --{option} NAME.")
+            raise Unreadable(f"The file names no {key}; add it there, or give --{option} NAME.")
     if not filled.jobs:
         raise Unreadable(f"There is no job for {filled.place} in the file.")
     return filled
 
 
-def called(file: str) -> str:
+def describe_file(file: str) -> str:
     """The file as a message names it."""
     return "standard input" if file == "-" else file
 
 
-def _bytes(file: str) -> bytes:
+def _read_bytes(file: str) -> bytes:
     try:
         if file == "-":
             text = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
@@ -71,43 +71,46 @@ def _bytes(file: str) -> bytes:
             with Path(file).open("rb") as opened:
                 text = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise Unreadable(f"{called(file)} cannot be read: {error.strerror}") from error
+        raise Unreadable(f"{describe_file(file)} cannot be read: {error.strerror}") from error
     if len(text) > FILE_BYTES_MAX:
         raise Unreadable(
-            f"{called(file)} is larger than {FILE_BYTES_MAX >> 20} MiB; cut it into several."
+            f"{describe_file(file)} is larger than {FILE_BYTES_MAX >> 20} MiB; split it into"
+            " several files."
         )
     return text
 
 
-def _documents(file: str, text: bytes) -> list[object]:
+def _parse_documents(file: str, text: bytes) -> list[object]:
     if text.lstrip()[:1] == b"{":
         try:
             found = msgspec.json.decode(text)
             _check_keys(text, found)
             return [found]
-        except _Twice as error:
-            raise Unreadable(f"{called(file)} is not valid JSON: {error}") from error
+        except _DuplicateKeyError as error:
+            raise Unreadable(f"{describe_file(file)} is not valid JSON: {error}") from error
         except msgspec.DecodeError as error:
             if file.endswith(".json"):
-                raise Unreadable(f"{called(file)} is not valid JSON: {error}") from error
+                raise Unreadable(f"{describe_file(file)} is not valid JSON: {error}") from error
     from fairlead.cli.support import yaml_reader
 
     try:
-        found = yaml_reader.documents(text)
+        found = yaml_reader.read_documents(text)
     except yaml_reader.Unreadable as error:
-        raise Unreadable(f"{called(file)} is not valid YAML: {error}") from error
+        raise Unreadable(f"{describe_file(file)} is not valid YAML: {error}") from error
     if not found:
-        raise Unreadable(f"{called(file)} is empty.")
+        raise Unreadable(f"{describe_file(file)} is empty.")
     return found
 
 
-class _Twice(ValueError):
+class _DuplicateKeyError(ValueError):
     """An object has a key twice."""
 
 
 def _check_keys(text: bytes, found: object) -> None:
-    """Raise `_Twice` where parsers differ in what they take. Only a text that has other colons
-    than what was read of it is read once more, with a look at every key.
+    """Raise `_DuplicateKeyError` for an object with a repeated key: parsers differ on its value.
+
+    The decoded value has as many colons as the text unless a key is repeated, so the slow check of
+    every key runs only for a text with another number of colons.
     """
     if text.count(b":") != msgspec.json.encode(found).count(b":"):
         json.loads(text, object_pairs_hook=_refuse_duplicate_keys)
@@ -117,15 +120,15 @@ def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> None:
     keys = set()
     for key, _ in pairs:
         if key in keys:
-            raise _Twice(f"the key {key!r} is there twice")
+            raise _DuplicateKeyError(f"the key {key!r} occurs twice")
         keys.add(key)
 
 
-def _submission(file: str, document: object) -> Submission:
+def _decode_submission(file: str, document: object) -> Submission:
     try:
         return msgspec.convert(document, Submission)
     except msgspec.ValidationError as error:
         raise Unreadable(
-            f"{called(file)} is not valid: {error}. Expected are queue, jobSet, jobs and"
+            f"{describe_file(file)} is not valid: {error}. Expected are queue, jobSet, jobs and"
             " perhaps defaults."
         ) from error

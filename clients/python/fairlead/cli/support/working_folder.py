@@ -27,7 +27,7 @@ ScratchOption = Annotated[
 ]
 
 
-def choose(location: "Location", named: str, scratch: bool) -> str | None:
+def choose_folder(location: "Location", named: str, scratch: bool) -> str | None:
     """The `workingDir` of jobs that name none; None: a folder of each run's own."""
     if named and scratch:
         command_base.fail("give either --working-dir or --scratch, not both")
@@ -44,11 +44,12 @@ def choose(location: "Location", named: str, scratch: bool) -> str | None:
         return os.path.normpath(Path.cwd() / named)
     except FileNotFoundError:
         command_base.fail(
-            "the current folder does not exist any more; go to one that does, or --scratch"
+            "the current folder does not exist any more; change to another folder, or give"
+            " --scratch"
         )
 
 
-def fill(submission: "Submission", location: "Location", folder: str | None) -> "Submission":
+def fill_folder(submission: "Submission", location: "Location", folder: str | None) -> "Submission":
     """The submission with `folder` where it names none, and relative paths made absolute here."""
     import msgspec
 
@@ -58,8 +59,8 @@ def fill(submission: "Submission", location: "Location", folder: str | None) -> 
     if not location.is_here:
         jobs = submission.jobs
     else:
-        jobs = [_absolute(job) for job in submission.jobs]
-        defaults = _absolute(defaults)
+        jobs = [_make_absolute(job) for job in submission.jobs]
+        defaults = _make_absolute(defaults)
     return msgspec.structs.replace(submission, jobs=jobs, defaults=defaults or None)
 
 
@@ -75,7 +76,7 @@ def list_pools(submissions: "Iterable[Submission]") -> set[str]:
     return found
 
 
-def _absolute(job: Mapping[str, object]) -> dict[str, object]:
+def _make_absolute(job: Mapping[str, object]) -> dict[str, object]:
     folder = job.get("workingDir")
     if not isinstance(folder, str) or not folder or os.path.isabs(folder):
         return dict(job)
@@ -85,7 +86,7 @@ def _absolute(job: Mapping[str, object]) -> dict[str, object]:
 def warn_of_image(location: "Location") -> None:
     """Say that no cluster uses the image that was given."""
     if not location.has_images:
-        command_base.say(
+        command_base.print_message(
             "fairlead: the image is not used: the clusters of the job's pool run commands without"
             " containers, with the programs of their machine"
         )

@@ -38,12 +38,12 @@ class _Loader(Base):
     yaml_implicit_resolvers = {}  # noqa: RUF012 - a table of the class that PyYAML looks for
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, whose keys may be anything here: `_non_string_keys` looks at them."""
+        """The mapping, whose keys may be anything here: `_find_non_string_keys` looks at them."""
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
-                    reason = f"the key {key.value!r} is there twice"
+                    reason = f"the key {key.value!r} occurs twice"
                     raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
                 seen.add((key.tag, key.value))
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
@@ -58,24 +58,24 @@ for _tag, _pattern, _first in _CORE:
     )
 
 
-def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
+def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
     text = str(loader.construct_scalar(node))
     bases = {"0o": 8, "0x": 16}
     return int(text, bases.get(text[:2], 10))
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
-def documents(text: bytes) -> list[object]:
+def read_documents(text: bytes) -> list[object]:
     """The documents that are not empty. Raises `Unreadable`."""
     try:
         found = [one for one in yaml.load_all(text, _Loader) if one is not None]
     except (yaml.YAMLError, ValueError) as error:
         raise Unreadable(_describe_error(error)) from error
     for number, document in enumerate(found, 1):
-        for place in _non_string_keys("", document):
-            raise Unreadable(f"document {number}: {place} is no text; put it between quotes")
+        for place in _find_non_string_keys("", document):
+            raise Unreadable(f"document {number}: {place} is not text; put it in quotes")
     return found
 
 
@@ -87,14 +87,14 @@ def _describe_error(error: Exception) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {', '.join(filter(None, reason))}"
 
 
-def _non_string_keys(place: str, value: object) -> Iterator[str]:
+def _find_non_string_keys(place: str, value: object) -> Iterator[str]:
     """Keys that JSON could not have."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 yield f"the key {key!r}{f' of {place}' if place else ''}"
             else:
-                yield from _non_string_keys(f"{place}.{key}" if place else key, inner)
+                yield from _find_non_string_keys(f"{place}.{key}" if place else key, inner)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _non_string_keys(f"{place}[{index}]", inner)
+            yield from _find_non_string_keys(f"{place}[{index}]", inner)

@@ -12,6 +12,8 @@ from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import CLUSTERS
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
+TIME_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999, the last time that can be written."""
 Amount = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 
 
@@ -44,10 +46,24 @@ class Heartbeat(
     at_ms: int = 0
 
 
+class Avoidance(msgspec.Struct, frozen=True, rename="camel"):
+    """An executor has nothing placed on a node until this time (ms), or until a run starts there.
+
+    `failures` runs in a row failed to start there; `reason` is that of the last one.
+    """
+
+    failures: int
+    reason: str
+    until_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MS_MAX)]
+
+
 class Node(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="node"
 ):
-    """One node as its cluster has it. `allocatable` in fixed units (see `resources`)."""
+    """One node as its cluster has it. `allocatable` in fixed units (see `resources`).
+
+    `unschedulable`: it accepts no new runs, because its cluster says so or because it is `avoided`.
+    """
 
     executor: Name
     name: Name
@@ -56,6 +72,7 @@ class Node(
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    avoided: Avoidance | None = None
 
 
 class LeaderHeartbeat(

@@ -26,7 +26,7 @@ class Queue(
 ):
     """A tenant. `limits`: class -> resource -> fraction of the pool (number) or quantity (text).
 
-    `retry_policy` holds for jobs of the queue that say nothing of their own. `by`: who had it so.
+    `retry_policy` is that of jobs without one of their own. `by`: who made this version.
     """
 
     name: str

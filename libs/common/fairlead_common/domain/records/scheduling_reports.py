@@ -1,7 +1,7 @@
-"""Why things wait, shares and rounds: the records of `fairlead.reports`, written by the scheduler.
+"""Reasons of waiting jobs, shares and rounds: the records of `fairlead.reports`.
 
-Changed rows only; null when there is nothing to say any more. Keys: `pool` (the last round),
-`pool/queue` (its shares), `pool/queue/s/<shape key>` and `pool/queue/g/<job set>/<gang>`.
+The scheduler writes only reports that changed; a null value deletes one. Keys: `pool` (the last
+round), `pool/queue` (its shares), `pool/queue/s/<shape key>` and `pool/queue/g/<job set>/<gang>`.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ class Waiting(
 class QueueShare(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="queueShare"
 ):
-    """A queue's standing in a pool after the last round that changed it (shares of 1.0).
+    """A queue's shares in a pool after the last round that changed them, as fractions of the pool.
 
     `skipped`: jobs that wait, by reason code. `first_waiting` is the first of them in the queue's
     order, `first_position` its place there (0 is the head); "" and -1 when none waits.

@@ -33,7 +33,7 @@ from fairlead_common.log.append_limits import check_append, check_topic
 from fairlead_common.log.kafka import address as kafka_address
 from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.address import KafkaAddress
-from fairlead_common.log.kafka.kafka_clients import BROKEN, Consumer, Controls
+from fairlead_common.log.kafka.kafka_clients import BROKER_ERRORS, BrokerQueries, Consumer
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
     Appended,
@@ -66,7 +66,7 @@ class KafkaLog:
     def __init__(self, address: KafkaAddress, away_s: float) -> None:
         self.address = address
         self.away_s = away_s
-        self.controls = Controls(address, away_s)
+        self.controls = BrokerQueries(address, away_s)
         self.tombstone_retention_ms = kafka_clients.TOMBSTONE_RETENTION_MS
         self._identity = ""
         self._opened: list[KafkaProducer | KafkaReader] = []
@@ -96,7 +96,7 @@ class KafkaLog:
         client = await kafka_clients.bounded(
             self.address,
             self.away_s,
-            lambda: kafka_clients.started(
+            lambda: kafka_clients.start_or_stop(
                 kafka_clients.new_producer(self.address, name, self.away_s)
             ),
         )
@@ -144,7 +144,7 @@ async def new_consumer(log: KafkaLog) -> Consumer:
     return await kafka_clients.bounded(
         log.address,
         log.away_s,
-        lambda: kafka_clients.started(kafka_clients.new_consumer(log.address, log.away_s)),
+        lambda: kafka_clients.start_or_stop(kafka_clients.new_consumer(log.address, log.away_s)),
     )
 
 
@@ -232,7 +232,7 @@ class KafkaProducer:
                 last = await self._send(batches)
         except _FENCED as error:
             raise ProducerFenced(f"a newer producer {self.name!r} exists: {error}") from error
-        except BROKEN as error:
+        except BROKER_ERRORS as error:
             await self._abort(error)
             raise AppendRefused(f"Kafka refused the append: {_text(error)}") from error
         try:
@@ -240,7 +240,7 @@ class KafkaProducer:
                 await self._client.commit_transaction()
         except _FENCED as error:
             raise ProducerFenced(f"a newer producer {self.name!r} exists: {error}") from error
-        except BROKEN as error:
+        except BROKER_ERRORS as error:
             raise AppendUnknown(f"the commit was not confirmed: {_text(error)}") from error
         return last
 
@@ -286,7 +286,7 @@ class KafkaProducer:
         try:
             async with asyncio.timeout(ABORT_S_MAX):
                 await self._client.abort_transaction()
-        except (*BROKEN, AssertionError) as error:  # its states are assertions
+        except (*BROKER_ERRORS, AssertionError) as error:  # its states are assertions
             raise AppendUnknown(f"the append was aborted: {_text(reason)}") from error
         self._usable = True
 

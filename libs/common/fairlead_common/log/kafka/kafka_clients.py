@@ -40,8 +40,8 @@ RETRY_MS: Final = 50
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000
 TOMBSTONE_RETENTION_MS: Final = 15 * MINUTE_MS
-"""How long the brokers keep a tombstone after the older records of its key have gone. Readers count
-on half of it: their clocks need not agree better than that with the brokers'."""
+"""How long the brokers keep a tombstone after the older records of its key have gone. Readers
+assume half of it, so that their clocks can differ from the brokers'."""
 
 _EXISTS: Final = 36
 _ABSENT: Final = 3
@@ -50,7 +50,7 @@ _RETENTION: Final = ("retention.ms", "delete.retention.ms", "max.compaction.lag.
 """Settings of a topic that are brought up to date when they differ."""
 
 
-BROKEN: Final = (KafkaError, IllegalOperation, OSError)
+BROKER_ERRORS: Final = (KafkaError, IllegalOperation, OSError)
 """What calls raise while the brokers are away, or refuse."""
 
 
@@ -64,8 +64,8 @@ async def bounded(address: KafkaAddress, away_s: float, attempt: Callable[[], Aw
         try:
             async with asyncio.timeout_at(deadline):
                 return await attempt()
-        except BROKEN as error:
-            # The bound itself says nothing: then the attempt before it may have said why.
+        except BROKER_ERRORS as error:
+            # A timeout has no message: use that of the attempt before.
             reason = str(error) or reason or type(error).__name__
             if loop.time() + pause > deadline:
                 raise LogUnavailable(
@@ -93,7 +93,7 @@ async def stop(client: Any) -> None:
         await asyncio.wait([stopping, asyncio.ensure_future(connections.close())])
     if not stopping.cancelled():
         error = stopping.exception()
-        if error is not None and not isinstance(error, BROKEN):
+        if error is not None and not isinstance(error, BROKER_ERRORS):
             raise error
 
 
@@ -129,7 +129,7 @@ def new_consumer(address: KafkaAddress, away_s: float) -> Consumer:
 
 @asynccontextmanager
 async def admin(address: KafkaAddress, away_s: float) -> AsyncIterator[Any]:
-    """An `AIOKafkaAdminClient` for a moment."""
+    """A started `AIOKafkaAdminClient`, closed afterwards."""
     client = AIOKafkaAdminClient(
         **address.options(),
         client_id="fairlead",
@@ -137,13 +137,13 @@ async def admin(address: KafkaAddress, away_s: float) -> AsyncIterator[Any]:
         retry_backoff_ms=RETRY_MS,
     )
     try:
-        await _start(client)
+        await _start_shielded(client)
         yield client
     finally:
         await client.close()
 
 
-class Controls:
+class BrokerQueries:
     """What a log asks its brokers besides records: topics, offsets, who they are."""
 
     def __init__(self, address: KafkaAddress, away_s: float) -> None:
@@ -195,34 +195,34 @@ class Controls:
         self._partitions[topic] = found
         return found
 
-    async def ends(self, places: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+    async def ends(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offset behind everything committed and visible, for each."""
 
         async def attempt() -> Mapping[TopicPartition, int]:
-            consumer = await self._started()
-            found: Mapping[TopicPartition, int] = await consumer.end_offsets(places)
+            consumer = await self._get_consumer()
+            found: Mapping[TopicPartition, int] = await consumer.end_offsets(partitions)
             return found
 
         return await bounded(self._address, self._away_s, attempt)
 
     async def first_since(
-        self, places: list[TopicPartition], time_ms: int
+        self, partitions: list[TopicPartition], time_ms: int
     ) -> Mapping[TopicPartition, int | None]:
         """The offset of the first record from that time on, for each; None without one."""
 
         async def attempt() -> Mapping[TopicPartition, int | None]:
-            consumer = await self._started()
-            found = await consumer.offsets_for_times(dict.fromkeys(places, time_ms))
+            consumer = await self._get_consumer()
+            found = await consumer.offsets_for_times(dict.fromkeys(partitions, time_ms))
             return {place: None if at is None else at.offset for place, at in found.items()}
 
         return await bounded(self._address, self._away_s, attempt)
 
-    async def starts(self, places: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+    async def starts(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset that is kept, for each."""
 
         async def attempt() -> Mapping[TopicPartition, int]:
-            consumer = await self._started()
-            found: Mapping[TopicPartition, int] = await consumer.beginning_offsets(places)
+            consumer = await self._get_consumer()
+            found: Mapping[TopicPartition, int] = await consumer.beginning_offsets(partitions)
             return found
 
         return await bounded(self._address, self._away_s, attempt)
@@ -233,24 +233,24 @@ class Controls:
         if consumer is not None:
             await stop(consumer)
 
-    async def _started(self) -> Consumer:
+    async def _get_consumer(self) -> Consumer:
         async with self._starting:
             if self._consumer is None:
-                self._consumer = await started(new_consumer(self._address, self._away_s))
+                self._consumer = await start_or_stop(new_consumer(self._address, self._away_s))
             return self._consumer
 
 
-async def started(client: Any) -> Any:
+async def start_or_stop(client: Any) -> Any:
     """Start a client of `aiokafka`; one that does not start is stopped."""
     try:
-        await _start(client)
+        await _start_shielded(client)
     except BaseException:
         await stop(client)
         raise
     return client
 
 
-async def _start(client: Any) -> None:
+async def _start_shielded(client: Any) -> None:
     """Start it. When this is cancelled the start may finish first, within a bound: a client that is
     cancelled while it connects leaves its connection open."""
     starting = asyncio.ensure_future(client.start())

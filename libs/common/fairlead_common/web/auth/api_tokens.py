@@ -99,5 +99,5 @@ class Tokens:
 def _unknown() -> Problem:
     return Problem(
         "unauthenticated",
-        "The token is unknown, expired or revoked. `fairlead token create` makes another.",
+        "The token is unknown, expired or revoked. `fairlead token create` creates a new one.",
     )

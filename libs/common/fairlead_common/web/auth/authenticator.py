@@ -120,7 +120,7 @@ def check_origin(method: str, headers: Headers) -> None:
     if own is False or (own is None and kind == "cookie"):
         raise Problem(
             "forbidden",
-            "A browser's session changes something only from Fairlead's own pages. Programs send"
+            "A browser session can make changes only from Fairlead's own pages. Programs send"
             " `Authorization: Bearer <token>` instead of the cookie.",
         )
 

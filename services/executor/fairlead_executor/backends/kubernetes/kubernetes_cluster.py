@@ -22,6 +22,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.json_logging import run_fields
 from fairlead_executor.backends.kubernetes import pod_logs
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
+from fairlead_executor.backends.kubernetes.api_probe import ApiProbe
 from fairlead_executor.backends.kubernetes.domain import (
     api_objects,
     pending_pods,
@@ -87,6 +88,7 @@ class KubernetesCluster:
         """Live runs that have not started, or are stopping."""
         self._retained: deque[tuple[int, RunId]] = deque()
         """Ended runs whose pods are retained for their logs, the oldest first."""
+        self._probe = ApiProbe(client)
         self._pod_watch = ObjectWatch(
             client,
             "/api/v1/pods",
@@ -137,7 +139,7 @@ class KubernetesCluster:
 
     def problem(self) -> str | None:
         """See `Cluster`."""
-        error = self._pod_watch.problem or self._node_watch.problem
+        error = self._pod_watch.problem or self._node_watch.problem or self._probe.problem
         if error is None:
             return None
         return (
@@ -160,6 +162,7 @@ class KubernetesCluster:
         for lease in leases:
             run = run_id(lease.job_id, lease.run)
             if run in self._records:
+                self._restore_secrets(self._records[run], lease)
                 continue
             record = RunRecord(run=run, namespace=lease.namespace, lease=lease)
             if lease.node not in self._cluster_nodes:
@@ -167,6 +170,18 @@ class KubernetesCluster:
                 run_records.refuse(record, end, now_ms)
             self._records[run] = record
             self._update(record)
+
+    def _restore_secrets(self, record: RunRecord, lease: Lease) -> None:
+        try:
+            self._requests.restore_secrets(record, lease)
+        except pod_manifest.Refused as error:
+            # Its Secret probably exists: the executor that made the pod had the key.
+            _logger.warning(
+                "cannot make sure that %s has its Secret: %s",
+                *(record.run, error),
+                extra=run_fields(record.run),
+            )
+        self._update(record)
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""
@@ -212,6 +227,7 @@ class KubernetesCluster:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pod_watch.run(), name="pods")
             tasks.create_task(self._node_watch.run(), name="nodes")
+            tasks.create_task(self._probe.run(), name="probe")
             tasks.create_task(self._check_periodically(), name="check")
             for number in range(self._settings.requests_in_flight):
                 tasks.create_task(self._send_requests(), name=f"requests {number}")

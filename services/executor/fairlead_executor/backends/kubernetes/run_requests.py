@@ -6,6 +6,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_executor.backends.kubernetes.api_client import (
     MERGE_PATCH,
@@ -84,6 +85,15 @@ class Requests:
             return True
         record.secrets = dict(manifest.secrets)
         return await self._post_pod(record, manifest.pod)
+
+    def restore_secrets(self, record: RunRecord, lease: Lease) -> None:
+        """Have the Secret of a pod created again that a former executor has created.
+
+        That executor can have been killed before it created the Secret. Raises `Refused`.
+        """
+        if record.observed is not None and record.ended is None:
+            manifest = pod_manifest.build_pod(lease, self._owner, self._settings, self._keyring)
+            record.secrets = dict(manifest.secrets)
 
     async def _rule_out(self, record: RunRecord) -> bool:
         end = run_records.ruled_out_end(record)

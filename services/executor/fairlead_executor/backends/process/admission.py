@@ -76,7 +76,7 @@ def admit(lease: Lease, base: Mapping[str, str], keyring: Keyring = NO_KEYS) -> 
     is not expanded in a command, which every user of the machine can read.
     """
     if not bytes(lease.spec):
-        raise Refused("its lease holds no pod spec")
+        raise Refused("its lease has no pod spec")
     if lease.services or lease.ingresses:
         raise Refused(pods.NO_SERVICES)
     try:

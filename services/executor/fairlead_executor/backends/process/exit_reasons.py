@@ -16,7 +16,7 @@ def ended(code: int, stop: End | None, *, oom: bool) -> End:
     """The end of a command that did start. `code` is negative for a signal."""
     exit_code = code if code >= 0 else SIGNAL_EXIT_CODE - code
     if oom and code != 0:
-        return pods.failed(FailureCategory.OOM, "it used more memory than it asked for", exit_code)
+        return pods.failed(FailureCategory.OOM, "it used more memory than it requested", exit_code)
     if stop is not None:
         return End(stop.kind, stop.reason, stop.category, exit_code)
     if code == 0:

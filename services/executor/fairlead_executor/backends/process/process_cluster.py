@@ -52,7 +52,7 @@ LOCK_S_MAX: Final = 15.0
 REMOVALS_MAX: Final = 100
 """The number of folders that one call in a thread moves; the next executor moves the remainder."""
 BEGIN_MS_MAX: Final = 60_000
-"""A run that no runner has claimed within this time after its request is ruled out."""
+"""A run that no runner has claimed within this time after its request is excluded."""
 
 _logger = logging.getLogger("fairlead.executor")
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
-from fairlead_common.domain import quantities
+from fairlead_common.domain import quantities, timestamps
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import clusters as facts
@@ -103,6 +103,7 @@ async def describe_nodes(
                 labels=node.labels,
                 taints=list(node.taints),
                 unschedulable=node.unschedulable,
+                avoided=_describe_avoidance(node.avoided),
                 cordoned=cordon is not None,
                 reason=cordon.reason or None if cordon else None,
                 allocatable=_to_numbers(node.allocatable),
@@ -112,6 +113,15 @@ async def describe_nodes(
             )
         )
     return responses.NodesResponse(executor=executor, nodes=made)
+
+
+def _describe_avoidance(avoided: facts.Avoidance | None) -> responses.AvoidanceResponse | None:
+    if avoided is None:
+        return None
+    until = timestamps.rfc3339(avoided.until_ms)
+    return responses.AvoidanceResponse(
+        failures=avoided.failures, reason=avoided.reason, until=until
+    )
 
 
 async def _read_usage(deps: Deps, executor: str) -> dict[str, NodeUsage]:

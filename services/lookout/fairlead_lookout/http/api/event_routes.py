@@ -29,7 +29,7 @@ LastEventIdQuery = Annotated[
     Query(alias="lastEventId", max_length=queue_events.ID_MAX, description="As the header."),
 ]
 _ANSWERS: Final = document_responses(
-    public_events.PublicEvent, "One a line, or SSE.", 400, 404, media=NDJSON
+    public_events.PublicEvent, "One event per line, or server-sent events.", 400, 404, media=NDJSON
 )
 _ANSWERS[200]["content"][SSE] = {
     "schema": {"type": "string", "description": "`id:` and `data:` of one event after another."}

@@ -34,9 +34,11 @@ Format = Annotated[
 Accept = Annotated[str, Header(max_length=500)]
 Include = Annotated[
     Literal["submission"] | None,
-    Query(description="`submission`: what decides where and when each job runs, as JSON."),
+    Query(
+        description="`submission`: the fields that decide where and when each job runs, as JSON."
+    ),
 ]
-Rows = Sequence[responses.JobResponse] | Sequence[responses.JobSetResponse]
+Rows = Sequence[responses.ResponseBody]
 NextPage = Callable[[str | None], Awaitable[tuple[Rows, str | None]]]
 
 
@@ -49,7 +51,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         summary="All jobs of a filter, as CSV or NDJSON",
         openapi_extra=BY_NAME,
         responses=document_responses(
-            str, "A line per job, names in the first.", 400, media=(CSV, NDJSON)
+            str, "One line per job, after a line with the column names.", 400, media=(CSV, NDJSON)
         ),
     )
     async def export_jobs(
@@ -75,13 +77,16 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         async with deps.exports.shares.place():
             first = await read_page(None)
         kind = responses.ExportedJob if include is None else JobWithSubmission
-        return _stream_list(deps, "jobs", kind, first, read_page, _choose_format(format, accept))
+        return stream_list(deps, "jobs", kind, first, read_page, _choose_format(format, accept))
 
     @router.get(
         "/jobsets/export.csv",
         summary="All job sets of a filter, as CSV or NDJSON",
         responses=document_responses(
-            str, "A line per job set, names in the first.", 400, media=(CSV, NDJSON)
+            str,
+            "One line per job set, after a line with the column names.",
+            400,
+            media=(CSV, NDJSON),
         ),
     )
     async def export_job_sets(
@@ -105,7 +110,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
         async with deps.exports.shares.place():
             first = await read_page(None)
-        return _stream_list(
+        return stream_list(
             deps,
             "jobsets",
             responses.JobSetResponse,
@@ -131,7 +136,7 @@ def _choose_format(format_: str | None, accept: str) -> str:
     return format_ or ("ndjson" if NDJSON in accept else "csv")
 
 
-def _stream_list(
+def stream_list(
     deps: Deps,
     name: str,
     kind: type[responses.ResponseBody],
@@ -139,6 +144,7 @@ def _stream_list(
     read_page: NextPage,
     format_: str,
 ) -> StreamingResponse:
+    """The rows of all pages, streamed in this format."""
     slot = Slot(deps, "streams")
     slot.check()
     names = [field.encode_name for field in msgspec.structs.fields(kind)]

@@ -154,7 +154,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
     @router.get(
         "/jobs/{job:path}",
-        summary="Everything about a job; with `If-None-Match` and `wait`, once it has changed",
+        summary=(
+            "The details of a job; with `If-None-Match` and `wait`, respond when it has changed"
+        ),
         responses=document_responses(responses.JobDetailResponse, "The job.", 304, 400, 404),
     )
     async def get_job(

@@ -59,7 +59,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
     @router.get(
         "/jobsets/{queue}/{job_set:path}",
-        summary="One job set; with `wait`, once it has changed or finished",
+        summary="One job set; with `wait`, respond when it has changed or finished",
         responses=document_responses(responses.JobSetResponse, "The job set.", 304, 400, 404),
     )
     async def get_job_set(

@@ -28,7 +28,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
     @router.get(
         "/jobs/{job:path}/logs",
-        summary="The log of a run, as long as its executor keeps it",
+        summary="The log of a run, while its executor retains it",
         responses=document_responses(str, "The log's bytes.", 400, 404, media="text/plain"),
         dependencies=[after_position(deps)],
     )

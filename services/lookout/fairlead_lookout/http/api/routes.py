@@ -1,4 +1,4 @@
-"""All routes of lookout's API. They only read."""
+"""All routes of lookout's API. Except for those of webhooks, they only read."""
 
 from fastapi import APIRouter, Depends
 
@@ -13,6 +13,8 @@ from fairlead_lookout.http.api import (
     log_routes,
     quarantine_routes,
     report_routes,
+    webhook_delivery_routes,
+    webhook_routes,
 )
 from fairlead_lookout.http.deps import Deps
 
@@ -35,4 +37,6 @@ def make_routers(deps: Deps) -> list[APIRouter]:
     cluster_routes.add_routes(router, deps)
     quarantine_routes.add_routes(router, deps)
     fairness_routes.add_routes(router, deps)
+    webhook_routes.add_routes(router, deps)
+    webhook_delivery_routes.add_routes(router, deps)
     return [router]

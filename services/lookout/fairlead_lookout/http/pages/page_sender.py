@@ -88,7 +88,12 @@ class PageSender:
             caller = await self.deps.visibility.find_caller(request)
             visible_queues = await self.deps.visibility.find_visible_queues(caller)
             values = await fragment.read(visible_queues)
-            values |= {"section": section, "who": caller.name, "signed_in": caller.is_session}
+            values |= {
+                "section": section,
+                "who": caller.name,
+                "signed_in": caller.is_session,
+                "is_operator": not {"admin", "operator"}.isdisjoint(caller.roles),
+            }
             if fragment.read_more is not None:
                 values |= await fragment.read_more(visible_queues)
         except (Problem, WorldError) as error:

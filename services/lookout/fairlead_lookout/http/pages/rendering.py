@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead_common.domain import quantities
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_lookout.http.pages.navigation import PAGES
 from fairlead_lookout.http.responses import JobResponse, RunResponse
 
 _ORDER: Final = (
@@ -164,6 +165,7 @@ class Templates:
         )
         self._environment.globals |= {
             "static": lambda name: f"/static/{name}?v={files[name].version}",
+            "pages": PAGES,
             "job_set_url": job_set_url,
             "divide_bar": divide_bar,
             "summarize_states": summarize_states,

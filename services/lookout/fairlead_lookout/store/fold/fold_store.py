@@ -64,6 +64,7 @@ class FoldRows(msgspec.Struct, frozen=True):
     shapes: list[tuple[Any, ...]]
     queue_counts: list[tuple[Any, ...]]
     usage: list[tuple[Any, ...]]
+    preemptions: list[tuple[Any, ...]]
 
 
 class FoldStore:
@@ -243,6 +244,7 @@ class FoldStore:
             shapes=self._encode_shapes(stored, changes),
             queue_counts=table_rows.encode_queue_counts(stored, changes),
             usage=table_rows.encode_usage(changes),
+            preemptions=[msgspec.structs.astuple(one) for one in changes.preemptions],
         )
 
     async def write(self, rows: FoldRows) -> None:
@@ -261,6 +263,7 @@ class FoldStore:
         await self._execute_all("write_counters", rows.counters)
         await self._create_days({row[table_rows.EVENT_COLUMNS.index("day")] for row in rows.events})
         await self._copy("events", table_rows.EVENT_COLUMNS, rows.events)
+        await self._execute_all("add_preemptions", rows.preemptions)
         # Last, because other processes wait while these rows are locked.
         await self._execute_all("write_shapes", rows.shapes)
         await self._execute_all("add_queue_counts", rows.queue_counts)

@@ -189,6 +189,16 @@ ORDER BY queue, hour_ms, pool, resource
 ON CONFLICT (queue, hour_ms, pool, resource) DO UPDATE
 SET used = usage.used + excluded.used, lost = usage.lost + excluded.lost;
 
+-- name: add_preemptions
+INSERT INTO fairlead_lookout.preemptions
+    (time_ms, job_id, run, queue, cause, reason, for_job, requested_by)
+SELECT * FROM unnest($1::bigint[], $2::text[], $3::int[], $4::text[], $5::text[], $6::text[],
+                     $7::text[], $8::text[])
+ON CONFLICT (time_ms, job_id, run) DO NOTHING;
+
+-- name: delete_preemptions
+DELETE FROM fairlead_lookout.preemptions WHERE time_ms < $1;
+
 -- name: create_temporary_tables
 -- Changed rows are copied here before they are merged; one of each per connection.
 CREATE TEMP TABLE IF NOT EXISTS job_changes (

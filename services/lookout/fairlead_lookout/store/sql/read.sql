@@ -428,3 +428,38 @@ SELECT id, queue FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
 
 -- name: rounds
 SELECT report FROM fairlead_lookout.rounds WHERE pool = $1 ORDER BY at_ms DESC LIMIT $2;
+
+-- name: preemptions_by_time
+-- The newest preemptions of all queues but $2; $3, $4: between these times; $5 to $7: the place
+-- after which to start; $8: how many. $1 is for `preemptions_of_queues`.
+SELECT * FROM fairlead_lookout.preemptions
+WHERE $1::text[] IS NULL AND queue <> ALL($2::text[]) AND time_ms >= $3 AND time_ms < $4
+  AND ($5::bigint IS NULL OR (time_ms, job_id, run) < ($5, $6::text, $7::int))
+ORDER BY time_ms DESC, job_id DESC, run DESC LIMIT $8
+
+-- name: preemptions_of_queues
+-- The same of the queues $1 but not $2: the newest of each queue are read.
+SELECT found.*
+FROM unnest($1::text[]) AS w (queue)
+CROSS JOIN LATERAL (
+    SELECT o.* FROM fairlead_lookout.preemptions o
+    WHERE o.queue = w.queue AND o.queue <> ALL($2::text[])
+      AND o.time_ms >= $3 AND o.time_ms < $4
+      AND ($5::bigint IS NULL OR (o.time_ms, o.job_id, o.run) < ($5, $6::text, $7::int))
+    ORDER BY o.time_ms DESC, o.job_id DESC, o.run DESC LIMIT $8
+) found
+ORDER BY found.time_ms DESC, found.job_id DESC, found.run DESC LIMIT $8
+
+-- name: preemption_details
+-- Preemptions with their job, its run, what that held, and the job for which it was preempted.
+SELECT p.*, j.state, t.job_set, s.client_id, r.executor, r.node, r.pool, r.leased_ms, r.ended_ms,
+       h.requests, w.queue AS for_queue, u.client_id AS for_client_id
+FROM ({chosen}) p
+LEFT JOIN fairlead_lookout.jobs j ON j.id = p.job_id
+LEFT JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = p.job_id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = p.job_id AND r.number = p.run
+LEFT JOIN fairlead_lookout.shapes h ON h.key = r.shape
+LEFT JOIN fairlead_lookout.jobs w ON w.id = p.for_job
+LEFT JOIN fairlead_lookout.job_specs u ON u.job_id = p.for_job
+ORDER BY p.time_ms DESC, p.job_id DESC, p.run DESC;

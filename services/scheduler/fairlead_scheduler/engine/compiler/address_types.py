@@ -2,13 +2,15 @@
 
 numba passes a tuple by value: each array in it as some eight numbers. For the tuples of a round
 that were a thousand arguments per call, which cost more to compile than all the rest together. A
-class given to `register` is written down once per call from Python and is an address from there on.
-What is written down never changes while a kernel runs, and LLVM knows that: what is read from there
-can stay in a register.
+class given to `register` is written down once per call from Python, by Python (`write_down`), and
+is an address from there on. What is written down never changes while a kernel runs, and LLVM knows
+that: what is read from there can stay in a register.
 
 What is written down are 64-bit words, field by field: a whole number is one; an array is the
 address of its data and its shape; a tuple within the tuple is its own words. In kernels such an
-array can be indexed, whole or in part, and has `size` and `shape`; nothing else.
+array can be indexed, whole or in part, and has `size` and `shape`; nothing else. Indexes below zero
+do not count from the end. Bounds are checked where NUMBA_BOUNDSCHECK=1 is set, as in arrays of
+numba.
 
 Only `decorators.py` imports this, and only where numba is.
 """
@@ -25,7 +27,7 @@ from typing import Any, Final
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, config, types
 from numba.core.imputils import lower_builtin, lower_getattr, lower_getattr_generic
 from numba.core.typing.templates import (
     AbstractTemplate,
@@ -43,6 +45,7 @@ Form = tuple[Any, ...]
 `Shared` of a tuple within the tuple."""
 
 _WORD: Final = ir.IntType(64)
+_NARROW: Final = (types.uint8, types.int8, types.int32)
 
 _type_of: dict[type, Callable[[Any], Shared]] = {}
 
@@ -62,10 +65,12 @@ class Shared(types.Type):
 
 
 class SharedArray(types.Type):
-    """The address of the words of an array."""
+    """The address of the words of an array. A whole number that is read from it has 64 bits, as in
+    annotations, so that what it is passed to is compiled once."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
+        self.item = types.intp if array.dtype in _NARROW else array.dtype
         super().__init__(name=f"Shared{array}")
 
 
@@ -98,6 +103,39 @@ def register(tuple_class: Any) -> None:
     typeof_impl.register(tuple_class)(lambda value, _context: type_of(value))
 
 
+class WrittenTuple:
+    """The words of a tuple; kernels take it in place of the tuple."""
+
+    def __init__(self, value: Any) -> None:
+        self.tuple_class = type(value)
+        self.kind = _type_of[self.tuple_class](value)
+        words = np.array(_list_words(value), np.int64)
+        self.address = words.ctypes.data
+        self._owners = value, words
+
+
+@typeof_impl.register(WrittenTuple)
+def _type_of_written(written: WrittenTuple, _context: Any) -> Shared:
+    return written.kind
+
+
+def write_down(value: Any) -> WrittenTuple:
+    """The words of a tuple, or what was written down before."""
+    return value if isinstance(value, WrittenTuple) else WrittenTuple(value)
+
+
+def _list_words(value: Any) -> list[int]:
+    words = list[int]()
+    for part in value:
+        if isinstance(part, np.ndarray):
+            words += (part.ctypes.data, *part.shape)
+        elif type(part) in _type_of:
+            words += _list_words(part)
+        else:
+            words.append(part)
+    return words
+
+
 def _form(part: Any) -> Any:
     if isinstance(part, np.ndarray):
         assert part.flags.carray, "arrays that kernels share are contiguous and writeable"
@@ -114,35 +152,19 @@ class _Model(models.PrimitiveModel):
 
 
 @unbox(Shared)
-def _write_down(kind: Shared, value: Any, c: Any) -> Any:
-    place = cgutils.alloca_once(c.builder, _WORD, kind.words)
-    failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
-    _write_fields(kind, value, place, failed, c)
-    return NativeValue(place, is_error=c.builder.load(failed))
-
-
-def _write_fields(kind: Shared, value: Any, place: Any, failed: Any, c: Any) -> None:
-    builder = c.builder
-    for i, (field, part) in enumerate(kind.kinds.items()):
-        item = c.pyapi.tuple_getitem(value, i)
-        at = _add_words(builder, place, kind.place[field])
-        if isinstance(part, Shared):
-            _write_fields(part, item, at, failed, c)
-            continue
-        written = part.array if isinstance(part, SharedArray) else part
-        native = c.unbox(written, item)
-        with builder.if_then(native.is_error, likely=False):
-            builder.store(cgutils.true_bit, failed)
-        if not isinstance(part, SharedArray):
-            builder.store(native.value, at)
-            continue
-        array = c.context.make_array(written)(c.context, builder, native.value)
-        builder.store(builder.ptrtoint(array.data, _WORD), at)
-        for axis, size in enumerate(cgutils.unpack_tuple(builder, array.shape, written.ndim)):
-            builder.store(size, _add_words(builder, at, 1 + axis))
-        if c.context.enable_nrt:  # unboxing counts a use, which nobody else would end
-            with builder.if_then(builder.not_(native.is_error)):
-                c.context.nrt.decref(builder, written, native.value)
+def _find_words(_kind: Shared, value: Any, c: Any) -> Any:
+    """The address of what `write_down` gives for the tuple, which is kept until the call ends."""
+    builder, pyapi = c.builder, c.pyapi
+    function = pyapi.unserialize(pyapi.serialize_object(write_down))
+    written = pyapi.call_function_objargs(function, (value,))
+    pyapi.decref(function)
+    failed = cgutils.is_null(builder, written)
+    place = cgutils.alloca_once_value(builder, ir.Constant(_WORD.as_pointer(), None))
+    with builder.if_then(builder.not_(failed)):
+        address = pyapi.object_getattr_string(written, "address")
+        builder.store(builder.inttoptr(pyapi.long_as_longlong(address), _WORD.as_pointer()), place)
+        pyapi.decref(address)
+    return NativeValue(builder.load(place), is_error=failed, cleanup=lambda: pyapi.decref(written))
 
 
 @infer_getattr
@@ -192,7 +214,7 @@ class _GetItem(AbstractTemplate):
         if wide is None:
             return None
         left = kind.array.ndim - _count_numbers(wide)
-        return signature(kind.array.copy(ndim=left) if left else kind.array.dtype, kind, wide)
+        return signature(kind.array.copy(ndim=left) if left else kind.item, kind, wide)
 
 
 @infer_global(operator.setitem)
@@ -227,7 +249,8 @@ def _get_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     kind, index = sig.args
     item, left = _find_item(context, builder, kind, args[0], index, args[1])
     if not left:
-        return context.unpack_value(builder, kind.array.dtype, item)
+        number = context.unpack_value(builder, kind.array.dtype, item)
+        return context.cast(builder, number, kind.array.dtype, kind.item)
     itemsize = context.get_abi_sizeof(context.get_data_type(kind.array.dtype))
     strides = [ir.Constant(_WORD, itemsize)]
     for size in reversed(left[1:]):
@@ -252,28 +275,34 @@ def _find_item(
     numbers = [value]
     if isinstance(index, types.UniTuple):
         numbers = cgutils.unpack_tuple(builder, value, index.count)
-    shape = _read_shape(builder, kind, address)
-    offset = None
-    for axis, size in enumerate(shape):
-        if offset is not None:
-            offset = builder.mul(offset, size)
+    if config.BOUNDSCHECK:  # type: ignore[attr-defined]
+        _check_bounds(context, builder, kind, numbers, _read_shape(builder, kind, address))
+    left = kind.array.ndim - len(numbers)
+    offset = numbers[0]
+    shape = _read_shape(builder, kind, address, 1)
+    for axis, size in enumerate(shape, 1):
+        offset = builder.mul(offset, size)
         if axis < len(numbers):
-            number = _count_from_end(builder, numbers[axis], size)
-            offset = number if offset is None else builder.add(offset, number)
+            offset = builder.add(offset, numbers[axis])
     pointer = context.get_data_type(kind.array.dtype).as_pointer()
     data = _read(builder, builder.bitcast(address, pointer.as_pointer()))
-    return builder.gep(data, [offset], inbounds=True), shape[len(numbers) :]
+    return builder.gep(data, [offset], inbounds=True), shape[len(shape) - left :]
 
 
-def _count_from_end(builder: Any, number: Any, size: Any) -> Any:
-    """An index below zero counts from the end, as everywhere in Python."""
-    below = builder.icmp_signed("<", number, ir.Constant(_WORD, 0))
-    return builder.select(below, builder.add(number, size), number)
+def _check_bounds(
+    context: Any, builder: Any, kind: SharedArray, numbers: list[Any], shape: list[Any]
+) -> None:
+    for number, size in zip(numbers, shape, strict=False):
+        outside = builder.icmp_unsigned(">=", number, size)  # below zero is huge without its sign
+        with builder.if_then(outside, likely=False):
+            message = f"index out of bounds of an array of {kind.array.ndim} dimensions"
+            context.call_conv.return_user_exc(builder, IndexError, (message,))
 
 
-def _read_shape(builder: Any, kind: SharedArray, address: Any) -> list[Any]:
+def _read_shape(builder: Any, kind: SharedArray, address: Any, first: int = 0) -> list[Any]:
     return [
-        _read(builder, _add_words(builder, address, 1 + axis)) for axis in range(kind.array.ndim)
+        _read(builder, _add_words(builder, address, 1 + axis))
+        for axis in range(first, kind.array.ndim)
     ]
 
 

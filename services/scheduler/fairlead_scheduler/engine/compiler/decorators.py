@@ -1,9 +1,8 @@
 """The one place that knows whether numba is there.
 
-`kernel`, `entry_point`, `separate` and `inlined` mark functions over arrays and numbers that are
-compiled where numba is installed (extra `fast`) and run as ordinary Python where it is not. Both
-give the same bits: no fast-math, no parallel loops, only integer and double arithmetic in a stated
-order.
+`entry_point`, `separate` and `inlined` mark functions over arrays and numbers that are compiled
+where numba is installed (extra `fast`) and run as ordinary Python where it is not. Both give the
+same bits: no fast-math, no parallel loops, only integer and double arithmetic in a stated order.
 
 What is compiled is kept where `kernel_cache` says. NUMBA_DISABLE_JIT=1 runs everything as Python on
 purpose.
@@ -12,7 +11,7 @@ purpose.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from fairlead_scheduler.kernels import kernel_cache
 
@@ -21,8 +20,12 @@ try:
 except ImportError:  # The plain install: the same source, as Python.
     numba = None  # type: ignore[assignment]
 
-T = TypeVar("T", bound=type)
+C = TypeVar("C", bound=type)
+T = TypeVar("T", bound=tuple[Any, ...])
 F = TypeVar("F", bound=Callable[..., Any])  # kernels have any signature; it must stay as it was
+
+_ONLY_FOR_KERNELS: Final = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of kernels that Python does not call, and that make no arrays."""
 
 COMPILED: bool = numba is not None and not bool(vars(numba.config)["DISABLE_JIT"])
 """Whether kernels run as machine code here."""
@@ -41,7 +44,7 @@ if COMPILED:
     _keep_compiled()
 
 
-def by_address(tuple_class: T) -> T:
+def by_address(tuple_class: C) -> C:
     """Mark a NamedTuple of arrays that kernels share (see address_types.py)."""
     if COMPILED:
         from fairlead_scheduler.engine.compiler import address_types
@@ -50,18 +53,28 @@ def by_address(tuple_class: T) -> T:
     return tuple_class
 
 
-def kernel(function: F) -> F:
-    """Compile a function that may make arrays; callable from Python."""
-    return _compile(function)
+def write_down(value: T) -> T:
+    """What kernels that are called again and again are given in place of a tuple that is passed by
+    address: each call would write it down again."""
+    if not COMPILED:
+        return value
+    from fairlead_scheduler.engine.compiler import address_types
+
+    written: Any = address_types.write_down(value)  # kernels cannot tell it from the tuple
+    result: T = written
+    return result
 
 
 def entry_point(function: F) -> F:
-    """Compile a function that makes no arrays: those it is given are never counted as in use.
-
-    The counting (an atomic operation per array and use) would cost ten times what a placement
-    costs, for the tuples that the kernels of a round share hold dozens of arrays.
-    """
-    return _compile(function, _nrt=False)
+    """Compile a function that Python calls. It makes no arrays, but writes to those it is given:
+    they are never counted as in use, which would cost more than what is done with them."""
+    if not COMPILED:
+        return function
+    compile_: Any = numba.njit  # its options beginning with _ are not in its annotations
+    options = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, "_nrt": False}
+    # Left unsaid, a function would be inlined because the first that calls it is.
+    compiled: F = compile_(forceinline=False, **options)(function)
+    return compiled
 
 
 def separate(function: F) -> F:
@@ -71,7 +84,7 @@ def separate(function: F) -> F:
         return function
     from fairlead_scheduler.engine.compiler import function_table
 
-    declared: F = function_table.declare(function)
+    declared: F = function_table.declare(function, **_ONLY_FOR_KERNELS)
     return declared
 
 
@@ -85,30 +98,9 @@ def load_kernels(model: tuple[Any, ...]) -> None:
 
 def inlined(function: F) -> F:
     """For what only other kernels call and what is small: it is inlined into each of them."""
-    return _compile(
-        function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
-    )
-
-
-def _compile(function: F, **options: bool | str) -> F:
     if not COMPILED:
         return function
-    compile_: Any = numba.njit  # its options beginning with _ are not in its annotations
-    types: Any = numba.types
-    # Left unsaid, a function would be inlined because the first that calls it is.
-    options.setdefault("forceinline", False)
-    # What is inlined is part of the machine code of what calls it, and kept with that.
-    options.setdefault("cache", not options["forceinline"])
-    compiled = compile_(nogil=True, **options)(function)
-    template = compiled.get_call_template
+    from fairlead_scheduler.engine.compiler import inlining
 
-    def without_literals(args: Any, kws: Any) -> Any:  # numba's own types, which it does not export
-        """One version per type of argument: not one more for every constant that is passed, nor for
-        a number that was read from an array of 32 bits."""
-        plain = [types.unliteral(argument) for argument in args]
-        wide = tuple([types.int64 if kind is types.int32 else kind for kind in plain])
-        return template(wide, kws)
-
-    compiled.get_call_template = without_literals
-    result: F = compiled
-    return result
+    declared: F = inlining.declare(function, **_ONLY_FOR_KERNELS)
+    return declared

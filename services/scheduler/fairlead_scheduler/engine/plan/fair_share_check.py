@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.engine.snapshot import (
     Bool,
@@ -27,27 +27,28 @@ from fairlead_scheduler.engine.snapshot import (
     Snapshot,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import TOLERANCE, cost_with
-from fairlead_scheduler.engine.state.run_states import RESTORED, is_live
+from fairlead_scheduler.engine.state.round_state import RESTORED, TOLERANCE, cost_with
+from fairlead_scheduler.engine.state.run_states import is_live
 
 NODES_EXAMINED_MAX: Final = 64
 """On how many nodes the runs are examined for a row."""
 
 
-@kernel
 def group_by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
     """Numbers by node: [N+1] where each node's begin, and the numbers in that order."""
     first = np.zeros(count + 1, np.int64)
-    for i in range(nodes.size):
-        first[nodes[i] + 1] += 1
-    for n in range(count):
-        first[n + 1] += first[n]
-    at = first[:-1].copy()
+    np.cumsum(np.bincount(nodes, minlength=count), out=first[1:])
     rows = np.empty(nodes.size, np.int32)
+    _list_by_node(nodes, first[:-1].copy(), rows)
+    return first, rows
+
+
+@entry_point
+def _list_by_node(nodes: Int32, at: Int64, rows: Int32) -> None:
+    """Write the numbers to `rows`, those of a node from `at` on, which moves past them."""
     for i in range(nodes.size):
         rows[at[nodes[i]]] = i
         at[nodes[i]] += 1
-    return first, rows
 
 
 @by_address
@@ -83,6 +84,8 @@ class Allocations(NamedTuple):
     shape_value: Int64
     balance: Bool
     """[Q] evicted by R2"""
+    per_weight: Float
+    """[Q] cost of what each queue holds, per weight"""
 
 
 @inlined
@@ -102,7 +105,7 @@ def add_node(
     request: Int64,
     free: Int64,
 ) -> None:
-    """Add to `free` what queue `q` can count on on node `n`, see above."""
+    """Add to `free` ([R]) what queue `q` can count on on node `n`, see above."""
     j = x.head[x.place[n]] if x.active else x.run_head[n]
     while j >= 0:
         if x.active:
@@ -171,13 +174,26 @@ class NodeScan(NamedTuple):
     found: Byte
     """[N]"""
     top: Int64
-    """[R+1] the most of each resource in `most`; last whether all nodes were examined"""
+    """[R+1] the most of each resource that any node could have; last whether it is known"""
     hint: Int64
     """[S] place in `nodes` where a job of the shape would have had capacity last"""
+    values: Int64
+    """[V] the values of classes, ascending"""
+    held: Int64
+    """[V, N, R] what runs of class `any` and no higher value hold, whichever queue's they are,
+    where `summed` says so; for rounds in which nothing can be preempted"""
+    summed: Byte
+    """[V, N]"""
+    capacity: Int64
+    """[R] what the queue at hand can count on on the node at hand"""
 
 
-def begin_scan(snapshot: Snapshot, nodes: Int32, closed: Byte, free: Int64) -> NodeScan:
+def begin_scan(
+    snapshot: Snapshot, nodes: Int32, closed: Byte, free: Int64, active: int
+) -> NodeScan:
     """A scan of `nodes`, rows in order, that has not found anything yet."""
+    values = np.unique(snapshot.class_value)
+    summed = (0 if active else values.size, nodes.size)
     return NodeScan(
         nodes=nodes,
         node_type=snapshot.node_type,
@@ -187,34 +203,44 @@ def begin_scan(snapshot: Snapshot, nodes: Int32, closed: Byte, free: Int64) -> N
         found=np.zeros(nodes.size, np.uint8),
         top=np.zeros(free.shape[1] + 1, np.int64),
         hint=np.zeros(snapshot.shape_class.size, np.int64),
+        values=values,
+        held=np.zeros((*summed, free.shape[1]), np.int64),
+        summed=np.zeros(summed, np.uint8),
+        capacity=np.zeros(free.shape[1], np.int64),
     )
 
 
-@kernel
 def waits_for_share(
+    x: Allocations, model: RoundModel, queue: Int32, shape: Int32, match: Byte, scan: NodeScan
+) -> Bool:
+    """[M] for each waiting (queue, shape), by queue and class value."""
+    result = np.zeros(queue.size, np.bool_)
+    _check_rows(x, model, queue, shape, match, scan, result)
+    return result
+
+
+@entry_point
+def _check_rows(
     x: Allocations,
     model: RoundModel,
     queue: Int32,
     shape: Int32,
     match: Byte,
     scan: NodeScan,
-) -> Bool:
-    """[M] for each waiting (queue, shape), by queue and class value.
+    result: Bool,
+) -> None:
+    """Write the rows of `waits_for_share` to `result`.
 
-    A node's capacity without any run of other queues and no higher value is computed once per queue
-    and value; only where a shape fits that are the runs of the node examined for it, on at most
-    `NODES_EXAMINED_MAX` nodes.
+    What a node could have without any run of no higher value bounds its capacity for all queues.
+    Only where a shape fits that is its capacity without those of other queues computed, once per
+    queue and value, and only where the shape fits that too are its runs examined for the shape, on
+    at most `NODES_EXAMINED_MAX` nodes.
     """
     request, whole = model.shapes.request, model.shapes.full_request
     weight, factor = model.entitlements.weight, model.entitlements.cost_factor
     held = model.usage.held if x.active else model.usage.counted
-    result = np.zeros(queue.size, np.bool_)
+    per_weight, capacity = x.per_weight, scan.capacity
     resources = request.shape[1]
-    per_weight = np.empty(weight.size, np.float64)
-    nothing = np.zeros(factor.size, np.int64)
-    for q in range(weight.size):
-        per_weight[q] = cost_with(held[q], nothing, factor) / weight[q]
-    capacity = np.empty(resources, np.int64)
     for m in range(queue.size):
         q = queue[m]
         s = shape[m]
@@ -238,6 +264,8 @@ def waits_for_share(
             if scan.closed[n] != 255 or match[s, 0, scan.node_type[n]] != 0:
                 continue
             if not scan.found[n]:
+                if exceeds_bound(x, model, scan, n, s, value):
+                    continue
                 find_most(x, scan, n, q, value, per_weight, request)
             fits = True
             for r in range(resources):
@@ -257,11 +285,7 @@ def waits_for_share(
             if fits or examined == NODES_EXAMINED_MAX:
                 break
         if not result[m] and examined < NODES_EXAMINED_MAX and not scan.top[resources]:
-            scan.top[resources] = 1
-            for n in range(scan.nodes.size):
-                if not scan.found[n] and scan.closed[n] == 255:
-                    find_most(x, scan, n, q, value, per_weight, request)
-    return result
+            find_top(x, model, scan, value)
 
 
 @inlined
@@ -277,10 +301,78 @@ def find_most(
     """Compute what would be free on node `n` without any run that queue `q` could count on."""
     scan.found[n] = 1
     for r in range(request.shape[1]):
-        scan.most[n, r] = scan.free[n, r]
-    add_node(x, n, q, value, per_weight, np.inf, request, scan.most[n])
+        scan.capacity[r] = scan.free[n, r]
+    add_node(x, n, q, value, per_weight, np.inf, request, scan.capacity)
     for r in range(request.shape[1]):
-        scan.top[r] = max(scan.top[r], scan.most[n, r])
+        scan.most[n, r] = scan.capacity[r]
+
+
+@inlined
+def find_top(x: Allocations, model: RoundModel, scan: NodeScan, value: int) -> None:
+    """Compute the most of each resource that any node could have, by what is known of each."""
+    resources = model.shapes.request.shape[1]
+    scan.top[resources] = 1
+    for n in range(scan.nodes.size):
+        if scan.closed[n] != 255:
+            continue
+        for r in range(resources):
+            if scan.found[n]:
+                scan.top[r] = max(scan.top[r], scan.most[n, r])
+            else:
+                scan.top[r] = max(scan.top[r], bound_capacity(x, model, scan, n, r, value))
+
+
+@inlined
+def exceeds_bound(
+    x: Allocations, model: RoundModel, scan: NodeScan, n: int, s: int, value: int
+) -> bool:
+    """Whether a job of the shape needs more than node `n` could have for any queue."""
+    for r in range(model.shapes.request.shape[1]):
+        if model.shapes.request[s, r] > bound_capacity(x, model, scan, n, r, value):
+            return True
+    return False
+
+
+@inlined
+def bound_capacity(
+    x: Allocations, model: RoundModel, scan: NodeScan, n: int, r: int, value: int
+) -> int:
+    """What would be free of a resource on node `n` without any run of no higher value.
+
+    In a round in which something can be preempted it is known by level. Otherwise it is summed up
+    when it is first needed.
+    """
+    amount = scan.free[n, r]
+    if x.active:
+        p = x.place[n]
+        for lv in range(x.levels.size):
+            if x.levels[lv] <= value:
+                amount += model.capacity.evicted[p, lv, r] + model.capacity.preemptible[p, lv, r]
+        return amount
+    v = 0
+    while scan.values[v] < value:
+        v += 1
+    if not scan.summed[v, n]:
+        scan.summed[v, n] = 1
+        sum_node(x, n, value, model.shapes.request, scan.held[v, n])
+    return amount + scan.held[v, n, r]
+
+
+@inlined
+def sum_node(x: Allocations, n: int, value: int, request: Int64, held: Int64) -> None:
+    """Sum up what runs of class `any` and no higher value hold on node `n`, in a round in which
+    nothing can be preempted."""
+    j = x.run_head[n]
+    while j >= 0:
+        s = x.shape[j]
+        own = x.value[j] if x.value.size else x.shape_value[s]
+        if x.soft[s] and own <= value:
+            add_request(request, s, held)
+        j = x.run_link[j]
+    for i in range(x.new_first[n], x.new_first[n + 1]):
+        s = x.shape[x.new_job[x.new_rows[i]]]
+        if x.soft[s] and x.shape_value[s] <= value:
+            add_request(request, s, held)
 
 
 def compare_shares(snapshot: Snapshot, model: RoundModel, fair: Float, reasons: Reasons) -> None:

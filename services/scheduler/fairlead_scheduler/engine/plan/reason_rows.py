@@ -6,14 +6,15 @@ counts adds up to the nodes of the pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
+from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Bucket,
@@ -27,6 +28,7 @@ from fairlead_scheduler.engine.snapshot import (
 )
 
 BUCKETS: Final = len(Bucket)
+CODES: Final = len(Code)
 _TAINT: Final = int(Bucket.TAINT)
 _TOO_SMALL: Final = int(Bucket.TOO_SMALL)
 _LAGGING: Final = int(Bucket.LAGGING)
@@ -43,16 +45,16 @@ FREE_CAPACITY: Final = 2
 class TimeChecks(NamedTuple):
     """When the clock is asked while reasons are made (L6)."""
 
-    expired: Callable[[], bool]
+    clock: RoundClock
     pairs: int
-    """rows times nodes that are compared between two calls of `expired`"""
+    """rows times nodes that are compared between two checks"""
 
     def slices(self, rows: int, nodes: int) -> Iterator[slice]:
         """Parts of the rows, the first one in any case, the others until time is up."""
         step = max(1, self.pairs // max(nodes, 1))
         yield slice(0, step)
         for first in range(step, rows, step):
-            if self.expired():
+            if self.clock.check():
                 return
             yield slice(first, first + step)
 
@@ -64,18 +66,26 @@ def find_closed_nodes(snapshot: Snapshot, overfull: Bool) -> Byte:
     result[(flags & NodeFlag.LAGGING) != 0] = Bucket.LAGGING
     result[overfull] = Bucket.OVERFULL
     result[(flags & NodeFlag.CORDONED) != 0] = Bucket.CORDONED
+    result[(flags & NodeFlag.AVOIDED) != 0] = Bucket.AVOIDED
     result[(flags & NodeFlag.LOST) != 0] = Bucket.LOST
     return result
 
 
-@kernel
 def group_nodes(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
     """[N] a group per node: nodes of one group differ only in what is free.
 
     Beyond `GROUPS` groups nodes are groups of their own, so that this stays one pass.
     """
     group = np.empty(node_type.size, np.int64)
-    lead = np.empty(node_type.size, np.int64)
+    _find_groups(node_type, allocatable, bar, group, np.empty(node_type.size, np.int64))
+    return group
+
+
+@entry_point
+def _find_groups(
+    node_type: Int32, allocatable: Int64, bar: Byte, group: Int64, lead: Int64
+) -> None:
+    """Write the groups to `group`, and the first node of each to `lead`."""
     groups = 0
     for n in range(node_type.size):
         group[n] = groups
@@ -91,17 +101,14 @@ def group_nodes(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
         if group[n] == groups:
             lead[groups] = n
             groups += 1
-    return group
 
 
-@kernel
-def most_free(group: Int64, groups: int, free: Int64) -> Int64:
+def most_free(first: Int64, nodes: Int32, free: Int64) -> Int64:
     """[groups, R] the most that is free on any node of each group, at least 0."""
-    most = np.zeros((groups, free.shape[1]), np.int64)
-    for n in range(group.size):
-        for r in range(free.shape[1]):
-            most[group[n], r] = max(most[group[n], r], free[n, r])
-    return most
+    if not nodes.size:
+        return np.zeros((0, free.shape[1]), np.int64)
+    most: Int64 = np.maximum.reduceat(free[nodes], first[:-1], axis=0)
+    return np.maximum(most, 0)
 
 
 @by_address
@@ -142,33 +149,55 @@ def has_node_with_capacity(
     return False
 
 
-@kernel
-def count_nodes(
-    shapes: Int32,
-    request: Int64,
-    match: Byte,
-    free: Int64,
-    groups: NodeGroups,
-) -> tuple[Int32, Int32, Int64, Byte]:
-    """E3 for each of `shapes` ([M]): counts [M, 10], the scarce resource [M], most free [M], and
-    what nodes that get nothing new could do: `SUIT`, or `ROOM` on one whose executor lags [M].
+@by_address
+class NodeCounts(NamedTuple):
+    """What is found of nodes for each of M shapes (E3)."""
 
-    `nodes` are the nodes by group (see `alike`), `first` where each group begins, `most` [groups,
-    R] the most that is free in each. A node that is short of several resources counts for the
-    first of them. The scarce resource is the one that most busy nodes are short of (the first
-    among equals, -1 when none is busy), with the most of it that is free on any eligible node.
-    """
+    counts: Int32
+    """[M, 10] nodes by the first thing that rules them out"""
+    scarce: Int32
+    """[M] the resource that most busy nodes are short of, the first among equals; -1 when none is
+    busy"""
+    best: Int64
+    """[M] the most of it that is free on any eligible node"""
+    apart: Byte
+    """[M] of nodes that get nothing new: `ELIGIBLE`, and `FREE_CAPACITY` on one whose executor
+    lags"""
+    short: Int64
+    """[R] busy nodes that are short of each resource, for the shape at hand"""
+    top: Int64
+    """[R] the most that is free on any of them"""
+
+
+def count_nodes(
+    shapes: Int32, request: Int64, match: Byte, free: Int64, groups: NodeGroups
+) -> NodeCounts:
+    """E3 for each of `shapes` ([M]). A node that is short of several resources counts for the first
+    of them."""
     resources = request.shape[1]
-    counts = np.zeros((shapes.size, BUCKETS), np.int32)
-    scarce = np.full(shapes.size, -1, np.int32)
-    best = np.zeros(shapes.size, np.int64)
-    short = np.zeros(resources, np.int64)
-    top = np.zeros(resources, np.int64)
-    apart = np.zeros(shapes.size, np.uint8)
+    found = NodeCounts(
+        counts=np.zeros((shapes.size, BUCKETS), np.int32),
+        scarce=np.full(shapes.size, -1, np.int32),
+        best=np.zeros(shapes.size, np.int64),
+        apart=np.zeros(shapes.size, np.uint8),
+        short=np.zeros(resources, np.int64),
+        top=np.zeros(resources, np.int64),
+    )
+    _count_nodes(shapes, request, match, free, groups, found)
+    return found
+
+
+@entry_point
+def _count_nodes(
+    shapes: Int32, request: Int64, match: Byte, free: Int64, groups: NodeGroups, found: NodeCounts
+) -> None:
+    resources = request.shape[1]
+    counts, scarce, short, top = found.counts, found.scarce, found.short, found.top
     for m in range(shapes.size):
         s = shapes[m]
-        short[:] = 0
-        top[:] = 0
+        for r in range(resources):
+            short[r] = 0
+            top[r] = 0
         for g in range(groups.first.size - 1):
             size = groups.first[g + 1] - groups.first[g]
             lead = groups.nodes[groups.first[g]]
@@ -180,11 +209,11 @@ def count_nodes(
             if groups.closed[lead] != 255:
                 counts[m, groups.closed[lead]] += size
                 if not why and not small:
-                    apart[m] |= ELIGIBLE
+                    found.apart[m] |= ELIGIBLE
                     if groups.closed[lead] == _LAGGING and has_node_with_capacity(
                         request[s], groups.first, groups.nodes, g, free
                     ):
-                        apart[m] |= FREE_CAPACITY
+                        found.apart[m] |= FREE_CAPACITY
                 continue
             if why:
                 counts[m, _TAINT + why - 1] += size
@@ -208,8 +237,7 @@ def count_nodes(
             if short[r] > 0 and (scarce[m] < 0 or short[r] > short[scarce[m]]):
                 scarce[m] = r
         if scarce[m] >= 0:
-            best[m] = top[scarce[m]]
-    return counts, scarce, best, apart
+            found.best[m] = top[scarce[m]]
 
 
 class WaitingRows(NamedTuple):
@@ -224,6 +252,23 @@ class WaitingRows(NamedTuple):
     waiting: Int64
 
 
+def no_reasons() -> Reasons:
+    """The rows of a round after which nothing waits."""
+    return Reasons(
+        queue=np.zeros(0, np.int32),
+        shape=np.zeros(0, np.int32),
+        gang=np.zeros(0, np.int32),
+        code=np.zeros(0, np.uint8),
+        counts=np.zeros((0, BUCKETS), np.int32),
+        resource=np.zeros(0, np.int32),
+        needed=np.zeros(0, np.int64),
+        best=np.zeros(0, np.int64),
+        waiting=np.zeros(0, np.int64),
+        others_hold_more=np.zeros(0, np.bool_),
+        exceeds_share=np.zeros(0, np.bool_),
+    )
+
+
 def build_reasons(
     snapshot: Snapshot, rows: WaitingRows, free: Int64, overfull: Bool, checks: TimeChecks
 ) -> Reasons:
@@ -236,7 +281,7 @@ def build_reasons(
     bar = find_closed_nodes(snapshot, overfull)
     group = group_nodes(snapshot.node_type, snapshot.node_allocatable, bar)
     first, nodes = group_by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
-    most = most_free(group, first.size - 1, free)
+    most = most_free(first, nodes, free)
     groups = NodeGroups(
         node_type=snapshot.node_type,
         allocatable=snapshot.node_allocatable,
@@ -250,9 +295,15 @@ def build_reasons(
         for part in checks.slices(distinct.size, bar.size)
     ]
     counts, scarce, best, apart = (
-        _extend(column, distinct.size) for column in zip(*parts, strict=True)
+        _extend(column, distinct.size)
+        for column in (
+            [part.counts for part in parts],
+            [part.scarce for part in parts],
+            [part.best for part in parts],
+            [part.apart for part in parts],
+        )
     )
-    explained = sum(part[1].size for part in parts)
+    explained = sum(part.scarce.size for part in parts)
     needed = np.where(
         scarce >= 0, snapshot.shape_request[distinct, np.maximum(scarce, 0)], 0
     ).astype(np.int64)
@@ -277,6 +328,15 @@ def _extend(parts: Sequence[npt.NDArray[Any]], rows: int) -> npt.NDArray[Any]:
     result = np.zeros((rows, *together.shape[1:]), together.dtype)
     result[: len(together)] = together
     return result
+
+
+def count_skipped(rows: Reasons, queues: int) -> Int64:
+    """[Q, codes] what waits by reason (E4)."""
+    if not rows.code.size:
+        return np.zeros((queues, CODES), np.int64)
+    pair = rows.queue * CODES + rows.code
+    total = np.bincount(pair, weights=rows.waiting, minlength=queues * CODES)
+    return total.astype(np.int64).reshape(queues, CODES)
 
 
 def refine_codes(codes: Byte, back: Int64, counts: Int32, apart: Byte, explained: int) -> Byte:

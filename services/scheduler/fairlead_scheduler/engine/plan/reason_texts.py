@@ -20,6 +20,7 @@ _BYTES: Final = ("memory", "ephemeral-storage")
 
 _RULED_OUT: Final[dict[Bucket, str]] = {
     Bucket.LOST: "out of contact",
+    Bucket.AVOIDED: "avoided because runs failed to start there",
     Bucket.CORDONED: "cordoned",
     Bucket.OVERFULL: "overcommitted",
     Bucket.LAGGING: "slow to take up leases",
@@ -44,7 +45,7 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
         case Code.EXECUTOR_LAGGING:
             return (
                 "The eligible nodes belong to executors that have not taken up their earlier "
-                f"leases: {_describe_nodes(plan, row)}. Tell an operator if this lasts."
+                f"leases: {_describe_nodes(plan, row)}. Report it to an operator if this lasts."
             )
         case Code.NO_MATCHING_NODE:
             return (
@@ -381,7 +382,7 @@ def _describe_nodes(plan: Plan, row: int) -> str:
     total = _plural(int(counts.sum()), "node")
     parts = [(int(counts[bucket]), text) for bucket, text in _RULED_OUT.items() if counts[bucket]]
     if not parts:
-        return f"none of {total} is ruled out"
+        return f"none of {total} is excluded"
     listed = [f"{count} {_verb(count, 'is', 'are')} {text}" for count, text in parts]
     return f"of {total}, {', '.join(listed)}"
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from fairlead_scheduler.engine.compiler.decorators import write_down
 from fairlead_scheduler.engine.plan import fair_share_check, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
-from fairlead_scheduler.engine.preparation import gang_table, job_order, prepared_pool
+from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order, prepared_pool
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Byte,
@@ -29,19 +30,15 @@ from fairlead_scheduler.engine.snapshot import (
 )
 from fairlead_scheduler.engine.state import round_state
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.run_states import (
-    DISPLACED,
-    FAILED,
-    GANG_RUNS,
-    GANG_WAITS,
-    PLACED,
-    PREEMPTED,
-    QUEUED,
-    SHARE_STEPS,
-)
+from fairlead_scheduler.engine.state.round_state import DISPLACED, FAILED, PLACED, PREEMPTED, QUEUED
+from fairlead_scheduler.engine.state.run_states import GANG_RUNS, GANG_WAITS, SHARE_STEPS
 
 UNLIMITED_LEFT: Final = 2.0**62
 """What is left where there is no limit: the most that fits a column."""
+PASSING: Final = frozenset(
+    {Code.ROUND_LIMIT, Code.RATE_LIMIT, Code.TIME_LIMIT, Code.LOOKBACK_LIMIT, Code.PREEMPTION_LIMIT}
+)
+"""Limits that the next round can find at another level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,11 +58,13 @@ class RoundContext:
     """[Q] queues evicted by R2."""
     gangs: GangTable
     model: RoundModel
+    written: RoundModel
+    """`model` as kernels are given it, written down once."""
 
 
-def build_plan(round_: RoundContext, expired: Callable[[], bool]) -> Plan:
-    """The answer of `schedule`. Reasons that are not made when `expired` returns True are left
-    open."""
+def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
+    """The answer of `schedule`. Reasons that are not made when time is up (L6) are left open."""
+    clock.check()
     snapshot, start, model = round_.snapshot, round_.start, round_.model
     placed = _placed(round_)
     job = model.placements.job[placed]
@@ -76,11 +75,12 @@ def build_plan(round_: RoundContext, expired: Callable[[], bool]) -> Plan:
     rejected, rejected_code = _rejected(round_)
     ended = np.concatenate([job, failed, rejected])
     queued = start.queued - _pair_counts(snapshot, ended, start.queued.shape)
+    waiting = queued.sum(axis=1)
     queue_count = len(snapshot.queue_names)
     tokens_left = model.usage.tokens[-1]
     balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
     refused = np.concatenate([failed, rejected])
-    checks = TimeChecks(expired, round_.settings.pairs_per_check)
+    checks = TimeChecks(clock, round_.settings.pairs_per_check)
     rows = _reasons(round_, queued, refused, np.concatenate([failed_code, rejected_code]), checks)
     return Plan(
         pool=snapshot.pool,
@@ -104,24 +104,17 @@ def build_plan(round_: RoundContext, expired: Callable[[], bool]) -> Plan:
         shares=start.shares,
         shape_feasible=start.feasible.shape,
         gang_feasible=_feasible_gangs(round_),
-        capacity=start.capacity,
+        capacity=start.capacity.total,
         queue_scheduled=np.bincount(snapshot.job_queue[job], minlength=queue_count),
         queue_preempted=np.bincount(snapshot.job_queue[preempted], minlength=queue_count),
-        queue_waiting=queued.sum(axis=1),
-        queue_skipped=_skipped(rows, queue_count),
-        queue_position=_positions(round_, ended, queued.sum(axis=1)),
+        queue_waiting=waiting,
+        queue_skipped=reason_rows.count_skipped(rows, queue_count),
+        queue_position=_positions(round_, ended, waiting),
         stopped_by=_stopped(round_),
         limited=_limited(round_, rows),
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
     )
-
-
-def _skipped(rows: Reasons, queues: int) -> Int64:
-    """[Q, codes] what waits by reason (E4)."""
-    pair = rows.queue * len(Code) + rows.code
-    total = np.bincount(pair, weights=rows.waiting, minlength=queues * len(Code))
-    return total.astype(np.int64).reshape(queues, len(Code))
 
 
 def _stopped(round_: RoundContext) -> Code:
@@ -130,15 +123,7 @@ def _stopped(round_: RoundContext) -> Code:
 
 def _limited(round_: RoundContext, rows: Reasons) -> bool:
     """Whether something was held back that the same input could let through next time."""
-    passing = (
-        Code.ROUND_LIMIT,
-        Code.RATE_LIMIT,
-        Code.TIME_LIMIT,
-        Code.LOOKBACK_LIMIT,
-        Code.PREEMPTION_LIMIT,
-    )
-    given = np.bincount(rows.code, minlength=len(Code))
-    return _stopped(round_) != Code.NONE or any(given[code] > 0 for code in passing)
+    return _stopped(round_) != Code.NONE or not PASSING.isdisjoint(rows.code.tolist())
 
 
 def _placed(round_: RoundContext) -> Int64:
@@ -180,6 +165,8 @@ def _preemptors(round_: RoundContext, preempted: Int32) -> Int32:
     that needs its capacity, else for the preemptor of the victim.
     """
     model, snapshot = round_.model, round_.snapshot
+    if not preempted.size:
+        return preempted
     preemptors = _final_preemptors(model, preempted)
     members = np.flatnonzero(model.runs.cause[preempted] == Cause.GANG)
     if not members.size:
@@ -244,6 +231,8 @@ def _rejected(round_: RoundContext) -> tuple[Int32, Byte]:
     single = _infeasible_jobs(round_)
     rows, codes = [single], [np.full(single.size, Code.INFEASIBLE, np.uint8)]
     gangs = round_.gangs
+    if not gangs.present and not single.size:
+        return single, codes[0]
     if gangs.present:
         final = np.isin(gangs.code, [Code.INFEASIBLE, Code.GANG_EXCEEDS_BURST])
         late = gang_table.find_late_gangs(snapshot, round_.settings)
@@ -266,6 +255,8 @@ def _rejected(round_: RoundContext) -> tuple[Int32, Byte]:
 def _infeasible_jobs(round_: RoundContext) -> Int32:
     """Single queued rows of shapes that can never run, but for those that are kept."""
     snapshot = round_.snapshot
+    if round_.start.static.all_feasible:
+        return np.zeros(0, np.int32)
     never = (round_.model.progress.skip_code == Code.INFEASIBLE) & (round_.start.queued > 0)
     if snapshot.shape_fitted is not None and not round_.gangs.present:
         never &= ~snapshot.shape_fitted
@@ -304,6 +295,8 @@ def _reasons(
     Where nothing waits but a job was refused there is a row too, for its text.
     """
     snapshot, model = round_.snapshot, round_.model
+    if not refused.size and not queued.any():
+        return reason_rows.no_reasons()
     members, gang_rows = _waiting_gangs(round_)
     single = queued - _pair_counts(snapshot, members, queued.shape)
     pair_code = model.progress.skip_code.copy()
@@ -432,14 +425,15 @@ def _mark_over_fair_share(
     snapshot, start = round_.snapshot, round_.start
     rows = rows[np.lexsort((start.shape_value[made.shape[rows]], made.queue[rows]))]
     closed = reason_rows.find_closed_nodes(snapshot, start.overfull)
-    scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free)
-    allocations = _collect_allocations(round_)
+    active = round_.model.runs.active
+    scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free, active)
+    scan, allocations = write_down(scan), write_down(_collect_allocations(round_))
     reached = 0
     for part in checks.slices(rows.size, closed.size):
         mine = rows[part]
         pair = made.queue[mine], made.shape[mine]
         over = fair_share_check.waits_for_share(
-            allocations, round_.model, *pair, snapshot.shape_match, scan
+            allocations, round_.written, *pair, snapshot.shape_match, scan
         )
         made.code[mine[over]] = Code.OVER_FAIR_SHARE
         reached += mine.size
@@ -457,6 +451,7 @@ def _collect_allocations(round_: RoundContext) -> fair_share_check.Allocations:
     new_first, new_rows = fair_share_check.group_by_node(
         round_.position[round_.model.placements.position[placed]], nodes
     )
+    held = model.usage.held if model.runs.active else model.usage.counted
     return fair_share_check.Allocations(
         active=model.runs.active,
         place=place,
@@ -478,6 +473,8 @@ def _collect_allocations(round_: RoundContext) -> fair_share_check.Allocations:
         soft=start.shape_preemption == Preemption.ANY,
         shape_value=start.shape_value,
         balance=round_.balance,
+        per_weight=fair_shares.dominant_share(held, start.capacity.factor)
+        / model.entitlements.weight,
     )
 
 
@@ -490,6 +487,8 @@ def _free_after(round_: RoundContext) -> Int64:
 
 
 def _positions(round_: RoundContext, gone: Int32, waiting: Int64) -> Int64:
+    if not waiting.any():
+        return np.full(waiting.size, -1, np.int64)
     chosen = np.zeros(round_.snapshot.job_queue.size, np.bool_)
     chosen[gone] = True
     return job_order.find_first_waiting(round_.model.jobs.order, round_.first, chosen, waiting)

@@ -7,12 +7,13 @@ not copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX, Snapshot
 
@@ -38,21 +39,30 @@ COLUMNS: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def convert_arrays(snapshot: Snapshot) -> Snapshot:
-    """The same snapshot with every column contiguous, writeable and of its own type.
+    """The same snapshot with every column contiguous, writeable and of its own type."""
+    return replace_columns(snapshot, convert_columns(snapshot, COLUMNS))
+
+
+def convert_columns(snapshot: Snapshot, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
+    """Those of these columns that have to be converted, in the form that kernels need.
 
     Where the nodes' total exceeds `TOTAL_MAX`, each node counts as at most its even part of that.
     """
-    changed = {}
-    for name, dtype in COLUMNS.items():
+    changed: dict[str, npt.NDArray[Any]] = {}
+    for name in names:
         column = getattr(snapshot, name)
-        if column is None:
+        if column is None or (column.dtype == COLUMNS[name] and column.flags.carray):
             continue
-        made = np.require(column, dtype, ["C", "W"])
-        if made is not column:
-            changed[name] = made
-    nodes = changed.get("node_allocatable", snapshot.node_allocatable)
-    if nodes.size and int(nodes.max()) * nodes.shape[0] >= TOTAL_MAX:
-        over = nodes.sum(axis=0, dtype=np.float64) >= TOTAL_MAX
-        most = np.where(over, TOTAL_MAX // nodes.shape[0], np.iinfo(np.int64).max)
-        changed["node_allocatable"] = np.minimum(nodes, most)
-    return replace(snapshot, **changed) if changed else snapshot
+        changed[name] = np.require(column, COLUMNS[name], ["C", "W"])
+    if "node_allocatable" in names:
+        nodes = changed.get("node_allocatable", snapshot.node_allocatable)
+        if nodes.size and int(nodes.max()) * nodes.shape[0] >= TOTAL_MAX:
+            over = nodes.sum(axis=0, dtype=np.float64) >= TOTAL_MAX
+            most = np.where(over, TOTAL_MAX // nodes.shape[0], np.iinfo(np.int64).max)
+            changed["node_allocatable"] = np.minimum(nodes, most)
+    return changed
+
+
+def replace_columns(snapshot: Snapshot, columns: Mapping[str, Any]) -> Snapshot:
+    """The same snapshot with these columns."""
+    return replace(snapshot, **columns) if columns else snapshot

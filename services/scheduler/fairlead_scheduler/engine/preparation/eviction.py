@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,
+    Byte,
     Float,
     Int32,
     Int64,
@@ -21,13 +23,15 @@ from fairlead_scheduler.engine.snapshot import (
     Snapshot,
 )
 from fairlead_scheduler.engine.state.round_model import EvictedRuns, RoundModel, ShapeTable
-from fairlead_scheduler.engine.state.run_states import (
+from fairlead_scheduler.engine.state.round_state import (
     EVICTED,
     EXCLUDED,
     FAILED,
-    MIXED_PRIORITIES,
     NON_PREEMPTIBLE,
     RUNNING,
+)
+from fairlead_scheduler.engine.state.run_states import (
+    MIXED_PRIORITIES,
     SHARE_STEPS,
     SHARE_STEPS_MAX,
 )
@@ -35,6 +39,37 @@ from fairlead_scheduler.engine.state.run_states import (
 LOST_STEPS: Final = 1000.0
 """Lost work (R9) is counted in steps, 1,000 per millisecond of the whole pool: whole numbers, so
 that equal work is equal however it is added up."""
+ANY_CLASS: Final = int(Preemption.ANY)
+STOPPING: Final = int(SchedulingFlag.STOPPING)
+
+
+@by_address
+class RunColumns(NamedTuple):
+    """What `_describe_runs` reads beside the model. Columns that a snapshot does not have are
+    empty."""
+
+    node: Int32
+    """[J]"""
+    value: Int64
+    """[J] that live runs run at"""
+    flags: Byte
+    """[J] `SchedulingFlag`"""
+    started: Int64
+    """[J]"""
+    checkpoint_interval: Int64
+    """[J] R9"""
+    checkpoint: Int64
+    """[J] R9"""
+    lost: Bool
+    """[N] whether the node is out of contact"""
+    place: Int32
+    """[N] position of the node"""
+    gang_preemption: Byte
+    """[G] the strictest `Preemption` of any member; [0] when there are no gangs"""
+    levels: Int64
+    """[L]"""
+    evicted: Bool
+    """[Q] queues whose runs R2 evicts"""
 
 
 def evict_runs(
@@ -45,25 +80,28 @@ def evict_runs(
     model: RoundModel,
     position: Int32,
     levels: Int64,
+    clock: RoundClock,
 ) -> RoundModel:
     """Describe all runs in the model and evict those of the queues marked in `balance` ([Q])."""
     place = np.empty_like(position)
     place[position] = np.arange(position.size, dtype=np.int32)
     rows = job_order.order_running(snapshot)
-    _describe_runs(snapshot, start, gangs, model, levels, rows)
-    runs = model.runs
-    runs.position[rows] = place[snapshot.job_node[rows]]
-    evicted = np.zeros(0, np.int32)
-    if balance.any():
-        chosen = balance[snapshot.job_queue[rows]] & (runs.preemption[rows] == Preemption.ANY)
-        chosen &= runs.state[rows] == RUNNING
-        evicted = rows[chosen]
-        runs.state[evicted] = EVICTED
+    columns = _collect_columns(snapshot, start, gangs, place, levels, balance)
+    evicted = np.empty(rows.size, np.int32)
+    count = 0
+    for part in clock.slice_rows(rows.size):
+        count = _describe_runs(rows[part], model, columns, evicted, count)
+    clock.require_time()
+    evicted = evicted[:count]
     bounds = job_order.find_queue_bounds(evicted, snapshot.job_queue, balance.size)
     model.progress.next_evicted[:] = bounds[:-1]
     model.usage.evicted_runs[:] = np.diff(bounds)
     model = model._replace(evicted=_sort_evicted(snapshot, model, evicted, bounds))
-    _link_runs(rows[runs.state[rows] != EXCLUDED].astype(np.int64), model)
+    clock.require_time()
+    model.runs.state[gangs.failed] = FAILED
+    if gangs.present:  # other queued jobs get theirs when they are placed
+        waiting = gangs.members[snapshot.job_node[gangs.members] == -1]
+        model.runs.preemption[waiting] = columns.gang_preemption[gangs.of_job[waiting]]
     _count_gangs(snapshot, gangs, model, rows)
     _link_avoided(snapshot, gangs, model, place)
     for q in np.flatnonzero(np.diff(bounds)):
@@ -71,7 +109,7 @@ def evict_runs(
         counts = np.bincount(mine, minlength=start.whole.shape[0])
         model.usage.counted[q] -= counts @ start.whole
     entitled = np.maximum(model.entitlements.entitled_share, 1e-9)
-    share = fair_shares.dominant_share(model.usage.held, start.factor) / entitled
+    share = fair_shares.dominant_share(model.usage.held, start.capacity.factor) / entitled
     steps = np.floor(np.minimum(share * SHARE_STEPS, SHARE_STEPS_MAX) + 0.5)
     model.usage.share_steps[:] = steps.astype(np.int64)
     return model
@@ -81,14 +119,6 @@ def _sort_evicted(
     snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64
 ) -> EvictedRuns:
     """The evicted runs of each queue in the order of R3, and as single victims (N4)."""
-    keys: list[Int64 | Int32 | Float | Bool] = [
-        -snapshot.job_submission[evicted],
-        -snapshot.job_started_ms[evicted],
-        model.runs.lost_work[evicted],
-        model.jobs.gang[evicted] >= 0,
-        model.runs.level[evicted],
-        snapshot.job_queue[evicted],
-    ]
     priority = snapshot.job_priority[evicted]
     one = np.full(bounds.size - 1, MIXED_PRIORITIES, np.int64)
     for q in np.flatnonzero(np.diff(bounds)):
@@ -98,82 +128,136 @@ def _sort_evicted(
     return EvictedRuns(
         rows=evicted.astype(np.int64),
         end=bounds[1:],
-        cheapest=evicted[np.lexsort(keys)].astype(np.int64),
+        cheapest=_sort_as_victims(snapshot, model, evicted, bounds, one).astype(np.int64),
         cheapest_next=bounds[:-1].copy(),
         cheapest_first=bounds,
         priority=one,
     )
 
 
-def _describe_runs(
+def _sort_as_victims(
+    snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64, priority: Int64
+) -> Int32:
+    """Evicted runs by queue, level, gangs last, lost work, later start, greater id.
+
+    The order of R3 backwards has the later start and the greater id first, where runs of a queue
+    and level do not differ in anything that comes before.
+    """
+    levels = model.capacity.runs_at_level.size
+    if snapshot.job_value is None and not (priority[np.diff(bounds) > 0] == MIXED_PRIORITIES).any():
+        rows = evicted[::-1]
+        rows = rows[np.argsort(model.runs.lost_work[rows], kind="stable")]
+        group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 2
+        group += model.jobs.gang[rows] >= 0
+        few = (bounds.size - 1) * levels * 2 <= np.iinfo(np.uint16).max
+        return rows[np.argsort(group.astype(np.uint16 if few else np.int64), kind="stable")]
+    keys: list[Int64 | Int32 | Float | Bool] = [
+        -snapshot.job_submission[evicted],
+        -snapshot.job_started_ms[evicted],
+        model.runs.lost_work[evicted],
+        model.jobs.gang[evicted] >= 0,
+        model.runs.level[evicted],
+        snapshot.job_queue[evicted],
+    ]
+    return evicted[np.lexsort(keys)]
+
+
+def _collect_columns(
     snapshot: Snapshot,
     start: PreparedPool,
     gangs: GangTable,
-    model: RoundModel,
+    place: Int32,
     levels: Int64,
-    rows: Int32,
-) -> None:
-    """State, level, preemption and lost work of every run, and the preemption of every member of a
-    gang.
-
-    A queued job gets its own when it is placed: there may be millions.
-    """
-    runs, shapes = model.runs, model.shapes
-    shape = snapshot.job_shape[rows]
-    lost = (snapshot.node_flags[snapshot.job_node[rows]] & NodeFlag.LOST) != 0
-    runs.state[rows] = np.where(lost, np.uint8(EXCLUDED), np.uint8(RUNNING))
-    runs.state[gangs.failed] = FAILED
-    if snapshot.job_value is None:
-        runs.level[rows] = shapes.level[shape, 0]
-    else:
-        runs.level[rows] = np.searchsorted(levels, snapshot.job_value[rows])
-    runs.preemption[rows] = start.shape_preemption[shape]
-    runs.started[rows] = snapshot.job_started_ms[rows]
-    if snapshot.job_flags is not None:
-        stopping = (snapshot.job_flags[rows] & SchedulingFlag.STOPPING) != 0
-        runs.preemption[rows[stopping]] = Preemption.NONE
+    balance: Bool,
+) -> RunColumns:
+    """`RunColumns` of the snapshot."""
+    none = np.zeros(0, np.int64)
+    interval, checkpoint = snapshot.job_checkpoint_interval_ms, snapshot.job_checkpoint_ms
+    strict = np.zeros(0, np.uint8)
     if gangs.present:
-        member = gangs.members
         strict = gang_table.find_gang_preemption(snapshot, start, gangs.of_job, gangs.size)
-        runs.preemption[member] = np.maximum(runs.preemption[member], strict[gangs.of_job[member]])
-    work = shapes.cost[shape] * _worked_ms(snapshot, rows) * LOST_STEPS
-    runs.lost_work[rows] = np.floor(work + 0.5)
-
-
-def _worked_ms(snapshot: Snapshot, rows: Int32) -> Int64:
-    """R9: time since the run's start or last checkpoint, [rows]."""
-    started = snapshot.job_started_ms[rows]
-    worked = np.maximum(snapshot.now_ms - started, 0)
-    since = worked
-    if snapshot.job_checkpoint_interval_ms is not None:
-        every = snapshot.job_checkpoint_interval_ms[rows]
-        since = np.where(every > 0, worked % np.maximum(every, 1), since)
-    if snapshot.job_checkpoint_ms is not None:
-        reported = snapshot.job_checkpoint_ms[rows]
-        ago = np.maximum(snapshot.now_ms - np.maximum(reported, started), 0)
-        since = np.minimum(since, ago)
-    return since.astype(np.int64)
+    return RunColumns(
+        node=snapshot.job_node,
+        value=none if snapshot.job_value is None else snapshot.job_value,
+        flags=none.astype(np.uint8) if snapshot.job_flags is None else snapshot.job_flags,
+        started=snapshot.job_started_ms,
+        checkpoint_interval=none if interval is None else interval,
+        checkpoint=none if checkpoint is None else checkpoint,
+        lost=(snapshot.node_flags & NodeFlag.LOST) != 0,
+        place=place,
+        gang_preemption=strict,
+        levels=levels,
+        evicted=balance,
+    )
 
 
 @entry_point
-def _link_runs(rows: Int64, model: RoundModel) -> None:
-    """Link the runs to their positions and sum up what could be preempted there."""
+def _describe_runs(
+    rows: Int32, model: RoundModel, columns: RunColumns, evicted: Int32, count: int
+) -> int:
+    """Describe these runs in the model, link them to their positions, sum up what could be
+    preempted there, and add to the first `count` evicted runs; returns how many there are."""
     runs, capacity = model.runs, model.capacity
     for i in range(rows.size):
         j = rows[i]
-        p = runs.position[j]
-        level = runs.level[j]
+        s = model.jobs.shape[j]
+        level = model.shapes.level[s, 0]
+        if columns.value.size > 0:
+            level = 0
+            while columns.levels[level] < columns.value[j]:
+                level += 1
+        kind = find_run_preemption(model, columns, j, s)
+        runs.level[j] = level
+        runs.preemption[j] = kind
+        runs.started[j] = columns.started[j]
+        work = model.shapes.cost[s] * worked_ms(model, columns, j) * LOST_STEPS
+        runs.lost_work[j] = np.floor(work + 0.5)
+        p = columns.place[columns.node[j]]
+        runs.position[j] = p
+        if columns.lost[columns.node[j]]:
+            runs.state[j] = EXCLUDED
+            continue
+        chosen = columns.evicted[model.jobs.queue[j]] and kind == ANY_CLASS
+        runs.state[j] = EVICTED if chosen else RUNNING
+        if chosen:
+            evicted[count] = j
+            count += 1
         runs.link[j] = runs.head[p]
         runs.head[p] = j
-        if runs.preemption[j] >= NON_PREEMPTIBLE:
+        if kind >= NON_PREEMPTIBLE:
             continue
         capacity.runs_at_level[level] += 1
         for r in range(model.shapes.request.shape[1]):
-            amount = model.shapes.request[model.jobs.shape[j], r]
-            if runs.state[j] == EVICTED:
-                capacity.evicted[p, level, r] += amount
+            if chosen:
+                capacity.evicted[p, level, r] += model.shapes.request[s, r]
             else:
-                capacity.preemptible[p, level, r] += amount
+                capacity.preemptible[p, level, r] += model.shapes.request[s, r]
+    return count
+
+
+@inlined
+def find_run_preemption(model: RoundModel, columns: RunColumns, j: int, s: int) -> int:
+    """The strictest `Preemption` of the run and its gang; NONE for one that is stopping."""
+    kind = int(model.shapes.preemption[s])
+    if columns.flags.size > 0 and columns.flags[j] & STOPPING:
+        kind = NON_PREEMPTIBLE
+    if columns.gang_preemption.size > 0 and model.jobs.gang[j] >= 0:
+        kind = max(kind, int(columns.gang_preemption[model.jobs.gang[j]]))
+    return kind
+
+
+@inlined
+def worked_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
+    """R9: time since the run's start or last checkpoint."""
+    now = model.entitlements.now_ms
+    started = columns.started[j]
+    worked = max(now - started, 0)
+    since = worked
+    if columns.checkpoint_interval.size > 0 and columns.checkpoint_interval[j] > 0:
+        since = worked % columns.checkpoint_interval[j]
+    if columns.checkpoint.size > 0:
+        since = min(since, max(now - max(columns.checkpoint[j], started), 0))
+    return int(since)
 
 
 def _count_gangs(snapshot: Snapshot, gangs: GangTable, model: RoundModel, rows: Int32) -> None:
@@ -205,12 +289,17 @@ def _link_avoided(snapshot: Snapshot, gangs: GangTable, model: RoundModel, place
     model.runs.state[gangs.tried] = FAILED
 
 
-def is_urgency_possible(snapshot: Snapshot, start: PreparedPool, shapes: ShapeTable) -> bool:
+def is_urgency_possible(
+    snapshot: Snapshot, start: PreparedPool, shapes: ShapeTable, levels: int
+) -> bool:
     """Whether a queued job could preempt by urgency, or runs away, or avoids nodes."""
+    avoids = snapshot.avoid_job is not None and snapshot.avoid_job.size > 0
+    if levels == 1 and shapes.level.shape[1] == 1 and not avoids:
+        return False
     queued = start.queued.any(axis=0)
     if not queued.any():
         return False
-    if snapshot.avoid_job is not None and snapshot.avoid_job.size:
+    if avoids:
         return True
     if (shapes.level[queued, 1:] >= 0).any():
         return True

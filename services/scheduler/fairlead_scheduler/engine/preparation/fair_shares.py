@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import kernel
+from fairlead_scheduler.engine.compiler.decorators import entry_point
 from fairlead_scheduler.engine.snapshot import Bool, Float, Int64
 
 LEFT_OVER: Final = 1e-6
@@ -34,25 +34,25 @@ def dominant_share(amounts: Int64, factor: Float) -> Float:
 def weight_shares(weight: Float, takes_part: Bool) -> Float:
     """S1, [Q]; zeros for queues that take no part."""
     part = np.where(takes_part, weight, 0.0)
-    total = _total(part)
+    total = part.cumsum()[-1] if part.size else 0.0  # one after the other, as the module says
     return part / total if total > 0 else part
 
 
-@kernel
-def _total(values: Float) -> float:
-    total = 0.0
-    for q in range(values.size):
-        total += values[q]
-    return total
-
-
-@kernel
 def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, unbounded: int) -> Float:
     """S3: hand out 1.0 by weight, no queue beyond its demand; `unbounded` (or -1) demands
     everything."""
     share = np.zeros(weight.size, np.float64)
-    full = np.zeros(weight.size, np.bool_)
+    _fill(weight, demand, takes_part, unbounded, share, np.zeros(weight.size, np.bool_))
+    return share
+
+
+@entry_point
+def _fill(
+    weight: Float, demand: Float, takes_part: Bool, unbounded: int, share: Float, full: Bool
+) -> None:
+    """Write the shares of `fill_by_weight` to `share`; `full` [Q] is overwritten, too."""
     for q in range(weight.size):
+        share[q] = 0.0
         full[q] = not takes_part[q] or (demand[q] <= 0.0 and q != unbounded)
     left = 1.0
     while left >= LEFT_OVER:
@@ -72,14 +72,13 @@ def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, unbounded: in
                 share[q] = demand[q]
                 full[q] = True
         left = unused
-    return share
 
 
-@kernel
 def uncapped_shares(weight: Float, demand: Float, takes_part: Bool) -> Float:
     """S4, [Q]: the share of each queue if it alone wanted everything."""
     result = np.zeros(weight.size, np.float64)
-    for q in range(weight.size):
-        if takes_part[q]:
-            result[q] = fill_by_weight(weight, demand, takes_part, q)[q]
+    share, full = np.zeros(weight.size, np.float64), np.zeros(weight.size, np.bool_)
+    for q in np.flatnonzero(takes_part).tolist():
+        _fill(weight, demand, takes_part, q, share, full)
+        result[q] = share[q]
     return result

@@ -3,14 +3,18 @@ to."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.engine.preparation.pool_feasibility import is_type_eligible
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Byte,
@@ -52,12 +56,19 @@ class GangTable:
     """Rows of jobs that avoid every eligible node, and of gangs that fail with them (N10)."""
 
 
-def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -> GangTable:
-    """Sort members by gang, live ones first, and decide what each gang is offered as."""
+def build_gang_table(
+    snapshot: Snapshot, start: PreparedPool, position: Int32, clock: RoundClock
+) -> GangTable:
+    """Sort members by gang, live ones first, and decide what each gang is offered as.
+
+    Raises `TimeLimitReachedError` when time is up (L6).
+    """
     gangs = snapshot.gang_min.size if snapshot.gang_min is not None else 0
     column = snapshot.job_gang
     if column is None or not gangs or not (column[snapshot.job_node >= -1] >= 0).any():
-        return _none(snapshot, start)
+        if snapshot.avoid_job is None or not snapshot.avoid_job.size:
+            return no_gangs()
+        return dataclasses.replace(no_gangs(), tried=_find_all_tried(snapshot, start))
     assert snapshot.gang_started is not None, "a snapshot with gangs has all their columns"
     assert snapshot.gang_rest is not None, "a snapshot with gangs has all their columns"
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
@@ -79,8 +90,10 @@ def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -
     if snapshot.avoid_job is not None:  # who has fewer nodes to choose from chooses first
         avoided = np.bincount(snapshot.avoid_job, minlength=of_job.size)
         waiting = waiting[np.argsort(-avoided[waiting], kind="stable")]
+    clock.require_time()
     both = np.concatenate([running, waiting])
     members = both[np.argsort(column[both], kind="stable")]
+    clock.require_time()
     live = np.bincount(column[running], minlength=gangs)
     total = live + np.bincount(column[waiting], minlength=gangs)
     first = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
@@ -89,6 +102,7 @@ def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -
         np.uint8
     )
     value_first, value_rows = _values(snapshot, position)
+    clock.require_time()
     tried, given_up = _find_failed_gangs(
         snapshot, waiting, of_job, total - live, runs, _find_all_tried(snapshot, start)
     )
@@ -113,7 +127,9 @@ def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -
     )
 
 
-def _none(snapshot: Snapshot, start: PreparedPool) -> GangTable:
+@functools.cache
+def no_gangs() -> GangTable:
+    """The table of a pool without gangs."""
     empty = np.zeros(0, np.int32)
     return GangTable(
         present=False,
@@ -132,7 +148,7 @@ def _none(snapshot: Snapshot, start: PreparedPool) -> GangTable:
         value_first=np.zeros((0, 1), np.int32),
         value_rows=np.zeros((0, 0), np.int32),
         failed=empty,
-        tried=_find_all_tried(snapshot, start),
+        tried=empty,
     )
 
 
@@ -182,41 +198,55 @@ def _find_all_tried(snapshot: Snapshot, start: PreparedPool) -> Int32:
     pairs = np.flatnonzero(snapshot.job_node[jobs] == -1)
     pairs = pairs[start.feasible.shape[snapshot.job_shape[jobs[pairs]]]]
     pairs = pairs[np.lexsort([jobs[pairs], snapshot.job_shape[jobs[pairs]]])]
-    tried = _avoid_all_nodes(
-        jobs[pairs],
-        nodes[pairs],
-        snapshot.job_shape[jobs[pairs]],
+    tried = np.zeros(pairs.size, np.bool_)
+    avoided = _AvoidedPairs(
+        job=jobs[pairs],
+        node=nodes[pairs],
+        shape=snapshot.job_shape[jobs[pairs]],
+        avoided_by=np.full(snapshot.node_type.size, -1, np.int64),
+    )
+    _avoid_all_nodes(
+        avoided,
         snapshot.shape_request,
         snapshot.shape_match,
         snapshot.node_allocatable,
         snapshot.node_type,
+        tried,
     )
     return np.unique(jobs[pairs[tried]]).astype(np.int32)
 
 
-@kernel
+@by_address
+class _AvoidedPairs(NamedTuple):
+    """Jobs, their shapes, and nodes that they avoid, in order of shape and job."""
+
+    job: Int32
+    node: Int32
+    shape: Int32
+    avoided_by: Int64
+    """[N] the last job that was found to avoid the node, -1"""
+
+
+@entry_point
 def _avoid_all_nodes(
-    job: Int32,
-    node: Int32,
-    shape: Int32,
+    pairs: _AvoidedPairs,
     request: Int64,
     match: Byte,
     allocatable: Int64,
     node_type: Int32,
-) -> Bool:
-    """[pairs] whether the job, of a shape, avoids each eligible node, given its pairs with nodes.
+    result: Bool,
+) -> None:
+    """Write to `result` ([pairs]) whether the job avoids each eligible node.
 
-    Pairs are in order of shape and job. Nodes before the first that is eligible for a shape are
-    examined once per shape.
+    Nodes before the first that is eligible for a shape are examined once per shape.
     """
-    result = np.zeros(job.size, np.bool_)
-    avoided_by = np.full(node_type.size, -1, np.int64)
+    job, shape = pairs.job, pairs.shape
     begin = 0
     first = 0
     while begin < job.size:
         end = begin
         while end < job.size and job[end] == job[begin]:
-            avoided_by[node[end]] = job[begin]
+            pairs.avoided_by[pairs.node[end]] = job[begin]
             end += 1
         if begin == 0 or shape[begin] != shape[begin - 1]:
             first = -1
@@ -228,13 +258,12 @@ def _avoid_all_nodes(
                     eligible = False
             if eligible and first < 0:
                 first = n
-            if eligible and avoided_by[n] != job[begin]:
+            if eligible and pairs.avoided_by[n] != job[begin]:
                 found = True
                 break
-        if not found:
-            result[begin:end] = True
+        for pair in range(begin, end):
+            result[pair] = not found
         begin = end
-    return result
 
 
 def _values(snapshot: Snapshot, position: Int32) -> tuple[Int32, Int32]:

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
-from fairlead_scheduler.engine.snapshot import Bool, Byte, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
+from fairlead_scheduler.engine.snapshot import Bool, Int32, Int64, Snapshot
 
 
 class JobColumns(Protocol):
@@ -97,7 +97,7 @@ class JobOrder:
         Rows that changed their place (another priority) are both gone and new: `gone` refers to
         what is there. Costs one pass over it and one sort of `new`.
         """
-        fresh = new[sort_rows(jobs, new, live=live)]
+        fresh = new[sort_rows(jobs, new, live=live)] if new.size > 1 else new
         left = _remove_rows(self._rows, self._size, gone)
         self._size = left + fresh.size
         if self._size > self._rows.size:
@@ -136,7 +136,7 @@ def _goes_before(
     return columns.submission[b] < columns.submission[a]
 
 
-@kernel
+@entry_point
 def _remove_rows(rows: Int32, size: int, gone: Bool) -> int:
     """Remove the rows marked in `gone`; returns how many are left."""
     left = 0
@@ -177,7 +177,7 @@ def _find_place(
     return low
 
 
-@kernel
+@entry_point
 def _insert_rows(
     rows: Int32,
     size: int,
@@ -188,18 +188,23 @@ def _insert_rows(
     end = size
     for j in range(new.size - 1, -1, -1):
         at = _find_place(new[j], rows, end, columns)
-        if at < end:
-            rows[at + j + 1 : end + j + 1] = rows[at:end]
+        for i in range(end - 1, at - 1, -1):
+            rows[i + j + 1] = rows[i]
         rows[at + j] = new[j]
         end = at
 
 
-@kernel
 def find_queue_bounds(order: Int32, queue: Int32, queues: int) -> Int64:
     """[Q+1] where each queue's rows begin in an order that is sorted by queue."""
     result = np.empty(queues + 1, np.int64)
+    _find_bounds(order, queue, result)
+    return result
+
+
+@entry_point
+def _find_bounds(order: Int32, queue: Int32, result: Int64) -> None:
     at = 0
-    for q in range(queues):
+    for q in range(result.size - 1):
         result[q] = at
         low = at
         high = order.size
@@ -210,26 +215,18 @@ def find_queue_bounds(order: Int32, queue: Int32, queues: int) -> Int64:
             else:
                 high = middle
         at = low
-    result[queues] = at
-    return result
+    result[result.size - 1] = at
 
 
-@kernel
-def select_rows(order: Int32, chosen: Byte) -> Int32:
-    """The rows of `order` that are marked in `chosen` ([J]), in that order."""
-    result = np.empty(order.size, np.int32)
-    n = 0
-    for i in range(order.size):
-        if chosen[order[i]]:
-            result[n] = order[i]
-            n += 1
-    return result[:n]
-
-
-@kernel
 def find_first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
     """[Q] place in each queue's order of its first job that waits, -1 for none."""
     result = np.full(waiting.size, -1, np.int64)
+    _find_first(order, first, gone, waiting, result)
+    return result
+
+
+@entry_point
+def _find_first(order: Int32, first: Int64, gone: Bool, waiting: Int64, result: Int64) -> None:
     for q in range(waiting.size):
         if waiting[q] == 0:
             continue
@@ -237,4 +234,3 @@ def find_first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -
             if not gone[order[i]]:
                 result[q] = i - first[q]
                 break
-    return result

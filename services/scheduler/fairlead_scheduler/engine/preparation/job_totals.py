@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point
 from fairlead_scheduler.engine.snapshot import Int32, Int64, JobTotals, Snapshot
 
 
@@ -57,7 +57,7 @@ class JobColumns(NamedTuple):
     shape: Int32
 
 
-@kernel
+@entry_point
 def count_rows(rows: Int32, sign: int, jobs: JobColumns, request: Int64, totals: JobTotals) -> None:
     """Count these rows (sign 1), or count them no longer (sign -1), as they are described now.
 
@@ -93,7 +93,7 @@ def count_rows(rows: Int32, sign: int, jobs: JobColumns, request: Int64, totals:
                 totals.back[totals.link[j]] = totals.back[j]
 
 
-@kernel
+@entry_point
 def exclude_nodes(
     nodes: Int64,
     head: Int32,

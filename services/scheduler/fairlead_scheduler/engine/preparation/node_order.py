@@ -6,7 +6,6 @@ from typing import assert_never
 
 import numpy as np
 
-from fairlead_scheduler.engine.preparation import prepared_pool
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.snapshot import EngineSettings, Float, Int32, Int64, Snapshot
 
@@ -19,8 +18,8 @@ def order_nodes(snapshot: Snapshot, settings: EngineSettings, start: PreparedPoo
     Equal nodes are ordered by their numbers for life.
     """
     keys: list[Int64 | Float] = [snapshot.node_number]
-    ranked = prepared_pool.fit_order(snapshot, settings)
-    fit: list[Int64 | Float] = [start.free[:, r] for r in reversed(ranked)]
+    ranked = start.static.fit_order[::-1].tolist()
+    fit: list[Int64 | Float] = [start.free[:, r] for r in ranked]
     match settings.placement:
         case "best-fit":
             keys += fit

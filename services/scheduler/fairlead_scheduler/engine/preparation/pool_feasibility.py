@@ -17,8 +17,18 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
-from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64, Match, Snapshot
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
+from fairlead_scheduler.engine.round_clock import RoundClock
+from fairlead_scheduler.engine.snapshot import (
+    Bool,
+    Byte,
+    EngineSettings,
+    Float,
+    Int32,
+    Int64,
+    Match,
+    Snapshot,
+)
 from fairlead_scheduler.engine.state.round_state import TOLERANCE
 
 IntP = npt.NDArray[np.intp]
@@ -27,6 +37,11 @@ EXAMINED_KINDS_MAX: Final = 128
 """How many kinds of gangs are examined exactly in a round, the earliest submitted first; what is
 beyond is not refused."""
 _ELIGIBLE_TYPE: Final = int(Match.SUITS)
+
+# How far `_find_nodes_for_kinds` has come.
+NEXT_KIND: Final = 0
+NEXT_NODE: Final = 1
+FAILED_KINDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,22 +57,30 @@ class Feasibility:
     already or is not complete."""
 
 
-def judge_feasibility(snapshot: Snapshot, whole: Int64, known_limit: Float) -> Feasibility:
-    """Judge shapes, pairs of queue and shape, and gangs."""
-    shape = _shapes(
-        snapshot.shape_request,
-        snapshot.shape_match,
-        snapshot.node_allocatable,
-        snapshot.node_type,
-        np.zeros(whole.shape[0], np.bool_),
-    )
+def judge_shapes(
+    snapshot: Snapshot, whole: Int64, known_limit: Float, clock: RoundClock
+) -> tuple[Bool, Bool]:
+    """`Feasibility.shape` and `Feasibility.pair`.
+
+    Shapes that are not reached when time is up (L6) are not refused.
+    """
+    nodes = snapshot.node_type.size
+    shape = np.ones(whole.shape[0], np.bool_)
+    for part in clock.slice_pairs(whole.shape[0] if nodes else 0, nodes):
+        _find_eligible_shapes(
+            snapshot.shape_request[part],
+            snapshot.shape_match[part],
+            snapshot.node_allocatable,
+            snapshot.node_type,
+            shape[part],
+        )
     beside = whole[:, len(snapshot.resources) :]
     shape &= (beside <= snapshot.floating_total).all(axis=1)
     pair = np.repeat(shape[None, :], len(snapshot.queue_names), axis=0)
     if known_limit.size and snapshot.node_number.size:
         most = known_limit[:, snapshot.shape_class, :] * (1.0 + TOLERANCE)
         pair &= ((whole <= most) | (whole == 0)).all(axis=2)
-    return Feasibility(shape=shape, pair=pair, gang=_gangs(snapshot, whole, known_limit, pair))
+    return shape, pair
 
 
 @inlined
@@ -69,15 +92,13 @@ def is_type_eligible(match: Byte, s: int, node_type: int) -> bool:
     return False
 
 
-@kernel
-def _shapes(
+@entry_point
+def _find_eligible_shapes(
     request: Int64, match: Byte, allocatable: Int64, node_type: Int32, result: Bool
-) -> Bool:
-    """Whether any known node is eligible for the shape, at home or away."""
+) -> None:
+    """Write to `result` ([S]) whether any known node is eligible for the shape, at home or away."""
     for s in range(request.shape[0]):
-        if allocatable.shape[0] == 0:
-            result[s] = True
-            continue
+        result[s] = False
         for n in range(allocatable.shape[0]):
             fits = is_type_eligible(match, s, node_type[n])
             if fits:
@@ -87,11 +108,17 @@ def _shapes(
             if fits:
                 result[s] = True
                 break
-    return result
 
 
-def _gangs(snapshot: Snapshot, whole: Int64, known_limit: Float, pair: Bool) -> Bool:
-    """[G] whether each gang fits the empty pool."""
+def judge_gangs(
+    snapshot: Snapshot,
+    whole: Int64,
+    known_limit: Float,
+    pair: Bool,
+    clock: RoundClock,
+    settings: EngineSettings,
+) -> Bool:
+    """`Feasibility.gang`. Gangs that are not reached when time is up (L6) are not refused."""
     gang, need = snapshot.job_gang, snapshot.gang_min
     if gang is None or need is None or not need.size:
         return np.ones(0 if need is None else need.size, np.bool_)
@@ -107,15 +134,19 @@ def _gangs(snapshot: Snapshot, whole: Int64, known_limit: Float, pair: Bool) -> 
     first = np.searchsorted(gang[able], np.arange(need.size + 1))
     result[judged & (np.diff(first) < need)] = False
     gangs = np.flatnonzero(judged & result)
-    if not gangs.size:
+    if not gangs.size or clock.check():
         return result
     able = able[result[gang[able]]]
     first = np.searchsorted(gang[able], gangs)
-    kinds, of_gang, chosen = _group_gangs(snapshot, gangs, able, first)
+    kinds, of_gang, chosen = _group_gangs(
+        snapshot, gangs, able, first, clock, settings.offers_per_check
+    )
     largest = np.maximum.reduceat(whole[snapshot.job_shape[able]], first, axis=0)[chosen]
-    fits = _fit_as_largest(snapshot, largest, known_limit, kinds)
+    fits = _fit_as_largest(snapshot, largest, known_limit, kinds, clock, settings.pairs_per_check)
     judge = _GangJudge(snapshot, whole, known_limit)
     for k in np.flatnonzero(~fits)[:EXAMINED_KINDS_MAX].tolist():
+        if clock.check():
+            return result
         shapes, counts = np.unique(kinds.shape[kinds.first[k] : kinds.end[k]], return_counts=True)
         queue, label = int(kinds.queue[k]), int(kinds.label[k])
         fits[k] = judge.fits(queue, int(kinds.need[k]), label, shapes.astype(np.intp), counts)
@@ -144,25 +175,29 @@ class _GangKinds(NamedTuple):
 
 
 def _group_gangs(
-    snapshot: Snapshot, gangs: IntP, able: IntP, first: IntP
+    snapshot: Snapshot, gangs: IntP, able: IntP, first: IntP, clock: RoundClock, per_check: int
 ) -> tuple[_GangKinds, IntP, list[int]]:
     """The kinds of these gangs, the kind of each, and the first gang of each kind.
 
-    Members of gang i are `able` from first[i] on."""
+    Members of gang i are `able` from first[i] on. When time is up (L6) the others count as of the
+    first kind.
+    """
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
     end = np.append(first[1:], able.size)
     shape = snapshot.job_shape[able]
     need = snapshot.gang_min[gangs]
     label = np.full(gangs.size, -1) if snapshot.gang_label is None else snapshot.gang_label[gangs]
     queue = snapshot.job_queue[able[first]]
-    alike = shape[first] == shape[end - 1]
+    has_one_shape = shape[first] == shape[end - 1]
     order = np.argsort(np.minimum.reduceat(snapshot.job_submission[able], first), kind="stable")
-    of_gang = np.empty(gangs.size, np.intp)
+    of_gang = np.zeros(gangs.size, np.intp)
     chosen: list[int] = []
     known: dict[object, int] = {}
     columns = (order, need[order], label[order], queue[order], first[order], end[order])
-    listed = zip(*(column.tolist() for column in (*columns, alike[order])), strict=True)
-    for i, of_need, of_label, of_queue, begin, stop, same in listed:
+    listed = zip(*(column.tolist() for column in (*columns, has_one_shape[order])), strict=True)
+    for count, (i, of_need, of_label, of_queue, begin, stop, same) in enumerate(listed):
+        if count % per_check == per_check - 1 and clock.check():
+            break
         members: object = int(shape[begin]) if same else shape[begin:stop].tobytes()
         kind = known.setdefault((of_need, of_label, of_queue, members), len(chosen))
         if kind == len(chosen):
@@ -180,7 +215,12 @@ def _group_gangs(
 
 
 def _fit_as_largest(
-    snapshot: Snapshot, largest: Int64, known_limit: Float, kinds: _GangKinds
+    snapshot: Snapshot,
+    largest: Int64,
+    known_limit: Float,
+    kinds: _GangKinds,
+    clock: RoundClock,
+    pairs: int,
 ) -> Bool:
     """[K] whether the kind would fit even if each of its members needed as much of each resource as
     the one that needs most of it (`largest`, [K, R+F])."""
@@ -192,19 +232,25 @@ def _fit_as_largest(
     label = snapshot.node_label
     if label is None:
         label = np.zeros((0, snapshot.node_number.size), np.int32)
-    fits = _find_nodes_for_kinds(
-        kinds,
-        largest,
-        snapshot.shape_match,
-        snapshot.node_allocatable,
-        snapshot.node_type,
-        label,
-        np.zeros(int(label.max(initial=0)) + 1, np.int64),
-    )
+    fits = np.ones(within.size, np.bool_)
+    progress = np.zeros(3, np.int64)
+    while progress[NEXT_KIND] < within.size and not clock.check():
+        _find_nodes_for_kinds(
+            kinds,
+            largest,
+            snapshot.shape_match,
+            snapshot.node_allocatable,
+            snapshot.node_type,
+            label,
+            np.zeros(int(label.max(initial=0)) + 1, np.int64),
+            fits,
+            progress,
+            pairs,
+        )
     return np.asarray(fits & within)
 
 
-@kernel
+@entry_point
 def _find_nodes_for_kinds(
     kinds: _GangKinds,
     largest: Int64,
@@ -213,27 +259,35 @@ def _find_nodes_for_kinds(
     node_type: Int32,
     node_label: Int32,
     fitting: Int64,
-) -> Bool:
-    """[K] whether the nodes of one label value take as many of the largest request as the kind
-    needs.
+    fits: Bool,
+    progress: Int64,
+    pairs: int,
+) -> None:
+    """Whether the nodes of one label value take as many of the largest request as the kind needs,
+    for the next kinds (`progress`), until this many pairs of a kind and a node were examined.
 
     The search goes on where the one before ended. After `EXAMINED_KINDS_MAX` kinds that do not fit
     the others are not searched for: they are examined no further.
     """
-    result = np.zeros(kinds.need.size, np.bool_)
     resources = allocatable.shape[1]
     nodes = node_type.size
-    n = 0
-    failed = 0
-    for k in range(kinds.need.size):
-        if failed == EXAMINED_KINDS_MAX:
+    n = progress[NEXT_NODE]
+    left = pairs
+    for k in range(progress[NEXT_KIND], kinds.need.size):
+        if left <= 0:
             break
+        progress[NEXT_KIND] = k + 1
+        fits[k] = False
+        if progress[FAILED_KINDS] == EXAMINED_KINDS_MAX:
+            continue
         label = kinds.label[k] if kinds.label[k] < node_label.shape[0] else -1
         need = kinds.need[k]
-        fitting[:] = 0
+        for value in range(fitting.size):
+            fitting[value] = 0
         last_type = -1
         eligible = False
         for _ in range(nodes):
+            left -= 1
             value = 0 if label < 0 else node_label[label, n]
             copies = need if value >= 0 else 0
             for r in range(resources):
@@ -252,12 +306,12 @@ def _find_nodes_for_kinds(
                 if eligible:
                     fitting[value] += copies
                     if fitting[value] >= need:
-                        result[k] = True
+                        fits[k] = True
                         break
             n = n + 1 if n + 1 < nodes else 0
-        if not result[k]:
-            failed += 1
-    return result
+        if not fits[k]:
+            progress[FAILED_KINDS] += 1
+    progress[NEXT_NODE] = n
 
 
 class _GangJudge(NamedTuple):

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+import functools
+from typing import Final, TypedDict
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, load_kernels
+from fairlead_scheduler.engine.compiler.decorators import load_kernels, write_down
 from fairlead_scheduler.engine.plan.round_result import RoundContext
 from fairlead_scheduler.engine.preparation import (
     eviction,
-    fair_shares,
     gang_table,
     job_order,
     prepared_pool,
+    static_pool,
 )
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.node_order import order_nodes
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.scheduling.gang_placement import VALUES_TRIED_MAX
+from fairlead_scheduler.engine.round_clock import RoundClock
+from fairlead_scheduler.engine.scheduling.gang_start import SEARCH_NUMBERS, VALUES_TRIED_MAX
 from fairlead_scheduler.engine.scheduling.victim_search import NODES_EXAMINED_MAX
 from fairlead_scheduler.engine.snapshot import (
-    NO_AWAY,
-    Byte,
     Code,
     EngineSettings,
-    Float,
     Int32,
     Int64,
-    Match,
-    Preemption,
     Snapshot,
 )
 from fairlead_scheduler.engine.state import (
@@ -58,29 +55,42 @@ from fairlead_scheduler.engine.state.round_model import (
     VictimOrder,
 )
 
-_ELIGIBLE_TYPE: Final = int(Match.SUITS)
+UNREAD_PARTS_MAX: Final = 64
+"""Of how many sizes of pools `unread_parts` are retained."""
+_UNBOUNDED: Final = np.iinfo(np.int64).max
 
 
-def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> RoundContext:
-    """Make the model, and evict the runs that R2 names."""
+def set_up_round(
+    snapshot: Snapshot, settings: EngineSettings, start: PreparedPool, clock: RoundClock
+) -> RoundContext:
+    """Make the model, and evict the runs that R2 names.
+
+    Raises `TimeLimitReachedError` when time is up (L6). Between two checks are a few passes over
+    the jobs, the nodes, or the pairs of queue and shape.
+    """
     position = order_nodes(snapshot, settings, start)
+    clock.require_time()
     queued = job_order.order_queued(snapshot)
     first = job_order.find_queue_bounds(queued, snapshot.job_queue, len(snapshot.queue_names))
     balance = prepared_pool.find_evicted_queues(snapshot, start, settings)
-    gangs = gang_table.build_gang_table(snapshot, start, position)
-    levels, level = _levels(snapshot, start)
+    gangs = gang_table.build_gang_table(snapshot, start, position, clock)
+    levels, level = _number_levels(start)
     shapes = _shape_table(snapshot, start, level)
+    clock.require_time()
     active = (
         bool(balance.any())
         or gangs.present
-        or eviction.is_urgency_possible(snapshot, start, shapes)
+        or eviction.is_urgency_possible(snapshot, start, shapes, levels.size)
     )
+    queues, resources = len(snapshot.queue_names), snapshot.shape_request.shape[1]
+    if active:
+        parts = _preemption_parts(snapshot, start, gangs, position, levels.size)
+    else:
+        parts = unread_parts(queues, resources, start.capacity.total.size)
     jobs = snapshot.job_queue.size if active else 0
-    nodes = position.size if active else 0
-    progress = _queue_progress(snapshot, start, first)
     model = RoundModel(
         shapes=shapes,
-        nodes=_node_table(snapshot, settings, gangs, position),
+        nodes=_node_table(snapshot, start, gangs, position),
         jobs=RoundJobs(
             shape=snapshot.job_shape,
             queue=snapshot.job_queue,
@@ -91,29 +101,26 @@ def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPo
             order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
         ),
         entitlements=_entitlements(snapshot, settings, start),
-        avoided=_avoided_nodes(snapshot, jobs),
         capacity=_node_capacity(snapshot, start, shapes, position, levels.size if active else 0),
         usage=_queue_usage(snapshot, start),
-        progress=progress,
-        offers=_queue_offers(len(snapshot.queue_names)),
+        progress=_queue_progress(snapshot, start, first),
+        offers=_queue_offers(queues),
         placements=Placements(
             job=np.empty(queued.size, np.int32),
             position=np.empty(queued.size, np.int32),
             away=np.empty(queued.size, np.int32),
         ),
-        runs=_run_table(jobs, nodes),
-        evicted=_no_evicted_runs(len(snapshot.queue_names)),
-        gangs=_gang_tables(gangs, snapshot.shape_request.shape[1], start.capacity.size),
-        values=_value_capacity(snapshot, settings, start, gangs, position),
-        victims=_victim_choice(snapshot, start, gangs, jobs),
-        victim_order=_victim_order(nodes, levels.size, snapshot.shape_request.shape[1]),
         journal=np.zeros(jobs + 1, np.int64),
         counters=np.zeros(round_state.COUNTERS, np.int64),
+        **parts,
     )
-    load_kernels(model)
     if active:
-        model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels)
+        load_kernels(model)
+        model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels, clock)
+        clock.require_time()
         value_capacity.count_values(model)
+    written = write_down(model)
+    load_kernels(written)
     return RoundContext(
         snapshot=snapshot,
         settings=settings,
@@ -124,47 +131,87 @@ def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPo
         balance=balance,
         gangs=gangs,
         model=model,
+        written=written,
     )
 
 
-def _levels(snapshot: Snapshot, start: PreparedPool) -> tuple[Int64, Int64]:
-    """The distinct values that anything runs at, ascending, and [S, W] rows of them (-1: none)."""
-    width = snapshot.shape_match.shape[1]
-    values = np.full((start.shape_value.size, width), NO_AWAY, np.int64)
-    values[:, 0] = start.shape_value
-    away = snapshot.class_away_value
-    if away is not None:
-        entries = min(width - 1, away.shape[1])
-        values[:, 1 : 1 + entries] = away[snapshot.shape_class, :entries]
-        values[start.shape_preemption == Preemption.NONE, 1:] = NO_AWAY
-    levels = np.unique(np.concatenate([values[values != NO_AWAY], start.job_totals.values]))
-    rows = np.searchsorted(levels, values)
-    return levels, np.where(values == NO_AWAY, -1, rows).astype(np.int64)
+class _PreemptionParts(TypedDict):
+    """The parts of a model that only rounds with preemption or gangs read (`RunTable.active`)."""
+
+    avoided: AvoidedNodes
+    runs: RunTable
+    evicted: EvictedRuns
+    gangs: GangTables
+    values: ValueCapacity
+    victims: VictimChoice
+    victim_order: VictimOrder
+
+
+def _preemption_parts(
+    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, position: Int32, levels: int
+) -> _PreemptionParts:
+    jobs, queues = snapshot.job_queue.size, len(snapshot.queue_names)
+    resources = snapshot.shape_request.shape[1]
+    all_resources = start.capacity.total.size
+    pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
+    return _PreemptionParts(
+        avoided=_avoided_nodes(jobs, pairs),
+        runs=_run_table(jobs, position.size),
+        evicted=_no_evicted_runs(queues),
+        gangs=_gang_tables(gangs, resources, all_resources),
+        values=_value_capacity(snapshot, start, gangs, position),
+        victims=_victim_choice(jobs, queues, resources, all_resources, gangs.size),
+        victim_order=_victim_order(position.size, levels, resources),
+    )
+
+
+@functools.lru_cache(maxsize=UNREAD_PARTS_MAX)
+def unread_parts(queues: int, resources: int, all_resources: int) -> _PreemptionParts:
+    """Those of all rounds that read none of them; nothing is written to them either."""
+    return _PreemptionParts(
+        avoided=_avoided_nodes(0, 0),
+        runs=_run_table(0, 0),
+        evicted=_no_evicted_runs(queues),
+        gangs=_gang_tables(gang_table.no_gangs(), resources, all_resources),
+        values=_no_value_capacity(resources),
+        victims=_victim_choice(0, queues, resources, all_resources, 0),
+        victim_order=_victim_order(0, 0, resources),
+    )
+
+
+def _number_levels(start: PreparedPool) -> tuple[Int64, Int64]:
+    """`static_pool.number_levels` of shapes and runs."""
+    static, of_runs = start.static, start.job_totals.values
+    known = static.levels
+    at = np.searchsorted(known, of_runs)
+    if not at.size or (at[-1] < known.size and (known[at] == of_runs).all()):
+        return known, static.level
+    return static_pool.number_levels(static.values, of_runs)
 
 
 def _shape_table(snapshot: Snapshot, start: PreparedPool, level: Int64) -> ShapeTable:
-    rank, bits = _rank_types(snapshot)
+    static = start.static
     return ShapeTable(
         request=snapshot.shape_request,
         full_request=start.whole,
-        cost=fair_shares.dominant_share(start.whole, start.factor),
-        priority_class=snapshot.shape_class.astype(np.int64),
+        cost=start.capacity.shape_cost,
+        priority_class=static.shape_class,
         class_value=start.shape_value,
         preemption=start.shape_preemption,
-        type_rank=rank,
-        type_bits=bits,
+        type_rank=static.type_rank,
+        type_bits=static.type_bits,
         level=level,
-        least_request=snapshot.shape_request.min(axis=0, initial=np.iinfo(np.int64).max),
+        least_request=static.least_request,
     )
 
 
 def _node_table(
-    snapshot: Snapshot, settings: EngineSettings, gangs: GangTable, position: Int32
+    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, position: Int32
 ) -> NodeTable:
     return NodeTable(
         node_type=snapshot.node_type[position].astype(np.int64),
         number=snapshot.node_number[position],
-        waste_order=np.array(prepared_pool.fit_order(snapshot, settings), np.int64),
+        waste_order=start.static.fit_order,
         value_first=gangs.value_first.astype(np.int64),
         value_positions=gangs.value_rows.astype(np.int64),
     )
@@ -173,23 +220,22 @@ def _node_table(
 def _entitlements(
     snapshot: Snapshot, settings: EngineSettings, start: PreparedPool
 ) -> Entitlements:
-    weight = np.ascontiguousarray(snapshot.queue_weight, np.float64)
+    weight = snapshot.queue_weight
     return Entitlements(
-        cost_factor=start.factor,
+        cost_factor=start.capacity.factor,
         weight=weight,
         budget=start.shares.fair / weight,
         initial_share=start.shares.actual / weight,
         entitled_share=np.maximum(start.shares.fair, start.shares.weight),
-        class_limit=start.limit,
-        round_limit=_round_limit(snapshot, settings, start.capacity),
+        class_limit=start.capacity.limit,
+        round_limit=start.capacity.round_limit,
         floating_left=_floating_left(snapshot, start),
         now_ms=snapshot.now_ms,
         lookback=settings.lookback,
     )
 
 
-def _avoided_nodes(snapshot: Snapshot, jobs: int) -> AvoidedNodes:
-    pairs = 0 if snapshot.avoid_job is None or not jobs else snapshot.avoid_job.size
+def _avoided_nodes(jobs: int, pairs: int) -> AvoidedNodes:
     return AvoidedNodes(
         first=np.full(jobs if pairs else 0, -1, np.int64),
         link=np.full(pairs, -1, np.int64),
@@ -200,10 +246,8 @@ def _avoided_nodes(snapshot: Snapshot, jobs: int) -> AvoidedNodes:
 def _node_capacity(
     snapshot: Snapshot, start: PreparedPool, shapes: ShapeTable, position: Int32, levels: int
 ) -> NodeCapacity:
-    type_bit = np.uint64(1) << (snapshot.node_type[position] % 64).astype(np.uint64)
-    tree, types = capacity_tree.build_tree(
-        start.free[position], np.where(start.usable[position], type_bit, np.uint64(0))
-    )
+    bits = np.where(start.usable, start.static.node_bits, np.uint64(0))
+    tree, types = capacity_tree.build_tree(start.free[position], bits[position])
     size = (position.size if levels else 0, levels, snapshot.shape_request.shape[1])
     return NodeCapacity(
         tree=tree,
@@ -224,7 +268,7 @@ def _queue_usage(snapshot: Snapshot, start: PreparedPool) -> QueueUsage:
         held=start.held.sum(axis=1),
         counted=start.held.sum(axis=1),
         by_class=start.held.copy(),
-        started=np.zeros(start.capacity.size, np.int64),
+        started=np.zeros(start.capacity.total.size, np.int64),
         tokens=tokens,
         share_steps=np.zeros(queues, np.int64),
         evicted_runs=np.zeros(queues, np.int64),
@@ -237,6 +281,7 @@ def _queue_progress(snapshot: Snapshot, start: PreparedPool, first: Int64) -> Qu
     codes = np.where(start.feasible.pair, np.uint8(0), np.uint8(Code.INFEASIBLE))
     return QueueProgress(
         skip_code=codes,
+        unfit_queues=np.zeros(codes.shape[1], np.int64),
         jobs_left=left,
         open_shapes=((left > 0) & (codes == 0)).sum(axis=1),
         members_left=np.zeros(queues, np.int64),
@@ -319,7 +364,7 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
 
 
 def _victim_choice(
-    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, jobs: int
+    jobs: int, queues: int, resources: int, all_resources: int, gangs: int
 ) -> VictimChoice:
     return VictimChoice(
         candidates=np.zeros(jobs, np.int64),
@@ -328,9 +373,9 @@ def _victim_choice(
         takes_gang=np.zeros(jobs, np.int64),
         chosen=np.zeros(jobs, np.int64),
         chosen_takes_gang=np.zeros(jobs, np.int64),
-        assumed_held=np.zeros((len(snapshot.queue_names), start.capacity.size), np.int64),
-        assumed_members=np.zeros(gangs.size, np.int64),
-        need=np.zeros(snapshot.shape_request.shape[1], np.int64),
+        assumed_held=np.zeros((queues, all_resources), np.int64),
+        assumed_members=np.zeros(gangs, np.int64),
+        need=np.zeros(resources, np.int64),
         examined=np.zeros(NODES_EXAMINED_MAX, np.int64),
     )
 
@@ -353,17 +398,13 @@ def _victim_order(nodes: int, levels: int, resources: int) -> VictimOrder:
 
 
 def _value_capacity(
-    snapshot: Snapshot,
-    settings: EngineSettings,
-    start: PreparedPool,
-    gangs: GangTable,
-    position: Int32,
+    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, position: Int32
 ) -> ValueCapacity:
     """Values by what is free on their nodes together (N7); of no label where there are no gangs."""
     label = snapshot.node_label if gangs.present else None
-    if label is None:
-        label = np.zeros((0, position.size), np.int32)
     resources = snapshot.shape_request.shape[1]
+    if label is None:
+        return _no_value_capacity(resources)
     count = int(label.max(initial=-1)) + 1
     size = 1 << max(count - 1, 0).bit_length()
     labels = label.shape[0]
@@ -375,66 +416,46 @@ def _value_capacity(
         has = (label[u] >= 0) & start.usable
         total = np.zeros((count, resources), np.int64)
         np.add.at(total, label[u][has], free[has])
-        ranked = prepared_pool.fit_order(snapshot, settings)
-        value[u] = np.lexsort([np.arange(count), *[total[:, r] for r in reversed(ranked)]])
+        ranked = start.static.fit_order[::-1].tolist()
+        value[u] = np.lexsort([np.arange(count), *[total[:, r] for r in ranked]])
         place = np.empty(count, np.int64)
         place[value[u]] = np.arange(count)
         at = position[has[position]]
         rank[u, has[position]] = place[label[u][at]]
         bits[u, size : size + count] = 1
-        for i in range(size - 1, 0, -1):
-            bits[u, i] = bits[u, 2 * i] | bits[u, 2 * i + 1]
-    trees = (labels, 2 * size, resources)
-    return ValueCapacity(
+        level = size
+        while level > 1:  # the nodes of each level of the tree lie together
+            level //= 2
+            below = bits[u, 2 * level : 4 * level]
+            bits[u, level : 2 * level] = below[::2] | below[1::2]
+    return _no_value_capacity(resources)._replace(
         rank=rank,
         value=value,
         bits=bits,
-        free=np.zeros(trees, np.int64),
-        preemptible=np.zeros(trees, np.int64),
+        free=np.zeros((labels, 2 * size, resources), np.int64),
+        preemptible=np.zeros((labels, 2 * size, resources), np.int64),
         counted=np.zeros((2, position.size if labels else 0, resources), np.int64),
-        least_waste=np.zeros(resources, np.int64),
-        tried=np.zeros(VALUES_TRIED_MAX, np.int64),
     )
 
 
-def _rank_types(snapshot: Snapshot) -> tuple[Byte, capacity_tree.Bits]:
-    """`ShapeTable.type_rank` and `type_bits`.
-
-    With a node type per node the ranks are the largest array of a round.
-    """
-    wished = snapshot.shape_rank
-    if wished is None:
-        wished = np.zeros((0, 0), np.uint8)
-    match = snapshot.shape_match
-    rank = np.empty(match.shape, np.uint8)
-    bits = np.zeros((*match.shape[:2], int(wished.max(initial=0)) + 1), np.uint64)
-    _set_ranks(match, wished, rank, bits)
-    return rank, bits
-
-
-@entry_point
-def _set_ranks(match: Byte, wished: Byte, rank: Byte, bits: capacity_tree.Bits) -> None:
-    for s in range(match.shape[0]):
-        for w in range(match.shape[1]):
-            for kind in range(match.shape[2]):
-                if match[s, w, kind] != _ELIGIBLE_TYPE:
-                    rank[s, w, kind] = round_state.NOT_ELIGIBLE
-                    continue
-                k = 0 if wished.size == 0 else int(wished[s, kind])
-                rank[s, w, kind] = k
-                bits[s, w, k] |= np.uint64(1) << np.uint64(kind % 64)
-
-
-def _round_limit(snapshot: Snapshot, settings: EngineSettings, capacity: Int64) -> Float:
-    names = snapshot.resources + snapshot.floating
-    fraction = np.array([settings.round_limit.get(name, 1.0) for name in names])
-    result: Float = capacity * fraction * (1.0 + round_state.TOLERANCE)
-    return result
+def _no_value_capacity(resources: int) -> ValueCapacity:
+    return ValueCapacity(
+        rank=np.zeros((0, 0), np.int64),
+        value=np.zeros((0, 0), np.int64),
+        bits=np.zeros((0, 2), np.uint64),
+        free=np.zeros((0, 2, resources), np.int64),
+        preemptible=np.zeros((0, 2, resources), np.int64),
+        counted=np.zeros((2, 0, resources), np.int64),
+        least_waste=np.zeros(resources, np.int64),
+        tried=np.zeros(VALUES_TRIED_MAX, np.int64),
+        search=np.zeros(SEARCH_NUMBERS, np.int64),
+        best_lost_work=np.zeros(1),
+    )
 
 
 def _floating_left(snapshot: Snapshot, start: PreparedPool) -> Int64:
     """L7: what is left of each floating resource; without bound for those of nodes."""
-    result = np.full(start.capacity.size, np.iinfo(np.int64).max, np.int64)
+    result = np.full(start.capacity.total.size, _UNBOUNDED, np.int64)
     nodes = len(snapshot.resources)
     result[nodes:] = snapshot.floating_total - start.beside[nodes:]
     return result

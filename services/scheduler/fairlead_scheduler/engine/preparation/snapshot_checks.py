@@ -1,8 +1,9 @@
 """Checks of a snapshot: the quick ones in every round, all of them on request.
 
-The kernels do not check rows again: a row out of bounds would read other memory. `check_snapshot`
-is called in every round and examines columns of queues, classes, shapes, nodes and gangs;
-`list_problems` examines those of jobs too, for tests and for code that builds snapshots.
+The kernels do not check rows again: a row out of bounds would read other memory. Columns of queues,
+classes, shapes and nodes are checked by `check_static_columns` when they change, those that change
+with the jobs by `check_varying_columns` in every round. `list_problems` examines the jobs too, for
+tests and for code that builds snapshots.
 """
 
 from __future__ import annotations
@@ -22,18 +23,31 @@ class InvalidSnapshotError(ValueError):
     """The snapshot breaks a rule of its columns; the message names the column and the problem."""
 
 
-def check_snapshot(snapshot: Snapshot) -> None:
-    """Raise `InvalidSnapshotError` for the first problem that shows without examining jobs."""
-    for problem in _column_problems(snapshot):
+def check_static_columns(snapshot: Snapshot) -> None:
+    """Raise `InvalidSnapshotError` for the first problem of queues, classes, shapes and nodes."""
+    _raise_first(snapshot, _static_problems(snapshot))
+
+
+def check_varying_columns(snapshot: Snapshot) -> None:
+    """Raise `InvalidSnapshotError` for the first problem of tokens and gangs."""
+    _raise_first(snapshot, _varying_problems(snapshot))
+
+
+def _raise_first(snapshot: Snapshot, problems: Iterator[str]) -> None:
+    for problem in problems:
         raise InvalidSnapshotError(f"snapshot of pool {snapshot.pool}: {problem}")
 
 
 def list_problems(snapshot: Snapshot) -> list[str]:
     """Everything that is wrong with a snapshot, in words; empty for a valid one."""
-    return [*_column_problems(snapshot), *_job_problems(snapshot)]
+    return [
+        *_static_problems(snapshot),
+        *_varying_problems(snapshot),
+        *_job_problems(snapshot),
+    ]
 
 
-def _column_problems(snapshot: Snapshot) -> Iterator[str]:
+def _static_problems(snapshot: Snapshot) -> Iterator[str]:
     names = snapshot.queue_names
     if list(names) != sorted(set(names)):
         yield "queue_names are not ascending, each once"
@@ -44,7 +58,7 @@ def _column_problems(snapshot: Snapshot) -> Iterator[str]:
         amounts = getattr(snapshot, column)
         if amounts is not None and amounts.size and int(amounts.min()) < 0:
             yield f"{column} has a negative amount ({int(amounts.min())})"
-    for column in ("queue_limit_fraction", "queue_limit_amount", "class_ceiling", "queue_tokens"):
+    for column in ("queue_limit_fraction", "queue_limit_amount", "class_ceiling"):
         numbers = getattr(snapshot, column)
         if numbers is not None and np.isnan(numbers).any():
             yield f"{column} has a value that is not a number"
@@ -54,6 +68,11 @@ def _column_problems(snapshot: Snapshot) -> Iterator[str]:
         yield "class_preemption has a value that is not a Preemption"
     if _has_duplicates(snapshot.node_number):
         yield "node_number has the same number twice"
+
+
+def _varying_problems(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.queue_tokens is not None and np.isnan(snapshot.queue_tokens).any():
+        yield "queue_tokens has a value that is not a number"
     if snapshot.gang_min is not None and (snapshot.gang_min < 1).any():
         yield "gang_min is below 1 for a gang; at least one member must run"
 

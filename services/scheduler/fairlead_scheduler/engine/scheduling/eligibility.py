@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import inlined
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import NOT_ELIGIBLE
 
 
 @inlined
@@ -17,7 +16,7 @@ def is_eligible(model: RoundModel, j: int, s: int, w: int, p: int) -> bool:
     size = model.capacity.tree_types.size // 2
     if (
         model.capacity.tree_types[size + p] == 0
-        or model.shapes.type_rank[s, w, model.nodes.node_type[p]] == NOT_ELIGIBLE
+        or model.shapes.type_rank[s, w, model.nodes.node_type[p]] >= model.shapes.type_bits.shape[2]
     ):
         return False
     if model.avoided.first.size > 0:

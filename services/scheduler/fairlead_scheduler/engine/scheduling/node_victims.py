@@ -9,14 +9,8 @@ from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_WORK, TOLERANCE
-from fairlead_scheduler.engine.state.run_states import (
-    EVICTED,
-    NON_PREEMPTIBLE,
-    is_live,
-    to_share_steps,
-    update_share,
-)
+from fairlead_scheduler.engine.state.round_state import EVICTED, N_WORK, NON_PREEMPTIBLE, TOLERANCE
+from fairlead_scheduler.engine.state.run_states import is_live, to_share_steps, update_share
 from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
 
 TO_FIT: Final = 2
@@ -199,17 +193,17 @@ def choose_victims(
     if found:
         spare_unneeded(model, p, covered, victims)
     rated = rate_victims(model, covered, victims, mode)
-    kept = 0
+    retained = 0
     for k in range(victims):
         if model.victims.taken[k] < 0:
             continue
         undo_assumption(model, model.victims.taken[k], p, model.victims.takes_gang[k])
         if k >= covered:
-            model.victims.taken[kept] = model.victims.taken[k]
-            model.victims.takes_gang[kept] = model.victims.takes_gang[k]
-            kept += 1
+            model.victims.taken[retained] = model.victims.taken[k]
+            model.victims.takes_gang[retained] = model.victims.takes_gang[k]
+            retained += 1
     return NodeVictims(
-        kept if found else NOT_PERMITTED,
+        retained if found else NOT_PERMITTED,
         rated.level,
         rated.gangs,
         rated.above,
@@ -289,15 +283,15 @@ def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
 def return_spared(model: RoundModel, n: int, victims: int) -> int:
     """Put the spared of the victims after the `n` candidates again; returns how many they are."""
     spared = 0
-    kept = 0
+    retained = 0
     for k in range(victims):
         if model.victims.taken[k] < 0:
             model.victims.candidates[n + spared] = -1 - model.victims.taken[k]
             spared += 1
             continue
-        model.victims.taken[kept] = model.victims.taken[k]
-        model.victims.takes_gang[kept] = model.victims.takes_gang[k]
-        kept += 1
+        model.victims.taken[retained] = model.victims.taken[k]
+        model.victims.takes_gang[retained] = model.victims.takes_gang[k]
+        retained += 1
     return spared
 
 

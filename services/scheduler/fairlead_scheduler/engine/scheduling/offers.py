@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.gang_placement import (
-    VALUES_TRIED_MAX,
-    find_next_value,
     gang_exceeds_class_limit,
     place_further_member,
     place_members,
     sum_members,
-    sum_waiting,
     undo_offer,
+)
+from fairlead_scheduler.engine.scheduling.gang_start import (
+    VALUES_TRIED_MAX,
+    find_next_value,
+    sum_waiting,
 )
 from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
@@ -29,6 +31,7 @@ from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED_RUN,
+    FAILED,
     FURTHER_MEMBER,
     N_HELD,
     N_JOURNAL,
@@ -40,18 +43,13 @@ from fairlead_scheduler.engine.state.round_state import (
     NEW_JOB,
     NO_OFFER,
     NOT_TRIED,
+    QUEUED,
     TOLERANCE,
     cost_of,
     cost_with,
     find_offer_limit,
 )
-from fairlead_scheduler.engine.state.run_states import (
-    FAILED,
-    FREE,
-    GANG_RUNS,
-    GANG_WAITS,
-    QUEUED,
-)
+from fairlead_scheduler.engine.state.run_states import FREE, GANG_RUNS, GANG_WAITS
 
 
 @inlined
@@ -72,7 +70,7 @@ def rank_offer(model: RoundModel, q: int, whole: Int64, value: int, live: bool) 
     model.offers.runs[q] = live
 
 
-@inlined
+@separate
 def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
     """Offer a single job."""
     s = int(model.jobs.shape[j])
@@ -214,6 +212,7 @@ def has_shape_within_budget(model: RoundModel, q: int) -> bool:
     where they are many of few shapes."""
     if model.progress.members_left[q] > 0:
         return True
+    model.counters[N_WORK] += model.shapes.cost.size
     for s in range(model.shapes.cost.size):
         if (
             model.progress.jobs_left[q, s] > 0

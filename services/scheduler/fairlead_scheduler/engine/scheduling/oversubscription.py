@@ -9,11 +9,16 @@ from fairlead_scheduler.engine.scheduling.offers import rank_offer
 from fairlead_scheduler.engine.scheduling.queue_selection import goes_before
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_state import (
+    EVICTED_RUN,
+    N_WORK,
+    NO_OFFER,
+    PREEMPTED,
+    RESTORED,
+)
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_GANG,
     CAUSE_URGENCY,
-    PREEMPTED,
-    RESTORED,
     find_preemptor,
     is_live,
     preempt_run,
@@ -23,11 +28,16 @@ from fairlead_scheduler.engine.state.run_states import (
 
 
 @entry_point
-def resolve_oversubscription(model: RoundModel) -> None:
+def resolve_oversubscription(model: RoundModel, position: int, work: int) -> int:
     """R6: preempt as few of the less urgent runs as needed wherever a job was placed on top of
-    them."""
+    them. From this position on, until this number of positions and runs was examined; returns the
+    position after the last."""
     size = model.capacity.tree_types.size // 2
-    for p in range(model.nodes.node_type.size):
+    end = model.counters[N_WORK] + work
+    for p in range(position, model.nodes.node_type.size):
+        if model.counters[N_WORK] >= end:
+            return p
+        model.counters[N_WORK] += 1
         if model.capacity.tree_types[size + p] == 0:
             continue
         fits = True
@@ -48,6 +58,7 @@ def resolve_oversubscription(model: RoundModel) -> None:
                 for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
                     if is_live(model.runs.state[model.gangs.members[i]]):
                         preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
+    return model.nodes.node_type.size
 
 
 @inlined
@@ -79,38 +90,77 @@ def restore_gang(model: RoundModel, g: int) -> None:
 
 
 @entry_point
-def run_second_pass(model: RoundModel, rows: Int64, first: Int64, away: Int64) -> None:
-    """R7: preempted runs return to their own nodes where they still fit.
+def start_second_pass(model: RoundModel, rows: Int64, first: Int64) -> None:
+    """Find the first run of each queue that could return, see `run_second_pass`."""
+    for q in range(model.entitlements.weight.size):
+        model.offers.kind[q] = NO_OFFER
+        offer_next_preempted(model, rows, first, q)
+
+
+@inlined
+def offer_next_preempted(model: RoundModel, rows: Int64, first: Int64, q: int) -> None:
+    """Offer the queue's next run that fits on its node, or is a member of a gang."""
+    model.offers.kind[q] = NO_OFFER
+    while model.progress.next_queued[q] < first[q + 1]:
+        model.counters[N_WORK] += 1
+        j = rows[model.progress.next_queued[q]]
+        if model.jobs.gang[j] >= 0 or fits_on_own_node(model, j):
+            s = int(model.jobs.shape[j])
+            model.offers.kind[q] = EVICTED_RUN
+            model.offers.job[q] = j
+            rank_offer(model, q, model.shapes.full_request[s], model.runs.level[j], True)
+            return
+        model.progress.next_queued[q] += 1
+
+
+@entry_point
+def run_second_pass(
+    model: RoundModel, rows: Int64, first: Int64, away: Int64, work: int, late: int
+) -> bool:
+    """R7: preempted runs return to their own nodes where they still fit; True when all were
+    handled, False when they need more work than given.
 
     `rows` are those runs by queue, value they run at, priority, start, submission; `first` [Q+1]
     is where each queue begins. The queue that is next is the one of R4, with the value that the run
     runs at. A gang that is too small takes the place of the last of its members; `away` [G] is how
-    many of them are still to come.
+    many of them are still to come. When time is up (`late`, L6) the runs that are left return queue
+    by queue.
     """
-    while True:
-        best = -1
+    if late:
         for q in range(model.entitlements.weight.size):
             while model.progress.next_queued[q] < first[q + 1]:
-                j = rows[model.progress.next_queued[q]]
-                if model.jobs.gang[j] >= 0 or fits_on_own_node(model, j):
-                    break
-                model.progress.next_queued[q] += 1
-            if model.progress.next_queued[q] == first[q + 1]:
+                restore_next(model, rows[model.progress.next_queued[q]], q, away)
+        return True
+    end = model.counters[N_WORK] + work
+    while model.counters[N_WORK] < end:
+        best = -1
+        model.counters[N_WORK] += model.entitlements.weight.size
+        for q in range(model.entitlements.weight.size):
+            if model.offers.kind[q] == NO_OFFER:
                 continue
-            j = rows[model.progress.next_queued[q]]
-            s = int(model.jobs.shape[j])
-            rank_offer(model, q, model.shapes.full_request[s], model.runs.level[j], True)
+            j = model.offers.job[q]
+            if model.jobs.gang[j] < 0 and not fits_on_own_node(model, j):
+                offer_next_preempted(model, rows, first, q)
+                if model.offers.kind[q] == NO_OFFER:
+                    continue
             if best < 0 or goes_before(model, q, best):
                 best = q
         if best < 0:
-            return
-        j = rows[model.progress.next_queued[best]]
-        model.progress.next_queued[best] += 1
-        g = int(model.jobs.gang[j])
-        if g >= 0:
-            away[g] -= 1
-        if g >= 0 and model.gangs.live[g] < model.gangs.need[g]:
-            if away[g] == 0:
-                restore_gang(model, g)
-        elif fits_on_own_node(model, j):
-            restore_run(model, j, RESTORED)
+            return True
+        restore_next(model, model.offers.job[best], best, away)
+        offer_next_preempted(model, rows, first, best)
+    return False
+
+
+@inlined
+def restore_next(model: RoundModel, j: int, q: int, away: Int64) -> None:
+    """Restore the queue's next preempted run where it fits, or its gang with the last member."""
+    model.progress.next_queued[q] += 1
+    g = int(model.jobs.gang[j])
+    if g >= 0:
+        away[g] -= 1
+    if g >= 0 and model.gangs.live[g] < model.gangs.need[g]:
+        if away[g] == 0:
+            restore_gang(model, g)
+    elif fits_on_own_node(model, j):
+        restore_run(model, j, RESTORED)

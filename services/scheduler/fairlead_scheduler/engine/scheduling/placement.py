@@ -40,7 +40,7 @@ from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
 ANY_VALUE: Final = -1
 
 
-@inlined
+@separate
 def find_free_node(model: RoundModel, s: int, w: int) -> int:
     """Tier (a): the first position in the order of N3 with free capacity, or -1.
 
@@ -58,6 +58,7 @@ def find_free_node(model: RoundModel, s: int, w: int) -> int:
                 model.shapes.request[s],
                 model.shapes.type_bits[s, w, k],
                 start,
+                model.counters,
             )
             if p < 0:
                 model.capacity.cursor[s, w, k] = model.capacity.tree_types.size // 2
@@ -90,6 +91,7 @@ def find_free_node_for_member(
                 model.shapes.request[s],
                 model.shapes.type_bits[s, w, k],
                 start,
+                model.counters,
             )
             if (
                 p >= 0
@@ -133,6 +135,7 @@ def find_free_node_with_label(
 def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
     """Whether any other queue has evicted runs and holds enough for R13 to permit preempting
     one."""
+    model.counters[N_WORK] += model.entitlements.weight.size
     for k in range(model.entitlements.weight.size):
         if k != q and model.usage.evicted_runs[k] > 0:
             held = 0.0
@@ -258,6 +261,9 @@ def reopen_shapes(model: RoundModel, mark: int) -> None:
             for w in range(model.shapes.level.shape[1]):
                 for k in range(model.shapes.type_bits.shape[2]):
                     model.capacity.cursor[s, w, k] = min(model.capacity.cursor[s, w, k], p)
+            if model.progress.unfit_queues[s] == 0:
+                continue
+            model.progress.unfit_queues[s] = 0
             model.counters[N_WORK] += model.entitlements.weight.size
             for q in range(model.entitlements.weight.size):
                 if model.progress.skip_code[q, s] == INSUFFICIENT:

@@ -16,8 +16,10 @@ from fairlead_scheduler.engine.scheduling.offers import (
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
+    EVICTED,
     EVICTED_GANG,
     EVICTED_RUN,
+    FAILED,
     FURTHER_MEMBER,
     LOOKBACK_LIMIT,
     N_JOURNAL,
@@ -26,19 +28,15 @@ from fairlead_scheduler.engine.state.round_state import (
     N_REOPENED,
     N_STARTED,
     N_STOP,
+    N_WORK,
     NEW_JOB,
     NO_OFFER,
     NOT_TRIED,
+    QUEUED,
     TOLERANCE,
     count_handled,
 )
-from fairlead_scheduler.engine.state.run_states import (
-    EVICTED,
-    FAILED,
-    GANG_RUNS,
-    GANG_WAITS,
-    QUEUED,
-)
+from fairlead_scheduler.engine.state.run_states import GANG_RUNS, GANG_WAITS
 
 
 @inlined
@@ -125,6 +123,7 @@ def find_offer(model: RoundModel, q: int) -> bool:
         return True
     while True:
         at = examine_next(model, q)
+        model.counters[N_WORK] += 1
         if at < 0:
             return False
         j = int(model.jobs.order[at])
@@ -267,6 +266,7 @@ def renew_held_offers(model: RoundModel, top: int) -> bool:
     Each only after as many placements as it takes tries (`count_tries`).
     """
     renewed = False
+    model.counters[N_WORK] += model.entitlements.weight.size
     for q in range(model.entitlements.weight.size):
         if (
             model.offers.held[q] == 0
@@ -284,6 +284,7 @@ def renew_held_offers(model: RoundModel, top: int) -> bool:
 @inlined
 def find_in_heap(model: RoundModel, q: int) -> int:
     """Where the queue is in the heap, or -1."""
+    model.counters[N_WORK] += model.counters[N_QUEUES]
     for i in range(model.counters[N_QUEUES]):
         if model.offers.heap[i] == q:
             return i
@@ -321,6 +322,7 @@ def make_heap(model: RoundModel) -> None:
 def return_queues(model: RoundModel) -> None:
     """Return queues to the heap that have something to try again since capacity was freed."""
     model.counters[N_REOPENED] = 0
+    model.counters[N_WORK] += model.entitlements.weight.size
     for q in range(model.entitlements.weight.size):
         if (
             model.offers.kind[q] != NO_OFFER

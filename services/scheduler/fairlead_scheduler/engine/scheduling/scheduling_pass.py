@@ -10,9 +10,9 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     place_further_member,
     preempt_evicted_run,
     return_gang,
-    start_gang,
     sum_members,
 )
+from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING, start_gang
 from fairlead_scheduler.engine.scheduling.offers import release_held
 from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
 from fairlead_scheduler.engine.scheduling.queue_selection import (
@@ -27,6 +27,7 @@ from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
+    EVICTED,
     EVICTED_GANG,
     EVICTED_RUN,
     FURTHER_MEMBER,
@@ -38,9 +39,11 @@ from fairlead_scheduler.engine.state.round_state import (
     N_STARTED,
     N_STOP,
     N_WORK,
+    N_WORK_END,
     NEW_JOB,
     NOT_TRIED,
     QUEUE_LIMIT,
+    QUEUED,
     RATE_LIMIT,
     ROUND_LIMIT,
     TOLERANCE,
@@ -50,8 +53,6 @@ from fairlead_scheduler.engine.state.round_state import (
     skip_shape,
 )
 from fairlead_scheduler.engine.state.run_states import (
-    EVICTED,
-    QUEUED,
     URGENCY,
     allocate,
     can_return,
@@ -69,9 +70,10 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
     left, else `MORE`.
 
     `counters[N_WORK]` counts the jobs that are tried, and the nodes, runs, shapes and label values
-    that are examined for them.
+    that are examined for them. It also returns between two label values of a gang.
     """
     end = model.counters[N_WORK] + work
+    model.counters[N_WORK_END] = end
     if model.counters[N_STARTED] == 0:
         start_queues(model)
     for _ in range(offers):
@@ -90,6 +92,8 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
             goes_on = handle_new_job(model, q, model.offers.job[q])
         else:
             goes_on = handle_other_offer(model, q, kind, model.offers.job[q])
+            if model.values.search[SEARCHED_GANG] != 0:
+                return MORE
         replace_top(model, goes_on and find_offer(model, q))
         if model.counters[N_JOURNAL] > 0:
             renew_offers(model)
@@ -190,8 +194,11 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
     if limits and gang_exceeds_class_limit(model, q, g, need):
         model.gangs.code[g] = QUEUE_LIMIT
     if model.gangs.code[g] == NOT_TRIED:
-        model.gangs.code[g] = start_gang(model, q, g)
-        if model.gangs.code[g] == NOT_TRIED:
+        started = start_gang(model, q, g)
+        if started == SEARCHING:
+            return True
+        model.gangs.code[g] = started
+        if started == NOT_TRIED:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
     pass_offer(model, q, j)

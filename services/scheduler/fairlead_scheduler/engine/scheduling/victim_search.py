@@ -48,8 +48,8 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
     has_cheaper_victims,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_WORK, TOLERANCE
-from fairlead_scheduler.engine.state.run_states import EVICTED, MIXED_PRIORITIES
+from fairlead_scheduler.engine.state.round_state import EVICTED, N_WORK, TOLERANCE
+from fairlead_scheduler.engine.state.run_states import MIXED_PRIORITIES
 from fairlead_scheduler.engine.state.victim_order import (
     FOR_SHARE,
     FOR_URGENCY,
@@ -156,11 +156,16 @@ def search_nodes(
     place = -1
     while is_open(search):
         place = find_next_node(
-            model.victim_order, model.shapes.request[s], tree, bits, q, place + 1
+            model.victim_order,
+            model.shapes.request[s],
+            tree,
+            bits,
+            q,
+            place + 1,
+            model.counters,
         )
         if place < 0:
             break
-        model.counters[N_WORK] += 1
         p = model.victim_order.node[place]
         if find_sufficient_level(model, s, p, level, mode) < 0:
             correct_amounts(model, tree, p)
@@ -323,6 +328,7 @@ def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: i
     -1 = none."""
     level = model.shapes.level[int(model.jobs.shape[j]), w]
     found = NO_QUEUE
+    model.counters[N_WORK] += model.entitlements.weight.size
     for q in range(model.entitlements.weight.size):
         if q == model.jobs.queue[j] or model.usage.evicted_runs[q] == 0:
             continue

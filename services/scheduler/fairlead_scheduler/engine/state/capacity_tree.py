@@ -10,46 +10,76 @@ power of two, have no type bits and are never found.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, kernel
+from fairlead_scheduler.engine.compiler.decorators import inlined
 from fairlead_scheduler.engine.snapshot import Int64
 
 Bits = npt.NDArray[np.uint64]
 
+N_WORK: Final = 7
+"""Where a round counts its work in `RoundModel.counters` (L6)."""
 
-@kernel
+
 def build_tree(free: Int64, bits: Bits) -> tuple[Int64, Bits]:
     """The tree ([2*size, R] amounts, [2*size] bits) over leaves with these amounts and bits."""
-    leaves = free.shape[0]
-    resources = free.shape[1]
-    size = 1
-    while size < leaves:
-        size *= 2
+    leaves, resources = free.shape
+    size = 1 << max(leaves - 1, 0).bit_length()
     tree = np.zeros((2 * size, resources), np.int64)
     types = np.zeros(2 * size, np.uint64)
-    for p in range(leaves):
-        types[size + p] = bits[p]
-        for r in range(resources):
-            tree[size + p, r] = free[p, r]
-    for i in range(size - 1, 0, -1):
-        types[i] = types[2 * i] | types[2 * i + 1]
-        for r in range(resources):
-            tree[i, r] = max(tree[2 * i, r], tree[2 * i + 1, r])
+    tree[size : size + leaves] = free
+    types[size : size + leaves] = bits
+    fill_tree(tree)
+    while size > 1:
+        below = types[size : 2 * size]
+        size //= 2
+        np.bitwise_or(below[::2], below[1::2], out=types[size : 2 * size])
     return tree, types
 
 
+def fill_tree(tree: Int64) -> None:
+    """Compute the amounts above all leaves."""
+    size = tree.shape[0] // 2
+    while size > 1:
+        below = tree[size : 2 * size]
+        size //= 2
+        np.maximum(below[::2], below[1::2], out=tree[size : 2 * size])
+
+
 @inlined
-def find_first_fit(tree: Int64, types: Bits, request: Int64, bits: np.uint64, start: int) -> int:
-    """The first leaf from `start` on where `request` fits and a type bit matches, or -1."""
+def find_first_fit(
+    tree: Int64, types: Bits, request: Int64, bits: np.uint64, start: int, counters: Int64
+) -> int:
+    """The first leaf from `start` on where `request` fits and a type bit matches, or -1.
+
+    The nodes of the tree that are examined are counted in counters[N_WORK].
+    """
+    return find_first_marked_fit(tree, types, request, bits, types, bits, start, counters)
+
+
+@inlined
+def find_first_marked_fit(
+    tree: Int64,
+    types: Bits,
+    request: Int64,
+    bits: np.uint64,
+    marks: Bits,
+    mark_bits: np.uint64,
+    start: int,
+    counters: Int64,
+) -> int:
+    """`find_first_fit` where one of `mark_bits` must match in `marks`, [2*size] as `types`, too."""
     size = types.size // 2
     resources = request.size
     if start >= size:
         return -1
     i = size + start
     while True:
-        fits = (types[i] & bits) != 0
+        counters[N_WORK] += 1
+        fits = (types[i] & bits) != 0 and (marks[i] & mark_bits) != 0
         if fits:
             for r in range(resources):
                 if request[r] > tree[i, r]:

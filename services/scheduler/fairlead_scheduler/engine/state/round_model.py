@@ -36,7 +36,8 @@ class ShapeTable(NamedTuple):
     preemption: Byte
     """[S] `Preemption`"""
     type_rank: Byte
-    """[S, W, T] rank of the node type in what the shape prefers, 0 first; `NOT_ELIGIBLE`"""
+    """[S, W, T] rank of the node type in what the shape prefers, 0 first; P or more where the type
+    is not eligible"""
     type_bits: Bits
     """[S, W, P] eligible types as bits, for each of P ranks"""
     level: Int64
@@ -149,12 +150,14 @@ class QueueUsage(NamedTuple):
 class QueueProgress(NamedTuple):
     """How far each queue has come in its order, and what it no longer tries.
 
-    Written by offers.py, queue_selection.py and scheduling_pass.py; `skip_code`, `jobs_left` and
-    `open_shapes` by round_state.py, and by placement.py where capacity was freed.
+    Written by offers.py, queue_selection.py and scheduling_pass.py; `skip_code`, `unfit_queues`,
+    `jobs_left` and `open_shapes` by round_state.py, and by placement.py where capacity was freed.
     """
 
     skip_code: Byte
     """[Q, S] why jobs of this shape are skipped, 0 = they are not"""
+    unfit_queues: Int64
+    """[S] how many queues skip the shape because no node has capacity"""
     jobs_left: Int32
     """[Q, S] jobs not handled yet, members of gangs aside"""
     open_shapes: Int64
@@ -288,8 +291,8 @@ class EvictedRuns(NamedTuple):
 class GangTables(NamedTuple):
     """Gangs: their members, what they need, and how far they are.
 
-    Written by gang_placement.py; `passed` by queue_selection.py, `code` by scheduling_pass.py,
-    `live` by run_states.py.
+    Written by gang_placement.py; `value` by gang_start.py, `passed` by queue_selection.py, `code`
+    by scheduling_pass.py, `live` by run_states.py.
     """
 
     first: Int64
@@ -325,7 +328,7 @@ class ValueCapacity(NamedTuple):
     """N7: what is free, and what preemption could free, on the nodes of each label value.
 
     Values are ranked by what was free when the round started, least first. Written by
-    value_capacity.py; `least_waste` and `tried` by gang_placement.py.
+    value_capacity.py; `least_waste` and what follows it by gang_start.py.
     """
 
     rank: Int64
@@ -344,6 +347,10 @@ class ValueCapacity(NamedTuple):
     """[R] what stays free on the best value so far"""
     tried: Int64
     """values that were tried for the gang at hand"""
+    search: Int64
+    """[SEARCH_NUMBERS of gang_start.py] how far the search for a value has come"""
+    best_lost_work: Float
+    """[1] work that would be lost on the best value so far"""
 
 
 @by_address

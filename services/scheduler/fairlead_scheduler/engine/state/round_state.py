@@ -1,5 +1,5 @@
-"""Numbers that kernels share: the scalars of the model, kinds of offers, codes; and what several
-steps ask of it (costs, the limit of L2, what a queue still tries)."""
+"""Numbers that kernels share: the scalars of the model, kinds of offers, states of runs, codes; and
+what several steps ask of it (costs, the limit of L2, what a queue still tries)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import inlined
 from fairlead_scheduler.engine.snapshot import Code, Float, Int64
+from fairlead_scheduler.engine.state import capacity_tree
 from fairlead_scheduler.engine.state.round_model import RoundModel
 
-NOT_ELIGIBLE: Final = 255
-"""In `ShapeTable.type_rank`: nodes of the type are never eligible for the shape."""
 TOLERANCE: Final = 1e-9
 """Amounts closer than this are equal (R4, R13)."""
 
@@ -22,14 +21,16 @@ N_JOURNAL: Final = 3
 N_GROUP_SHAPE: Final = 4
 N_GROUP_AT: Final = 5
 N_REOPENED: Final = 6
-N_WORK: Final = 7
+N_WORK: Final = capacity_tree.N_WORK
 N_PREEMPTED: Final = 8
 """Preemptions in the pass, also those that were undone: without one, free capacity only falls"""
 N_HELD: Final = 9
 """Queues whose first offer is over budget and fits on free capacity, see `QueueOffers.held`"""
 N_STARTED: Final = 10
 """1 once every queue's first offer was found"""
-COUNTERS: Final = 11
+N_WORK_END: Final = 11
+"""Where the pass returns to Python, in terms of `N_WORK`"""
+COUNTERS: Final = 12
 
 # What a queue offers (`QueueOffers.kind`).
 NEW_JOB: Final = 0
@@ -44,6 +45,20 @@ EVICTED_GANG: Final = 4
 """the evicted members of a gang, as many as it needs"""
 NO_OFFER: Final = 5
 """nothing: the queue has left the heap"""
+
+# States of runs (`RunTable.state`); run_states.py says what they mean and which follows which.
+QUEUED: Final = 0
+RUNNING: Final = 1
+EVICTED: Final = 2
+RESTORED: Final = 3
+PLACED: Final = 4
+PREEMPTED: Final = 5
+DISPLACED: Final = 6
+EXCLUDED: Final = 7
+FAILED: Final = 8
+
+NON_PREEMPTIBLE: Final = 2
+"""`Preemption.NONE` as a number of the kernels: from it on a run is no victim."""
 
 NOT_TRIED: Final = 0
 QUEUE_LIMIT: Final = int(Code.QUEUE_LIMIT)
@@ -116,6 +131,7 @@ def skip_shape(model: RoundModel, q: int, s: int, code: int) -> None:
     """Stop offering jobs of this shape from this queue, for this reason."""
     if model.progress.skip_code[q, s] == NOT_TRIED:
         model.progress.skip_code[q, s] = code
+        model.progress.unfit_queues[s] += code == INSUFFICIENT
         if model.progress.jobs_left[q, s] > 0:
             model.progress.open_shapes[q] -= 1
 

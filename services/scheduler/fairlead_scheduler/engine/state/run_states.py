@@ -1,7 +1,7 @@
 """States of runs: placing, evicting, preempting and returning them in the model.
 
-Runs and new placements are linked per position. Each is in one of these states; live ones (RUNNING
-to PLACED) hold capacity.
+Runs and new placements are linked per position. Each is in one of these states, which are numbers
+of round_state.py; live ones (RUNNING to PLACED) hold capacity.
 
     QUEUED    waits                                  -> PLACED
     RUNNING   runs, was not evicted                  -> PREEMPTED
@@ -25,19 +25,22 @@ from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.snapshot import Cause, Tier
 from fairlead_scheduler.engine.state.capacity_tree import subtract_request
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_JOURNAL, N_PLACED, N_PREEMPTED
+from fairlead_scheduler.engine.state.round_state import (
+    DISPLACED,
+    EVICTED,
+    FAILED,
+    N_JOURNAL,
+    N_PLACED,
+    N_PREEMPTED,
+    NON_PREEMPTIBLE,
+    PLACED,
+    PREEMPTED,
+    QUEUED,
+    RESTORED,
+    RUNNING,
+)
 from fairlead_scheduler.engine.state.value_capacity import update_value_capacity
 from fairlead_scheduler.engine.state.victim_order import update_victim_order
-
-QUEUED: Final = 0
-RUNNING: Final = 1
-EVICTED: Final = 2
-RESTORED: Final = 3
-PLACED: Final = 4
-PREEMPTED: Final = 5
-DISPLACED: Final = 6
-EXCLUDED: Final = 7
-FAILED: Final = 8
 
 FREE: Final = int(Tier.FREE)
 FAIR_SHARE: Final = int(Tier.FAIR_SHARE)
@@ -46,9 +49,6 @@ URGENCY: Final = int(Tier.URGENCY)
 CAUSE_FAIR_SHARE: Final = int(Cause.FAIR_SHARE)
 CAUSE_URGENCY: Final = int(Cause.URGENCY)
 CAUSE_GANG: Final = int(Cause.GANG)
-
-NON_PREEMPTIBLE: Final = 2
-"""`Preemption.NONE` as a number of the kernels."""
 
 MIXED_PRIORITIES: Final = (1 << 63) - 1
 """`one_priority` of queues whose evicted runs differ in priority."""
@@ -62,8 +62,7 @@ SHARE_STEPS_MAX: Final = 2.0**62
 # How a gang's queued members are offered (`GangTables.mode`).
 GANG_WAITS: Final = 0
 GANG_RUNS: Final = 1
-SINGLES: Final = 2
-GANG_NOT_OFFERED: Final = 3
+GANG_NOT_OFFERED: Final = 2
 
 
 @inlined
@@ -244,7 +243,7 @@ def restore_run(model: RoundModel, j: int, state: int) -> None:
     count_run(model, j, 1)
 
 
-@inlined
+@separate
 def return_run(model: RoundModel, j: int) -> None:
     """Return an evicted run to its own node (R5), where its request was counted all along.
 
@@ -265,7 +264,7 @@ def return_run(model: RoundModel, j: int) -> None:
         model.usage.counted[q, r] += model.shapes.full_request[s, r]
 
 
-@inlined
+@separate
 def can_return(model: RoundModel, j: int) -> bool:
     """R5: whether an evicted run fits on its node when less urgent runs do not count.
 
@@ -285,6 +284,20 @@ def can_return(model: RoundModel, j: int) -> bool:
         if model.shapes.request[s, r] > free:
             return False
     return True
+
+
+def return_evicted_runs(model: RoundModel) -> None:
+    """Return all runs that are still evicted, when a round ends early (L6).
+
+    R6 decides where they no longer fit. The order of the victim search is not kept up to date.
+    """
+    if not model.runs.active:
+        return
+    model.runs.state[model.runs.state == EVICTED] = RESTORED
+    model.usage.evicted_runs[:] = 0
+    model.usage.counted[:] = model.usage.held
+    model.capacity.preemptible[:] += model.capacity.evicted
+    model.capacity.evicted[:] = 0
 
 
 @separate

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, separate
-from fairlead_scheduler.engine.state.capacity_tree import update_path
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
+from fairlead_scheduler.engine.state.capacity_tree import fill_tree, update_path
 from fairlead_scheduler.engine.state.round_model import RoundModel
 
 FREE: Final = 0
@@ -61,28 +63,23 @@ def update_value_capacity(model: RoundModel, p: int) -> None:
         model.values.counted[1, p, r] = count_position(model, p, r, WITH_PREEMPTIBLE)
 
 
-@entry_point
 def count_values(model: RoundModel) -> None:
     """Count all positions when the round starts; `counted` is 0 until then."""
-    values = model.values
+    values, capacity = model.values, model.capacity
     if values.rank.shape[0] == 0:
         return
+    leaves = capacity.tree_types.size // 2
+    free = capacity.tree[leaves : leaves + model.nodes.node_type.size]
+    values.counted[:] = free
+    if capacity.runs_at_level.size:
+        values.counted[WITH_PREEMPTIBLE] += (capacity.evicted + capacity.preemptible).sum(axis=1)
+    np.maximum(values.counted, 0, out=values.counted)
     size = values.free.shape[1] // 2
-    resources = model.shapes.request.shape[1]
-    for p in range(model.nodes.node_type.size):
-        for r in range(resources):
-            values.counted[0, p, r] = count_position(model, p, r, FREE)
-            values.counted[1, p, r] = count_position(model, p, r, WITH_PREEMPTIBLE)
-            for u in range(values.rank.shape[0]):
-                rank = values.rank[u, p]
-                if rank >= 0:
-                    other = values.value.shape[1] - 1 - rank
-                    values.free[u, size + rank, r] += values.counted[0, p, r]
-                    values.preemptible[u, size + other, r] += values.counted[1, p, r]
     for u in range(values.rank.shape[0]):
-        for i in range(size - 1, 0, -1):
-            for r in range(resources):
-                values.free[u, i, r] = max(values.free[u, 2 * i, r], values.free[u, 2 * i + 1, r])
-                values.preemptible[u, i, r] = max(
-                    values.preemptible[u, 2 * i, r], values.preemptible[u, 2 * i + 1, r]
-                )
+        ranked = np.flatnonzero(values.rank[u] >= 0)
+        rank = values.rank[u, ranked]
+        other = values.value.shape[1] - 1 - rank
+        np.add.at(values.free[u], size + rank, values.counted[FREE, ranked])
+        np.add.at(values.preemptible[u], size + other, values.counted[WITH_PREEMPTIBLE, ranked])
+        fill_tree(values.free[u])
+        fill_tree(values.preemptible[u])

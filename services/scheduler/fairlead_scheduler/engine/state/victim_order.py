@@ -17,8 +17,14 @@ import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.snapshot import Int64
-from fairlead_scheduler.engine.state.capacity_tree import update_path
+from fairlead_scheduler.engine.state.capacity_tree import find_first_marked_fit, update_path
 from fairlead_scheduler.engine.state.round_model import RoundModel, VictimOrder
+from fairlead_scheduler.engine.state.round_state import (
+    NON_PREEMPTIBLE,
+    PREEMPTED,
+    RESTORED,
+    RUNNING,
+)
 
 FOR_SHARE: Final = 0
 """Tier (b): evicted runs of other queues, of no higher value, under R13."""
@@ -27,11 +33,6 @@ FOR_URGENCY: Final = 1
 
 LEVELS_MAX: Final = 16
 """Trees per tier. The last one is for all further levels, and counts the runs of all levels."""
-PREEMPTIBLE_BELOW: Final = 2
-"""`Preemption` from which a run is no victim."""
-RUNNING: Final = 1
-RETURNED: Final = 3
-PREEMPTED: Final = 5
 NO_QUEUE: Final = -1
 QUEUE_BITS: Final = 64
 """Queues with numbers that are equal modulo this have the same bit."""
@@ -40,7 +41,7 @@ QUEUE_BITS: Final = 64
 @inlined
 def ran_before(state: int) -> bool:
     """Whether a run in this state ran when the round started."""
-    return RUNNING <= state <= RETURNED or state == PREEMPTED
+    return RUNNING <= state <= RESTORED or state == PREEMPTED
 
 
 @inlined
@@ -71,7 +72,7 @@ def is_earlier_node(model: RoundModel, a: int, b: int) -> bool:
 @inlined
 def counts_for_order(model: RoundModel, j: int) -> bool:
     """Whether the job is a preemptible run that ran when the round started."""
-    return ran_before(model.runs.state[j]) and model.runs.preemption[j] < PREEMPTIBLE_BELOW
+    return ran_before(model.runs.state[j]) and model.runs.preemption[j] < NON_PREEMPTIBLE
 
 
 @separate
@@ -198,29 +199,19 @@ def correct_amounts(model: RoundModel, tree: int, p: int) -> None:
 
 @inlined
 def find_next_node(
-    order: VictimOrder, request: Int64, tree: int, bits: np.uint64, q: int, start: int
+    order: VictimOrder,
+    request: Int64,
+    tree: int,
+    bits: np.uint64,
+    q: int,
+    start: int,
+    counters: Int64,
 ) -> int:
     """The first place from `start` on where the request would fit, with one of these node types and
     runs of queue `q` (`NO_QUEUE`: of any); -1 = none. Types and queues are compared modulo 64."""
-    size = order.types.size // 2
-    if start >= size:
-        return -1
-    queue = np.uint64(0) if q < 0 else np.uint64(1) << np.uint64(q % QUEUE_BITS)
-    i = size + start
-    while True:
-        fits = (order.types[i] & bits) != 0 and (q < 0 or (order.queues[i] & queue) != 0)
-        if fits:
-            for r in range(request.size):
-                if request[r] > order.amounts[tree, i, r]:
-                    fits = False
-                    break
-        if fits:
-            if i >= size:
-                return i - size
-            i = 2 * i
-            continue
-        while i & 1:
-            i >>= 1
-        if i == 0:
-            return -1
-        i += 1
+    marks, mark_bits = order.types, bits
+    if q >= 0:
+        marks, mark_bits = order.queues, np.uint64(1) << np.uint64(q % QUEUE_BITS)
+    return find_first_marked_fit(
+        order.amounts[tree], order.types, request, bits, marks, mark_bits, start, counters
+    )

@@ -10,6 +10,7 @@ from fairlead_scheduler.simulate.model.trace import Trace
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
+Float = npt.NDArray[np.float64]
 
 
 class Backlog:
@@ -57,6 +58,10 @@ class NodeUsage:
         """[N, R]; 0 for nodes that no longer exist."""
         self.used = np.zeros_like(self.capacity)
         """[N, R]"""
+        self.fraction: Float = np.zeros(0)
+        """[N] the greatest fraction of any resource of the node that is used."""
+        self.version = 0
+        """Grows with every change."""
         self.any_cordoned = False
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
@@ -70,11 +75,22 @@ class NodeUsage:
         for node in nodes:
             amounts = [node.allocatable.get(name, 0) for name in self._resources]
             self.capacity[self._row[node.name]] = amounts
+        self.fraction = np.zeros(len(self.names))
+        for row in range(len(self.names)):
+            self._measure(row)
+        self.version += 1
         self.any_cordoned = any(node.unschedulable for node in nodes)
 
     def take(self, node: str, amounts: Int64) -> None:
         """A run uses these amounts of a node; negative amounts are released."""
-        self.used[self._row[node]] += amounts
+        row = self._row[node]
+        self.used[row] += amounts
+        self._measure(row)
+        self.version += 1
+
+    def _measure(self, row: int) -> None:
+        pairs = zip(self.used[row].tolist(), self.capacity[row].tolist(), strict=True)
+        self.fraction[row] = max([0.0, *(used / total for used, total in pairs if total > 0)])
 
     @property
     def any_overfull(self) -> bool:

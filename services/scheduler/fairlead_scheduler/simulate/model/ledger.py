@@ -112,6 +112,10 @@ class Ledger:
         """Capacity of each resource multiplied by time."""
         self.lost_by_outcome = {end: [0] * len(self.resources) for end in RunEnd}
         self.allocated = np.zeros((queues, len(self.resources)), np.int64)
+        self._used = np.zeros(len(self.resources), np.int64)
+        """What all queues hold together."""
+        self._actual: Float | None = None
+        """The dominant shares; None if they changed."""
         self._queued = np.zeros(queues, np.int64)
         self._running = np.zeros(queues, np.int64)
         self._shares = np.zeros((2, queues))
@@ -123,12 +127,14 @@ class Ledger:
         )
         self._row: dict[str, int] = {name: at for at, name in enumerate(trace.queues.values)}
         self._by_name = np.array([self._row[name] for name in sorted(self._row)], np.intp)
-        self._written: list[object] = [None] * queues
+        self._written = np.zeros((queues, 5))
+        """Of each queue, what its last row says."""
         self._sampled_ms: int | None = None
         self._pending = False
         self.now_ms = self.first_ms = min(trace.submit_ms, default=0)
         self.node_runs = NodeRuns([*nodes, *later], self.first_ms)
-        self.series = Series(2 * len(self.resources) + 4 * queues + 1, self.first_ms)
+        self._values = np.zeros(2 * len(self.resources) + 4 * queues + 1)
+        self.series = Series(self._values.size, self.first_ms)
 
     def _number_resources(self, nodes: Sequence[Node]) -> None:
         """Number the resources of nodes and jobs, and compute the requests of each shape."""
@@ -153,6 +159,7 @@ class Ledger:
         self.cost_factors = fair_shares.cost_factors(
             np.array(self.capacity, np.int64), np.array(multipliers)
         )
+        self._actual = None
 
     # Changes of jobs --------------------------------------------------------------------------
 
@@ -188,6 +195,8 @@ class Ledger:
         queue, amounts = self.trace.queue[job], count * self.requests[self.trace.shape[job]]
         self._running[queue] += count
         self.allocated[queue] += amounts
+        self._used += amounts
+        self._actual = None
         self.node_usage.take(node, amounts)
         self.backlog.add_run(job, count)
 
@@ -261,23 +270,26 @@ class Ledger:
         self.now_ms = now_ms
 
     def _current_values(self) -> Float:
-        used = self.allocated.sum(axis=0)
-        available = np.array(self.capacity, np.float64)
-        values = (
-            used,
-            available,
+        """What `figures` reads from the series, in its order; the same array every time."""
+        values, at = self._values, 0
+        parts = (
+            self._used,
+            self.capacity,
             self._actual_shares(),
             self._shares[1],
             self._queued,
             self._running,
-            [0.0],
         )
-        combined: Float = np.concatenate(values)
-        return combined
+        for part in parts:
+            values[at : at + len(part)] = part
+            at += len(part)
+        return values
 
     def _actual_shares(self) -> Float:
         """The dominant share of each queue (rule S5)."""
-        return fair_shares.dominant_share(self.allocated, self.cost_factors)
+        if self._actual is None:
+            self._actual = fair_shares.dominant_share(self.allocated, self.cost_factors)
+        return self._actual
 
     def record_round(self, decided: DecidedRound) -> None:
         """Record a round after its decisions are applied."""
@@ -366,19 +378,14 @@ class Ledger:
     def _write_changed_shares(self, at_ms: int) -> None:
         """Write the rows of the queues that changed since their last row."""
         self._pending, self._sampled_ms = False, at_ms
-        columns = (
-            *self._shares.round(6),
-            self._actual_shares().round(6),
-            self._queued,
-            self._running,
-        )
-        rows = list(zip(*(column.tolist() for column in columns), strict=True))
-        for queue in self._by_name.tolist():
-            row = rows[queue]
-            if row != self._written[queue] and (self._written[queue] is not None or any(row)):
-                self._written[queue] = row
-                weight, fair, actual, queued, running = row
-                self._sink.write_shares(at_ms, queue, (weight, fair, actual), queued, running)
+        now = np.stack([*self._shares, self._actual_shares(), self._queued, self._running], axis=1)
+        now[:, :3] = now[:, :3].round(6)
+        changed = (now != self._written).any(axis=1)
+        for queue in self._by_name[changed[self._by_name]].tolist():
+            weight, fair, actual, queued, running = now[queue].tolist()
+            shares = (weight, fair, actual)
+            self._sink.write_shares(at_ms, queue, shares, int(queued), int(running))
+        self._written = now
 
     def columns(self) -> dict[str, npt.NDArray[np.int64]]:
         """Submission, start, end and lost time of each job in ms; `NOT_YET` if not happened."""

@@ -31,6 +31,11 @@ class NodeRuns:
         self.nodes = list(dict.fromkeys(node.name for node in nodes))
         groups = min(GROUPS_MAX, len(self.nodes))
         self._first = np.arange(groups) * len(self.nodes) // max(1, groups)
+        self._sizes = np.diff(np.append(self._first, len(self.nodes)))
+        self._used: Float = np.zeros(len(self.nodes))
+        self._of_groups: Float = np.zeros(groups)
+        self._version = -1
+        """The version of the usage that `_of_groups` is of."""
         self.runs: list[NodeRun] = []
         self.count = 0
         """The number of all runs."""
@@ -53,9 +58,8 @@ class NodeRuns:
 
     def add_usage(self, usage: NodeUsage, until_ms: int) -> None:
         """The nodes were used like this since the last time."""
-        used: Float = np.zeros(len(self.nodes))
-        there = usage.capacity > 0
-        fractions = np.divide(usage.used, usage.capacity, where=there, out=np.zeros(there.shape))
-        used[: len(usage.names)] = fractions.max(axis=1, initial=0.0)
-        sizes = np.diff(np.append(self._first, len(self.nodes)))
-        self.usage.add(np.add.reduceat(used, self._first) / sizes, until_ms)
+        if self._version != usage.version:
+            self._version = usage.version
+            self._used[: len(usage.names)] = usage.fraction
+            self._of_groups = np.add.reduceat(self._used, self._first) / self._sizes
+        self.usage.add(self._of_groups, until_ms)

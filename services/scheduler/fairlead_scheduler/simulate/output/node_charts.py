@@ -12,6 +12,8 @@ from fairlead_scheduler.simulate.model.node_runs import GROUPS_MAX, RUNS_MAX, No
 from fairlead_scheduler.simulate.output import svg_charts, text_summary
 
 HEIGHT: Final = 440
+BAND_MIN: Final = 16
+"""The least height of a row: names in lower rows would overlap."""
 LEVELS: Final = 10
 """Shades of the picture of long simulations."""
 POINTS_MAX: Final = 160
@@ -40,7 +42,7 @@ def _draw_runs(ledger: Ledger, queues: Sequence[str]) -> str:
         for at, name in enumerate(names)
     ]
     first_s, last_s = ledger.first_ms / 1000, max(ledger.now_ms, ledger.first_ms + 1) / 1000
-    band = max(16, HEIGHT // max(1, len(nodes)))
+    band = max(BAND_MIN, HEIGHT // max(1, len(nodes)))
     frame = svg_charts.Frame("Runs by node", first_s, last_s, band * len(nodes), legend)
     parts: list[str] = []
     for at, (name, runs) in enumerate(by_node.items()):
@@ -84,7 +86,7 @@ def _assign_lanes(runs: list[NodeRun]) -> tuple[list[int], int]:
 def _draw_usage(ledger: Ledger) -> str:
     found = ledger.node_runs
     means, times_s = found.usage.means(), found.usage.times_s()
-    band = max(9, HEIGHT // max(1, len(found.groups)))
+    band = max(BAND_MIN, HEIGHT // max(1, len(found.groups)))
     frame = svg_charts.Frame(
         "Nodes in use", float(times_s[0]), float(times_s[-1]), band * len(found.groups), []
     )

@@ -190,3 +190,22 @@ const actions = document.getElementById("actions");
 if (actions) {
   setUpActions(actions);
 }
+
+// Buttons that send a request of the API and show its result (pages of webhooks).
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-post]");
+  if (!button) return;
+  const outcome = document.getElementById("outcome");
+  button.disabled = true;
+  outcome.textContent = "Sending…";
+  try {
+    const response = await fetch(button.dataset.post, { method: "POST" });
+    const answer = await response.json();
+    outcome.textContent = response.ok
+      ? answer.error || (answer.replayed === undefined ? `Delivery ${answer.id}: ${answer.state.toLowerCase()}.` : `Deliveries that are sent again: ${answer.replayed}.`)
+      : answer.detail;
+  } catch {
+    outcome.textContent = "The server cannot be reached. Try again.";
+  }
+  button.disabled = false;
+});

@@ -1,7 +1,7 @@
 """Shares over time as lines of an SVG, computed here so that pages need no script."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -9,10 +9,15 @@ from fairlead_lookout.http.responses import FairnessResponse, ShareResponse
 
 WIDTH = 1_000
 HEIGHT = 220
+DAY_S = 86_400
 
 
 class ShareChart(msgspec.Struct, frozen=True):
-    """Lines in a box of `WIDTH` x `HEIGHT`; `top`: the share at its upper edge."""
+    """Lines in a box of `WIDTH` x `HEIGHT`; `top`: the share at its upper edge.
+
+    `waiting`: the jobs that wait, in a box of their own. Ticks are the texts beside the axes: of
+    shares and jobs from the top down, of time from the left.
+    """
 
     pool: str
     top: float
@@ -20,6 +25,10 @@ class ShareChart(msgspec.Struct, frozen=True):
     fair_share: str
     demand_share: str
     latest: ShareResponse
+    waiting: str
+    share_ticks: list[str]
+    waiting_ticks: list[str]
+    time_ticks: list[str]
 
 
 def draw_charts(found: FairnessResponse) -> list[ShareChart]:
@@ -34,6 +43,8 @@ def _draw_chart(found: FairnessResponse, pool: str, points: Sequence[ShareRespon
     highest = max(max(point.share, point.fair_share, point.demand_share) for point in points)
     top = min(1.0, max(0.1, highest * 1.1))
 
+    waiting_top = max(1.0, max(point.queued for point in points))
+
     def line(value: Callable[[ShareResponse], float]) -> str:
         return _draw_line(found, points, value, top)
 
@@ -44,6 +55,10 @@ def _draw_chart(found: FairnessResponse, pool: str, points: Sequence[ShareRespon
         fair_share=line(lambda point: point.fair_share),
         demand_share=line(lambda point: point.demand_share),
         latest=points[-1],
+        waiting=_draw_line(found, points, lambda point: point.queued, waiting_top),
+        share_ticks=[f"{100 * top * part:.0f} %" for part in (1, 0.5, 0)],
+        waiting_ticks=[f"{waiting_top:,.0f}", "0"],
+        time_ticks=_label_times(found),
     )
 
 
@@ -63,6 +78,14 @@ def _draw_line(
             x = WIDTH * (min(max(x_s, begin), end) - begin) / (end - begin)
             made.append(f"{x:.1f},{y:.1f}")
     return " ".join(made)
+
+
+def _label_times(found: FairnessResponse) -> list[str]:
+    """The first time, the middle and the last: days for a span longer than one."""
+    begin, end = _to_seconds(found.from_), _to_seconds(found.to)
+    pattern = "%H:%M" if end - begin <= DAY_S else "%d %b"
+    times = (begin, (begin + end) / 2, end)
+    return [datetime.fromtimestamp(time, UTC).strftime(pattern) for time in times]
 
 
 def _to_seconds(time: str) -> float:

@@ -1,4 +1,4 @@
-"""Decoding of request bodies: JSON documents, and NDJSON with one job per line, with all errors.
+"""Decoding of request bodies, JSON documents, with all errors.
 
 Valid input takes the fast path, `msgspec` alone. Anything else is decoded a second time by
 `validation`, so that one response names every error.
@@ -6,16 +6,19 @@ Valid input takes the fast path, `msgspec` alone. Anything else is decoded a sec
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
-from fairlead_submit.domain import validation
-from fairlead_submit.domain.request_types import Job, Submission
-from fairlead_submit.domain.validation import DEPTH_MAX, ERRORS_MAX, escape_pointer, quote
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.validation import (
+    DEPTH_MAX,
+    ERRORS_MAX,
+    escape_pointer,
+    quote,
+)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -23,12 +26,6 @@ OBJECTS_MAX: Final = 640_000
 """Maximum number of objects in a body: each takes more memory than its text."""
 
 POINTER_MAX: Final = 1_000
-
-LINE_BYTES_MAX: Final = 2**20
-
-_AT: Final = "/jobs/"
-_decoder: Final = msgspec.json.Decoder(Job)
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def parse_json(body: bytes) -> object:
@@ -110,7 +107,7 @@ class Decoder(Generic[T]):
         self._decode = msgspec.json.Decoder(kind).decode
         self._encode = msgspec.json.Encoder().encode
 
-    def check_size(self, body: bytes) -> None:
+    def check_object_count(self, body: bytes) -> None:
         """Raises a 413 `Problem` for a body that would take far more memory than its text."""
         if body.count(b"{") > OBJECTS_MAX:
             raise Problem(
@@ -154,7 +151,7 @@ class Decoder(Generic[T]):
 
     def __call__(self, body: bytes) -> tuple[T, list[FieldError]]:
         """The request without its invalid parts, and the errors. Raises a 400 or 422 `Problem`."""
-        self.check_size(body)
+        self.check_object_count(body)
         request = self.decode_valid(body)
         return (request, []) if request is not None else self.decode_with_errors(body)
 
@@ -175,123 +172,3 @@ def validation_problem(found: list[FieldError]) -> Problem:
 def _shorten(pointer: str) -> str:
     """The pointer, limited in length."""
     return pointer if len(pointer) <= POINTER_MAX else pointer[: POINTER_MAX - 3] + "..."
-
-
-class JobLineDecoder:
-    """Decodes NDJSON, one job per line, while the body arrives.
-
-    Valid lines are decoded in batches. The others are retained and decoded at the end, so that one
-    response names every error.
-    """
-
-    def __init__(self, jobs_max: int) -> None:
-        self._jobs_max = jobs_max
-        self._decoder = Decoder(Job)
-        self._rest = b""
-        self._objects = 0
-        self._count = 0
-        self._jobs: list[Job] = []
-        self._lines: list[int] = []
-        self._invalid: list[tuple[int, bytes]] = []
-        self.invalid_bytes = 0
-        """The number of bytes that `finish` decodes."""
-
-    def feed(self, piece: bytes) -> None:
-        """Decode the next piece. Raises a 413 or 422 `Problem` when a limit is exceeded."""
-        whole, _, self._rest = (self._rest + piece).rpartition(b"\n")
-        if len(self._rest) > LINE_BYTES_MAX:
-            raise _too_long(self._count + whole.count(b"\n") + 1)
-        if whole:
-            self._decode_lines(whole)
-
-    def finish(self, queue: str | None, job_set: str | None) -> tuple[Submission, list[FieldError]]:
-        """The jobs as a request, and the errors of their lines. Raises a 400 `Problem`."""
-        if self._rest:
-            self._decode_lines(self._rest)
-            self._rest = b""
-        found: list[FieldError] = []
-        malformed: list[FieldError] = []
-        for index, body in self._invalid:
-            try:
-                self._jobs[index], some = self._decoder.decode_with_errors(body)
-                found += [FieldError(f"{_AT}{index}{item.pointer}", item.detail) for item in some]
-            except Problem as problem:
-                if problem.slug == "malformed":
-                    malformed.append(FieldError(f"{_AT}{index}", problem.detail))
-                found += [
-                    FieldError(f"{_AT}{index}{item.pointer}", item.detail)
-                    for item in problem.field_errors
-                ]
-            if len(found) + len(malformed) >= validation.ERRORS_MAX:
-                break
-        if malformed:
-            raise Problem(
-                "malformed",
-                "Some lines are not valid JSON; they are listed in `errors`. Nothing was changed.",
-                [*malformed, *found],
-            )
-        if len(found) >= validation.ERRORS_MAX:
-            raise validation_problem(found)
-        return Submission(queue=queue, job_set=job_set, jobs=self._jobs), found
-
-    def locate(self, found: Iterable[FieldError]) -> list[FieldError]:
-        """The same errors with the pointers of the client's lines, counted from 1."""
-        return [FieldError(self._line_pointer(error.pointer), error.detail) for error in found]
-
-    def _line_pointer(self, pointer: str) -> str:
-        if pointer in ("/queue", "/jobSet"):
-            return f"/query{pointer}"
-        if not pointer.startswith(_AT):
-            return pointer
-        index, slash, rest = pointer.removeprefix(_AT).partition("/")
-        return f"/lines/{self._lines[int(index)]}{slash}{rest}"
-
-    def _decode_lines(self, whole: bytes) -> None:
-        """Decode complete lines, all at once if each seems to be one object."""
-        self._objects += whole.count(b"{")
-        if self._objects > OBJECTS_MAX:
-            raise Problem(
-                "too-large",
-                f"The body has more than {OBJECTS_MAX} objects. Send the jobs in several requests.",
-            )
-        lines = whole.split(b"\n")
-        first, self._count = self._count + 1, self._count + len(lines)
-        if len(self._jobs) + sum(1 for line in lines if line.strip()) > self._jobs_max:
-            detail = f"has more than {self._jobs_max} jobs, the maximum of one request"
-            raise validation_problem([FieldError("", detail)])
-        # If each line begins and ends like this, no value continues on the next line.
-        if all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines):
-            jobs = self._decode_batch(whole)
-            if jobs is not None and len(jobs) == len(lines):
-                self._jobs += jobs
-                self._lines += range(first, first + len(lines))
-                return
-        for number, line in enumerate(lines, first):
-            if line.strip():
-                self._decode_line(number, line)
-
-    def _decode_batch(self, whole: bytes) -> list[Job] | None:
-        if b"\\" in whole and b"\\u0000" in whole:
-            return None
-        try:
-            jobs = _decoder.decode_lines(whole)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return None
-        return jobs if has_all_names(whole, _encode(jobs)) else None
-
-    def _decode_line(self, number: int, line: bytes) -> None:
-        if len(line) > LINE_BYTES_MAX:
-            raise _too_long(number)
-        self._lines.append(number)
-        job = self._decoder.decode_valid(line)
-        if job is None:
-            self._invalid.append((len(self._jobs), line))
-            self.invalid_bytes += len(line)
-            job = Job()
-        self._jobs.append(job)
-
-
-def _too_long(number: int) -> Problem:
-    return Problem(
-        "too-large", f"Line {number} is longer than {LINE_BYTES_MAX} bytes, the maximum of one job."
-    )

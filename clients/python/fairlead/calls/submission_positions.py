@@ -1,12 +1,14 @@
-"""The positions of a client's submissions, so that its later reads include them."""
+"""The log positions of a client's submissions, so that its later reads include them."""
 
 from typing import Final
 
 JOB_SETS_MAX: Final = 1_000
 
 
-class Writes:
-    """The positions of the last submissions, by job set; of the `JOB_SETS_MAX` latest job sets."""
+class SubmissionPositions:
+    """The position of the last submission to each job set; the oldest of more than `JOB_SETS_MAX`
+    job sets are forgotten.
+    """
 
     def __init__(self) -> None:
         self._positions: dict[tuple[str, str], str] = {}
@@ -20,7 +22,7 @@ class Writes:
             del self._positions[next(iter(self._positions))]
 
     def position(self, queue: str | None = None, job_set: str | None = None) -> str | None:
-        """The position that a read of this job set, or of any, has to include."""
+        """The position that a read of this job set must include; without a job set, of any one."""
         if queue is None or job_set is None:
             return next(reversed(self._positions.values()), None)
         return self._positions.get((queue, job_set))

@@ -13,8 +13,8 @@ from fairlead_common.domain.records.scheduling_reports import QueueShare, Waitin
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import fairness_routes, report_routes
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.pages import share_charts
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+from fairlead_lookout.http.pages.scheduling import share_charts
 
 
 class QueueRow(msgspec.Struct, frozen=True):

@@ -1,0 +1,78 @@
+# Generated from fairlead/asynchronous/webhook_methods.py (`make client`).
+"""Methods for webhooks and their deliveries."""
+
+from collections.abc import Iterator
+
+from fairlead.blocking.client_connection import Connection
+from fairlead.calls import request_building
+from fairlead.models.webhook_models import (
+    Delivery,
+    ReplayStart,
+    SecretRotation,
+    Webhook,
+    WebhookChange,
+)
+
+
+class WebhookMethods(Connection):
+    """The methods for webhooks."""
+
+    def create_webhook(self, webhook: WebhookChange) -> Webhook:
+        """Create a webhook; only this response contains its secret. Raises `Conflict`."""
+        request = request_building.build_post("/webhooks", webhook, repeatable=False)
+        return self._request(request, Webhook)
+
+    def webhooks(self) -> Iterator[Webhook]:
+        """Iterates over the webhooks that the caller manages."""
+        return self._iterate_pages("/webhooks", (), "webhooks", Webhook)
+
+    def webhook(self, name: str) -> Webhook:
+        """One webhook. Raises `NotFound`."""
+        return self._request(request_building.build_get(_path(name)), Webhook)
+
+    def replace_webhook(self, webhook: WebhookChange) -> Webhook:
+        """Replace the configuration of a webhook. Raises `NotFound`."""
+        path = _path(webhook.name)
+        return self._request(request_building.build_post(path, webhook, method="PUT"), Webhook)
+
+    def delete_webhook(self, name: str) -> None:
+        """Delete a webhook; pending deliveries are not sent. Raises `NotFound`."""
+        self._request_no_content(request_building.build_delete(_path(name), repeatable=False))
+
+    def rotate_webhook_secret(self, name: str, *, overlap_s: int | None = None) -> Webhook:
+        """Add a secret, which only this response contains; the previous one stays valid for a
+        while (default: a day).
+        """
+        body = SecretRotation(overlap_seconds=overlap_s)
+        request = request_building.build_post(f"{_path(name)}/rotate", body, repeatable=False)
+        return self._request(request, Webhook)
+
+    def test_webhook(self, name: str) -> Delivery:
+        """Send a test delivery and wait for its result."""
+        request = request_building.build_post(f"{_path(name)}/test", {}, repeatable=False)
+        return self._request(request, Delivery)
+
+    def webhook_deliveries(self, name: str, *, state: str | None = None) -> Iterator[Delivery]:
+        """Iterates over the deliveries of a webhook, the newest first."""
+        query = request_building.make_query({"state": state})
+        return self._iterate_pages(f"{_path(name)}/deliveries", query, "deliveries", Delivery)
+
+    def replay_delivery(self, name: str, delivery_id: str) -> Delivery:
+        """Send a delivery again. Raises `Conflict` while it is pending."""
+        path = f"{_path(name)}/deliveries/{request_building.escape_segment(delivery_id)}/replay"
+        return self._request(request_building.build_post(path, {}), Delivery)
+
+    def replay_webhook(
+        self, name: str, *, since: str, until: str | None = None, everything: bool = False
+    ) -> ReplayStart:
+        """Send the failed deliveries of events of this time again, or `everything`."""
+        query = request_building.make_query(
+            {"from": since, "to": until, "only": "all" if everything else "failed"}
+        )
+        path = f"{_path(name)}/replay"
+        request = request_building.build_post(path, {}, query=query, repeatable=not everything)
+        return self._request(request, ReplayStart)
+
+
+def _path(name: str) -> str:
+    return f"/webhooks/{request_building.escape_segment(name)}"

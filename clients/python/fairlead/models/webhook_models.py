@@ -1,0 +1,109 @@
+"""Webhooks, their deliveries, and replays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead.models.job_models import RequestModel, ResponseModel
+
+
+class WebhookFilter(RequestModel, frozen=True, kw_only=True):
+    """Which events a webhook receives. `job_set`: a pattern with `*` and `?`; `types`: types of
+    public events, all if absent."""
+
+    queue: str | None = None
+    job_set: str | None = None
+    types: tuple[str, ...] | None = None
+
+
+class WebhookChange(RequestModel, frozen=True, kw_only=True):
+    """The configuration of a webhook. `headers`: absent means unchanged."""
+
+    name: str
+    url: str
+    filter: WebhookFilter | None = None
+    format: str | None = None
+    ordered: bool | None = None
+    concurrency: int | None = None
+    headers: Mapping[str, str] | None = None
+    enabled: bool | None = None
+
+
+class SecretRotation(RequestModel, frozen=True, kw_only=True):
+    """The request for another secret."""
+
+    overlap_seconds: int | None = None
+
+
+class WebhookSecret(ResponseModel, frozen=True, kw_only=True):
+    """A secret without its value."""
+
+    created: str
+    expires: str | None = None
+
+
+class ReceivedFilter(ResponseModel, frozen=True, kw_only=True):
+    """The filter of a webhook."""
+
+    queue: str | None = None
+    job_set: str | None = None
+    types: tuple[str, ...] = ()
+
+
+class Webhook(ResponseModel, frozen=True, kw_only=True):
+    """A webhook. `secret` is only in the response that creates or rotates it."""
+
+    name: str
+    url: str
+    version: int = 0
+    filter: ReceivedFilter = ReceivedFilter()
+    format: str = "fairlead"
+    ordered: bool = False
+    concurrency: int = 8
+    headers: tuple[str, ...] = ()
+    secrets: tuple[WebhookSecret, ...] = ()
+    enabled: bool = True
+    disabled: str | None = None
+    failing_since: str | None = None
+    last_success: str | None = None
+    pending: str = "0"
+    changed: str | None = None
+    by: str = ""
+    secret: str | None = None
+
+
+class Delivery(ResponseModel, frozen=True, kw_only=True):
+    """A delivery of a webhook. `body` is only in the response to a request for one delivery."""
+
+    id: str
+    message_id: str
+    type: str
+    state: str
+    time: str | None = None
+    created: str | None = None
+    attempts: int = 0
+    queue: str | None = None
+    job_set: str | None = None
+    job_id: str | None = None
+    next_attempt: str | None = None
+    last_attempt: str | None = None
+    duration_ms: int | None = None
+    status: int | None = None
+    error: str | None = None
+    body: dict[str, Any] | None = None  # `Any`: JSON
+
+
+class Replay(ResponseModel, frozen=True, kw_only=True):
+    """A replay of the events of a time."""
+
+    number: int
+    kind: str
+    state: str
+    made: int = 0
+
+
+class ReplayStart(ResponseModel, frozen=True, kw_only=True):
+    """What a request for a replay has started: failed deliveries that are sent again, or a replay
+    of all events."""
+
+    replayed: int = 0
+    replay: Replay | None = None

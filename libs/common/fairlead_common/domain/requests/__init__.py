@@ -1,0 +1,1 @@
+"""Request bodies: decoding and validation, with every error."""

@@ -1,0 +1,1 @@
+"""Webhooks without I/O: what a webhook is, its events, bodies, addresses and retries."""

@@ -1,0 +1,1 @@
+"""The pages of queues, clusters, pools, fairness and preemptions."""

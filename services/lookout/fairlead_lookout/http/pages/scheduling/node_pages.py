@@ -1,0 +1,41 @@
+"""The page of a node: what it has, what runs there, its cordon."""
+
+from functools import partial
+from urllib.parse import quote
+
+from fastapi import APIRouter
+
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.problems import Problem
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.api import cluster_routes
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
+
+
+def add_routes(router: APIRouter, sender: PageSender) -> None:
+    """The page and its stream."""
+    node = partial(_node, sender.deps)
+    sender.add_page(router, "/clusters/{executor}/nodes/{node}", "node.html", "clusters", node)
+
+
+async def _node(deps: Deps, executor: str, node: str) -> Fragment:
+    """A node of a cluster."""
+
+    async def read(visible_queues: QueueScope) -> Values:
+        nodes = (await cluster_routes.describe_nodes(deps, executor, visible_queues)).nodes
+        found = next((each for each in nodes if each.node == node), None)
+        if found is None:
+            raise Problem("not-found", f"Cluster {executor!r} has no node {node!r}.")
+        path = f"/clusters/{quote(executor, safe='')}/nodes/{quote(node, safe='')}"
+        return {
+            "live": f"/live{path}",
+            "executor": executor,
+            "node": found,
+            "bars": draw_bars(found.used, found.allocatable),
+            "jobs": responses.describe_jobs(await deps.view.read_jobs(found.jobs)),
+            "heartbeat": responses.format_time(deps.clusters.find_heartbeat_ms(executor)),
+        }
+
+    return Fragment("_node.html", (executor, node), read)

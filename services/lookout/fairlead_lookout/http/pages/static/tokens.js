@@ -1,0 +1,101 @@
+// Lists, creates and withdraws the caller's own tokens through the API.
+"use strict";
+
+const PATH = "/api/v1/tokens";
+const element = (id) => document.getElementById(id);
+let next = null;
+
+async function call(path, options = {}) {
+  const response = await fetch(path, options);
+  const answer = response.status === 204 ? {} : await response.json();
+  if (!response.ok) {
+    const errors = (answer.errors || []).map((each) => `${each.pointer.slice(1)} ${each.detail}`);
+    throw new Error(errors.join(". ") || answer.detail);
+  }
+  return answer;
+}
+
+function show(text, isError) {
+  const result = element("token-result");
+  result.textContent = text;
+  result.classList.toggle("wrong", isError);
+  result.hidden = false;
+}
+
+const day = (time) => (time ? time.slice(0, 10) : "never");
+
+function addRow(token) {
+  const row = element("token-row").content.firstElementChild.cloneNode(true);
+  const set = (name, text) => (row.querySelector(`[data-${name}]`).textContent = text);
+  const title = token.label || (token.kind === "session" ? "Browser session" : `Token ${token.id}`);
+  set("title", title);
+  set("kind", `${token.kind} ${token.id}`);
+  set("roles", token.roles.join(", "));
+  set("queues", token.queues ? token.queues.join(", ") : "all");
+  set("created", day(token.createdAt));
+  set("expires", day(token.expiresAt));
+  const button = row.querySelector("button");
+  button.setAttribute("aria-label", `Withdraw ${title}`);
+  button.addEventListener("click", () => withdraw(token, title).catch((error) => show(error.message, true)));
+  element("tokens").append(row);
+}
+
+async function list(cursor) {
+  const page = await call(cursor ? `${PATH}?cursor=${encodeURIComponent(cursor)}` : PATH);
+  if (!cursor) {
+    element("tokens").replaceChildren();
+  }
+  page.tokens.forEach(addRow);
+  next = page.next;
+  element("more-tokens").hidden = next === null;
+  element("no-tokens").hidden = element("tokens").children.length > 0;
+}
+
+async function withdraw(token, title) {
+  const dialog = element("withdraw");
+  element("withdraw-title").textContent = `Withdraw ${title}?`;
+  dialog.returnValue = "";
+  dialog.showModal();
+  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
+  if (dialog.returnValue === "confirm") {
+    await call(`${PATH}/${token.id}`, { method: "DELETE" });
+    show(`${title} was withdrawn.`, false);
+    await list(null);
+  }
+}
+
+async function create(form) {
+  const data = new FormData(form);
+  const queues = data.get("queues").split(",").map((name) => name.trim()).filter(Boolean);
+  const body = {
+    roles: data.getAll("roles"),
+    expiresInSeconds: Number(data.get("days")) * 86400,
+    ...(data.get("label") && { label: data.get("label") }),
+    ...(queues.length && { queues }),
+  };
+  const made = await call(PATH, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  element("token-result").hidden = true;
+  const section = element("token-made");
+  section.querySelector("[data-secret]").textContent = made.token;
+  section.hidden = false;
+  section.querySelector("[data-copy]").focus();
+  form.reset();
+  await list(null);
+}
+
+element("create-token").addEventListener("submit", (event) => {
+  event.preventDefault();
+  create(event.target).catch((error) => show(error.message, true));
+});
+element("more-tokens").addEventListener("click", () => {
+  list(next).catch((error) => show(error.message, true));
+});
+element("token-made").querySelector("[data-copy]").addEventListener("click", async (event) => {
+  await navigator.clipboard.writeText(element("token-made").querySelector("pre").textContent);
+  event.target.textContent = "Copied";
+});
+list(null).catch((error) => show(error.message, true));

@@ -1,0 +1,102 @@
+"""The pages of webhooks: all of them, and one with its deliveries. They show what the API returns,
+to those who manage the webhook."""
+
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.web.auth import Caller
+from fairlead_lookout.http.api.webhook_delivery_routes import ID_MAX, State
+from fairlead_lookout.http.api.webhook_routes import WebhookName
+from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS
+from fairlead_lookout.http.pages.page_sender import PageSender, Values
+from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator
+from fairlead_lookout.http.webhook_responses import (
+    describe_delivery,
+    describe_replays,
+    describe_webhook,
+)
+
+WEBHOOKS_MAX: Final = 1_000
+DELIVERIES_MAX: Final = 50
+REPLAYED: Final = timedelta(days=1)
+SECTION: Final = "webhooks"
+_STATES: Final = ("PENDING", "DELIVERED", "FAILED")
+
+
+def add_routes(router: APIRouter, sender: PageSender) -> None:
+    """Both pages."""
+    access = WebhookAccess(sender.deps.visibility, sender.deps.webhooks.store)
+
+    @router.get("/webhooks")
+    async def list_webhooks(request: Request) -> Response:
+        try:
+            caller = await sender.deps.visibility.find_caller(request)
+            values = await _read_webhooks(sender, access, caller)
+        except (Problem, WorldError) as error:
+            return sender.error_page(request, error)
+        return _render(sender, "webhooks.html", caller, values)
+
+    @router.get("/webhooks/{webhook}")
+    async def show_webhook(
+        request: Request,
+        name: WebhookName,
+        state: State | None = None,
+        before: int = ID_MAX,
+    ) -> Response:
+        try:
+            caller, values = await _read_webhook(sender, access, request, name, state, before)
+        except (Problem, WorldError) as error:
+            return sender.error_page(request, error)
+        return _render(sender, "webhook.html", caller, values)
+
+
+def _render(sender: PageSender, template: str, caller: Caller, values: Values) -> Response:
+    values = {**values, "section": SECTION, "who": caller.name, "signed_in": caller.is_session}
+    return HTMLResponse(sender.templates.render(template, **values), headers=PAGE_HEADERS)
+
+
+async def _read_webhooks(sender: PageSender, access: WebhookAccess, caller: Caller) -> Values:
+    await access.require_any(caller)
+    webhooks = sender.deps.webhooks
+    found = await webhooks.store.list_page(
+        "", WEBHOOKS_MAX, await access.find_scope(caller), everything=is_operator(caller)
+    )
+    pending = await webhooks.deliveries.count_pending([each.number for each in found])
+    now_ms = clock.now_ms()
+    return {"webhooks": [describe_webhook(each, pending[each.number], now_ms) for each in found]}
+
+
+async def _read_webhook(
+    sender: PageSender,
+    access: WebhookAccess,
+    request: Request,
+    name: str,
+    state: str | None,
+    before: int,
+) -> tuple[Caller, Values]:
+    caller, webhook = await access.find(request, name)
+    store = sender.deps.webhooks.deliveries
+    before = min(max(before, 0), ID_MAX)
+    found = await store.list_page(webhook.number, before, state, DELIVERIES_MAX + 1)
+    page, rest = found[:DELIVERIES_MAX], found[DELIVERIES_MAX:]
+    pending = await store.count_pending([webhook.number])
+    now_ms = clock.now_ms()
+    since = timestamps.rfc3339(now_ms - round(REPLAYED.total_seconds() * 1000))
+    older = {"before": page[-1].id, **({"state": state} if state else {})} if rest else {}
+    return caller, {
+        "webhook": describe_webhook(webhook, pending[webhook.number], now_ms),
+        "deliveries": [describe_delivery(each) for each in page],
+        "replays": describe_replays(await store.list_replays(webhook.number)),
+        "states": _STATES,
+        "state": state,
+        "older": urlencode(older),
+        "replay_since": urlencode({"from": since}),
+    }

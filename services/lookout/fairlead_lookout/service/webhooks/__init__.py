@@ -1,0 +1,1 @@
+"""The worker that makes and sends deliveries of webhooks."""

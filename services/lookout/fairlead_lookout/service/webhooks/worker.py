@@ -1,0 +1,66 @@
+"""The worker of webhooks: it makes deliveries, sends them, and drops old ones."""
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Final
+
+import asyncpg
+
+from fairlead_common.db import Pool
+from fairlead_common.db.connection_pool import AWAY, REFUSES
+from fairlead_common.domain.secret_values import Keyring
+from fairlead_common.service import clock
+from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
+from fairlead_lookout.service.settings import Settings
+from fairlead_lookout.service.webhooks.delivery_loop import DeliveryLoop
+from fairlead_lookout.service.webhooks.fan_out import FanOut
+from fairlead_lookout.service.webhooks.request_sender import RequestSender
+from fairlead_lookout.store.webhooks.delivery_store import DeliveryStore, find_day
+
+RETENTION_S: Final = 3_600.0
+_logger: Final = logging.getLogger("fairlead.lookout.webhooks")
+
+
+class WebhookWorker:
+    """Run `tasks()`, then `close()`. `is_deleted`: whether a queue was deleted."""
+
+    def __init__(self, settings: Settings, pool: Pool, is_deleted: Callable[[str], bool]) -> None:
+        self._settings = settings
+        self._deliveries = DeliveryStore(pool)
+        self._sender = RequestSender(
+            Keyring(settings.secrets_key),
+            parse_networks(settings.webhook_networks),
+            timeout_s=settings.webhook_timeout_s,
+            ca_file=settings.webhook_ca_file,
+        )
+        self._loop = DeliveryLoop(settings, self._sender, random.random, _draw_number)
+        self._fan_out = FanOut(settings, self._loop.wake, is_deleted)
+
+    def tasks(self) -> list[Coroutine[object, object, None]]:
+        """The tasks to run. None of them ends by itself."""
+        return [self._fan_out.run(), self._loop.run(), self._drop_old_days()]
+
+    async def close(self) -> None:
+        """Close the connections to receivers."""
+        await self._sender.close()
+
+    async def _drop_old_days(self) -> None:
+        """Drop old deliveries every hour. After an error it tries again in an hour."""
+        while True:
+            now_ms = clock.now_ms()
+            first_day = find_day(now_ms) - timedelta(days=self._settings.webhook_days)
+            try:
+                for day in await self._deliveries.drop_old_days(first_day, now_ms):
+                    _logger.info("dropped the deliveries of %s", day)
+            except (*AWAY, *REFUSES, asyncpg.LockNotAvailableError) as error:
+                _logger.warning("old deliveries stay; next attempt in an hour: %s", error)
+            await asyncio.sleep(RETENTION_S)
+
+
+def _draw_number() -> int:
+    """A random key that identifies this process among the senders."""
+    return secrets.randbelow(2**31)

@@ -1,0 +1,210 @@
+"""Deliveries of a webhook as the API lists them, tests, and replays."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from fairlead_common import db
+from fairlead_common.db import Pool
+from fairlead_common.db.locks import LockClass
+from fairlead_lookout.store.webhooks.webhook_schema import (
+    SCHEMA,
+    WEBHOOKS,
+    create_delivery_day,
+)
+
+PENDING_COUNT_MAX: Final = 10_000
+FAILED_MAX: Final = 100_000
+"""Failed deliveries that one request makes pending again."""
+REPLAYS_MAX: Final = 20
+REPLAYS_RETAINED_MS: Final = 30 * 86_400_000
+_PREFIX: Final = "deliveries_"
+
+Place = tuple[int, int]
+"""(position, item) of a public event in its partition."""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery as it is stored."""
+
+    id: int
+    message_id: str
+    type: str
+    queue: str | None
+    job_set: str | None
+    job_id: str | None
+    event_ms: int
+    created_ms: int
+    state: str
+    attempts: int
+    due_ms: int
+    attempted_ms: int | None
+    duration_ms: int | None
+    status: int | None
+    error: str | None
+    body: str
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """Deliveries that are made from earlier events. `kind`: `REPLAY` or `BACKLOG`; `made`: how many
+    there are so far; `until`: where it ends, None for a backlog."""
+
+    number: int
+    webhook: int
+    kind: str
+    state: str
+    places: dict[int, Place]
+    until: dict[int, Place] | None
+    from_ms: int | None
+    to_ms: int | None
+    made: int
+    created_ms: int
+    changed_ms: int
+    by: str
+
+
+_decode_places: Final = msgspec.json.Decoder(dict[int, Place]).decode
+
+
+def encode_places(places: Mapping[int, Place]) -> str:
+    """Places as they are stored."""
+    return msgspec.json.encode(dict(places)).decode()
+
+
+def decode_replay(row: asyncpg.Record) -> Replay:
+    """The replay of a row."""
+    until = row["until"]
+    return Replay(
+        number=row["number"],
+        webhook=row["webhook"],
+        kind=row["kind"],
+        state=row["state"],
+        places=_decode_places(row["places"]),
+        until=None if until is None else _decode_places(until),
+        from_ms=row["from_ms"],
+        to_ms=row["to_ms"],
+        made=row["made"],
+        created_ms=row["created_ms"],
+        changed_ms=row["changed_ms"],
+        by=row["by"],
+    )
+
+
+def find_day(time_ms: int) -> date:
+    """The day of a time, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date()
+
+
+class DeliveryStore:
+    """Reads and replays deliveries. Raises `DatabaseUnavailable`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def list_page(
+        self, webhook: int, before: int, state: str | None, limit: int
+    ) -> list[Delivery]:
+        """Deliveries with smaller ids than `before`, the newest first."""
+        with db.translate_errors():
+            rows = await self._pool.fetch(
+                WEBHOOKS["list_deliveries"], webhook, before, state, limit
+            )
+        return [_decode_delivery(row) for row in rows]
+
+    async def get(self, webhook: int, delivery: int) -> Delivery | None:
+        """One delivery."""
+        with db.translate_errors():
+            row = await self._pool.fetchrow(WEBHOOKS["delivery"], webhook, delivery)
+        return None if row is None else _decode_delivery(row)
+
+    async def count_pending(self, webhooks: list[int]) -> dict[int, int]:
+        """How many deliveries of each webhook wait, up to `PENDING_COUNT_MAX`."""
+        with db.translate_errors():
+            rows = await self._pool.fetch(WEBHOOKS["count_pending"], webhooks, PENDING_COUNT_MAX)
+        return {row["number"]: row["pending"] for row in rows}
+
+    async def add_test(
+        self, webhook: int, message_id: str, body: bytes, content_type: str, now_ms: int
+    ) -> int:
+        """Add a test delivery; returns its id."""
+        day = find_day(now_ms)
+        with db.translate_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                await create_delivery_day(connection, day)
+                number: int = await connection.fetchval(
+                    WEBHOOKS["insert_test"],
+                    day,
+                    webhook,
+                    message_id,
+                    "test",
+                    now_ms,
+                    body.decode(),
+                    content_type,
+                )
+        return number
+
+    async def replay(self, webhook: int, delivery: int, now_ms: int) -> Delivery | None:
+        """Send a delivery again; None if it does not exist or is still pending."""
+        with db.translate_errors():
+            row = await self._pool.fetchrow(WEBHOOKS["replay_delivery"], webhook, delivery, now_ms)
+        return None if row is None else _decode_delivery(row)
+
+    async def replay_failed(self, webhook: int, from_ms: int, to_ms: int, now_ms: int) -> int:
+        """Send failed deliveries of events of this time again; returns how many."""
+        with db.translate_errors():
+            status = await self._pool.execute(
+                WEBHOOKS["replay_failed"], webhook, from_ms, to_ms, now_ms, FAILED_MAX
+            )
+        return int(status.removeprefix("UPDATE "))
+
+    async def add_replay(
+        self, webhook: int, from_ms: int, to_ms: int, now_ms: int, by: str
+    ) -> Replay | None:
+        """Make deliveries of all events of this time again, up to now; None if an earlier replay is
+        not done."""
+        with db.translate_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                rows = await connection.fetch(WEBHOOKS["lock_positions"])
+                until = {row["partition"]: (row["position"], row["item"]) for row in rows}
+                row = await connection.fetchrow(
+                    WEBHOOKS["insert_replay"],
+                    webhook,
+                    "REPLAY",
+                    encode_places(dict.fromkeys(until, (-1, 0))),
+                    encode_places(until),
+                    from_ms,
+                    to_ms,
+                    now_ms,
+                    by,
+                )
+        return None if row is None else decode_replay(row)
+
+    async def list_replays(self, webhook: int) -> list[Replay]:
+        """The last replays, the newest first."""
+        with db.translate_errors():
+            rows = await self._pool.fetch(WEBHOOKS["list_replays"], webhook, REPLAYS_MAX)
+        return [decode_replay(row) for row in rows]
+
+    async def drop_old_days(self, first_day: date, now_ms: int) -> list[date]:
+        """Drop the deliveries of all days before `first_day`; returns these days."""
+        dropped = []
+        for row in await self._pool.fetch(WEBHOOKS["find_day_tables"]):
+            text = row["name"].removeprefix(_PREFIX)
+            day = datetime.strptime(text, "%Y%m%d").date()  # noqa: DTZ007
+            if day >= first_day:
+                continue
+            async with self._pool.acquire() as connection, connection.transaction():
+                # Behind a long read this fails and is tried again in the next hour.
+                await connection.execute("SET LOCAL lock_timeout = '2s'")
+                await connection.execute(WEBHOOKS["lock_days"], LockClass.WEBHOOK_DAYS)
+                await connection.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{_PREFIX}{day:%Y%m%d}")
+            dropped.append(day)
+        await self._pool.execute(WEBHOOKS["delete_old_replays"], now_ms - REPLAYS_RETAINED_MS)
+        return dropped
+
+
+def _decode_delivery(row: asyncpg.Record) -> Delivery:
+    return Delivery(**{name: row[name] for name in Delivery.__struct_fields__})

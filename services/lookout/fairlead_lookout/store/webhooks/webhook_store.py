@@ -1,0 +1,190 @@
+"""Webhooks in Postgres: rows with versions. Secrets and header values are stored encrypted."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+
+from fairlead_common import db
+from fairlead_common.db import Pool
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.secret_values import Keyring
+from fairlead_lookout.domain.webhooks.webhook_requests import WebhookConfiguration
+from fairlead_lookout.domain.webhooks.webhook_types import (
+    EventFilter,
+    Secret,
+    Webhook,
+    make_seal_name,
+    rotate_secrets,
+)
+from fairlead_lookout.store.webhooks.webhook_schema import WEBHOOKS
+
+WEBHOOKS_MAX: Final = 1_000
+"""Webhooks of one installation."""
+_encode: Final = msgspec.json.Encoder().encode
+_decode_filter: Final = msgspec.json.Decoder(EventFilter).decode
+_decode_headers: Final = msgspec.json.Decoder(dict[str, str]).decode
+_decode_secrets: Final = msgspec.json.Decoder(tuple[Secret, ...]).decode
+
+
+class TooManyWebhooks(Exception):
+    """There are `WEBHOOKS_MAX` webhooks already."""
+
+
+class WebhookStore:
+    """Reads and changes webhooks; `keyring` encrypts. Raises `DatabaseUnavailable`."""
+
+    def __init__(self, pool: Pool, keyring: Keyring) -> None:
+        self._pool = pool
+        self._keyring = keyring
+
+    @property
+    def can_encrypt(self) -> bool:
+        """Whether the installation has a key for secrets."""
+        return bool(self._keyring)
+
+    async def get(self, name: str) -> Webhook | None:
+        """The webhook of this name."""
+        with db.translate_errors():
+            row = await self._pool.fetchrow(WEBHOOKS["webhook"], name)
+        return None if row is None else decode_webhook(row)
+
+    async def list_page(
+        self, after: str, limit: int, scope: QueueScope, *, everything: bool
+    ) -> list[Webhook]:
+        """At most `limit` webhooks whose names come after this one: of the queues in scope, or
+        `everything`."""
+        only, but = scope.arguments()
+        with db.translate_errors():
+            rows = await self._pool.fetch(
+                WEBHOOKS["list_webhooks"], after, limit, only, but, everything
+            )
+        return [decode_webhook(row) for row in rows]
+
+    async def create(
+        self, given: WebhookConfiguration, secret: str, now_ms: int, by: str
+    ) -> Webhook | None:
+        """Create it with this secret; None if the name exists. Raises `TooManyWebhooks`."""
+        secrets = rotate_secrets((), self._seal(given.name, secret), now_ms, 0)
+        with db.translate_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                if await connection.fetchval(WEBHOOKS["count_webhooks"], WEBHOOKS_MAX) >= (
+                    WEBHOOKS_MAX
+                ):
+                    raise TooManyWebhooks
+                await connection.execute(WEBHOOKS["start_positions"])
+                row = await connection.fetchrow(
+                    WEBHOOKS["insert_webhook"],
+                    *self._encode_columns(given, {}),
+                    _encode_text(secrets),
+                    now_ms,
+                    by,
+                )
+        return None if row is None else decode_webhook(row)
+
+    async def replace(
+        self,
+        given: WebhookConfiguration,
+        now_ms: int,
+        by: str,
+        check: Callable[[Webhook], None],
+    ) -> Webhook | None:
+        """Replace its configuration; None if it does not exist. `check` can raise."""
+        with db.translate_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                row = await connection.fetchrow(WEBHOOKS["lock_webhook"], given.name)
+                if row is None:
+                    return None
+                known = decode_webhook(row)
+                check(known)
+                if given.enabled:
+                    await connection.execute(WEBHOOKS["start_positions"])
+                if known.ordered and not given.ordered:
+                    await connection.execute(WEBHOOKS["release_chains"], known.number)
+                if given.url != known.url or not known.enabled:
+                    await connection.execute(WEBHOOKS["make_due"], known.number, now_ms)
+                row = await connection.fetchrow(
+                    WEBHOOKS["update_webhook"],
+                    *self._encode_columns(given, known.headers),
+                    now_ms,
+                    by,
+                )
+        return decode_webhook(row)
+
+    async def rotate(
+        self, name: str, secret: str, overlap_s: int, now_ms: int, by: str
+    ) -> Webhook | None:
+        """Add a secret; the previous one stays valid for a while. None if it does not exist."""
+        sealed = self._seal(name, secret)
+        with db.translate_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                row = await connection.fetchrow(WEBHOOKS["lock_webhook"], name)
+                if row is None:
+                    return None
+                secrets = rotate_secrets(decode_webhook(row).secrets, sealed, now_ms, overlap_s)
+                row = await connection.fetchrow(
+                    WEBHOOKS["update_secrets"], name, _encode_text(secrets), now_ms, by
+                )
+        return decode_webhook(row)
+
+    async def delete(self, name: str, check: Callable[[Webhook], None]) -> bool:
+        """Delete it; False if it does not exist. `check` can raise.
+
+        Its deliveries are not sent any more, and are dropped with their days.
+        """
+        with db.translate_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                row = await connection.fetchrow(WEBHOOKS["lock_webhook"], name)
+                if row is None:
+                    return False
+                check(decode_webhook(row))
+                await connection.execute(WEBHOOKS["delete_webhook"], row["number"])
+        return True
+
+    def _seal(self, name: str, value: str) -> str:
+        return self._keyring.seal(make_seal_name(name), value)
+
+    def _encode_columns(
+        self, given: WebhookConfiguration, headers: dict[str, str]
+    ) -> tuple[Any, ...]:
+        """The columns from `name` to `enabled`. `headers`: encrypted, if they do not change."""
+        if given.headers is not None:
+            headers = {name: self._seal(given.name, text) for name, text in given.headers.items()}
+        return (
+            given.name,
+            given.url,
+            given.filter.queue,
+            _encode_text(given.filter),
+            given.format,
+            given.ordered,
+            given.concurrency,
+            _encode_text(headers),
+            given.enabled,
+        )
+
+
+def decode_webhook(row: asyncpg.Record) -> Webhook:
+    """The webhook of a row."""
+    return Webhook(
+        number=row["number"],
+        name=row["name"],
+        version=row["version"],
+        url=row["url"],
+        filter=_decode_filter(row["filter"]),
+        format=row["format"],
+        ordered=row["ordered"],
+        concurrency=row["concurrency"],
+        headers=_decode_headers(row["headers"]),
+        secrets=_decode_secrets(row["secrets"]),
+        enabled=row["enabled"],
+        disabled=row["disabled"],
+        failing_ms=row["failing_ms"],
+        succeeded_ms=row["succeeded_ms"],
+        changed_ms=row["changed_ms"],
+        by=row["by"],
+    )
+
+
+def _encode_text(value: object) -> str:
+    return _encode(value).decode()

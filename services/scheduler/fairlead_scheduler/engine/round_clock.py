@@ -1,0 +1,45 @@
+"""The time limit of a round (L6): asked between portions of bounded work, in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fairlead_scheduler.engine.snapshot import EngineSettings
+
+
+class TimeLimitReachedError(Exception):
+    """Time was up before the round had its model: nothing can be placed."""
+
+
+class RoundClock:
+    """Asks `expired` between portions of work, and never again once it returned True."""
+
+    def __init__(self, expired: Callable[[], bool], settings: EngineSettings) -> None:
+        self._expired = expired
+        self._settings = settings
+        self.is_up = False
+
+    def check(self) -> bool:
+        """Whether time is up."""
+        self.is_up = self.is_up or self._expired()
+        return self.is_up
+
+    def require_time(self) -> None:
+        """Raise `TimeLimitReachedError` if time is up."""
+        if self.check():
+            raise TimeLimitReachedError
+
+    def slice_rows(self, rows: int) -> Iterator[slice]:
+        """Parts of the rows, until time is up."""
+        return self._slices(rows, self._settings.work_per_check)
+
+    def slice_pairs(self, rows: int, columns: int) -> Iterator[slice]:
+        """Parts of rows that are each compared with these columns, until time is up."""
+        return self._slices(rows, self._settings.pairs_per_check // max(columns, 1))
+
+    def _slices(self, rows: int, most: int) -> Iterator[slice]:
+        step = max(1, most)
+        for first in range(0, rows, step):
+            if self.check():
+                return
+            yield slice(first, min(first + step, rows))

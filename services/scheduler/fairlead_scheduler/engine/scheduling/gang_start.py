@@ -1,0 +1,368 @@
+"""How a gang starts: all or nothing, on the label value that it chooses (N7)."""
+
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
+from fairlead_scheduler.engine.scheduling.gang_placement import (
+    place_members,
+    sum_members,
+    undo_offer,
+)
+from fairlead_scheduler.engine.scheduling.placement import (
+    ANY_VALUE,
+    can_preempt_for_share,
+    can_preempt_for_urgency,
+)
+from fairlead_scheduler.engine.snapshot import TOTAL_MAX, Int64
+from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
+from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_state import (
+    DOES_NOT_FIT,
+    N_JOURNAL,
+    N_WORK,
+    N_WORK_END,
+    NOT_TRIED,
+    PREEMPTION_LIMIT,
+    QUEUED,
+    cost_with,
+)
+from fairlead_scheduler.engine.state.run_states import FREE, URGENCY
+
+VALUES_TRIED_MAX: Final = 16
+"""How many label values are tried for a gang on free capacity, and then with preemption."""
+VALUES_CONSIDERED_MAX: Final = 64
+"""How many values are found for that whose nodes could have enough together."""
+
+SEARCHING: Final = -2
+"""In place of a label value or a code: the search for a value goes on in the next call."""
+
+# How far the search for a label value has come, by index into `ValueCapacity.search`.
+SEARCHED_GANG: Final = 0
+"""gang + 1; 0 = none is searched for"""
+STAGE: Final = 1
+NEXT_AFTER: Final = 2
+CONSIDERED: Final = 3
+TRIED: Final = 4
+TRIED_FREE: Final = 5
+PREEMPTS: Final = 6
+BEST_VALUE: Final = 7
+BEST_PLACED: Final = 8
+BEST_PREEMPTS: Final = 9
+LIMITED: Final = 10
+SEARCH_NUMBERS: Final = 11
+
+FREE_VALUES: Final = 0
+PREEMPTIBLE_VALUES: Final = 1
+
+
+class ValueRating(NamedTuple):
+    """What N7 compares of a label value; what would stay free is in `ValueCapacity.least_waste`."""
+
+    value: int
+    """`ANY_VALUE` when the gang fits on no value so far"""
+    placed: int
+    preempts: int
+    """whether any run would be preempted"""
+    lost_work: float
+    limited: bool
+    """whether on any value so far only the limit of preemptions (L8) held the gang back"""
+
+
+class LabelValue(NamedTuple):
+    """What N7 chooses."""
+
+    value: int
+    """-1 when the gang fits on no value"""
+    limited: bool
+    """whether on one of them only the limit of preemptions (L8) held it back"""
+
+
+@separate
+def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> LabelValue:
+    """N7: the best of the label values that are tried for the gang.
+
+    First those are tried on which all its queued members could find free capacity, the least free
+    first; a value on which more would stay free than on the best so far is passed over. Unless all
+    of them were placed that way without preemption, those are tried then on which enough could be
+    freed, the most free first. At most `VALUES_TRIED_MAX` values are tried each time.
+
+    Between two values it returns `SEARCHING` when the pass is to return (L6), and goes on there
+    when it is called again for the gang.
+    """
+    search = model.values.search
+    waiting = sum_waiting(model, g, model.gangs.first[g + 1] - model.gangs.queued_first[g])
+    if search[SEARCHED_GANG] != g + 1:
+        search[SEARCHED_GANG] = g + 1
+        save_search(model, FREE_VALUES, -1, ValueRating(ANY_VALUE, 0, 0, 0.0, False))
+        search[CONSIDERED] = 0
+        search[TRIED] = 0
+    best = ValueRating(
+        search[BEST_VALUE],
+        search[BEST_PLACED],
+        search[BEST_PREEMPTS],
+        model.values.best_lost_work[0],
+        search[LIMITED] != 0,
+    )
+    if search[STAGE] == FREE_VALUES:
+        best = try_free_values(model, best, g, need, after, waiting)
+        if best.value == SEARCHING:
+            return LabelValue(SEARCHING, False)
+        preempting = can_preempt_for_share(model, q, after) or can_preempt_for_urgency(
+            model, find_highest_level(model, g)
+        )
+        all_free = best.placed == waiting and best.preempts == 0
+        all_tried = need == waiting and not preempting and search[TRIED] < VALUES_TRIED_MAX
+        if all_free or all_tried:
+            search[SEARCHED_GANG] = 0
+            return LabelValue(best.value, best.limited)
+        search[TRIED_FREE] = search[TRIED]
+        search[CONSIDERED] = 0
+        search[TRIED] = 0
+        search[PREEMPTS] = preempting
+        save_search(model, PREEMPTIBLE_VALUES, -1, best)
+    sum_waiting(model, g, need)
+    best = try_preemptible_values(model, best, g, need, after)
+    if best.value != SEARCHING:
+        search[SEARCHED_GANG] = 0
+    return LabelValue(best.value, best.limited)
+
+
+@inlined
+def save_search(model: RoundModel, stage: int, at: int, best: ValueRating) -> None:
+    """Write down how far the search for a label value has come."""
+    search = model.values.search
+    search[STAGE] = stage
+    search[NEXT_AFTER] = at
+    search[BEST_VALUE] = best.value
+    search[BEST_PLACED] = best.placed
+    search[BEST_PREEMPTS] = best.preempts
+    search[LIMITED] = best.limited
+    model.values.best_lost_work[0] = best.lost_work
+
+
+@inlined
+def try_free_values(
+    model: RoundModel, best: ValueRating, g: int, need: int, after: float, waiting: int
+) -> ValueRating:
+    """Try values on which all queued members could find free capacity, the least free first; at
+    least one before the pass returns."""
+    label = model.gangs.label[g]
+    search = model.values.search
+    rank = search[NEXT_AFTER]
+    while search[CONSIDERED] < VALUES_CONSIDERED_MAX:
+        search[CONSIDERED] += 1
+        rank = find_next_value(model, model.values.free[label], label, rank + 1)
+        if rank < 0 or search[TRIED] == VALUES_TRIED_MAX:
+            break
+        value = model.values.value[label, rank]
+        all_free = best.placed == waiting and best.preempts == 0
+        if all_free and not could_be_better(model, label, rank):
+            continue
+        model.values.tried[search[TRIED]] = value
+        search[TRIED] += 1
+        best = try_value(model, best, g, need, after, value, rank)
+        if model.counters[N_WORK] >= model.counters[N_WORK_END]:
+            save_search(model, FREE_VALUES, rank, best)
+            return ValueRating(SEARCHING, 0, 0, 0.0, False)
+    return best
+
+
+@inlined
+def try_preemptible_values(
+    model: RoundModel, best: ValueRating, g: int, need: int, after: float
+) -> ValueRating:
+    """Try values on which enough could be freed, the most free first; at least one before the pass
+    returns."""
+    label = model.gangs.label[g]
+    search = model.values.search
+    place = search[NEXT_AFTER]
+    while search[CONSIDERED] < VALUES_CONSIDERED_MAX:
+        search[CONSIDERED] += 1
+        place = find_next_value(model, model.values.preemptible[label], label, place + 1)
+        if place < 0 or search[TRIED] == VALUES_TRIED_MAX:
+            break
+        rank = model.values.value.shape[1] - 1 - place
+        value = model.values.value[label, rank]
+        known = not search[PREEMPTS] and not has_free_capacity(model, label, rank)
+        for i in range(search[TRIED_FREE]):
+            if model.values.tried[i] == value:
+                known = True
+        if not known:
+            search[TRIED] += 1
+            best = try_value(model, best, g, need, after, value, rank)
+            if model.counters[N_WORK] >= model.counters[N_WORK_END]:
+                save_search(model, PREEMPTIBLE_VALUES, place, best)
+                return ValueRating(SEARCHING, 0, 0, 0.0, False)
+    return best
+
+
+@inlined
+def find_next_value(model: RoundModel, tree: Int64, label: int, start: int) -> int:
+    """The first leaf from `start` on where what the gang at hand needs is no more than the value's
+    nodes have together, or -1."""
+    return find_first_fit(
+        tree,
+        model.values.bits[label],
+        model.gangs.waiting_request,
+        np.uint64(1),
+        start,
+        model.counters,
+    )
+
+
+@separate
+def try_value(
+    model: RoundModel,
+    best: ValueRating,
+    g: int,
+    need: int,
+    after: float,
+    value: int,
+    rank: int,
+) -> ValueRating:
+    """Place the gang on a label value, compare that with the best so far, and undo it."""
+    label = model.gangs.label[g]
+    mark = model.counters[N_JOURNAL]
+    attempt = place_members(model, g, need, after, value, URGENCY)
+    limited = best.limited or attempt.limited
+    result = ValueRating(best.value, best.placed, best.preempts, best.lost_work, limited)
+    if attempt.placed == need:
+        preempts = 0
+        lost_work = 0.0
+        for i in range(mark, model.counters[N_JOURNAL]):
+            entry = model.journal[i]
+            if entry < 0:
+                preempts = 1
+                lost_work += model.runs.lost_work[-entry - 1]
+            elif model.runs.tier[entry - 1] == URGENCY:
+                preempts = 1
+                lost_work += model.runs.urgency_loss[entry - 1]
+        more = model.gangs.first[g + 1] - model.gangs.queued_first[g]
+        placed = need + place_members(model, g, more, after, value, FREE).placed
+        rated = ValueRating(value, placed, preempts, lost_work, limited)
+        if best.value < 0 or is_better_value(model, rated, best, label, rank):
+            result = rated
+            leaf = model.values.free.shape[1] // 2 + rank
+            for r in range(model.values.least_waste.size):
+                model.values.least_waste[r] = model.values.free[label, leaf, r]
+    undo_offer(model, mark)
+    return result
+
+
+@inlined
+def is_better_value(
+    model: RoundModel, a: ValueRating, b: ValueRating, label: int, rank: int
+) -> bool:
+    """N7: whether `a`, of this rank and with the gang placed on it, is better than the best so
+    far, `b`."""
+    if a.placed != b.placed:
+        return a.placed > b.placed
+    if a.preempts != b.preempts:
+        return a.preempts < b.preempts
+    if a.lost_work != b.lost_work:
+        return a.lost_work < b.lost_work
+    leaf = model.values.free.shape[1] // 2 + rank
+    for i in range(model.nodes.waste_order.size):
+        r = model.nodes.waste_order[i]
+        if model.values.free[label, leaf, r] != model.values.least_waste[r]:
+            return model.values.free[label, leaf, r] < model.values.least_waste[r]
+    return a.value < b.value
+
+
+@inlined
+def find_highest_level(model: RoundModel, g: int) -> int:
+    """The highest level of the gang's queued members, at home."""
+    level = 0
+    for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+        s = int(model.jobs.shape[model.gangs.members[i]])
+        level = max(level, model.shapes.level[s, 0])
+    return level
+
+
+@separate
+def sum_waiting(model: RoundModel, g: int, need: int) -> int:
+    """Set `gangs.waiting_request` to the least that `need` of the queued members can need of nodes
+    together; returns how many are queued.
+
+    That is what all of them need, or `need` times the least of each resource.
+    """
+    for r in range(model.gangs.waiting_request.size):
+        model.gangs.waiting_request[r] = 0
+    waiting = 0
+    for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+        j = model.gangs.members[i]
+        if model.runs.state[j] == QUEUED:
+            waiting += 1
+            for r in range(model.gangs.waiting_request.size):
+                model.gangs.waiting_request[r] = min(
+                    model.gangs.waiting_request[r] + model.shapes.request[model.jobs.shape[j], r],
+                    TOTAL_MAX,
+                )
+    if need >= waiting:
+        return waiting
+    for r in range(model.gangs.waiting_request.size):
+        least = model.gangs.waiting_request[r]
+        for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+            j = model.gangs.members[i]
+            if model.runs.state[j] == QUEUED:
+                least = min(least, model.shapes.request[model.jobs.shape[j], r])
+        model.gangs.waiting_request[r] = min(model.gangs.waiting_request[r], need * least)
+    return waiting
+
+
+@inlined
+def has_free_capacity(model: RoundModel, label: int, rank: int) -> bool:
+    """Whether what the gang at hand needs is free on the nodes of the value together."""
+    leaf = model.values.free.shape[1] // 2 + rank
+    for r in range(model.gangs.waiting_request.size):
+        if model.gangs.waiting_request[r] > model.values.free[label, leaf, r]:
+            return False
+    return True
+
+
+@inlined
+def could_be_better(model: RoundModel, label: int, rank: int) -> bool:
+    """Whether less would stay free on the value than on the best, with all queued members on it."""
+    leaf = model.values.free.shape[1] // 2 + rank
+    for i in range(model.nodes.waste_order.size):
+        r = model.nodes.waste_order[i]
+        left = model.values.free[label, leaf, r] - model.gangs.waiting_request[r]
+        if left != model.values.least_waste[r]:
+            return left < model.values.least_waste[r]
+    return False
+
+
+@separate
+def start_gang(model: RoundModel, q: int, g: int) -> int:
+    """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not, or
+    `SEARCHING`."""
+    need = model.gangs.min_size[g]
+    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
+    after = (
+        cost_with(model.usage.held[q], model.gangs.offer_request, model.entitlements.cost_factor)
+        / model.entitlements.weight[q]
+    )
+    value = model.gangs.value[g]
+    limited = False
+    if model.gangs.label[g] >= 0 and value < 0:
+        found = choose_label_value(model, q, g, need, after)
+        if found.value == SEARCHING:
+            return SEARCHING
+        value = found.value
+        limited = found.limited
+        if value < 0:
+            return PREEMPTION_LIMIT if limited else DOES_NOT_FIT
+    mark = model.counters[N_JOURNAL]
+    attempt = place_members(model, g, need, after, value, URGENCY)
+    if attempt.placed < need:
+        undo_offer(model, mark)
+        return PREEMPTION_LIMIT if limited or attempt.limited else DOES_NOT_FIT
+    model.gangs.value[g] = value
+    return NOT_TRIED

@@ -1,0 +1,222 @@
+"""Webhooks are created, changed, replayed and deleted by those who are permitted to."""
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+import asyncpg
+import httpx2
+
+from fairlead_common.db import open_pool
+from fairlead_common.domain.records import configuration
+from fairlead_submit.store import schema, token_store
+from tests.integration.webhooks.receiver import receiving
+from tests.integration.webhooks.webhook_harness import WebhookHarness, delivering
+from tests.unit.lookout.builders import submitted
+
+NOBODY = "http://127.0.0.1:9/"
+
+
+async def test_secrets_are_returned_once_and_encrypted_at_rest(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        made = await harness.create(NOBODY, headers={"Authorization": "Bearer sesame"})
+        assert made["secret"].startswith("whsec_")
+        read = await harness.read("/webhooks/hook")
+        assert "secret" not in read
+        assert read["headers"] == ["Authorization"]
+        connection = await asyncpg.connect(fresh_database)
+        row = await connection.fetchrow("SELECT * FROM fairlead_webhooks.webhooks")
+        await connection.close()
+        text = repr(row)
+        assert made["secret"].removeprefix("whsec_") not in text
+        assert "sesame" not in text
+
+
+async def test_without_a_key_no_webhook_is_created(fresh_database: str, valkey_url: str) -> None:
+    async with delivering(fresh_database, valkey_url, secrets_key="") as harness:
+        answer = await harness.post(
+            "/webhooks", {"name": "hook", "url": NOBODY, "filter": {"queue": "q"}}
+        )
+        assert answer.status_code == 409
+        assert "secretsKey" in answer.json()["detail"]
+
+
+async def test_changes_are_checked_against_the_version(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        await harness.create(NOBODY)
+        again = await harness.post(
+            "/webhooks", {"name": "hook", "url": NOBODY, "filter": {"queue": "q"}}
+        )
+        assert again.status_code == 409
+        path = "/api/v1/webhooks/hook"
+        etag = (await harness.client.get(path)).headers["ETag"]
+        body = {"url": NOBODY, "filter": {"queue": "q", "types": ["failed"]}}
+        changed = await harness.client.put(path, json=body, headers={"If-Match": etag})
+        assert changed.json()["filter"]["types"] == ["failed"]
+        for call in (
+            harness.client.put(path, json=body, headers={"If-Match": etag}),
+            harness.client.delete(path, headers={"If-Match": etag}),
+        ):
+            assert (await call).status_code == 412
+        assert (await harness.client.delete(path)).status_code == 204
+        assert (await harness.client.get(path)).status_code == 404
+
+
+async def test_an_unknown_queue_is_refused_with_its_field(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        answer = await harness.post(
+            "/webhooks", {"name": "hook", "url": NOBODY, "filter": {"queue": "nope"}}
+        )
+        assert answer.status_code == 422
+        assert answer.json()["errors"] == [
+            {"pointer": "/filter/queue", "detail": "queue 'nope' does not exist"}
+        ]
+
+
+async def _make_tokens(database: str) -> dict[str, str]:
+    pool = await open_pool(database)
+    await schema.migrate(pool)
+    queue = configuration.Queue(
+        name="q", permissions=(configuration.Permission(("bob",), ("submit", "view")),)
+    )
+    await pool.execute(
+        "INSERT INTO fairlead_submit.queues (name, version, value) VALUES ('q', 1, $1)",
+        configuration.record(queue).value,
+    )
+    made = {
+        name: await token_store.make_token(pool, name, [role])
+        for name, role in (("anna", "submitter"), ("bob", "submitter"), ("olga", "operator"))
+    }
+    await pool.close()
+    return made
+
+
+async def test_webhooks_of_a_queue_belong_to_its_submitters(
+    fresh_database: str, valkey_url: str
+) -> None:
+    tokens = await _make_tokens(fresh_database)
+
+    async def ask(
+        harness: WebhookHarness, who: str, method: str, path: str, body: Any = None
+    ) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {tokens[who]}"}
+        return await harness.client.request(method, f"/api/v1{path}", json=body, headers=headers)
+
+    async with delivering(fresh_database, valkey_url, anonymous=False) as harness:
+        of_queue = {"name": "hook", "url": NOBODY, "filter": {"queue": "q"}}
+        of_all = {"name": "all", "url": NOBODY}
+        assert (await ask(harness, "anna", "POST", "/webhooks", of_queue)).status_code == 422
+        assert (await ask(harness, "bob", "POST", "/webhooks", of_all)).status_code == 403
+        assert (await ask(harness, "bob", "POST", "/webhooks", of_queue)).status_code == 201
+        assert (await ask(harness, "olga", "POST", "/webhooks", of_all)).status_code == 201
+        widened = {"url": NOBODY}
+        assert (await ask(harness, "bob", "PUT", "/webhooks/hook", widened)).status_code == 403
+        seen = {
+            who: [
+                each["name"]
+                for each in (await ask(harness, who, "GET", "/webhooks")).json()["webhooks"]
+            ]
+            for who in tokens
+        }
+        assert seen == {"anna": [], "bob": ["hook"], "olga": ["all", "hook"]}
+        for method, path in (
+            ("GET", ""), ("PUT", ""), ("DELETE", ""), ("POST", "/test"), ("POST", "/rotate"),
+            ("GET", "/deliveries"), ("POST", "/replay?from=2026-01-01T00:00:00Z"),
+        ):  # fmt: skip
+            answer = await ask(harness, "anna", method, f"/webhooks/hook{path}", {})
+            assert answer.status_code == 404, (method, path)
+
+
+async def test_failed_deliveries_and_all_events_are_replayed(
+    fresh_database: str, valkey_url: str
+) -> None:
+    since = {"from": "2020-01-01T00:00:00Z"}
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        await harness.create(receiver.url)
+        await harness.append_events(*(submitted(f"j{number}") for number in range(10)))
+        first = {each.id for each in await receiver.wait_for(10)}
+        await harness.wait_for_state("DELIVERED", 10)
+        started = (await harness.post("/webhooks/hook/replay", only="all", **since)).json()
+        assert started["replay"]["kind"] == "REPLAY"
+        again = await receiver.wait_for(20)
+        assert {each.id for each in again[10:]} == first
+        (delivery, *_) = await harness.list_deliveries()
+        await harness.wait_for_state("DELIVERED", 20)
+        answer = await harness.post(f"/webhooks/hook/deliveries/{delivery['id']}/replay")
+        assert answer.status_code == 200
+        assert (await receiver.wait_for(21))[20].id == delivery["messageId"]
+        async with asyncio.timeout(60):
+            while (await harness.read("/webhooks/hook/replays"))["replays"][0]["state"] != "DONE":  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
+async def test_a_backlog_beyond_the_limit_is_delivered_later(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with (
+        receiving() as receiver,
+        delivering(fresh_database, valkey_url, webhook_pending_max=20) as harness,
+    ):
+        opened = asyncio.Event()
+        accept = receiver.answer
+
+        async def answer_when_opened(request: Any) -> Any:
+            await opened.wait()
+            return await accept(request)
+
+        receiver.answer = answer_when_opened
+        await harness.create(receiver.url, ordered=True)
+        for batch in range(6):
+            after = await harness.append_events(*(submitted(f"j{batch}-{n}") for n in range(10)))
+            await harness.read("/jobs", after=after)
+            await harness.wait_for_state("PENDING", min(20, 10 * (batch + 1)))
+        async with asyncio.timeout(60):
+            while not (await harness.read("/webhooks/hook/replays"))["replays"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert len(await harness.list_deliveries(state="PENDING")) <= 20
+        opened.set()
+        received = await receiver.wait_for(60)
+        sequences = [each.message["data"]["sequence"] for each in received]
+        assert sequences == sorted(sequences)
+        assert len(set(sequences)) == 60
+
+
+async def test_commands_create_test_and_replay(fresh_database: str, valkey_url: str) -> None:
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        server = str(harness.client.base_url)
+
+        async def call(*arguments: str) -> str:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "fairlead", "webhook", *arguments,
+                env={**os.environ, "FAIRLEAD_SERVER": server},
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            output, errors = await process.communicate()
+            assert process.returncode == 0, errors.decode()
+            return output.decode()
+
+        secret = (
+            await call("create", "hook", "--url", receiver.url, "-q", "q", "--type", "submitted")
+        ).strip()
+        assert "delivered: status 200" in await call("test", "hook")
+        assert receiver.received[0].verify(secret)["type"] == "test"
+        await call("update", "hook", "--job-set", "scan-*")
+        found = json.loads(await call("get", "hook", "-o", "json"))
+        assert found["filter"] == {"queue": "q", "jobSet": "scan-*", "types": ["submitted"]}
+        rotated = (await call("rotate", "hook", "--overlap", "60")).strip()
+        assert rotated.startswith("whsec_")
+        assert rotated != secret
+        (listed,) = json.loads(await call("deliveries", "hook", "-o", "json"))
+        assert "sent again" in await call("replay", "hook", listed["id"])
+        await receiver.wait_for(2)
+        assert "hook" in await call("list")
+        await call("delete", "hook")
+        assert await call("list", "-o", "name") == ""
