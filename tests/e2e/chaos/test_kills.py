@@ -146,13 +146,15 @@ def test_each_stopped_process_is_replaced_and_each_job_runs_once(tmp_path: Path)
 
 
 @pytest.mark.kafka
-def test_a_killed_broker_loses_and_duplicates_nothing(tmp_path: Path, kafka_broker: Server) -> None:
+def test_a_killed_broker_loses_and_duplicates_nothing(
+    tmp_path: Path, empty_kafka_broker: Server
+) -> None:
     def kill_broker() -> None:
-        kafka_broker.kill()
-        kafka_broker.restart()
+        empty_kafka_broker.kill()
+        empty_kafka_broker.restart()
 
-    with StandaloneInstallation(tmp_path, "--kafka", kafka_broker.url()) as standalone:
+    with StandaloneInstallation(tmp_path, "--kafka", empty_kafka_broker.url()) as standalone:
         standalone.start()
         kill_scheduler = functools.partial(kill_child, standalone, "scheduler")
         run_all(standalone, tmp_path, [kill_broker, kill_scheduler, kill_broker])
-        check_views(standalone, kafka_broker.url())
+        check_views(standalone, empty_kafka_broker.url())

@@ -25,7 +25,7 @@ from fairlead_standalone.servers.addresses import free_port
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
-TAIL: Final = 10
+TAIL: Final = 20
 """Last lines of each log that a failure shows."""
 GREETING_END: Final = "Data and logs:"
 
@@ -58,7 +58,9 @@ class StandaloneInstallation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if failure is not None:
+            sys.stderr.write(self.report)  # a test runner shows it below the failure
         if self._process is not None and self._process.poll() is None:
             self.interrupt()
 

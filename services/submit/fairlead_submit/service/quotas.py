@@ -152,18 +152,18 @@ class QuotaTracker:
             if self._read_s > asked_s:
                 return  # another task has read it since
             self._read_s = clock.monotonic_s()
-            # The positions are read first: everything before them is in the counts read next.
-            passed = await self._passed()
-            jobs = await self._job_views.count_live_by_queue()
-            if jobs is None:
+            live = await self._job_views.count_live_by_queue()
+            if live is None:
                 return
+            jobs = live.jobs
             before = self._used or {}
             sizes: Mapping[str, int] | None = None
             if clock.monotonic_s() >= self._bytes_due_s:
                 sizes = await self._read_bytes()
+            counted = self._find_counted(live.positions)
             if sizes is None:  # the previous sizes, and what was appended since
                 added = dict.fromkeys(jobs, 0)
-                for item in passed:
+                for item in counted:
                     added[item.queue] = added.get(item.queue, 0) + item.use.bytes
                 sizes = {
                     name: before.get(name, Usage()).bytes + added[name] if count else 0
@@ -174,21 +174,17 @@ class QuotaTracker:
                 sum(use.jobs for use in self._used.values()),
                 sum(use.bytes for use in self._used.values()),
             )
-            for item in passed:
+            for item in counted:
                 self._release(item)
             self._set_gauges()
 
-    async def _passed(self) -> list[_Reservation]:
-        """The reservations that the view has folded."""
-        appended = [
-            (item, item.positions) for item in self._reservations.values() if item.positions
-        ]
-        partitions = {number for _, positions in appended for number in positions}
-        at = await self._job_views.read_positions(partitions) if partitions else {}
+    def _find_counted(self, positions: Mapping[int, int]) -> list[_Reservation]:
+        """The reservations whose jobs the view had folded at these positions."""
         return [
             item
-            for item, positions in appended
-            if all(at.get(number, 0) >= passed for number, passed in positions.items())
+            for item in self._reservations.values()
+            if item.positions is not None
+            and all(positions.get(number, 0) >= at for number, at in item.positions.items())
         ]
 
     async def _read_bytes(self) -> Mapping[str, int] | None:

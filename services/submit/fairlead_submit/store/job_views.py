@@ -45,6 +45,13 @@ class JobMatch(msgspec.Struct, frozen=True, rename="camel"):
     state: str
 
 
+class LiveCounts(msgspec.Struct, frozen=True):
+    """Live jobs by queue, and the position of each partition up to which they are counted."""
+
+    jobs: Mapping[str, int]
+    positions: Mapping[int, int]
+
+
 Rows = Iterable[asyncpg.Record]
 
 
@@ -124,10 +131,16 @@ class JobViews:
         rows = await self._fetch("live_jobs", queue)
         return None if rows is None else sum(row["jobs"] for row in rows)
 
-    async def count_live_by_queue(self) -> dict[str, int] | None:
-        """How many jobs of each queue have not ended; None if there is no view."""
+    async def count_live_by_queue(self) -> LiveCounts | None:
+        """How many jobs of each queue have not ended, and how far the view had folded the log
+        then; None if there is no view."""
         rows = await self._fetch("live_by_queue")
-        return None if rows is None else {row["queue"]: row["jobs"] for row in rows}
+        if rows is None:
+            return None
+        return LiveCounts(
+            jobs={row["queue"]: row["jobs"] for row in rows if row["queue"] is not None},
+            positions={row["partition"]: row["position"] for row in rows if row["queue"] is None},
+        )
 
     async def measure_live_by_queue(self) -> dict[str, int] | None:
         """How many bytes the events take that submitted them; None if the query takes too long."""
@@ -137,11 +150,6 @@ class JobViews:
         except TimeoutError:
             return None
         return None if rows is None else {row["queue"]: row["bytes"] or 0 for row in rows}
-
-    async def read_positions(self, partitions: Iterable[int]) -> dict[int, int]:
-        """How far the view has folded these partitions; nothing if there is no view."""
-        rows = await self._fetch("view_progress", list(partitions))
-        return {row["partition"]: row["position"] for row in rows or ()}
 
     async def count(self, chosen: JobFilter, states: Iterable[JobState]) -> int | None:
         """How many jobs in these states the filter finds: None if the query takes too long.

@@ -153,8 +153,11 @@ SELECT partition, position FROM fairlead_lookout.view_positions WHERE partition 
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM fairlead_lookout.live_jobs WHERE queue = $1;
 
 -- name: live_by_queue
--- How many jobs of each queue have not ended.
-SELECT queue, jobs FROM fairlead_lookout.live_jobs WHERE jobs > 0;
+-- How many jobs of each queue have not ended; rows without a queue have the position of each
+-- partition up to which the jobs are counted. One statement, so both are of one moment.
+SELECT queue, jobs, NULL::integer AS partition, NULL::bigint AS position
+FROM fairlead_lookout.live_jobs WHERE jobs > 0
+UNION ALL SELECT NULL, NULL, partition, position FROM fairlead_lookout.view_positions;
 
 -- name: live_bytes_by_queue
 -- How large the events are that submitted those jobs.
