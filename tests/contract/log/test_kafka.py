@@ -18,7 +18,7 @@ from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Topic
 from fairlead_standalone.servers.addresses import free_port
 from tests.conftest import Server
-from tests.contract.log.beds import a_name, a_topic
+from tests.contract.log.beds import KafkaBed, a_name, a_topic
 from tests.contract.log.helpers import everything, made, reader_of, record, texts
 
 pytestmark = pytest.mark.kafka
@@ -135,6 +135,21 @@ async def test_a_stuck_consumer_is_replaced(
         await reader.read(wait_s=0)
     assert texts((await reader.read(wait_s=30)).entries) == ["1"]
     await reader.close()
+    await log.close()
+
+
+async def test_an_append_behind_an_open_transaction_returns_within_its_bound(
+    kafka_broker: Server,
+) -> None:
+    log = await KafkaLog.open(kafka_broker.url(), away_s=2)
+    topic = await made(log)
+    producer = await log.producer(a_name())
+    async with KafkaBed(kafka_broker).open_append([record(topic, "a", "1")]):
+        # The brokers end the open transaction after 10 s or more.
+        async with asyncio.timeout(kafka_clients.TRANSACTION_S_MAX - 2):
+            await producer.append([record(topic, "a", "2")])
+        assert await log.end_positions(topic.name) == {0: 0}
+    assert texts(await everything(log, topic)) == ["1", "2"]
     await log.close()
 
 

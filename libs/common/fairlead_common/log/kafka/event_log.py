@@ -293,10 +293,13 @@ class KafkaProducer:
     async def _wait_until_visible(self, last: Mapping[TopicPartition, int]) -> None:
         """A commit is confirmed before its markers are written: wait for those, within a bound.
 
-        Past the bound the append is done all the same; readers see it when the brokers are back.
+        Past the bound the append is done all the same. Readers see it when the brokers are back,
+        or when they have ended an open transaction of another producer in the same partition.
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._log.away_s
         pause = VISIBLE_S_MIN
-        while True:
+        while loop.time() < deadline:
             try:
                 ends = await self._log.controls.ends(list(last))
             except LogUnavailable:
