@@ -7,8 +7,8 @@
 - `valkey_url`: its URL, with everything in it deleted (function).
 - `kafka_broker`: a real Kafka broker (session). `.url()`, `.restart()`, `.kill()`; skips with the
   reason when it cannot be had. Mark tests that use it `kafka`.
-- `empty_kafka_broker`: the same broker without the topics of an installation (function). Every test
-  that starts services on the broker uses it: their topics have the same names in every test.
+- `fresh_kafka_broker`: a broker of this test alone (about 4 s), for tests that start an
+  installation on it: its topics have the same names in every test.
 - `kubeconfig`: of a real Kubernetes API server with three nodes of KWOK (session); skips with the
   reason where its programs have not been built (`make kubernetes`). Mark tests that use it
   `kubernetes`. `control_plane`: its processes; skips where the cluster is somebody else's.
@@ -39,8 +39,6 @@ import hypothesis
 import pytest
 from redis import Redis
 
-from fairlead_common.log.kafka import kafka_clients
-from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_scheduler.kernels import compilation
 from fairlead_standalone.processes.child_process import Program, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
@@ -190,13 +188,10 @@ def valkey_url(valkey_server: Server) -> str:
     return valkey_server.url()
 
 
-@pytest.fixture(scope="session")
-def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Kafka broker of this worker alone."""
+def _kafka_broker(folder: Path) -> Iterator[Server]:
     if given := os.environ.get("FAIRLEAD_TEST_KAFKA"):
         yield Server(given, None)
         return
-    folder = tmp_path_factory.mktemp("kafka")
     try:
         program = KafkaBroker(folder)
     except BrokerUnavailable as error:
@@ -204,22 +199,16 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from _served(program, program.url(), folder)
 
 
-async def _delete_topics(url: str) -> None:
-    """Delete the topics of the installation that used this broker."""
-    log = await KafkaLog.open(url, away_s=30)
-    try:
-        async with kafka_clients.admin(log.address, log.away_s) as admin:
-            ours = [name for name in await admin.list_topics() if name.startswith("fairlead.")]
-            await admin.delete_topics(ours)
-    finally:
-        await log.close()
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Kafka broker of this worker alone."""
+    yield from _kafka_broker(tmp_path_factory.mktemp("kafka"))
 
 
 @pytest.fixture
-def empty_kafka_broker(kafka_broker: Server) -> Server:
-    """The broker, without the log of an earlier installation."""
-    blocking(_delete_topics(kafka_broker.url()))
-    return kafka_broker
+def fresh_kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Kafka broker of this test alone."""
+    yield from _kafka_broker(tmp_path_factory.mktemp("kafka"))
 
 
 @pytest.fixture(scope="session")

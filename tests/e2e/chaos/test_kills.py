@@ -147,14 +147,14 @@ def test_each_stopped_process_is_replaced_and_each_job_runs_once(tmp_path: Path)
 
 @pytest.mark.kafka
 def test_a_killed_broker_loses_and_duplicates_nothing(
-    tmp_path: Path, empty_kafka_broker: Server
+    tmp_path: Path, fresh_kafka_broker: Server
 ) -> None:
     def kill_broker() -> None:
-        empty_kafka_broker.kill()
-        empty_kafka_broker.restart()
+        fresh_kafka_broker.kill()
+        fresh_kafka_broker.restart()
 
-    with StandaloneInstallation(tmp_path, "--kafka", empty_kafka_broker.url()) as standalone:
+    with StandaloneInstallation(tmp_path, "--kafka", fresh_kafka_broker.url()) as standalone:
         standalone.start()
         kill_scheduler = functools.partial(kill_child, standalone, "scheduler")
         run_all(standalone, tmp_path, [kill_broker, kill_scheduler, kill_broker])
-        check_views(standalone, empty_kafka_broker.url())
+        check_views(standalone, fresh_kafka_broker.url())

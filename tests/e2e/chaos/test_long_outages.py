@@ -75,13 +75,13 @@ def test_services_wait_for_an_unavailable_database(
 @pytest.mark.kafka
 @pytest.mark.parametrize("away_s", AWAY)
 def test_services_wait_for_an_unavailable_broker(
-    tmp_path: Path, empty_kafka_broker: Server, away_s: float
+    tmp_path: Path, fresh_kafka_broker: Server, away_s: float
 ) -> None:
     with StandaloneInstallation(
-        tmp_path, "--kafka", empty_kafka_broker.url(), environment=PROBES
+        tmp_path, "--kafka", fresh_kafka_broker.url(), environment=PROBES
     ) as standalone:
         standalone.start()
         web = standalone.child("web").pid
-        outlast(standalone, tmp_path, away_s, empty_kafka_broker.kill)
-        empty_kafka_broker.restart()
-        check(standalone, tmp_path, empty_kafka_broker.url(), web)
+        outlast(standalone, tmp_path, away_s, fresh_kafka_broker.kill)
+        fresh_kafka_broker.restart()
+        check(standalone, tmp_path, fresh_kafka_broker.url(), web)

@@ -288,8 +288,8 @@ def test_it_starts_again_after_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_kafka_can_be_the_log(empty_kafka_broker: Server, tmp_path: Path) -> None:
-    with StandaloneInstallation(tmp_path, "--kafka", empty_kafka_broker.url()) as standalone:
+def test_kafka_can_be_the_log(fresh_kafka_broker: Server, tmp_path: Path) -> None:
+    with StandaloneInstallation(tmp_path, "--kafka", fresh_kafka_broker.url()) as standalone:
         standalone.start()
         done = fairlead(standalone, "run", "--", "echo", "by Kafka")
         assert (done.returncode, done.stdout) == (0, "by Kafka\n"), done.stderr

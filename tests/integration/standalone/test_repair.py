@@ -10,6 +10,8 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Mismatch
+from fairlead_common.log.kafka import kafka_clients
+from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
 from tests.conftest import Server
@@ -29,10 +31,17 @@ async def in_postgres(fresh_database: str, valkey_url: str) -> AsyncIterator[Ins
 
 @pytest.fixture
 async def in_kafka(
-    empty_kafka_broker: Server, fresh_database: str, valkey_url: str
+    kafka_broker: Server, fresh_database: str, valkey_url: str
 ) -> AsyncIterator[Installation]:
-    """The log is on a broker."""
-    async with Installation.open(empty_kafka_broker.url(), fresh_database, valkey_url) as made:
+    """The log is on a broker whose topics were deleted before."""
+    log = await KafkaLog.open(kafka_broker.url(), away_s=30)
+    try:
+        async with kafka_clients.admin(log.address, log.away_s) as admin:
+            ours = [name for name in await admin.list_topics() if name.startswith("fairlead.")]
+            await admin.delete_topics(ours)
+    finally:
+        await log.close()
+    async with Installation.open(kafka_broker.url(), fresh_database, valkey_url) as made:
         yield made
 
 
