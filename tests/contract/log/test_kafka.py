@@ -138,7 +138,7 @@ async def test_a_stuck_consumer_is_replaced(
     await log.close()
 
 
-async def test_an_append_behind_an_open_transaction_returns_within_its_bound(
+async def test_an_append_after_an_open_transaction_returns_within_its_bound(
     kafka_broker: Server,
 ) -> None:
     log = await KafkaLog.open(kafka_broker.url(), away_s=2)
