@@ -32,6 +32,8 @@ class FakeApiServer:
     0: not refused.
     `refused_kinds`: the message with which the creation of objects of a kind is refused, with
     `refusal_code`.
+    `deletions_interrupted`: the number of next removals of pods that fail after the first of their
+    two writes: the pod has a deletion timestamp and the grace period 0, but it still exists.
     `answers_lost`: the number of next changing requests that are carried out without an answer.
     `frozen`: requests get no answer, until `unfreeze`.
     `silent`: watches send nothing. `away`: connections are closed without an answer.
@@ -43,7 +45,7 @@ class FakeApiServer:
         self.refusals: list[int] = []
         self.refused_kinds: dict[str, str] = {}
         self.refusal_code = 422
-        self.answers_lost = 0
+        self.answers_lost = self.deletions_interrupted = 0
         self.silent = self.away = self.frozen = False
         self._thawed = asyncio.Event()
         self.token = "t"
@@ -308,7 +310,10 @@ class FakeApiServer:
         uid = body.get("preconditions", {}).get("uid", item["metadata"]["uid"])
         if uid != item["metadata"]["uid"]:
             return _refuse(409, "Conflict", "the UID in the precondition differs")
-        return web.json_response(self._delete_pod(item, body.get("gracePeriodSeconds", 30)))
+        deleted = self._delete_pod(item, body.get("gracePeriodSeconds", 30))
+        if deleted is None:
+            return _refuse(500, "InternalError", "etcdserver: request timed out")
+        return web.json_response(deleted)
 
     def _create(self, kind: str, namespace: str, body: Json) -> web.Response:
         name = body["metadata"]["name"]
@@ -335,18 +340,24 @@ class FakeApiServer:
             return web.json_response(self._record(kind, "DELETED", item))
         return web.json_response(self._record(kind, "MODIFIED", item))
 
-    def _delete_pod(self, pod: Json, grace_s: int) -> Json:
+    def _delete_pod(self, pod: Json, grace_s: int) -> Json | None:
+        """The pod as deletion leaves it; None if it was interrupted."""
         metadata = dict(pod["metadata"])
         ended = pod["status"]["phase"] in ("Succeeded", "Failed")
         if ended or not pod["spec"].get("nodeName"):
             grace_s = 0
         before = metadata.get("deletionGracePeriodSeconds")
-        if before is not None and before <= grace_s:
+        if before is not None and before <= grace_s and (before or metadata.get("finalizers")):
             return pod
         metadata |= {"deletionTimestamp": _time(grace_s), "deletionGracePeriodSeconds": grace_s}
         pod = {**pod, "metadata": metadata}
-        event = "MODIFIED" if grace_s or metadata.get("finalizers") else "DELETED"
-        return self._record("pods", event, pod)
+        if grace_s or metadata.get("finalizers"):
+            return self._record("pods", "MODIFIED", pod)
+        if self.deletions_interrupted:
+            self.deletions_interrupted -= 1
+            self._record("pods", "MODIFIED", pod)
+            return None
+        return self._record("pods", "DELETED", pod)
 
 
 def _with(item: Json, field: str, **fields: Any) -> Json:  # `Any`: JSON

@@ -17,6 +17,7 @@ from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
 from fairlead_executor.backends.kubernetes.api_client import ApiClient
 from fairlead_executor.backends.kubernetes.api_probe import ApiProbe
+from fairlead_executor.backends.kubernetes.domain.pod_manifest import FINALIZER
 from fairlead_executor.backends.kubernetes.settings import (
     KubernetesSettings,
     PendingAction,
@@ -298,6 +299,45 @@ async def test_a_pod_deleted_by_hand_is_noticed_and_held_until_that_is_reported(
     assert end.category is FailureCategory.POD_DELETED
     (held,) = world.server.pods()
     assert is_held(held)
+    world.cluster.remove([run])
+    await world.until(lambda: not world.server.pods())
+
+
+async def test_a_deletion_that_the_api_server_did_not_complete_is_repeated(
+    world: FakeWorld,
+) -> None:
+    await world.open(ended_pods_max=0)
+    run = world.create(annotations=SUCCEEDS)
+    await world.until_ended(run)
+    world.server.deletions_interrupted = 1
+    world.cluster.remove([run])
+    await world.until(lambda: not world.server.pods())
+    assert not world.server.deletions_interrupted
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "finalizers"),
+    [
+        pytest.param(30, [FINALIZER], id="its node died before it confirmed the deletion"),
+        pytest.param(0, [], id="etcd failed between the two writes of the deletion"),
+    ],
+)
+async def test_an_ended_pod_whose_deletion_nobody_completes_is_deleted_by_force(
+    world: FakeWorld, grace_s: int, finalizers: list[str]
+) -> None:
+    await world.open(ended_pods_max=0, stuck_terminating_s=60)
+    run = world.create()
+    await world.until_pod(run, runs)
+    pod = world.server.find("pods", run)
+    assert pod is not None
+    pod["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "deletionGracePeriodSeconds": grace_s,
+        "finalizers": finalizers,
+    }
+    pod["status"]["phase"] = "Failed"
+    world.server.put("pods", pod)
+    await world.until_ended(run)
     world.cluster.remove([run])
     await world.until(lambda: not world.server.pods())
 

@@ -171,6 +171,24 @@ def test_an_ended_pod_is_released_when_it_is_no_longer_retained() -> None:
     assert next_of(record) is None
 
 
+def released(**metadata: Any) -> RunRecord:
+    record = running()
+    run_records.observe(record, make_pod(FAILED, version=2, **DELETED, **metadata))
+    record.removed = record.release = record.released = True
+    return record
+
+
+def test_a_released_pod_whose_deletion_does_not_complete_is_deleted_by_force() -> None:
+    record = released(finalizers=[])
+    assert next_of(record, DELETED_MS + 1000 * STUCK_S - 1) is None
+    assert next_of(record, DELETED_MS + 1000 * STUCK_S) is Operation.DELETE_BY_FORCE
+
+
+def test_a_released_pod_that_others_hold_is_left_to_them() -> None:
+    record = released(finalizers=["example.com/other"])
+    assert next_of(record, DELETED_MS + 1000 * STUCK_S) is None
+
+
 @pytest.mark.parametrize(
     ("code", "reason", "message", "outcome", "kind"),
     [

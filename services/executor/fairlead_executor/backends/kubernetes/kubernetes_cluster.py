@@ -85,7 +85,7 @@ class KubernetesCluster:
         self._due: asyncio.Queue[RunId] = asyncio.Queue()
         """Runs with a next operation; each is there once."""
         self._unsettled: dict[RunId, None] = {}
-        """Live runs that have not started, or are stopping."""
+        """Live runs that have not started, or are stopping; released runs whose pod exists."""
         self._retained: deque[tuple[int, RunId]] = deque()
         """Ended runs whose pods are retained for their logs, the oldest first."""
         self._probe = ApiProbe(client)
@@ -311,7 +311,9 @@ class KubernetesCluster:
                 self._pods[run] = pod
             self._changed[run] = None
             self._changed_event.set()
-        if pod is not None and pod.live and (pod.stopping or pod.phase is Phase.CREATED):
+        is_terminating = record.released and record.observed is not None
+        is_waiting = pod is not None and pod.live and (pod.stopping or pod.phase is Phase.CREATED)
+        if is_terminating or is_waiting:
             self._unsettled[run] = None
         else:
             self._unsettled.pop(run, None)
@@ -379,7 +381,7 @@ class KubernetesCluster:
             pod = record.observed
             if pod is None:
                 continue
-            if record.stop is None:
+            if record.stop is None and record.ended is None:
                 self._check_pending_pod(record, pod, now_ms)
             if record.stop is not None or pod.metadata.deletion_timestamp is not None:
                 self._update(record)

@@ -233,7 +233,11 @@ class Requests:
         return self._observe(record, response)
 
     async def _release(self, record: RunRecord) -> bool:
-        """Remove our finalizer, and delete the pod if nobody has."""
+        """Remove our finalizer, and delete the pod if nobody has.
+
+        The API server deletes a pod in two writes, the deletion timestamp first. After a failure
+        between them the timestamp alone does not say that the pod will be removed.
+        """
         pod = record.observed
         assert pod is not None, record.run
         metadata = pod.metadata
@@ -244,7 +248,8 @@ class Requests:
             body = {"metadata": {"uid": metadata.uid, "finalizers": others or None, **version}}
             if not await self._patch(record, body):
                 return False
-        if record.observed is not None and metadata.deletion_timestamp is None:
+        is_to_be_deleted = metadata.deletion_timestamp is None or record.failures > 0
+        if record.observed is not None and is_to_be_deleted:
             record.released = await self._delete(record, 0)
         else:
             record.released = True

@@ -75,9 +75,9 @@ class KubernetesSettings(
     `other_priority_min`: pods of others below this priority do not reduce what is offered.
     `ended_pods_max` and `ended_pods_s`: ended pods are retained for their logs, at most this many
     and for at most this time (s). A pod that still exists `stuck_terminating_s` after its grace
-    period is deleted by force. The runs of a node that does not exist or is not ready for
-    `node_lost_s` are given up; `lost_runs` says whether they then fail, or are reported lost, which
-    uses up no retry.
+    period is deleted by force, also an ended one that is not retained any more. The runs of a node
+    that does not exist or is not ready for `node_lost_s` are given up; `lost_runs` says whether
+    they then fail, or are reported lost, which uses up no retry.
     """
 
     kubeconfig: str = ""

@@ -58,8 +58,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     ended once that is recorded on the API server. `stop`: the first end and the shortest grace of
     all stops; `deleted_grace_s`: the shortest grace for which the deletion was accepted.
     `ended`: the end, which never changes. `removed`: its end was reported; the pod is retained for
-    its logs until `release`, and not touched any more once it is `released`. `waiting_reason` and
-    `waiting_since_ms`: why it does not start.
+    its logs until `release`. Once it is `released`, it is only deleted again if its deletion does
+    not complete. `waiting_reason` and `waiting_since_ms`: why it does not start.
     """
 
     run: RunId
@@ -91,8 +91,12 @@ def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> 
         if ruled_out_end(record) is not None:
             return Operation.RULE_OUT
         return Operation.CREATE if record.lease is not None else None
-    if record.release:
-        return None if record.released else Operation.RELEASE
+    due_ms = force_due_ms(record, stuck_terminating_s)
+    is_stuck = due_ms is not None and due_ms <= now_ms
+    if record.release and not record.released:
+        return Operation.RELEASE
+    if record.released:
+        return Operation.DELETE_BY_FORCE if is_stuck else None
     if record.ended is not None:
         return None
     if record.secrets:
@@ -107,10 +111,7 @@ def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> 
             return Operation.DELETE_BY_FORCE
         if record.deleted_grace_s is None or stop.grace_s < record.deleted_grace_s:
             return Operation.DELETE
-    due_ms = force_due_ms(record, stuck_terminating_s)
-    if due_ms is not None and due_ms <= now_ms:
-        return Operation.DELETE_BY_FORCE
-    return None
+    return Operation.DELETE_BY_FORCE if is_stuck else None
 
 
 def ruled_out_end(record: RunRecord) -> End | None:
@@ -121,9 +122,14 @@ def ruled_out_end(record: RunRecord) -> End | None:
 
 
 def force_due_ms(record: RunRecord, stuck_terminating_s: int) -> int | None:
-    """When a pod that is being deleted is deleted by force (ms)."""
+    """When a pod that is being deleted is deleted by force (ms).
+
+    An ended pod is retained until it is released; then nothing holds it but finalizers of others.
+    """
     pod = record.observed
-    if pod is None or record.ended is not None or pod.metadata.deletion_timestamp is None:
+    if pod is None or pod.metadata.deletion_timestamp is None:
+        return None
+    if record.ended is not None and (not record.released or pod.metadata.finalizers):
         return None
     # The deletion timestamp is the time at which the grace period ends.
     return parse_rfc3339(pod.metadata.deletion_timestamp) + 1000 * stuck_terminating_s
