@@ -9,7 +9,8 @@ Starts everything itself through `fairlead up --backend simulated` in a folder o
 queues and 100 job sets. `--burst` submits all jobs at once: `jobsPerSecond` is over the whole life,
 from the first request until lookout shows the last success. `--paced` submits at an even rate and
 reports how long jobs took from the request that submitted them until their lease was in the log,
-and whether everything kept up. The last line of output is one JSON object.
+and whether everything kept up. `postgresPerJob` is what Postgres used for each job: CPU by role of
+the backend, WAL, and rows by table. The last line of output is one JSON object.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from fairlead_standalone.service.testing import StandaloneInstallation
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/e2e.py`
 
 from bench import history, processes
+from bench.postgres_costs import PostgresMeter
 from tests.kafka_broker import KafkaBroker
 
 NODES: Final = 1_000
@@ -167,13 +169,26 @@ async def bench(
         before = (await counts(http)).get("SUCCEEDED", 0)
         setting = Setting(standalone, client, http, meter, before)
         lags = Lags(setting)
-        async with watched(lags):
+        async with watched(lags), metered(standalone) as postgres:
             if given.burst:
                 found = await burst(setting, given.jobs, mixed=given.mixed)
             else:
                 found = await paced(setting, given.rate, given.seconds)
+            costs = await postgres.costs(found["jobs"])
         first = {"firstJobSeconds": round(first_job_s, 2)}
-        return {**found, **first, "lag": lags.summary()}
+        per_job = {"postgresPerJob": msgspec.to_builtins(costs)}
+        return {**found, **first, **per_job, "lag": lags.summary()}
+
+
+@contextlib.asynccontextmanager
+async def metered(standalone: StandaloneInstallation) -> AsyncIterator[PostgresMeter]:
+    """The costs of Postgres from now on."""
+    url = standalone.child("web").environ()["FAIRLEAD_DATABASE_URL"]
+    meter = await PostgresMeter.start(url, standalone.child("postgres"))
+    try:
+        yield meter
+    finally:
+        await meter.close()
 
 
 async def prepare(client: AsyncClient, http: httpx2.AsyncClient) -> float:
