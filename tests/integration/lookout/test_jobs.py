@@ -67,7 +67,11 @@ async def test_a_run_has_the_cause_of_its_preemption_before_and_after_it_ended(
             "/jobsets", await harness.append_events(submitted("a"), leased("a"), asked)
         )
         (run,) = (await harness.read(path))["runs"]
-        assert (run["state"], run["preemptedFor"], run["reason"]) == ("LEASED", "request", "room")
+        assert (run["state"], run["preemptionCause"], run["reason"]) == (
+            "LEASED",
+            "request",
+            "room",
+        )
         ended = [
             events.JobRunStopped(job_id=which, run=1, reason="asked to"),
             events.JobRequeued(job_id=which, reason="preempted"),
@@ -75,8 +79,12 @@ async def test_a_run_has_the_cause_of_its_preemption_before_and_after_it_ended(
         ]
         await harness.read("/jobsets", await harness.append_events(*ended))
         new, old = (await harness.read(path))["runs"]
-        assert (old["state"], old["preemptedFor"], old["reason"]) == ("STOPPED", "request", "room")
-        assert "preemptedFor" not in new
+        assert (old["state"], old["preemptionCause"], old["reason"]) == (
+            "STOPPED",
+            "request",
+            "room",
+        )
+        assert "preemptionCause" not in new
         assert "reason" not in new
 
 

@@ -229,7 +229,7 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
     for j, cause in zip(plan.preempted_job.tolist(), plan.preempted_cause.tolist(), strict=True):
         direct[pool.gang(j)] += cause != Cause.GANG
     for at, j in enumerate(plan.preempted_job.tolist()):
-        cause, taker = Cause(int(plan.preempted_cause[at])), int(plan.preempted_for[at])
+        cause, taker = Cause(int(plan.preempted_cause[at])), int(plan.preemptor_job[at])
         assert taker in placed, f"{j} was stopped for {taker}, which was not placed"
         assert pool.kind(j) != Preemption.NONE, f"{j} is not preemptible"
         assert not pool.lost(pool.node[j]), f"{j} is on a lost node"

@@ -128,7 +128,7 @@ def share_would_do(
 def check_preemptors(pool: Pool, plan: Plan) -> None:
     """No run was preempted for a further member of a gang (E5)."""
     further = further_members(pool, plan)
-    for j, preemptor in zip(plan.preempted_job.tolist(), plan.preempted_for.tolist(), strict=True):
+    for j, preemptor in zip(plan.preempted_job.tolist(), plan.preemptor_job.tolist(), strict=True):
         assert preemptor not in further, f"{j} names a further member (N8)"
 
 

@@ -66,7 +66,7 @@ def test_the_plan_does_not_depend_on_the_order_of_rows(case: Case, seed: int) ->
         assert [jobs[j] for j in again.placed_job] == plan.placed_job.tolist()
         assert [nodes[n] for n in again.placed_node] == plan.placed_node.tolist()
         assert [jobs[j] for j in again.preempted_job] == plan.preempted_job.tolist()
-        assert [jobs[j] for j in again.preempted_for] == plan.preempted_for.tolist()
+        assert [jobs[j] for j in again.preemptor_job] == plan.preemptor_job.tolist()
         assert again.preempted_cause.tolist() == plan.preempted_cause.tolist()
         assert again.preempted_share.tolist() == plan.preempted_share.tolist()
         assert [jobs[j] for j in again.rejected_job] == plan.rejected_job.tolist()

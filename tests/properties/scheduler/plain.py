@@ -260,7 +260,7 @@ def told_of_plan(view: View, built: BuiltSnapshot, plan: Plan) -> Said:
             (ids[job], ids[taker], cause)
             for job, taker, cause in zip(
                 plan.preempted_job.tolist(),
-                plan.preempted_for.tolist(),
+                plan.preemptor_job.tolist(),
                 plan.preempted_cause.tolist(),
                 strict=True,
             )

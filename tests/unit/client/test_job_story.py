@@ -56,7 +56,7 @@ def test_an_ended_job_lists_every_run() -> None:
         leased=at(1),
         running=at(2),
         ended=at(5),
-        preempted_for="urgency",
+        preemption_cause="urgency",
     )
     failed = Run(
         run=2,
@@ -100,7 +100,9 @@ def test_a_preempted_run_names_its_preemptor_one_time() -> None:
         job("RUNNING", node="n", runs=(run,), stopping="preempt"), NOW
     )
     assert sentences[1] == f"It is being stopped: {reason}."
-    ended = msgspec.structs.replace(run, state="STOPPED", ended=at(5), preempted_for="fair-share")
+    ended = msgspec.structs.replace(
+        run, state="STOPPED", ended=at(5), preemption_cause="fair-share"
+    )
     assert job_story.describe_history(job("QUEUED", runs=(ended,)), NOW)[-1].endswith(
         f"as STOPPED: {reason}."
     )

@@ -80,7 +80,7 @@ def test_a_preemption_has_both_queues_shares_before_and_after() -> None:
     )
     plan = schedule(made, BALANCE)
     assert plan.preempted_share.tolist() == [1.5, 2.0]
-    assert plan.preempted_for_share.tolist() == [1.0, 1.0]
+    assert plan.preemptor_share.tolist() == [1.0, 1.0]
 
 
 def test_a_gang_member_on_another_node_names_the_job_placed_there() -> None:
@@ -96,7 +96,7 @@ def test_a_gang_member_on_another_node_names_the_job_placed_there() -> None:
     node = {names[j]: int(n) for j, n in zip(plan.placed_job, plan.placed_node, strict=True)}
     made_room = {
         int(made.job_node[j]): names[k]
-        for j, k in zip(plan.preempted_job, plan.preempted_for, strict=True)
+        for j, k in zip(plan.preempted_job, plan.preemptor_job, strict=True)
     }
     assert node.keys() == {"b0", "c0"}
     assert len(made_room) == 3

@@ -395,7 +395,7 @@ class Run(ResponseModel, frozen=True, kw_only=True):
     category: str | None = None
     message: str | None = None
     reason: str | None = None
-    preempted_for: str | None = None
+    preemption_cause: str | None = None
 
 
 class WaitingReason(ResponseModel, frozen=True, kw_only=True):

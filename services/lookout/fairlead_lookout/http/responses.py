@@ -87,7 +87,7 @@ class RunResponse(ResponseBody, frozen=True, kw_only=True):
     category: str | None = None
     message: str | None = None
     reason: str | None = None
-    preempted_for: str | None = None
+    preemption_cause: str | None = None
 
 
 class JobResponse(ResponseBody, frozen=True, kw_only=True):
@@ -491,5 +491,5 @@ def describe_run(row: Any) -> RunResponse:
         category=row["category"],
         message=CATEGORY_MESSAGES.get(row["category"] or ""),
         reason=row["reason"],
-        preempted_for=row["cause"],
+        preemption_cause=row["cause"],
     )

@@ -36,7 +36,7 @@ def name_decisions(
     preempted = zip(
         plan.preempted_job.tolist(),
         plan.preempted_cause.tolist(),
-        plan.preempted_for.tolist(),
+        plan.preemptor_job.tolist(),
         strict=True,
     )
     return RoundResult(

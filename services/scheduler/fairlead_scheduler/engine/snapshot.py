@@ -420,11 +420,11 @@ class Plan:
     `after` the preempted runs of that node."""
     preempted_cause: Byte
     """[V] a `Cause`."""
-    preempted_for: Int32
+    preemptor_job: Int32
     """[V] the newly placed job that it is preempted for."""
     preempted_share: Float
     """[V] share / fair share of the victim's queue before the run was taken (E5)."""
-    preempted_for_share: Float
+    preemptor_share: Float
     """[V] share / fair share of the preemptor's queue with its job placed (E5)."""
 
     rejected_job: Int32

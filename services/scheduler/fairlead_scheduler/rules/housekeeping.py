@@ -261,7 +261,7 @@ def _decide_run_ends(
     limits: HousekeepingLimits,
     rows: Rows,
 ) -> Iterator[tuple[int, AppendBatch]]:
-    """Decide jobs whose run ended, and queued jobs that can never start."""
+    """Decide jobs whose run ended without success, and queued jobs that can never start."""
     if not rows.size:
         return
     jobs = view.jobs
@@ -269,7 +269,9 @@ def _decide_run_ends(
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
     for row, run in zip(rows.tolist(), runs, strict=True):
         if job_table.HELD[jobs.state.item(row)]:
-            event = run_ends.decide_end(view, row, queues, clusters, limits.unstarted, gang_starts)
+            event = run_ends.decide_unsuccessful_end(
+                view, row, queues, clusters, limits.unstarted, gang_starts
+            )
             facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
             records: list[LeaseChange] = []
             if not live_leases.is_given_up(run):

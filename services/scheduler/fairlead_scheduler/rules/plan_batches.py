@@ -91,7 +91,7 @@ class _BatchCollector:
         ending = self._ending_runs()
         node_of = self._built.snapshot.job_node
         for at, job in enumerate(plan.preempted_job.tolist()):
-            preemptor = int(plan.preempted_for[at])
+            preemptor = int(plan.preemptor_job[at])
             cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
             job_id, run = self.id_of(job), self._view.jobs.run.item(job)
             reason = _preemption_reason(
@@ -192,13 +192,13 @@ def _preemption_reason(
     snapshot: engine.Snapshot, plan: Plan, at: int, cause: PreemptionCause, name: JobId
 ) -> str:
     """E5: the cause, the preemptor, and the shares of both queues."""
-    victim, preemptor = int(plan.preempted_job[at]), int(plan.preempted_for[at])
+    victim, preemptor = int(plan.preempted_job[at]), int(plan.preemptor_job[at])
     own = snapshot.queue_names[snapshot.job_queue[victim]]
     other = snapshot.queue_names[snapshot.job_queue[preemptor]]
     return (
         f"{cause.value}: preempted for {name} of queue {other}; queue {own} was at"
         f" {float(plan.preempted_share[at]):.2f} of its fair share, queue {other} is at"
-        f" {float(plan.preempted_for_share[at]):.2f} with that job"
+        f" {float(plan.preemptor_share[at]):.2f} with that job"
     )
 
 

@@ -1,4 +1,5 @@
-"""Decides what the end of a run means for its job: retries, more memory, other nodes. Pure."""
+"""Decides what the end of a run that did not succeed means for its job: retries, more memory, other
+nodes. Pure."""
 
 from fractions import Fraction
 from typing import Any, Final, assert_never
@@ -15,12 +16,12 @@ from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
-End = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRequeued
+End = ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRequeued
 DEFAULT_POLICY: Final = RetryPolicy(limit=1, on=(FailureCategory.NODE_LOST,))
 """The retry policy of jobs without one of their own or of their queue."""
 
 
-def decide_end(
+def decide_unsuccessful_end(
     view: View,
     row: int,
     queues: Queues,
@@ -28,11 +29,13 @@ def decide_end(
     unstarted_max: int,
     gang_starts: "GangStarts",
 ) -> End:
-    """Decide what the end of its newest run means for a job."""
+    """Decide what the end of its newest run means for a job, unless the run succeeded.
+
+    Successes need no decision: housekeeping handles them as columns (`SucceededJobs`).
+    """
     jobs = view.jobs
     job_id, state = jobs.rows.id_at(row), job_table.RUN_STATES[jobs.run_state.item(row)]
-    if state is RunState.SUCCEEDED:
-        return ev.JobSucceeded(job_id=job_id)
+    assert state is not RunState.SUCCEEDED, f"the run of {job_id} succeeded"
     flags, rare = jobs.flags.item(row), jobs.rare_properties.get(row) or job_table.RareProperties()
     if flags & job_table.STOP_CANCEL:
         return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")

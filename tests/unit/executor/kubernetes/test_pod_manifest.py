@@ -143,7 +143,7 @@ def test_a_lease_without_a_pod_spec_is_refused() -> None:
 
 
 def test_a_pod_that_rules_out_a_run_takes_its_name_and_is_never_scheduled() -> None:
-    pod = pod_manifest.build_ruled_out_pod(RUN, "team", OWNER, pods.lost("restarted"))
+    pod = pod_manifest.build_placeholder_pod(RUN, "team", OWNER, pods.lost("restarted"))
     assert (pod["metadata"]["name"], pod["metadata"]["namespace"]) == (RUN, "team")
     assert pod["spec"]["schedulingGates"]
 

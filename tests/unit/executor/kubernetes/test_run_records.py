@@ -72,7 +72,7 @@ def test_a_stop_is_recorded_on_the_pod_before_it_is_deleted() -> None:
     record = running()
     run_records.request_stop(record, 20, END)
     assert shown(record).stopping
-    assert next_of(record) is Operation.NOTE_END
+    assert next_of(record) is Operation.RECORD_END
     noted = {pod_manifest.RUN_ENDS_AS: pod_manifest.encode_end(END)}
     run_records.observe(record, make_pod(RUNNING, version=2, annotations=noted))
     assert next_of(record) is Operation.DELETE
@@ -104,14 +104,14 @@ def test_a_pod_that_does_not_end_after_its_grace_is_deleted_by_force() -> None:
 def test_a_run_that_was_stopped_before_it_was_created_is_ruled_out() -> None:
     record = leased()
     run_records.request_stop(record, 0, END)
-    assert next_of(record) is Operation.RULE_OUT
+    assert next_of(record) is Operation.CREATE_PLACEHOLDER
     assert run_records.ruled_out_end(record) == END
     assert shown(record).stopping
 
 
 def test_a_run_that_was_ruled_out_has_ended_once_its_pod_says_so() -> None:
     record = RunRecord(run=RUN, ruled_out=END)
-    assert next_of(record) is Operation.RULE_OUT
+    assert next_of(record) is Operation.CREATE_PLACEHOLDER
     assert shown(record).live
     never = {pod_manifest.NEVER_STARTS: pod_manifest.encode_end(END)}
     run_records.observe(record, make_pod(annotations=never))

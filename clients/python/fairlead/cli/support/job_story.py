@@ -98,8 +98,8 @@ def _describe_run(run: "Run", now: datetime.datetime) -> str:
     because = run.reason or run.message or ""
     if run.exit_code is not None and "exit code" not in because:
         text += f" with exit code {run.exit_code}"
-    if run.preempted_for and run.preempted_for not in because:
-        because += f"{'; ' if because else ''}it was preempted ({run.preempted_for})"
+    if run.preemption_cause and run.preemption_cause not in because:
+        because += f"{'; ' if because else ''}it was preempted ({run.preemption_cause})"
     return f"{text}: {because.rstrip('.')}." if because else f"{text}."
 
 

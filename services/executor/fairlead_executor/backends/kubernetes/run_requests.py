@@ -60,10 +60,10 @@ class Requests:
                 return await self._create_secret(record)
             case Operation.CREATE_NETWORK_OBJECTS:
                 return await self._create_network_objects(record)
-            case Operation.RULE_OUT:
-                return await self._rule_out(record)
-            case Operation.NOTE_END:
-                return await self._note_end(record)
+            case Operation.CREATE_PLACEHOLDER:
+                return await self._create_placeholder(record)
+            case Operation.RECORD_END:
+                return await self._record_end(record)
             case Operation.DELETE:
                 assert record.stop is not None, record.run
                 return await self._delete(record, record.stop.grace_s)
@@ -95,11 +95,11 @@ class Requests:
             manifest = pod_manifest.build_pod(lease, self._owner, self._settings, self._keyring)
             record.secrets = dict(manifest.secrets)
 
-    async def _rule_out(self, record: RunRecord) -> bool:
+    async def _create_placeholder(self, record: RunRecord) -> bool:
         end = run_records.ruled_out_end(record)
         assert end is not None, record.run
         record.secrets = {}
-        pod = pod_manifest.build_ruled_out_pod(record.run, record.namespace, self._owner, end)
+        pod = pod_manifest.build_placeholder_pod(record.run, record.namespace, self._owner, end)
         return await self._post_pod(record, pod)
 
     async def _post_pod(self, record: RunRecord, pod: pod_manifest.Json) -> bool:
@@ -209,7 +209,7 @@ class Requests:
         run_records.request_stop(record, run_records.GRACE_S_MIN, end)
         return True
 
-    async def _note_end(self, record: RunRecord) -> bool:
+    async def _record_end(self, record: RunRecord) -> bool:
         """Record on the pod how it ends, before it is deleted, for an executor after this one."""
         assert record.stop is not None, record.run
         text = pod_manifest.encode_end(record.stop.end)

@@ -21,7 +21,7 @@ from fairlead_scheduler.engine.state.round_state import (
     N_GROUP_SHAPE,
     N_JOURNAL,
     N_WORK,
-    NOT_TRIED,
+    NO_REASON,
     PREEMPTION_LIMIT,
     QUEUED,
     exceeds_class_limit,
@@ -131,7 +131,7 @@ def place_members(
     placed = 0
     held_back = 0
     missed = -1
-    why = NOT_TRIED
+    why = NO_REASON
     for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
         if placed == need:
             break
@@ -140,7 +140,7 @@ def place_members(
             continue
         if model.jobs.shape[j] != missed:
             code = place_job(model, j, after, label, value, top)
-            if code == NOT_TRIED:
+            if code == NO_REASON:
                 placed += 1
                 continue
             missed = int(model.jobs.shape[j])
@@ -152,7 +152,8 @@ def place_members(
 
 @separate
 def place_further_member(model: RoundModel, j: int) -> int:
-    """Place a further member beside those that run, on tier (a): 0 or the code of why not."""
+    """Place a further member beside those that run, on tier (a): `NO_REASON`, or the code of why
+    not."""
     g = int(model.jobs.gang[j])
     model.counters[N_GROUP_SHAPE] = 0
     if model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:

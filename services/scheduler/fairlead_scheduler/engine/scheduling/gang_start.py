@@ -28,7 +28,7 @@ from fairlead_scheduler.engine.state.round_state import (
     N_JOURNAL,
     N_WORK,
     N_WORK_END,
-    NOT_TRIED,
+    NO_REASON,
     PREEMPTION_LIMIT,
     QUEUED,
     cost_with,
@@ -341,8 +341,8 @@ def could_be_better(model: RoundModel, label: int, rank: int) -> bool:
 
 @separate
 def start_gang(model: RoundModel, q: int, g: int) -> int:
-    """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not, or
-    `SEARCHING`."""
+    """Place the `minSize` members that a gang needs, or nothing: `NO_REASON`, the code of why
+    not, or `SEARCHING`."""
     need = model.gangs.min_size[g]
     sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
     after = (
@@ -365,4 +365,4 @@ def start_gang(model: RoundModel, q: int, g: int) -> int:
         undo_offer(model, mark)
         return PREEMPTION_LIMIT if limited or attempt.limited else DOES_NOT_FIT
     model.gangs.value[g] = value
-    return NOT_TRIED
+    return NO_REASON

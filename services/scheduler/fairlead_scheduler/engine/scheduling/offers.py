@@ -42,7 +42,7 @@ from fairlead_scheduler.engine.state.round_state import (
     NEW_GANG,
     NEW_JOB,
     NO_OFFER,
-    NOT_TRIED,
+    NO_REASON,
     QUEUED,
     TOLERANCE,
     cost_of,
@@ -110,7 +110,7 @@ def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
 def offer_within_budget(model: RoundModel, q: int) -> bool:
     """Replace the first offer of the queue, one of queued jobs, where R4 says so; True."""
     release_held(model, q)
-    if model.offers.over_budget[q] and model.counters[N_STOP] == NOT_TRIED:
+    if model.offers.over_budget[q] and model.counters[N_STOP] == NO_REASON:
         replace_offer(model, q)
     return True
 
@@ -216,7 +216,7 @@ def has_shape_within_budget(model: RoundModel, q: int) -> bool:
     for s in range(model.shapes.cost.size):
         if (
             model.progress.jobs_left[q, s] > 0
-            and model.progress.skip_code[q, s] == NOT_TRIED
+            and model.progress.skip_code[q, s] == NO_REASON
             and is_within_budget(model, q, model.shapes.full_request[s])
         ):
             return True
@@ -240,7 +240,7 @@ def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
         return NEW_GANG if is_within_budget(model, q, model.gangs.offer_request) else NO_OFFER
     if g >= 0 and (model.gangs.mode[g] != GANG_RUNS or model.gangs.live[g] == 0):
         return NO_OFFER
-    if model.progress.skip_code[q, s] != NOT_TRIED or not is_within_budget(
+    if model.progress.skip_code[q, s] != NO_REASON or not is_within_budget(
         model, q, model.shapes.full_request[s]
     ):
         return NO_OFFER
@@ -262,18 +262,18 @@ def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
     if not model.runs.active:
         s = int(model.jobs.shape[j])
         fits = (
-            find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+            find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
             and find_free_node(model, s, 0) >= 0
         )
     elif model.offers.kind[q] == NEW_GANG:
         fits = gang_fits_on_free_capacity(model, q, int(model.jobs.gang[j]))
     else:
         s = int(model.jobs.shape[j])
-        fits = find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+        fits = find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
         if fits and model.offers.kind[q] == FURTHER_MEMBER:
-            fits = place_further_member(model, j) == NOT_TRIED
+            fits = place_further_member(model, j) == NO_REASON
         elif fits:
-            fits = place_job(model, j, 0.0, NOWHERE, NOWHERE, FREE) == NOT_TRIED
+            fits = place_job(model, j, 0.0, NOWHERE, NOWHERE, FREE) == NO_REASON
         undo_offer(model, mark)
     if not fits:
         model.progress.unfit[q, 0] = j
@@ -287,7 +287,7 @@ def gang_fits_on_free_capacity(model: RoundModel, q: int, g: int) -> bool:
     chooses a label value, on one of the first that N7 tries."""
     need = model.gangs.min_size[g]
     sum_new_gang(model, g)
-    if find_offer_limit(model, q, -1, model.gangs.offer_request, need) != NOT_TRIED:
+    if find_offer_limit(model, q, -1, model.gangs.offer_request, need) != NO_REASON:
         return False
     if model.entitlements.class_limit.size > 0 and gang_exceeds_class_limit(model, q, g, need):
         return False

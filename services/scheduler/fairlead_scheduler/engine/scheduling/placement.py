@@ -19,7 +19,7 @@ from fairlead_scheduler.engine.state.round_state import (
     N_JOURNAL,
     N_REOPENED,
     N_WORK,
-    NOT_TRIED,
+    NO_REASON,
     PREEMPTION_LIMIT,
     TOLERANCE,
 )
@@ -187,8 +187,8 @@ def is_preemption_limited(model: RoundModel) -> bool:
 def place_job(model: RoundModel, j: int, after: float, label: int, value: int, top: int) -> int:
     """Place a queued job on the first tier that has a node, at home or away, no higher than `top`.
 
-    Returns 0, or the code of why it was not placed. `after` is the share / weight of its queue
-    with the whole offer placed; `label` and `value` bind it to a part of the pool.
+    Returns `NO_REASON`, or the code of why it was not placed. `after` is the share / weight of its
+    queue with the whole offer placed; `label` and `value` bind it to a part of the pool.
     """
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
@@ -234,7 +234,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
             model.runs.urgency_loss[j] = lost_work if tier == URGENCY else 0.0
             if tier == FAIR_SHARE:
                 reopen_shapes(model, mark)
-            return NOT_TRIED
+            return NO_REASON
     return code
 
 
@@ -267,7 +267,7 @@ def reopen_shapes(model: RoundModel, mark: int) -> None:
             model.counters[N_WORK] += model.entitlements.weight.size
             for q in range(model.entitlements.weight.size):
                 if model.progress.skip_code[q, s] == INSUFFICIENT:
-                    model.progress.skip_code[q, s] = NOT_TRIED
+                    model.progress.skip_code[q, s] = NO_REASON
                     if model.progress.jobs_left[q, s] > 0:
                         model.progress.open_shapes[q] += 1
                         model.counters[N_REOPENED] = 1

@@ -31,7 +31,7 @@ from fairlead_scheduler.engine.state.round_state import (
     N_WORK,
     NEW_JOB,
     NO_OFFER,
-    NOT_TRIED,
+    NO_REASON,
     QUEUED,
     TOLERANCE,
     count_handled,
@@ -90,7 +90,7 @@ def was_handled(model: RoundModel, q: int, at: int) -> bool:
 def examine_next(model: RoundModel, q: int) -> int:
     """The next queued job to examine, by its place in the order, or -1 when the queue is done."""
     if (
-        model.progress.stop_code[q] != NOT_TRIED
+        model.progress.stop_code[q] != NO_REASON
         or model.progress.next_queued[q] >= model.jobs.order_end[q]
     ):
         return -1
@@ -134,7 +134,7 @@ def find_offer(model: RoundModel, q: int) -> bool:
                 return offer_within_budget(model, q)
         elif was_handled(model, q, at):
             pass
-        elif model.progress.skip_code[q, s] == NOT_TRIED and (
+        elif model.progress.skip_code[q, s] == NO_REASON and (
             not model.runs.active or model.runs.state[j] != FAILED
         ):
             offer_job(model, q, j, NEW_JOB)
@@ -185,7 +185,7 @@ def offer_next_member(model: RoundModel, q: int) -> bool:
             return offer_job(model, q, j, EVICTED_RUN)
         if (
             model.runs.state[j] == QUEUED
-            and model.progress.skip_code[q, model.jobs.shape[j]] == NOT_TRIED
+            and model.progress.skip_code[q, model.jobs.shape[j]] == NO_REASON
         ):
             return offer_job(model, q, j, FURTHER_MEMBER)
         model.progress.next_member[q] += 1
@@ -204,7 +204,7 @@ def offer_gang(model: RoundModel, q: int, j: int) -> bool:
     if model.gangs.mode[g] == GANG_RUNS:
         if (
             model.gangs.live[g] > 0
-            and model.progress.skip_code[q, model.jobs.shape[j]] == NOT_TRIED
+            and model.progress.skip_code[q, model.jobs.shape[j]] == NO_REASON
         ):
             return offer_job(model, q, j, FURTHER_MEMBER)
         return False
@@ -326,7 +326,7 @@ def return_queues(model: RoundModel) -> None:
     for q in range(model.entitlements.weight.size):
         if (
             model.offers.kind[q] != NO_OFFER
-            or model.counters[N_STOP] != NOT_TRIED
+            or model.counters[N_STOP] != NO_REASON
             or not find_offer(model, q)
         ):
             continue

@@ -41,7 +41,7 @@ from fairlead_scheduler.engine.state.round_state import (
     N_WORK,
     N_WORK_END,
     NEW_JOB,
-    NOT_TRIED,
+    NO_REASON,
     QUEUE_LIMIT,
     QUEUED,
     RATE_LIMIT,
@@ -105,10 +105,10 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
 @inlined
 def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
     """Try to place a queued job; False when the queue must stop."""
-    if model.counters[N_STOP] != NOT_TRIED:
+    if model.counters[N_STOP] != NO_REASON:
         return False
     s = int(model.jobs.shape[j])
-    permitted = check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+    permitted = check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
     if permitted and not model.runs.active:
         p = find_free_node(model, s, 0)
         if p >= 0:
@@ -124,7 +124,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
         )
         code = place_job(model, j, after, NOWHERE, NOWHERE, URGENCY)
         avoids = model.avoided.first.size > 0 and model.avoided.first[j] >= 0
-        if code != NOT_TRIED and not avoids:
+        if code != NO_REASON and not avoids:
             # The job keeps its place: when nothing behind it can be tried either, it is the first
             # to be tried again once capacity was freed.
             skip_shape(model, q, s, code)
@@ -166,16 +166,16 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
         model.progress.members_end[q] = model.gangs.queued_first[g]
         model.progress.next_evicted[q] += 1
         return True
-    if model.counters[N_STOP] != NOT_TRIED:
+    if model.counters[N_STOP] != NO_REASON:
         return False
     s = int(model.jobs.shape[j])
     if kind == FURTHER_MEMBER:
         if (
             model.gangs.live[g] > 0
-            and check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+            and check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
         ):
             code = place_further_member(model, j)
-            if code != NOT_TRIED:
+            if code != NO_REASON:
                 model.gangs.code[g] = code
                 if model.gangs.rest[g] and code == INSUFFICIENT:
                     fail_job(model, j)
@@ -190,15 +190,15 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
     need = model.gangs.min_size[g]
     sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
     model.gangs.code[g] = check_limits(model, q, -1, model.gangs.offer_request, need)
-    limits = model.entitlements.class_limit.size > 0 and model.gangs.code[g] == NOT_TRIED
+    limits = model.entitlements.class_limit.size > 0 and model.gangs.code[g] == NO_REASON
     if limits and gang_exceeds_class_limit(model, q, g, need):
         model.gangs.code[g] = QUEUE_LIMIT
-    if model.gangs.code[g] == NOT_TRIED:
+    if model.gangs.code[g] == NO_REASON:
         started = start_gang(model, q, g)
         if started == SEARCHING:
             return True
         model.gangs.code[g] = started
-        if started == NOT_TRIED:
+        if started == NO_REASON:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
     pass_offer(model, q, j)
@@ -219,26 +219,26 @@ def skip_evicted(model: RoundModel, q: int, j: int) -> None:
 
 @inlined
 def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
-    """Rules L2 to L4 and L7 for an offer of queued jobs: returns 0, or the code of the limit.
+    """Rules L2 to L4 and L7 for an offer of queued jobs: `NO_REASON`, or the code of the limit.
 
     What stops the round is written to counters[N_STOP], what stops the queue to
     `progress.stop_code`, what holds back single jobs of shape `s` to `progress.skip_code`. A gang
     (s = -1) is only skipped; its L2 is checked elsewhere, because its members can be of several
     classes.
     """
-    code = NOT_TRIED
+    code = NO_REASON
     for r in range(model.entitlements.cost_factor.size):
         if model.usage.started[r] > model.entitlements.round_limit[r]:
             code = ROUND_LIMIT
-    if code == NOT_TRIED and model.usage.tokens[0] < 1.0 - TOLERANCE:
+    if code == NO_REASON and model.usage.tokens[0] < 1.0 - TOLERANCE:
         code = RATE_LIMIT
-    if code != NOT_TRIED:
+    if code != NO_REASON:
         model.counters[N_STOP] = code
     elif model.usage.tokens[1 + q] < 1.0 - TOLERANCE:
         model.progress.stop_code[q] = RATE_LIMIT
         code = RATE_LIMIT
     else:
         code = find_offer_limit(model, q, s, whole, jobs)
-    if code != NOT_TRIED and s >= 0:
+    if code != NO_REASON and s >= 0:
         skip_shape(model, q, s, code)
     return code

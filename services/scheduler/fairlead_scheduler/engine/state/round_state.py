@@ -60,7 +60,8 @@ FAILED: Final = 8
 NON_PREEMPTIBLE: Final = 2
 """`Preemption.NONE` as a number of the kernels: from it on a run is no victim."""
 
-NOT_TRIED: Final = 0
+NO_REASON: Final = int(Code.NONE)
+"""Nothing holds it back: an offer is permitted or was placed, a shape or queue is still tried."""
 QUEUE_LIMIT: Final = int(Code.QUEUE_LIMIT)
 ROUND_LIMIT: Final = int(Code.ROUND_LIMIT)
 RATE_LIMIT: Final = int(Code.RATE_LIMIT)
@@ -106,18 +107,19 @@ def exceeds_class_limit(model: RoundModel, q: int, c: int, whole: Int64) -> bool
 
 @inlined
 def find_offer_limit(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
-    """Rules L2, L4 and L7 for one offer of queued jobs: 0, or the code of the limit it exceeds.
+    """Rules L2, L4 and L7 for one offer of queued jobs: the code of the limit that it exceeds,
+    or `NO_REASON`.
 
     Its L2 is left aside for a gang (s = -1), whose members can be of several classes.
     """
     if min(model.usage.tokens[0], model.usage.tokens[1 + q]) < jobs - TOLERANCE:
         return RATE_LIMIT
-    code = NOT_TRIED
+    code = NO_REASON
     for r in range(model.entitlements.cost_factor.size):
         if model.usage.started[r] + whole[r] > model.entitlements.floating_left[r]:
             code = FLOATING_LIMIT
     if (
-        code == NOT_TRIED
+        code == NO_REASON
         and s >= 0
         and model.entitlements.class_limit.size > 0
         and exceeds_class_limit(model, q, model.shapes.priority_class[s], whole)
@@ -129,7 +131,7 @@ def find_offer_limit(model: RoundModel, q: int, s: int, whole: Int64, jobs: int)
 @inlined
 def skip_shape(model: RoundModel, q: int, s: int, code: int) -> None:
     """Stop offering jobs of this shape from this queue, for this reason."""
-    if model.progress.skip_code[q, s] == NOT_TRIED:
+    if model.progress.skip_code[q, s] == NO_REASON:
         model.progress.skip_code[q, s] = code
         model.progress.unfit_queues[s] += code == INSUFFICIENT
         if model.progress.jobs_left[q, s] > 0:
@@ -140,5 +142,5 @@ def skip_shape(model: RoundModel, q: int, s: int, code: int) -> None:
 def count_handled(model: RoundModel, q: int, s: int) -> None:
     """Count one job of the shape as handled."""
     model.progress.jobs_left[q, s] -= 1
-    if model.progress.jobs_left[q, s] == 0 and model.progress.skip_code[q, s] == NOT_TRIED:
+    if model.progress.jobs_left[q, s] == 0 and model.progress.skip_code[q, s] == NO_REASON:
         model.progress.open_shapes[q] -= 1

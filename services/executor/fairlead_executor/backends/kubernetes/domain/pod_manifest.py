@@ -100,7 +100,7 @@ def build_pod(
     )
 
 
-def build_ruled_out_pod(run: RunId, namespace: str, owner: Owner, end: End) -> Json:
+def build_placeholder_pod(run: RunId, namespace: str, owner: Owner, end: End) -> Json:
     """A pod that takes the name of a run that must never start, and is never scheduled.
 
     It meets the Pod Security Standard "restricted", so that namespaces that enforce it take it.

@@ -34,11 +34,14 @@ class Operation(Enum):
     CREATE = auto()
     CREATE_SECRET = auto()
     CREATE_NETWORK_OBJECTS = auto()
-    RULE_OUT = auto()
-    NOTE_END = auto()
+    CREATE_PLACEHOLDER = auto()
+    """Create a pod that is never scheduled, under the name of a run that must never start."""
+    RECORD_END = auto()
+    """Write to the pod how the run ends, before it is deleted."""
     DELETE = auto()
     DELETE_BY_FORCE = auto()
     RELEASE = auto()
+    """Remove the finalizer of a pod whose end was reported, and delete the pod."""
 
 
 class StopRequest(msgspec.Struct, frozen=True):
@@ -89,7 +92,7 @@ def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> 
         if record.ended is not None:
             return None
         if ruled_out_end(record) is not None:
-            return Operation.RULE_OUT
+            return Operation.CREATE_PLACEHOLDER
         return Operation.CREATE if record.lease is not None else None
     due_ms = force_due_ms(record, stuck_terminating_s)
     is_stuck = due_ms is not None and due_ms <= now_ms
@@ -106,7 +109,7 @@ def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> 
         return Operation.CREATE_NETWORK_OBJECTS
     if stop is not None:
         if pod_manifest.RUN_ENDS_AS not in pod.metadata.annotations:
-            return Operation.NOTE_END
+            return Operation.RECORD_END
         if stop.by_force and record.deleted_grace_s != 0:
             return Operation.DELETE_BY_FORCE
         if record.deleted_grace_s is None or stop.grace_s < record.deleted_grace_s:
