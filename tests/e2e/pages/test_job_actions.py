@@ -83,6 +83,25 @@ async def test_selected_jobs_are_cancelled_after_a_confirmation(
         assert states == {"job-0": "QUEUED", "job-1": "CANCELLED", "job-2": "QUEUED"}
 
 
+async def test_an_action_concerns_the_jobs_that_its_dialog_named(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
+) -> None:
+    ids = await submit_held(api, "page-live", 2)
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "jobSet=page-live&state=QUEUED")
+        await page.get_by_label("Select job-0").check()
+        await page.get_by_label("Select job-1").check()
+        await page.get_by_role("button", name="Reprioritize…").click()
+        await expect(page.get_by_role("heading", name="Reprioritize 2 jobs?")).to_be_visible()
+        await api.post("/jobs/cancel", json={"ids": ids[:1]})
+        await expect(page.locator("tr", has_text="job-0")).to_have_count(0)
+        await page.get_by_label("New priority").fill("7")
+        async with page.expect_request("**/api/v1/jobs/reprioritize") as sent:
+            await page.get_by_role("button", name="Reprioritize 2 jobs").click()
+        assert sorted((await sent.value).post_data_json["ids"]) == sorted(ids)
+        await expect(page.get_by_text("Change of priority of 1 job requested.")).to_be_visible()
+
+
 async def test_all_jobs_of_a_filter_get_a_priority_and_are_cancelled(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:

@@ -124,20 +124,24 @@ class ActionService:
     async def _act_by_ids(
         self, kind: ActionKind, named: NamedJobs, request: AnyAction, context: RequestContext
     ) -> ActionResult:
-        """Append the events before the jobs are looked up: a view that lags must not hide a job.
+        """Append the events also for jobs that the view does not know: it can lag.
 
-        Only for a caller without permission in every queue, the jobs are looked up first.
+        Only for a caller without permission in every queue must the view be current. The states
+        are read before the append: afterwards the view can already show what the action did.
         """
         scope = await self._permissions.find_scope(context.caller, kind.verb)
         given = list(dict.fromkeys(named.ids))
         if scope.is_everything:
             chosen_ids = given
+            before = await self._job_views.find_jobs(given)
         else:
-            known = await self._find_visible(kind, named, scope, context)
-            chosen_ids = [job_id for job_id in given if job_id in known]
+            before = await self._find_visible(kind, named, scope, context)
+            chosen_ids = [job_id for job_id in given if job_id in before]
         records = job_actions.make_records_for_ids(chosen_ids, kind.for_job(request), context)
         appended = await self._writer.append(records) if records else {}
-        known, is_certain = await self._job_views.wait_for_jobs(chosen_ids, appended)
+        unknown = [job_id for job_id in chosen_ids if job_id not in before]
+        after, is_certain = await self._job_views.wait_for_jobs(unknown, appended)
+        known = before | after
         if len(chosen_ids) < len(given) or (is_certain and len(known) < len(given)):
             raise _jobs_not_found(named, known)
         return ActionResult(

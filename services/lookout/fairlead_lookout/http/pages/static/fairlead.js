@@ -121,9 +121,9 @@ function setUpActions(form) {
     return (await request(kind, body, true)).matched ?? "all matching";
   }
 
-  async function confirm(kind) {
+  async function confirm(kind, concerned) {
     const { title, fields } = ACTIONS[kind];
-    const what = `${title} ${jobs(await count(kind))}`;
+    const what = `${title} ${jobs(concerned)}`;
     dialog.querySelector("h2").textContent = `${what}?`;
     dialog.querySelector("[data-detail]").textContent = matching()
       ? "All jobs that match the filter, also those on other pages."
@@ -142,24 +142,26 @@ function setUpActions(form) {
   }
 
   async function act(kind) {
-    if (!(await confirm(kind))) {
+    // The list is live: what was selected when the dialog opened is what the user confirms.
+    const body = target();
+    const concerned = await count(kind);
+    if (!(await confirm(kind, concerned))) {
       return;
     }
-    const body = target();
     for (const input of dialog.querySelectorAll("input:enabled")) {
       if (input.value !== "") {
         body[input.name] = input.type === "number" ? Number(input.value) : input.value;
       }
     }
     const answer = await request(kind, body, false);
-    const concerned = answer.matched ?? answer.total ?? selected.size;
+    const requested = answer.matched ?? answer.total ?? concerned;
     if (!job) {
       selected.clear();
     }
     if (form.elements.matching) {
       form.elements.matching.checked = false;
     }
-    report(`${ACTIONS[kind].past} of ${jobs(concerned)} requested.`, false);
+    report(`${ACTIONS[kind].past} of ${jobs(requested)} requested.`, false);
     show();
   }
 
