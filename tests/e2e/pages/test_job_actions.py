@@ -98,7 +98,8 @@ async def test_an_action_concerns_the_jobs_that_its_dialog_named(
         await page.get_by_label("New priority").fill("7")
         async with page.expect_request("**/api/v1/jobs/reprioritize") as sent:
             await page.get_by_role("button", name="Reprioritize 2 jobs").click()
-        assert sorted((await sent.value).post_data_json["ids"]) == sorted(ids)
+        body: dict[str, Any] = (await sent.value).post_data_json or {}
+        assert sorted(body["ids"]) == sorted(ids)
         await expect(page.get_by_text("Change of priority of 1 job requested.")).to_be_visible()
 
 
