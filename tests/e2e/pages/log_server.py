@@ -18,7 +18,7 @@ class LogServer:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.text = ""
+        self.text: str | bytes = ""
         self.gone = False
         self.run_ids: set[str] = set()
         self.parameters: dict[str, str] = {}

@@ -48,6 +48,15 @@ async def test_since_bytes_returns_a_log_from_that_offset(tmp_path: Path) -> Non
     assert await read(path, LogRequest(since_bytes=99)) == b""
 
 
+async def test_last_bytes_bounds_a_tail_of_long_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"0123456789\nab\ncd")
+    assert await read(path, LogRequest(last_bytes=8)) == b"89\nab\ncd"
+    assert await read(path, LogRequest(tail=2, last_bytes=8)) == b"ab\ncd"
+    assert await read(path, LogRequest(tail=9, last_bytes=8)) == b"89\nab\ncd"
+    assert await read(path, LogRequest(last_bytes=99)) == path.read_bytes()
+
+
 async def test_trim_frees_the_oldest_bytes_of_a_large_output(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("ab", buffering=0) as command:

@@ -43,13 +43,15 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a log to return.
 
     `tail`: the last lines, this many. `since_bytes`: from that byte on. `follow`: until the run
-    has ended. `container`: its name; None: the first.
+    has ended. `container`: its name; None: the first. `last_bytes`: nothing before the last bytes,
+    this many; a cluster that cannot skip to them returns more.
     """
 
     container: str | None = None
     stream: Stream = Stream.STDOUT
     tail: int | None = None
     since_bytes: int | None = None
+    last_bytes: int | None = None
     follow: bool = False
 
 

@@ -34,6 +34,7 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
         stream: Stream = Stream.STDOUT,
         tail: Annotated[int | None, Query(ge=0, le=FOLLOW_LINES_MAX)] = None,
         since_bytes: Annotated[int | None, Query(ge=0)] = None,
+        last_bytes: Annotated[int | None, Query(ge=1)] = None,
         follow: bool = False,
         container: Annotated[str | None, Query(max_length=63)] = None,
     ) -> StreamingResponse:
@@ -49,7 +50,12 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
                 f"{run_id!r} is not a run id. A run id is a job id, a hyphen and a number.",
             )
         request = LogRequest(
-            stream=stream, tail=tail, since_bytes=since_bytes, follow=follow, container=container
+            stream=stream,
+            tail=tail,
+            since_bytes=since_bytes,
+            last_bytes=last_bytes,
+            follow=follow,
+            container=container,
         )
         parts = cluster.logs(RunId(run_id), request)
         try:

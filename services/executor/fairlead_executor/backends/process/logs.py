@@ -29,6 +29,8 @@ async def read(
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         first = _first(file.fileno(), size)
+        if request.last_bytes is not None:
+            first = max(first, size - request.last_bytes)
         file.seek(first)
         if request.tail is not None:
             file.seek(await asyncio.to_thread(_start_of_tail, path, request.tail, first, size))

@@ -17,6 +17,7 @@ from fairlead_lookout.http.pages import (
     webhook_pages,
 )
 from fairlead_lookout.http.pages.about_pages import HealthDeps
+from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import PageSender
 from fairlead_lookout.http.pages.scheduling import (
     cluster_pages,
@@ -50,6 +51,7 @@ def make_router(deps: Deps, health: HealthDeps) -> APIRouter:
         job_set_pages,
         job_list_pages,
         job_pages,
+        log_pages,
         queue_pages,
         cluster_pages,
         pool_pages,

@@ -1,0 +1,1 @@
+"""The log of a run on the page of its job."""
