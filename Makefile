@@ -5,14 +5,14 @@ SHELL := /bin/sh
 BIN := .venv/bin
 MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml clients/python/pyproject.toml)
 LOCKED := uv.lock pyproject.toml $(MEMBERS) tools/setup.sh
-CODE := libs services clients/python tests bench tools $(wildcard examples)
+CODE := libs services clients tests bench tools $(wildcard examples)
 # One more than the cores of a small machine: many tests wait for processes that they started.
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 EXAMPLES ?= 200
 
-.PHONY: up setup wheels check test nightly fuzz kernels needs kubernetes lint types layers client bench clean help
+.PHONY: up setup wheels check test nightly fuzz kernels needs kubernetes airflow lint types layers client bench clean help
 .DELETE_ON_ERROR:
 
 # `--kubeconfig` needs a client for Kubernetes, which is installed only then.
@@ -52,11 +52,15 @@ needs: .venv/.ready-dev
 	@$(BIN)/python tools/chromium.py || true
 	@test -n "$$FAIRLEAD_TEST_KAFKA" || $(BIN)/python -m tests.kafka_broker fetch || true
 	@$(BIN)/python -m tests.go_programs check || true
+	@$(BIN)/python -m tests.airflow_environment check || true
 
 # A real Kubernetes control plane and Helm for tests: about 1,000 CPU-seconds of Go, once per go.sum
 # and Go.
 kubernetes: .venv/.ready-dev  ## build etcd, kube-apiserver, kube-scheduler, KWOK and Helm for tests
 	@$(BIN)/python -m tests.go_programs build
+
+airflow: .venv/.ready-dev  ## install Airflow, in an environment of its own, for tests of clients/airflow
+	@$(BIN)/python -m tests.airflow_environment build
 
 client: .venv/.ready-dev  ## generate the blocking Python client from the asynchronous one
 	$(BIN)/python -m tools.generate_client
@@ -70,7 +74,7 @@ types: .venv/.ready-dev
 	$(BIN)/mypy $(CODE)
 
 layers: .venv/.ready-dev
-	$(BIN)/lint-imports
+	PYTHONPATH=clients/airflow $(BIN)/lint-imports
 
 BENCHES := "log.py --log postgres" "log.py --log kafka" "submit.py" "engine.py --case fill-32k" \
 	"engine.py --case mix" "e2e.py --burst --jobs 20000" "e2e.py --paced --rate 1667 --seconds 60" \

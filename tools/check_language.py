@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
-SOURCES: Final = ("libs/*/fairlead*", "services/*/fairlead*", "clients/python/fairlead", "tools")
+SOURCES: Final = ("libs/*/fairlead*", "services/*/fairlead*", "clients/*/fairlead*", "tools")
 TESTS: Final = ("tests",)
 PAGES: Final = ("libs/*/fairlead*", "services/*/fairlead*")
 DOCUMENTS: Final = ("README.md", "ARCHITECTURE.md", "STYLE.md", "*/*/README.md", "docs/**/*.md")

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Makes .venv. `run`: what Fairlead needs to run; `kubernetes`: also the client of `--kubeconfig`;
 # `dev`: also what checks and tests need.
+# `airflow` makes an environment of its own in a folder: Airflow and what the provider in
+# clients/airflow needs, for its tests.
 # `wheels` makes no environment, but a wheel of every member in a folder (default: dist/).
 # Needs Python 3.11 to 3.13 with pip and nothing else; what is missing is named with its install line.
 set -eu
 cd "$(dirname "$0")/.."
-kind=${1:?usage: setup.sh run|kubernetes|dev|wheels [FOLDER]}
+kind=${1:?usage: setup.sh run|kubernetes|dev|wheels|airflow [FOLDER]}
 uv_version=0.13.8
 
 say() { printf '%s\n' "fairlead: $*" >&2; }
@@ -51,7 +53,13 @@ uv=$(find_uv "$python")
 export UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv
 unset VIRTUAL_ENV
 if [ "$kind" = wheels ]; then
+    "$uv" build --quiet --wheel --out-dir "${2:-dist}/airflow" --python "$python" clients/airflow
     exec "$uv" build --quiet --all-packages --wheel --out-dir "${2:-dist}" --python "$python"
+fi
+if [ "$kind" = airflow ]; then
+    UV_PROJECT_ENVIRONMENT=${2:?usage: setup.sh airflow FOLDER} exec "$uv" sync --quiet --frozen \
+        --project clients/airflow --no-install-project --no-install-package fairlead \
+        --group test --python "$python"
 fi
 say "making .venv ($kind) with $("$python" --version)"
 if [ "$kind" = dev ]; then

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent.parent
 SERVERS: Final = ("libs", "services")
-ALL: Final = (*SERVERS, "clients/python", "tests", "bench", "tools", "examples")
+ALL: Final = (*SERVERS, "clients", "tests", "bench", "tools", "examples")
 LEFT_OUT: Final = frozenset({"__pycache__", "build", "dist"})
 
 

@@ -14,7 +14,7 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 75
 FOLDER_MODULES_MAX = 15
 
-PRODUCT = (*SERVERS, "clients/python", "tools")
+PRODUCT = (*SERVERS, "clients", "tools")
 
 LONGER_MODULES: dict[str, int] = {}
 """Path -> most lines."""

@@ -1,0 +1,1 @@
+"""Airflow operators, triggers, sensors and hooks that run jobs on Fairlead."""

@@ -1,0 +1,103 @@
+"""Waiting for jobs, and what is reported of ended ones: their states and the ends of their logs."""
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from fairlead import AsyncClient, Filter, JobView, errors
+from fairlead.models.job_models import SUCCEEDED, JobFields
+from fairlead_airflow.shared_events import JobSetEvents, outlast_outages
+
+DETAILS_MAX: Final = 20
+"""Above this number of jobs their states are read as a list."""
+LOGGED_JOBS_MAX: Final = 20
+LOG_BYTES_MAX: Final = 1_000_000
+LINE_CHARACTERS_MAX: Final = 10_000
+
+
+async def wait_for_jobs(events: JobSetEvents, where: Filter, ids: Sequence[str]) -> list[JobFields]:
+    """Wait until these jobs have ended; returns them in order."""
+    seen = dict.fromkeys(ids, 0)
+    ended: dict[str, JobFields] = {}
+    while open_ids := [job_id for job_id in ids if job_id not in ended]:
+        for job_id in open_ids:
+            seen[job_id] = await events.wait_for_end(job_id, seen[job_id])
+        async for job in _read_jobs(events.client, where, open_ids):
+            if job.has_ended:
+                ended[job.id] = job
+    return [ended[job_id] for job_id in ids]
+
+
+async def _read_jobs(
+    client: AsyncClient, where: Filter, ids: Sequence[str]
+) -> AsyncIterator[JobFields]:
+    if len(ids) <= DETAILS_MAX:
+        for job_id in ids:
+            yield await outlast_outages(functools.partial(client.job, job_id))
+        return
+
+    async def read_all() -> list[JobView]:
+        return [job async for job in client.iter_jobs(where)]
+
+    wanted = set(ids)
+    for job in await outlast_outages(read_all):
+        if job.id in wanted:
+            yield job
+
+
+def summarize_job(job: JobFields) -> dict[str, Any]:
+    """What the XCom of a task holds of a job, in JSON."""
+    return {
+        "id": job.id,
+        "clientId": job.client_id,
+        "state": job.state,
+        "exitCode": job.exit_code,
+    }
+
+
+def describe_failures(jobs: Sequence[JobFields]) -> str:
+    """One sentence on the jobs that did not succeed; empty if all did."""
+    bad = [job for job in jobs if job.state != SUCCEEDED]
+    if not bad:
+        return ""
+    first = bad[0]
+    reason = first.message or first.reason or ""
+    return (
+        f"{len(bad)} of {len(jobs)} jobs did not succeed; the first is {first.client_id}"
+        f" ({first.id}): {first.state}{f', {reason}' if reason else ''}"
+    )
+
+
+async def write_logs(
+    client: AsyncClient, jobs: Sequence[JobFields], lines_max: int, log: logging.Logger
+) -> None:
+    """Write the last lines of the jobs' logs into `log`, those of failed jobs first."""
+    if lines_max <= 0:
+        return
+    chosen = sorted(jobs, key=lambda job: job.state == SUCCEEDED)[:LOGGED_JOBS_MAX]
+    for job in chosen:
+        log.info("Job %s (%s) ended: %s", job.client_id, job.id, job.state)
+        if job.run == 0:
+            continue
+        for stream in ("stdout", "stderr"):
+            try:
+                lines = await _read_tail(client, job.id, stream, lines_max)
+            except errors.FairleadError as error:
+                log.warning("The %s of job %s cannot be read: %s", stream, job.id, error)
+                continue
+            for line in lines:
+                log.info("[%s %s] %s", job.client_id, stream, line)
+    if len(chosen) < len(jobs):
+        log.info("The logs of %d other jobs are on the dashboard.", len(jobs) - len(chosen))
+
+
+async def _read_tail(client: AsyncClient, job_id: str, stream: str, lines_max: int) -> list[str]:
+    """The last lines of a log, at most `LOG_BYTES_MAX` of them; long lines are cut."""
+    read = bytearray()
+    chunks = client.logs(job_id, stream=stream, tail=lines_max)
+    async for chunk in chunks:
+        read += chunk
+        del read[:-LOG_BYTES_MAX]
+    text = bytes(read).decode(errors="replace")
+    return [line[:LINE_CHARACTERS_MAX] for line in text.splitlines()]

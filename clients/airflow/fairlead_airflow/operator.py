@@ -1,0 +1,148 @@
+"""The operator that runs jobs on Fairlead."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException
+
+from fairlead import Client, Filter, Job
+from fairlead_airflow import job_names
+from fairlead_airflow.hook import DEFAULT_CONNECTION, FairleadHook, ServerAddress
+from fairlead_airflow.job_names import TaskKey
+from fairlead_airflow.links import KEY, JobSetLink, build_job_set_url
+from fairlead_airflow.trigger import FairleadJobSetTrigger
+
+LOG_LINES: Final = 1_000
+
+
+class FairleadSubmitOperator(BaseOperator):
+    """Submits jobs and waits for them; fails if one of them does not succeed.
+
+    `jobs`: one job or several, as `fairlead.Job` or with the field names of the API. `defaults`:
+    fields that all of them share. `fairlead_queue`: the queue on Fairlead (`queue` is Airflow's).
+    `job_set`: default `airflow/DAG/RUN/TASK`. The jobs have the same client ids in every try: a
+    retry waits for the jobs of the try before, and submits again only those that ended without
+    success.
+
+    `deferrable` (default): the triggerer waits, and no worker is occupied. `log_lines`: how many
+    last lines of each job's log appear in the log of the task.
+    """
+
+    template_fields: Sequence[str] = ("jobs", "fairlead_queue", "job_set", "defaults")
+    operator_extra_links = (JobSetLink(),)
+    ui_color = "#dcebf5"
+
+    def __init__(
+        self,
+        *,
+        jobs: Any,
+        fairlead_queue: str = "default",
+        job_set: str | None = None,
+        defaults: Mapping[str, Any] | Job | None = None,
+        fairlead_conn_id: str = DEFAULT_CONNECTION,
+        deferrable: bool = True,
+        log_lines: int = LOG_LINES,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.jobs = _to_plain(jobs)
+        self.fairlead_queue = fairlead_queue
+        self.job_set = job_set
+        self.defaults = _to_plain(defaults)
+        self.fairlead_conn_id = fairlead_conn_id
+        self.deferrable = deferrable
+        self.log_lines = log_lines
+        self._submitted: tuple[ServerAddress, list[str]] | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Submit the jobs, and defer until they have ended."""
+        key = read_task_key(context, self.retries)
+        job_set = self.job_set or job_names.name_job_set(key)
+        address = FairleadHook(self.fairlead_conn_id).read_address()
+        context["ti"].xcom_push(
+            key=KEY, value=build_job_set_url(address.url, self.fairlead_queue, job_set)
+        )
+        with Client(address.url, token=address.token) as client:
+            jobs = job_names.name_jobs(key, self.build_jobs(context))
+            if context["ti"].try_number > key.first_try:
+                where = Filter(queue=self.fairlead_queue, job_set=job_set)
+                states = {job.client_id or "": job.state for job in client.iter_jobs(where)}
+                jobs = job_names.renew_jobs(jobs, states)
+            made = client.submit(self.fairlead_queue, job_set, jobs, defaults=self.defaults)
+        ids = [job.id for job in made.jobs]
+        self._submitted = address, ids
+        attached = sum(job.duplicate for job in made.jobs)
+        self.log.info(
+            "Submitted to %s/%s: %d new jobs; found: %d jobs of an earlier try",
+            *(self.fairlead_queue, job_set, len(ids) - attached, attached),
+        )
+        trigger = FairleadJobSetTrigger(
+            self.fairlead_conn_id,
+            self.fairlead_queue,
+            job_set,
+            ids,
+            made.position,
+            self.log_lines,
+            ends_task=self._ends_in_trigger(),
+        )
+        if self.deferrable:
+            self.defer(trigger=trigger, method_name="execute_complete")
+        return self.execute_complete(context, asyncio.run(trigger.wait(address)))
+
+    def build_jobs(self, context: Context) -> list[Job]:
+        """The jobs of the task. Subclasses make other jobs."""
+        jobs = [self.jobs] if isinstance(self.jobs, Mapping) else list(self.jobs)
+        if not jobs:
+            raise ValueError("The list of jobs is empty.")
+        return msgspec.convert(jobs, list[Job])
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Return the ended jobs. Raises `AirflowException` if one did not succeed."""
+        if event["failure"]:
+            raise AirflowException(event["failure"])
+        return event["jobs"]
+
+    def on_kill(self) -> None:
+        """Cancel the jobs while a worker executes the task."""
+        if self._submitted is not None:
+            address, ids = self._submitted
+            with Client(address.url, token=address.token) as client:
+                client.cancel(ids, reason="the task in Airflow was killed")
+
+    def _ends_in_trigger(self) -> bool:
+        """Whether no worker is needed after the jobs.
+
+        Only workers record events of assets, run hooks, and note the lengths over which other tasks
+        are mapped.
+        """
+        needs_worker = (
+            self.outlets
+            or self._post_execute_hook is not None
+            or self.multiple_outputs
+            or not self.do_xcom_push
+            or next(self.iter_mapped_dependants(), None) is not None
+        )
+        return not needs_worker
+
+
+def read_task_key(context: Context, retries: int) -> TaskKey:
+    """The task instance of a context.
+
+    Clearing a task raises its `max_tries`, so the first try after that is known from it.
+    """
+    ti: Any = context["ti"]
+    first_try = max(1, ti.max_tries - (retries or 0) + 1)
+    map_index = -1 if ti.map_index is None else ti.map_index
+    return TaskKey(ti.dag_id, ti.run_id, ti.task_id, map_index, first_try)
+
+
+def _to_plain(value: Any) -> Any:
+    """Jobs as mappings, which Airflow can serialize and render."""
+    if isinstance(value, Job):
+        return msgspec.to_builtins(value)
+    if isinstance(value, list | tuple):
+        return [_to_plain(item) for item in value]
+    return value

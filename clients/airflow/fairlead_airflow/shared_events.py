@@ -1,0 +1,138 @@
+"""Event streams that all triggers of a process share: one per job set, one client per server."""
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from fairlead import AsyncClient, Event, errors
+from fairlead_airflow.hook import ServerAddress, open_client
+
+log: Final = logging.getLogger(__name__)
+
+LAST_EVENTS: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "preempted"})
+"""Types of events after which a job has possibly ended: a preempted job can be queued again."""
+
+RETRY_S: Final = 5.0
+OUTAGES: Final = (errors.ServerUnreachable, errors.Unavailable, errors.Busy)
+
+T = TypeVar("T")
+
+
+class StreamKey(NamedTuple):
+    """What one event stream is about."""
+
+    address: ServerAddress
+    queue: str
+    job_set: str
+
+
+class JobSetEvents:
+    """The stream of one job set. `client` is open for as long as the stream is."""
+
+    def __init__(self, client: AsyncClient, key: StreamKey) -> None:
+        self.client = client
+        self.users = 0
+        self._key = key
+        self._ends: Counter[str] = Counter()
+        self._resets = 0
+        self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
+        self._reader = asyncio.create_task(self._read(), name=f"fairlead events {key.job_set}")
+
+    async def wait_for_end(self, job_id: str, seen: int = 0) -> int:
+        """Wait until a job has possibly ended more often than `seen`; the new number.
+
+        The empty id stands for the whole job set. Raises `FairleadError` if the server refuses the
+        stream.
+        """
+        while (count := self._ends[job_id] + self._resets) <= seen:
+            if self._reader.done():
+                self._reader.result()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters[job_id].append(waiter)
+            await waiter
+        return count
+
+    async def close(self) -> None:
+        """End the stream and its connection."""
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        await self.client.close()
+
+    async def _read(self) -> None:
+        """Read events until the stream is closed, also across outages of the server."""
+        last: str | None = None
+        try:
+            while True:
+                try:
+                    async for event in self.client.events(
+                        self._key.queue, self._key.job_set, since=last
+                    ):
+                        last = event.id or last
+                        self._note(event)
+                except OUTAGES as error:
+                    log.warning("Fairlead does not answer; trying again: %s", error)
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._wake(list(self._waiters))
+
+    def _note(self, event: Event) -> None:
+        if event.type == "reset":
+            self._resets += 1
+            self._wake(list(self._waiters))
+        elif event.type == "finished":
+            self._ends[""] += 1
+            self._wake([""])
+        elif event.type in LAST_EVENTS and event.job_id is not None:
+            self._ends[event.job_id] += 1
+            self._wake([event.job_id])
+
+    def _wake(self, job_ids: list[str]) -> None:
+        for job_id in job_ids:
+            for waiter in self._waiters.pop(job_id, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+_open: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[StreamKey, JobSetEvents]]] = (
+    WeakKeyDictionary()
+)
+
+
+@asynccontextmanager
+async def share_events(
+    address: ServerAddress, queue: str, job_set: str, position: str = ""
+) -> AsyncIterator[JobSetEvents]:
+    """The stream of this job set, opened by its first user and closed by its last.
+
+    `position`: of the submission; the stream waits until the server's view includes it.
+    """
+    key = StreamKey(address, queue, job_set)
+    streams = _open.setdefault(asyncio.get_running_loop(), {})
+    if key not in streams:
+        client = open_client(address)
+        if position:
+            client.expect(queue, job_set, position)
+        streams[key] = JobSetEvents(client, key)
+    stream = streams[key]
+    stream.users += 1
+    try:
+        yield stream
+    finally:
+        stream.users -= 1
+        if stream.users == 0:
+            del streams[key]
+            await stream.close()
+
+
+async def outlast_outages(call: Callable[[], Awaitable[T]]) -> T:
+    """The result of the call, repeated for as long as the server is unavailable."""
+    while True:
+        try:
+            return await call()
+        except OUTAGES as error:
+            log.warning("Fairlead does not answer; trying again: %s", error)
+            await asyncio.sleep(RETRY_S)

@@ -1,0 +1,120 @@
+"""The trigger of deferred tasks: waits for jobs without a worker."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from airflow.sdk import BaseXCom
+from airflow.sdk.execution_time.xcom import XCom
+from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+
+from fairlead import Filter, errors
+from fairlead_airflow import job_results, shared_events
+from fairlead_airflow.hook import FairleadHook, ServerAddress, open_client
+from fairlead_airflow.shared_events import JobSetEvents
+
+
+class FairleadJobSetTrigger(BaseTrigger):
+    """Waits until jobs have ended: those with the given ids, or without ids all of the job set.
+
+    All triggers of a process that wait for jobs of one job set share one event stream. The ends of
+    the jobs' logs appear in the log of the task. With `ends_task` the task ends without a worker;
+    otherwise it continues with `{"jobs": [...], "failure": "..."}`.
+    """
+
+    def __init__(
+        self,
+        fairlead_conn_id: str,
+        queue: str,
+        job_set: str,
+        job_ids: Sequence[str] = (),
+        position: str = "",
+        log_lines: int = 0,
+        ends_task: bool = False,
+    ) -> None:
+        super().__init__()
+        self.fairlead_conn_id = fairlead_conn_id
+        self.queue = queue
+        self.job_set = job_set
+        self.job_ids = list(job_ids)
+        self.position = position
+        self.log_lines = log_lines
+        self.ends_task = ends_task
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class and its arguments, from which a triggerer makes the trigger again."""
+        return (
+            "fairlead_airflow.trigger.FairleadJobSetTrigger",
+            {
+                "fairlead_conn_id": self.fairlead_conn_id,
+                "queue": self.queue,
+                "job_set": self.job_set,
+                "job_ids": self.job_ids,
+                "position": self.position,
+                "log_lines": self.log_lines,
+                "ends_task": self.ends_task,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Fires once, when all jobs have ended or the server refuses to report them."""
+        try:
+            address = await FairleadHook(self.fairlead_conn_id).read_address_async()
+            outcome = await self.wait(address)
+        except errors.FairleadError as error:
+            outcome = {"jobs": [], "failure": f"Fairlead refused to report the jobs: {error}"}
+        if not self.ends_task:
+            yield TriggerEvent(outcome)
+        elif outcome["failure"]:
+            self.log.error("%s", outcome["failure"])
+            yield TaskFailedEvent()
+        else:
+            await self._push_result(outcome["jobs"])
+            yield TaskSuccessEvent()
+
+    async def on_kill(self) -> None:
+        """Cancel the jobs: somebody marked the task as failed or successful, or cleared it."""
+        if not self.job_ids:
+            return
+        self.log.info("Cancelling %d jobs of %s", len(self.job_ids), self.job_set)
+        address = await FairleadHook(self.fairlead_conn_id).read_address_async()
+        async with open_client(address) as client:
+            await client.cancel(self.job_ids, reason="the task in Airflow was ended by a user")
+
+    async def _push_result(self, value: Any) -> None:
+        """Store what the task returns. Values of `TaskSuccessEvent` would arrive as JSON text."""
+        task: Any = self.task_instance
+        map_index = -1 if task.map_index is None else task.map_index
+        await XCom.aset(
+            BaseXCom.XCOM_RETURN_KEY,
+            value,
+            dag_id=task.dag_id,
+            task_id=task.task_id,
+            run_id=task.run_id,
+            map_index=map_index,
+        )
+
+    async def wait(self, address: ServerAddress) -> dict[str, Any]:
+        """Wait for the jobs; what the task continues with. Raises `FairleadError`."""
+        async with shared_events.share_events(
+            address, self.queue, self.job_set, self.position
+        ) as events:
+            if not self.job_ids:
+                return await self._wait_for_job_set(events)
+            where = Filter(queue=self.queue, job_set=self.job_set)
+            jobs = await job_results.wait_for_jobs(events, where, self.job_ids)
+            await job_results.write_logs(events.client, jobs, self.log_lines, self.log)
+        return {
+            "jobs": [job_results.summarize_job(job) for job in jobs],
+            "failure": job_results.describe_failures(jobs),
+        }
+
+    async def _wait_for_job_set(self, events: JobSetEvents) -> dict[str, Any]:
+        seen = 0
+        while True:
+            seen = await events.wait_for_end("", seen)
+            found = await shared_events.outlast_outages(
+                lambda: events.client.job_set(self.queue, self.job_set)
+            )
+            if found.is_finished:
+                failure = f"{found.bad} of {found.jobs} jobs did not succeed" if found.bad else ""
+                return {"jobs": [], "states": found.states, "failure": failure}
