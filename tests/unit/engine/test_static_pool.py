@@ -92,7 +92,7 @@ def test_an_invalid_column_is_found_when_it_changes() -> None:
 
 
 def test_rounds_that_cannot_preempt_write_nothing_to_what_they_share() -> None:
-    shared = round_setup.unread_parts(2, 2, 2)
+    shared, _written = round_setup.unread_parts(2, 2, 2)
     before = {
         (name, field): array.copy()
         for name, part in shared.items()

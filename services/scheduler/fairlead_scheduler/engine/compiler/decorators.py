@@ -10,7 +10,8 @@ purpose.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from fairlead_scheduler.kernels import kernel_cache
@@ -24,6 +25,7 @@ C = TypeVar("C", bound=type)
 T = TypeVar("T", bound=tuple[Any, ...])
 F = TypeVar("F", bound=Callable[..., Any])  # kernels have any signature; it must stay as it was
 
+_NOTHING_KNOWN: Final[Mapping[str, Any]] = MappingProxyType({})
 _ONLY_FOR_KERNELS: Final = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of kernels that Python does not call, and that make no arrays."""
 
@@ -53,14 +55,17 @@ def by_address(tuple_class: C) -> C:
     return tuple_class
 
 
-def write_down(value: T) -> T:
+def write_down(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
     """What kernels that are called again and again are given in place of a tuple that is passed by
-    address: each call would write it down again."""
+    address: each call would write it down again.
+
+    `known`: of some fields, what `write_down` returned for a tuple that the value may hold again.
+    """
     if not COMPILED:
         return value
     from fairlead_scheduler.engine.compiler import address_types
 
-    written: Any = address_types.write_down(value)  # kernels cannot tell it from the tuple
+    written: Any = address_types.write_down(value, known)  # kernels cannot tell it from the tuple
     result: T = written
     return result
 

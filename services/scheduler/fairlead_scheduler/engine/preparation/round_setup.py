@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Final, TypedDict
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def set_up_round(
     balance = prepared_pool.find_evicted_queues(snapshot, start, settings)
     gangs = gang_table.build_gang_table(snapshot, start, position, clock)
     levels, level = _number_levels(start)
-    shapes = _shape_table(snapshot, start, level)
+    shapes = _shape_table(start, level)
     clock.require_time()
     active = (
         bool(balance.any())
@@ -83,10 +84,12 @@ def set_up_round(
         or eviction.is_urgency_possible(snapshot, start, shapes, levels.size)
     )
     queues, resources = len(snapshot.queue_names), snapshot.shape_request.shape[1]
+    written_parts = {"shapes": start.static.written_shapes}
     if active:
         parts = _preemption_parts(snapshot, start, gangs, position, levels.size)
     else:
-        parts = unread_parts(queues, resources, start.capacity.total.size)
+        parts, more = unread_parts(queues, resources, start.capacity.total.size)
+        written_parts |= more
     jobs = snapshot.job_queue.size if active else 0
     model = RoundModel(
         shapes=shapes,
@@ -119,7 +122,7 @@ def set_up_round(
         model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels, clock)
         clock.require_time()
         value_capacity.count_values(model)
-    written = write_down(model)
+    written = write_down(model, written_parts)
     load_kernels(written)
     return RoundContext(
         snapshot=snapshot,
@@ -166,9 +169,12 @@ def _preemption_parts(
 
 
 @functools.lru_cache(maxsize=UNREAD_PARTS_MAX)
-def unread_parts(queues: int, resources: int, all_resources: int) -> _PreemptionParts:
-    """Those of all rounds that read none of them; nothing is written to them either."""
-    return _PreemptionParts(
+def unread_parts(
+    queues: int, resources: int, all_resources: int
+) -> tuple[_PreemptionParts, Mapping[str, Any]]:
+    """Those of all rounds that read none of them, and as they were written down; nothing is written
+    to them either."""
+    parts = _PreemptionParts(
         avoided=_avoided_nodes(0, 0),
         runs=_run_table(0, 0),
         evicted=_no_evicted_runs(queues),
@@ -177,6 +183,8 @@ def unread_parts(queues: int, resources: int, all_resources: int) -> _Preemption
         victims=_victim_choice(0, queues, resources, all_resources, 0),
         victim_order=_victim_order(0, 0, resources),
     )
+    tables: Any = parts
+    return parts, {field: write_down(table) for field, table in tables.items()}
 
 
 def _number_levels(start: PreparedPool) -> tuple[Int64, Int64]:
@@ -185,24 +193,15 @@ def _number_levels(start: PreparedPool) -> tuple[Int64, Int64]:
     known = static.levels
     at = np.searchsorted(known, of_runs)
     if not at.size or (at[-1] < known.size and (known[at] == of_runs).all()):
-        return known, static.level
+        return known, static.shapes.level
     return static_pool.number_levels(static.values, of_runs)
 
 
-def _shape_table(snapshot: Snapshot, start: PreparedPool, level: Int64) -> ShapeTable:
+def _shape_table(start: PreparedPool, level: Int64) -> ShapeTable:
     static = start.static
-    return ShapeTable(
-        request=snapshot.shape_request,
-        full_request=start.whole,
-        cost=start.capacity.shape_cost,
-        priority_class=static.shape_class,
-        class_value=start.shape_value,
-        preemption=start.shape_preemption,
-        type_rank=static.type_rank,
-        type_bits=static.type_bits,
-        level=level,
-        least_request=static.least_request,
-    )
+    if level is static.shapes.level and start.capacity is static.capacity:
+        return static.shapes
+    return static.shapes._replace(cost=start.capacity.shape_cost, level=level)
 
 
 def _node_table(

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_scheduler.engine.compiler.decorators import write_down
 from fairlead_scheduler.engine.preparation import (
     array_types,
     fair_shares,
@@ -34,6 +35,7 @@ from fairlead_scheduler.engine.snapshot import (
     Snapshot,
 )
 from fairlead_scheduler.engine.state import capacity_tree, round_state
+from fairlead_scheduler.engine.state.round_model import ShapeTable
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -93,20 +95,14 @@ class StaticPool:
     """[S] value of the shape's class."""
     shape_preemption: Byte
     """[S] `Preemption` of the shape's class."""
-    shape_class: Int64
-    """[S]"""
-    type_rank: Byte
-    """`ShapeTable.type_rank`"""
-    type_bits: capacity_tree.Bits
-    """`ShapeTable.type_bits`"""
-    least_request: Int64
-    """[R] the least that any shape requests."""
+    shapes: ShapeTable
+    """With the costs of `capacity`, or zeros without one, and rows of `levels`."""
+    written_shapes: ShapeTable
+    """`shapes` as kernels are given it, written down once."""
     values: Int64
     """[S, W] value that a job of the shape runs at; `NO_AWAY`."""
     levels: Int64
     """The distinct ones of them, ascending."""
-    level: Int64
-    """[S, W] rows of `levels`; -1: none."""
     open: Bool
     """[N] whether the node has no flag."""
     lost: Bool
@@ -166,6 +162,22 @@ def _prepare(
     levels, level = number_levels(values, np.zeros(0, np.int64))
     rank, bits = type_ranks.rank_types(snapshot, clock)
     is_cordoned = bool(((flags & NodeFlag.CORDONED) != 0).any())
+    capacity = None
+    if not is_cordoned:
+        capacity = measure_capacity(snapshot, settings, whole, multipliers, ~lost)
+    shape_value = snapshot.class_value[snapshot.shape_class]
+    shapes = ShapeTable(
+        request=snapshot.shape_request,
+        full_request=whole,
+        cost=np.zeros(whole.shape[0]) if capacity is None else capacity.shape_cost,
+        priority_class=snapshot.shape_class.astype(np.int64),
+        class_value=shape_value,
+        preemption=shape_preemption,
+        type_rank=rank,
+        type_bits=bits,
+        level=level,
+        least_request=snapshot.shape_request.min(axis=0, initial=np.iinfo(np.int64).max),
+    )
     return StaticPool(
         complete=not clock.is_up,
         sources=sources,
@@ -179,22 +191,17 @@ def _prepare(
             (c, np.flatnonzero(snapshot.shape_class == c))
             for c in np.unique(snapshot.shape_class).tolist()
         ),
-        shape_value=snapshot.class_value[snapshot.shape_class],
+        shape_value=shape_value,
         shape_preemption=shape_preemption,
-        shape_class=snapshot.shape_class.astype(np.int64),
-        type_rank=rank,
-        type_bits=bits,
-        least_request=snapshot.shape_request.min(axis=0, initial=np.iinfo(np.int64).max),
+        shapes=shapes,
+        written_shapes=write_down(shapes),
         values=values,
         levels=levels,
-        level=level,
         open=flags == 0,
         lost=lost,
         any_lost=bool(lost.any()),
         node_bits=np.uint64(1) << (snapshot.node_type % 64).astype(np.uint64),
-        capacity=None
-        if is_cordoned
-        else measure_capacity(snapshot, settings, whole, multipliers, ~lost),
+        capacity=capacity,
         known_limit=known_limit,
         feasible=feasible,
         feasible_pair=pair,
