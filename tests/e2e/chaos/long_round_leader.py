@@ -1,0 +1,60 @@
+"""`python -m tests.e2e.chaos.long_round_leader`: a scheduler that is killed in a long round.
+
+It is the service as it is, with the environment's settings and compiled kernels. Its rounds are
+those of the engine until at least `JOBS_MIN` jobs wait; that round decides about the worst pool
+known, again and again, and does not end. It is announced by a line on the standard output.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from fairlead_common.service import settings
+from fairlead_scheduler.kernels import compilation
+
+compilation.choose_kernels(os.environ)
+
+from bench import adversarial  # noqa: E402  kernels are chosen first
+from bench.engine import snapshot as make_snapshot  # noqa: E402
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule  # noqa: E402
+from fairlead_scheduler.engine.compiler.decorators import COMPILED  # noqa: E402
+from fairlead_scheduler.engine.preparation.static_pool import StaticPool  # noqa: E402
+from fairlead_scheduler.service.service import Service  # noqa: E402
+from fairlead_scheduler.service.settings import SchedulerSettings  # noqa: E402
+
+JOBS_MIN: Final = 2
+BEGUN: Final = "a long round has begun"
+NODES: Final = 4_000 if COMPILED else 100
+"""Nodes of the worst pool."""
+
+
+def schedule_for_long(
+    snapshot: Snapshot,
+    settings: EngineSettings,
+    *,
+    static: StaticPool | None = None,
+    expired: Callable[[], bool],
+    clock_s: Callable[[], float],
+) -> Plan:
+    """An engine that does not return once enough jobs wait."""
+    if (snapshot.job_node == -1).sum() < JOBS_MIN:
+        return schedule(snapshot, settings, static=static, expired=expired, clock_s=clock_s)
+    worst = make_snapshot(**adversarial.urgent_gangs_with_rack(NODES))
+    sys.stdout.write(BEGUN + "\n")
+    sys.stdout.flush()
+    while True:
+        schedule(worst, adversarial.SETTINGS)
+
+
+async def main() -> None:
+    """Run until killed."""
+    async with Service.open(
+        settings.load(SchedulerSettings, os.environ), schedule_for_long
+    ) as service:
+        await service.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
