@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from fairlead_scheduler.engine.snapshot import EngineSettings
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.engine.snapshot import EngineSettings, Int64
 
 
 class TimeLimitReachedError(Exception):
@@ -36,6 +40,27 @@ class RoundClock:
     def slice_pairs(self, rows: int, columns: int) -> Iterator[slice]:
         """Parts of rows that are each compared with these columns, until time is up."""
         return self._slices(rows, self._settings.pairs_per_check // max(columns, 1))
+
+    def sort_rows(self, keys: Sequence[npt.NDArray[Any]]) -> Int64:
+        """`numpy.lexsort(keys)`; many rows are sorted key by key, each in portions.
+
+        Raises `TimeLimitReachedError` when time is up.
+        """
+        rows = keys[0].size
+        if rows <= self._settings.work_per_check:
+            return np.lexsort(keys)
+        order: Int64 = np.arange(rows)
+        for key in keys:
+            order = order[self._sort_values(key[order])]
+        return order
+
+    def _sort_values(self, values: npt.NDArray[Any]) -> Int64:
+        order: Int64 = np.empty(values.size, np.int64)
+        for part in self.slice_rows(values.size):
+            order[part] = part.start + np.argsort(values[part], kind="stable")
+        self.require_time()
+        merged: Int64 = order[np.argsort(values[order], kind="stable")]  # merges what is sorted
+        return merged
 
     def _slices(self, rows: int, most: int) -> Iterator[slice]:
         step = max(1, most)

@@ -96,7 +96,7 @@ def evict_runs(
     bounds = job_order.find_queue_bounds(evicted, snapshot.job_queue, balance.size)
     model.progress.next_evicted[:] = bounds[:-1]
     model.usage.evicted_runs[:] = np.diff(bounds)
-    model = model._replace(evicted=_sort_evicted(snapshot, model, evicted, bounds))
+    model = model._replace(evicted=_sort_evicted(snapshot, model, evicted, bounds, clock))
     clock.require_time()
     model.runs.state[gangs.failed] = FAILED
     if gangs.present:  # other queued jobs get theirs when they are placed
@@ -116,7 +116,7 @@ def evict_runs(
 
 
 def _sort_evicted(
-    snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64
+    snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64, clock: RoundClock
 ) -> EvictedRuns:
     """The evicted runs of each queue in the order of R3, and as single victims (N4)."""
     priority = snapshot.job_priority[evicted]
@@ -128,7 +128,7 @@ def _sort_evicted(
     return EvictedRuns(
         rows=evicted.astype(np.int64),
         end=bounds[1:],
-        cheapest=_sort_as_victims(snapshot, model, evicted, bounds, one).astype(np.int64),
+        cheapest=_sort_as_victims(snapshot, model, evicted, bounds, one, clock).astype(np.int64),
         cheapest_next=bounds[:-1].copy(),
         cheapest_first=bounds,
         priority=one,
@@ -136,7 +136,12 @@ def _sort_evicted(
 
 
 def _sort_as_victims(
-    snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64, priority: Int64
+    snapshot: Snapshot,
+    model: RoundModel,
+    evicted: Int32,
+    bounds: Int64,
+    priority: Int64,
+    clock: RoundClock,
 ) -> Int32:
     """Evicted runs by queue, level, gangs last, lost work, later start, greater id.
 
@@ -146,11 +151,11 @@ def _sort_as_victims(
     levels = model.capacity.runs_at_level.size
     if snapshot.job_value is None and not (priority[np.diff(bounds) > 0] == MIXED_PRIORITIES).any():
         rows = evicted[::-1]
-        rows = rows[np.argsort(model.runs.lost_work[rows], kind="stable")]
         group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 2
         group += model.jobs.gang[rows] >= 0
         few = (bounds.size - 1) * levels * 2 <= np.iinfo(np.uint16).max
-        return rows[np.argsort(group.astype(np.uint16 if few else np.int64), kind="stable")]
+        group = group.astype(np.uint16 if few else np.int64)
+        return rows[clock.sort_rows([model.runs.lost_work[rows], group])]
     keys: list[Int64 | Int32 | Float | Bool] = [
         -snapshot.job_submission[evicted],
         -snapshot.job_started_ms[evicted],
@@ -159,7 +164,7 @@ def _sort_as_victims(
         model.runs.level[evicted],
         snapshot.job_queue[evicted],
     ]
-    return evicted[np.lexsort(keys)]
+    return evicted[clock.sort_rows(keys)]
 
 
 def _collect_columns(

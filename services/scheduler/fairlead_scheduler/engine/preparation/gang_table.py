@@ -68,7 +68,7 @@ def build_gang_table(
     if column is None or not gangs or not (column[snapshot.job_node >= -1] >= 0).any():
         if snapshot.avoid_job is None or not snapshot.avoid_job.size:
             return no_gangs()
-        return dataclasses.replace(no_gangs(), tried=_find_all_tried(snapshot, start))
+        return dataclasses.replace(no_gangs(), tried=_find_all_tried(snapshot, start, clock))
     assert snapshot.gang_started is not None, "a snapshot with gangs has all their columns"
     assert snapshot.gang_rest is not None, "a snapshot with gangs has all their columns"
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
@@ -89,10 +89,10 @@ def build_gang_table(
     last_queued[of_job[waiting]] = waiting
     if snapshot.avoid_job is not None:  # who has fewer nodes to choose from chooses first
         avoided = np.bincount(snapshot.avoid_job, minlength=of_job.size)
-        waiting = waiting[np.argsort(-avoided[waiting], kind="stable")]
+        waiting = waiting[clock.sort_rows([-avoided[waiting]])]
     clock.require_time()
     both = np.concatenate([running, waiting])
-    members = both[np.argsort(column[both], kind="stable")]
+    members = both[clock.sort_rows([column[both]])]
     clock.require_time()
     live = np.bincount(column[running], minlength=gangs)
     total = live + np.bincount(column[waiting], minlength=gangs)
@@ -104,7 +104,7 @@ def build_gang_table(
     value_first, value_rows = _values(snapshot, position)
     clock.require_time()
     tried, given_up = _find_failed_gangs(
-        snapshot, waiting, of_job, total - live, runs, _find_all_tried(snapshot, start)
+        snapshot, waiting, of_job, total - live, runs, _find_all_tried(snapshot, start, clock)
     )
     return GangTable(
         present=True,
@@ -190,14 +190,14 @@ def _find_failed_gangs(
     return np.union1d(tried, others).astype(np.int32), given_up
 
 
-def _find_all_tried(snapshot: Snapshot, start: PreparedPool) -> Int32:
+def _find_all_tried(snapshot: Snapshot, start: PreparedPool, clock: RoundClock) -> Int32:
     """Queued jobs without an eligible known node that they do not avoid."""
     jobs, nodes = snapshot.avoid_job, snapshot.avoid_node
     if jobs is None or nodes is None or not jobs.size:
         return np.zeros(0, np.int32)
     pairs = np.flatnonzero(snapshot.job_node[jobs] == -1)
     pairs = pairs[start.feasible.shape[snapshot.job_shape[jobs[pairs]]]]
-    pairs = pairs[np.lexsort([jobs[pairs], snapshot.job_shape[jobs[pairs]]])]
+    pairs = pairs[clock.sort_rows([jobs[pairs], snapshot.job_shape[jobs[pairs]]])]
     tried = np.zeros(pairs.size, np.bool_)
     avoided = _AvoidedPairs(
         job=jobs[pairs],

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
-from fairlead_scheduler.engine.round_clock import RoundClock
+from fairlead_scheduler.engine.round_clock import RoundClock, TimeLimitReachedError
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Byte,
@@ -130,7 +130,10 @@ def judge_gangs(
     if snapshot.gang_started is not None:
         judged &= ~snapshot.gang_started
     able = rows[pair[snapshot.job_queue[rows], snapshot.job_shape[rows]] & judged[gang[rows]]]
-    able = able[np.lexsort([snapshot.job_shape[able], gang[able]])]
+    try:
+        able = able[clock.sort_rows([snapshot.job_shape[able], gang[able]])]
+    except TimeLimitReachedError:
+        return result
     first = np.searchsorted(gang[able], np.arange(need.size + 1))
     result[judged & (np.diff(first) < need)] = False
     gangs = np.flatnonzero(judged & result)
