@@ -225,6 +225,15 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture(scope="session")
+def second_control_plane(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """Another cluster, without nodes: its own API server on the etcd of the first one."""
+    with ControlPlane(tmp_path_factory.mktemp("kubernetes"), beside=control_plane) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Path:
     """The kubeconfig of a cluster for tests."""
     if given := os.environ.get("FAIRLEAD_TEST_KUBECONFIG"):

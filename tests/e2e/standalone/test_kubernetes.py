@@ -1,9 +1,11 @@
 """`fairlead up --kubeconfig`: jobs on a real API server beside jobs of this machine."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +20,23 @@ from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
 pytestmark = pytest.mark.kubernetes
 
 BOUND_S = 180
+NODE_LOST_S = 1
 
 
 @pytest.fixture(scope="module")
 def standalone(
-    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+    control_plane: ControlPlane,
+    second_control_plane: ControlPlane,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[StandaloneInstallation]:
-    """A running Fairlead with a Kubernetes cluster."""
-    options = ("--kubeconfig", str(control_plane.kubeconfig))
-    with StandaloneInstallation(tmp_path_factory.mktemp("up"), *options) as running:
+    """A running Fairlead with two Kubernetes clusters."""
+    options = (
+        *("--kubeconfig", str(control_plane.kubeconfig)),
+        *("--kubeconfig", f"second={second_control_plane.kubeconfig}"),
+    )
+    environment = {"FAIRLEAD_KUBERNETES": json.dumps({"nodeLostS": NODE_LOST_S})}
+    folder = tmp_path_factory.mktemp("up")
+    with StandaloneInstallation(folder, *options, environment=environment) as running:
         running.start()
         yield running
 
@@ -58,6 +68,12 @@ def wait_until_ended(standalone: StandaloneInstallation, job: str, position: str
 
     standalone.wait_for(has_ended)
     return found
+
+
+def nodes_of(standalone: StandaloneInstallation, cluster: str) -> dict[str, bool]:
+    """The nodes of a cluster; whether they are cordoned in Kubernetes."""
+    found = call(standalone, f"/clusters/{cluster}/nodes")
+    return {node["node"]: node.get("unschedulable", False) for node in found["nodes"]}
 
 
 def pods_of(control_plane: ControlPlane, job: str) -> list[dict[str, Any]]:
@@ -113,6 +129,73 @@ def test_a_service_exists_on_the_cluster_and_is_refused_on_this_machine(
     failed = wait_until_ended(standalone, here, submitted["position"])
     assert failed["state"] == "FAILED"
     assert "choose a pool of a Kubernetes cluster" in json.dumps(failed["runs"])
+
+
+@pytest.fixture
+def pool_of_two_clusters(
+    control_plane: ControlPlane, second_control_plane: ControlPlane
+) -> Iterator[str]:
+    """A pool with the node `left` of the first cluster, and `right`, cordoned, of the second."""
+    pool = "both"
+    nodes = {"left": control_plane, "right": second_control_plane}
+    for name, plane in nodes.items():
+        plane.add_nodes(name, labels={"fairlead.dev/pool": pool})
+    cordon(second_control_plane, "right", True)
+    yield pool
+    for name, plane in nodes.items():
+        with contextlib.suppress(urllib.error.HTTPError):
+            plane.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+def cordon(plane: ControlPlane, node: str, is_cordoned: bool) -> None:
+    """What `kubectl cordon` and `uncordon` do."""
+    body = {"spec": {"unschedulable": is_cordoned}}
+    plane.request("PATCH", f"/api/v1/nodes/{node}", body, "application/merge-patch+json")
+
+
+def test_a_gang_over_two_clusters_starts_together_and_its_members_end_with_their_nodes(
+    standalone: StandaloneInstallation,
+    control_plane: ControlPlane,
+    second_control_plane: ControlPlane,
+    pool_of_two_clusters: str,
+) -> None:
+    member = {
+        **{"pool": pool_of_two_clusters, "image": "busybox", "command": ["sleep", "3600"]},
+        **{"cpu": "5", "memory": "1Gi", "gang": {"name": "wide", "size": 2}},
+        "retry": {"limit": 0},
+    }
+    body = {"queue": "default", "jobSet": "wide", "jobs": [member, member]}
+    standalone.wait_for(lambda: nodes_of(standalone, "second") == {"right": True})
+    standalone.wait_for(lambda: nodes_of(standalone, "kubernetes").get("left") is False)
+    submitted = call(standalone, "/jobs", body)
+    ids, position = [job["id"] for job in submitted["jobs"]], submitted["position"]
+
+    def read_members() -> list[dict[str, Any]]:
+        return [call(standalone, f"/jobs/{job}?after={position}") for job in ids]
+
+    def reasons() -> set[str]:
+        return {job.get("why", {}).get("code", "") for job in read_members()}
+
+    # One node is not enough for both, so none starts.
+    standalone.wait_for(lambda: reasons() == {"gang-does-not-fit"})
+    assert not any(pods_of(control_plane, job) for job in ids)
+
+    cordon(second_control_plane, "right", False)
+    standalone.wait_for(lambda: {job["state"] for job in read_members()} == {"RUNNING"})
+    members = {job["runs"][0]["node"]: job for job in read_members()}
+    clusters = {node: job["runs"][0]["cluster"] for node, job in members.items()}
+    assert clusters == {"left": "kubernetes", "right": "second"}
+    assert len({job["runs"][0]["leased"] for job in members.values()}) == 1, "one append"
+
+    second_control_plane.request("DELETE", "/api/v1/nodes/right")
+    lost = wait_until_ended(standalone, members["right"]["id"], position)
+    assert (lost["state"], lost["runs"][0]["category"]) == ("FAILED", "node-lost")
+    # Members that run end by themselves: what one of them meets does not end the others.
+    left = members["left"]["id"]
+    assert call(standalone, f"/jobs/{left}")["state"] == "RUNNING"
+    cancel = call(standalone, "/jobs/cancel", {"ids": [left]})
+    assert wait_until_ended(standalone, left, cancel["position"])["state"] == "CANCELLED"
+    assert [len(job["runs"]) for job in read_members()] == [1, 1]
 
 
 def test_run_chooses_the_cluster_by_its_pool(
