@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import httpx2
 import msgspec
 import pytest
 
@@ -230,6 +231,35 @@ async def test_jobs_end_once_although_the_api_server_is_away_for_30_s(
         with away(faults.plane.api_server):
             await faults.for_seconds(AWAY_S)
         await faults.finish()
+
+
+async def test_requests_to_a_frozen_api_server_time_out_and_the_cluster_is_reported_as_silent(
+    faults: FaultHarness,
+) -> None:
+    settings = faults.settings(requestTimeoutS=2, probeTimeoutS=1)
+    async with faults.executors.executor(settings) as executor, httpx2.AsyncClient() as client:
+
+        async def read_check() -> str:
+            answer = await client.get(f"http://127.0.0.1:{executor.port}/readyz", timeout=30)
+            return str(answer.json()["checks"]["cluster"])
+
+        async def until_check(expected: str) -> None:
+            async with asyncio.timeout(WAIT_S_MAX):
+                while expected not in await read_check():
+                    await faults.read()
+
+        def has_timed_out() -> bool:
+            return "the request CREATE" in executor.log.read_text()
+
+        await faults.submit(20, run_for="2s")
+        await faults.until_ended(5)
+        with frozen(faults.plane.api_server):
+            await faults.submit(10)
+            await faults.until(has_timed_out)
+            await until_check("it did not answer within 1 s")
+        await until_check("ok")
+        await faults.finish()
+        assert len(faults.ended) == 30
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])

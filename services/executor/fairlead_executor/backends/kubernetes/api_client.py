@@ -26,7 +26,6 @@ from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-REQUEST_S_MAX: Final = 30.0
 CONNECT_S_MAX: Final = 10.0
 LINE_BYTES_MAX: Final = 2**22
 """A line of a watch is one object; etcd refuses those above 1.5 MiB."""
@@ -145,6 +144,7 @@ class ApiClient:
         content_type: str,
     ) -> Response:
         headers = {**await self._headers(), "Content-Type": content_type}
+        total_s = self._settings.request_timeout_s
         try:
             async with self._open_session().request(
                 method,
@@ -152,7 +152,7 @@ class ApiClient:
                 data=data,
                 params=parameters,
                 headers=headers,
-                timeout=aiohttp.ClientTimeout(total=REQUEST_S_MAX, sock_connect=CONNECT_S_MAX),
+                timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_S_MAX),
             ) as response:
                 return Response(response.status, await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

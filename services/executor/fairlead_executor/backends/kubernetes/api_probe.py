@@ -9,8 +9,6 @@ from typing import Final
 
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
 
-PERIOD_S: Final = 5.0
-ANSWER_S_MAX: Final = 10.0
 _PATH: Final = "/api/v1/nodes"
 _FROM_CACHE: Final = {"limit": "1", "resourceVersion": "0"}
 """One node, as the API server has it in memory."""
@@ -19,12 +17,7 @@ _FROM_CACHE: Final = {"limit": "1", "resourceVersion": "0"}
 class ApiProbe:
     """Requests one node again and again. `problem`: why that fails; None: it succeeds."""
 
-    def __init__(
-        self,
-        client: ApiClient,
-        period_s: float = PERIOD_S,
-        answer_s_max: float = ANSWER_S_MAX,
-    ) -> None:
+    def __init__(self, client: ApiClient, period_s: float, answer_s_max: float) -> None:
         self.problem: str | None = None
         self._client = client
         self._period_s = period_s

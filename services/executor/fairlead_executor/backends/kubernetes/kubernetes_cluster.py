@@ -88,7 +88,7 @@ class KubernetesCluster:
         """Live runs that have not started, or are stopping; released runs whose pod exists."""
         self._retained: deque[tuple[int, RunId]] = deque()
         """Ended runs whose pods are retained for their logs, the oldest first."""
-        self._probe = ApiProbe(client)
+        self._probe = ApiProbe(client, own.probe_timeout_s / 2, own.probe_timeout_s)
         self._pod_watch = ObjectWatch(
             client,
             "/api/v1/pods",

@@ -77,7 +77,9 @@ class KubernetesSettings(
     and for at most this time (s). A pod that still exists `stuck_terminating_s` after its grace
     period is deleted by force, also an ended one that is not retained any more. The runs of a node
     that does not exist or is not ready for `node_lost_s` are given up; `lost_runs` says whether
-    they then fail, or are reported lost, which uses up no retry.
+    they then fail, or are reported lost, which uses up no retry. A request without an answer after
+    `request_timeout_s` is repeated. If the API server does not answer a small request within
+    `probe_timeout_s`, the cluster is reported as not readable.
     """
 
     kubeconfig: str = ""
@@ -98,3 +100,5 @@ class KubernetesSettings(
     node_lost_s: Positive = 300
     lost_runs: Literal["fail", "lost"] = "fail"
     requests_in_flight: Positive = 32
+    request_timeout_s: Positive = 30
+    probe_timeout_s: Positive = 10
