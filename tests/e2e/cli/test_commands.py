@@ -245,6 +245,10 @@ def test_a_log_is_followed_to_its_end_and_limited_to_its_tail(
     terminal("watch", "default", job_set)
     assert terminal("logs", job_id, "-f").stdout == "1\n2\n3\n"
     assert terminal("logs", job_id, "--tail", "1").stdout == "3\n"
+    told = terminal("logs", job_id, "--since", "soon", want=3).stderr
+    assert "Write a duration like 30s, 10m, 2h or 1h30m, or a time like 2026-01-31" in told
+    told = terminal("logs", job_id, "--since", "10m", want=3).stderr
+    assert "Cluster local does not know when the lines of a log were written" in told
 
 
 def test_an_unknown_job_is_reported(terminal: Terminal) -> None:

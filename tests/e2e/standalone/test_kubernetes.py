@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fairlead import Client
 from fairlead_standalone.processes.child_process import ServerFailed
 from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
@@ -54,6 +55,12 @@ def call(standalone: StandaloneInstallation, path: str, body: object = None) -> 
     with urllib.request.urlopen(request, timeout=60) as answer:
         found: dict[str, Any] = json.loads(answer.read())
         return found
+
+
+def read_log(standalone: StandaloneInstallation, job: str, start: str) -> str:
+    """The lines of the log of a job since then."""
+    with Client(standalone.address, token=standalone.token) as client:
+        return b"".join(client.logs(job, since=start)).decode()
 
 
 def wait_until_ended(standalone: StandaloneInstallation, job: str, position: str) -> dict[str, Any]:
@@ -109,6 +116,11 @@ def test_a_job_runs_on_the_cluster_and_another_one_on_this_machine(
     (found,) = pods_of(control_plane, pod["id"])
     assert found["spec"]["nodeName"] == runs[0][1]
     assert found["status"]["phase"] == "Succeeded"
+    # Its node dates all lines from the beginning of 2026.
+    logs = {
+        start: read_log(standalone, pod["id"], start) for start in ("1s", "2025-06-01T00:00:00Z")
+    }
+    assert list(logs.values()) == ["", "first\nsecond\nthird\n"]
 
 
 def test_a_service_exists_on_the_cluster_and_is_refused_on_this_machine(

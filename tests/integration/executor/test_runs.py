@@ -191,6 +191,7 @@ async def test_a_cleared_run_leaves_only_its_log(harness: ExecutorHarness) -> No
         assert (await get({"tail": "1"}, ours)).text == "two\n"
         assert (await get({"stream": "stderr"}, ours)).text == "bad\n"
         assert (await get({"follow": "true", "since_bytes": "4"}, ours)).text == "two\n"
+        assert (await get({"since_ms": "1"}, ours)).status_code == 422
         assert (await get({}, "logs:another")).status_code == 401
         assert (await get({"stream": "nothing"}, ours)).status_code == 422
         unknown = f"{'0' * 28}-9"

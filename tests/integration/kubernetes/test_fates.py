@@ -8,6 +8,7 @@ import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.secret_values import Keyring
+from fairlead_common.domain.timestamps import parse_rfc3339
 from fairlead_executor.backends.kubernetes.settings import PendingAction, PendingRule
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import NoLog
@@ -131,6 +132,9 @@ async def test_the_log_of_a_container_can_be_read_in_parts(world: RealWorld) -> 
     assert await world.read_log(run) == whole
     assert await world.read_log(run, container="main", tail=2) == b"second\nthird\n"
     assert await world.read_log(run, since_bytes=len(b"first\n")) == b"second\nthird\n"
+    before_ms, after_ms = (parse_rfc3339(f"{year}-01-01T00:00:00Z") for year in (2025, 2027))
+    assert await world.read_log(run, since_ms=before_ms) == whole
+    assert await world.read_log(run, since_ms=after_ms) == b""
     with pytest.raises(NoLog, match="other"):
         await world.read_log(run, container="other")
 

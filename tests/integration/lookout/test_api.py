@@ -329,6 +329,7 @@ async def test_a_wait_for_a_position_that_is_not_reached_is_a_503(
         ("/jobs/0000/logs", {}, 404, None),
         ("/jobs/" + "x" * 513, {}, 422, "/path/job"),
         ("/jobs/0000/logs", {"stream": "stdin"}, 422, "/query/stream"),
+        ("/jobs/0000/logs", {"sinceTime": "10"}, 422, "/query/sinceTime"),
     ],
 )
 async def test_invalid_parameters_get_a_problem_with_pointers(

@@ -102,6 +102,13 @@ def test_the_tail_of_a_log_is_not_resumed() -> None:
         list(world.client.logs("j", tail=3))
 
 
+def test_a_log_since_a_time_is_requested_and_not_resumed() -> None:
+    world = World((OPEN, [b"one\n", BROKEN]))
+    with pytest.raises(errors.ServerUnreachable):
+        list(world.client.logs("j", since="10m"))
+    assert ("sinceTime", "10m") in world.asked[0].query
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
 def test_a_stream_has_the_same_messages_for_every_chunk_size(size: int) -> None:
     text = (

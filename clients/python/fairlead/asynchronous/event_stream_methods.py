@@ -61,14 +61,16 @@ class EventStreamMethods(JobQueryMethods):
         stream: str = "stdout",
         run: int | None = None,
         tail: int | None = None,
+        since: str | None = None,
         container: str | None = None,
         after: str | None = None,
     ) -> AsyncIterator[bytes]:
         """Iterates over the bytes of a run's log (of the newest run, unless `run` says which).
 
-        `stream` is `stdout` or `stderr`; `tail` requests the last lines only. With `follow` it
-        waits until a run exists and continues until it has ended; after a broken connection it
-        resumes at the same byte.
+        `stream` is `stdout` or `stderr`; `tail` requests the last lines only. `since`, for runs on
+        Kubernetes, requests the lines written since then: a duration before now (`10m`, `2h`) or a
+        time in RFC 3339. With `follow` it waits until a run exists and continues until it has
+        ended; after a broken connection it resumes at the same byte, without `tail` and `since`.
         """
         after = after or self._positions.position()
         if follow:
@@ -83,6 +85,7 @@ class EventStreamMethods(JobQueryMethods):
                 run=run,
                 container=container,
                 tail=None if received else tail,
+                since=since,
                 received=received,
             )
             async with self._stream(request) as body:
@@ -92,7 +95,7 @@ class EventStreamMethods(JobQueryMethods):
                         yield chunk
                     return
                 except Unreachable as error:
-                    if tail is not None:
+                    if tail is not None or since is not None:
                         raise errors.ServerUnreachable(
                             f"The log was interrupted: {error.reason}"
                         ) from None

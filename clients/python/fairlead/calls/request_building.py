@@ -88,9 +88,12 @@ def build_log_request(
     run: int | None,
     container: str | None,
     tail: int | None,
+    since: str | None,
     received: int,
 ) -> Request:
-    """The request for a run's log: from the byte `received` on, or its last `tail` lines."""
+    """The request for a run's log: from the byte `received` on, its last `tail` lines, or the lines
+    written since a time.
+    """
     query = [
         ("stream", stream),
         ("follow", "true" if follow else "false"),
@@ -102,6 +105,8 @@ def build_log_request(
         query.append(("container", container))
     if tail is not None:
         query.append(("tail", str(tail)))
+    if since is not None:
+        query.append(("sinceTime", since))
     if received:
         query.append(("sinceBytes", str(received)))
     return build_get(f"/jobs/{escape_segment(job_id)}/logs", query, read_s=None)

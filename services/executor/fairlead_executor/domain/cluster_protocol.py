@@ -32,6 +32,10 @@ class NoLog(Exception):
     """There is no such log here; the message says why."""
 
 
+class NoLineTimes(NoLog):
+    """The cluster does not know when the lines of a log were written."""
+
+
 class Stream(StrEnum):
     """The two outputs of a command."""
 
@@ -42,7 +46,8 @@ class Stream(StrEnum):
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a log to return.
 
-    `tail`: the last lines, this many. `since_bytes`: from that byte on. `follow`: until the run
+    `tail`: the last lines, this many. `since_bytes`: from that byte on. `since_ms`: lines that
+    were written at that time or later, where the cluster knows their times. `follow`: until the run
     has ended. `container`: its name; None: the first. `last_bytes`: nothing before the last bytes,
     this many; a cluster that cannot skip to them returns more.
     """
@@ -51,6 +56,7 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream: Stream = Stream.STDOUT
     tail: int | None = None
     since_bytes: int | None = None
+    since_ms: int | None = None
     last_bytes: int | None = None
     follow: bool = False
 

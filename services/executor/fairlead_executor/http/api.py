@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
@@ -15,6 +16,7 @@ from fairlead_executor.domain.cluster_protocol import (
     FOLLOW_LINES_MAX,
     Cluster,
     LogRequest,
+    NoLineTimes,
     NoLog,
     Stream,
 )
@@ -34,6 +36,7 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
         stream: Stream = Stream.STDOUT,
         tail: Annotated[int | None, Query(ge=0, le=FOLLOW_LINES_MAX)] = None,
         since_bytes: Annotated[int | None, Query(ge=0)] = None,
+        since_ms: Annotated[int | None, Query(ge=0)] = None,
         last_bytes: Annotated[int | None, Query(ge=1)] = None,
         follow: bool = False,
         container: Annotated[str | None, Query(max_length=63)] = None,
@@ -53,6 +56,7 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
             stream=stream,
             tail=tail,
             since_bytes=since_bytes,
+            since_ms=since_ms,
             last_bytes=last_bytes,
             follow=follow,
             container=container,
@@ -60,6 +64,9 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
         parts = cluster.logs(RunId(run_id), request)
         try:
             first = await anext(parts, b"")
+        except NoLineTimes as error:
+            refusal = FieldError("/query/since_ms", str(error))
+            raise Problem("invalid", "A parameter is not valid.", [refusal]) from error
         except NoLog as error:
             raise Problem("not-found", f"There is no log of run {run_id}: {error}.") from error
         return StreamingResponse(_all(first, parts), media_type="text/plain; charset=utf-8")

@@ -12,6 +12,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth
+from fairlead_lookout.store.queries.list_filters import invalid_parameter
 from fairlead_lookout.store.topic_caches import ClusterCache
 
 TOKEN_MS: Final = 60_000
@@ -82,6 +83,12 @@ class ExecutorLogs:
             ) from error
         if response.status_code != 200:
             await response.aclose()
+            if response.status_code == 422 and "since_ms" in parameters:
+                raise invalid_parameter(
+                    "sinceTime",
+                    f"Cluster {executor} does not know when the lines of a log were written. Use"
+                    " `tail`, the number of last lines.",
+                )
             raise _explain_refusal(run_row, response.status_code)
         return _body(response)
 

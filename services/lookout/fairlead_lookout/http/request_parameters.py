@@ -16,6 +16,9 @@ GROUP_DIMENSIONS: Final = ("queue", "jobSet", "state", "cluster", "node", "class
 GROUP_LABELS_MAX: Final = 3
 _STATES_WITH_CATEGORY: Final = ("FAILED", "REJECTED")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)")
+_DURATION_PART: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
+_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,4}}")
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 Text = Annotated[str | None, Query(max_length=300)]
 QueueName = Annotated[str, Path(max_length=256)]
@@ -84,6 +87,25 @@ def parse_time_ms(text: str) -> int:
 
 Time = Annotated[str, validated_by(parse_time_ms)]
 """A parameter that is a time."""
+
+
+def parse_start_ms(text: str, now_ms: int) -> int:
+    """A duration before `now_ms`, or a time, as ms since 1970. Raises `ValueError`."""
+    if _DURATION.fullmatch(text):
+        parts = _DURATION_PART.findall(text)
+        seconds = sum(float(amount) * _UNIT_S[unit] for amount, unit in parts)
+        return max(0, now_ms - round(1000 * seconds))
+    try:
+        return max(0, parse_time_ms(text))
+    except ValueError:
+        raise ValueError(
+            f"{text[:40]!r} is not a valid start. Write a duration like 30s, 10m, 2h or 1h30m, or a"
+            " time like 2026-01-31T12:00:00Z."
+        ) from None
+
+
+Start = Annotated[str, validated_by(lambda text: parse_start_ms(text, 0))]
+"""A parameter that is a duration before now, or a time."""
 
 
 def parse_dimensions(text: str) -> list[str]:

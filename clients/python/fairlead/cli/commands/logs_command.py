@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
         epilog=command_base.format_examples(
             "fairlead logs trial-7 -f",
             "fairlead logs --jobset sweep --state FAILED --stream stderr --tail 5",
+            "fairlead logs trial-7 --since 10m",
             "fairlead logs 0h01ja5y7d1s8xk2v4m6n8p0qr --stream stderr --tail 20",
         ),
     )(logs)
@@ -46,6 +47,14 @@ def logs(
     stream: Annotated[Stream, typer.Option(help="Which output.")] = Stream.STDOUT,
     tail: Annotated[
         int | None, typer.Option(min=0, help="Only this number of last lines.", metavar="NUMBER")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Only lines since then, on Kubernetes: a duration like 10m or 2h, or a time like"
+            " 2026-01-31T12:00:00Z.",
+            metavar="START",
+        ),
     ] = None,
     run: Annotated[
         int | None,
@@ -84,6 +93,7 @@ def logs(
                 follow=follow,
                 stream=stream.value,
                 tail=tail,
+                since=since,
                 run=run,
                 container=container or None,
             )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
+from fairlead_common.domain import timestamps
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
 from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
 from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog, Stream
@@ -22,6 +23,8 @@ async def read(client: ApiClient, pod: PodObject, request: LogRequest) -> AsyncI
         parameters["follow"] = "true"
     if request.tail is not None and request.since_bytes is None:
         parameters["tailLines"] = str(request.tail)
+    if request.since_ms is not None:
+        parameters["sinceTime"] = timestamps.rfc3339(request.since_ms)
     skipped = request.since_bytes or 0
     try:
         async with client.stream(path, parameters, None) as stream:

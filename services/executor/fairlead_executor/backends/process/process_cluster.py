@@ -40,7 +40,7 @@ from fairlead_executor.backends.process.isolation import Isolation
 from fairlead_executor.backends.process.retained_folders import RetainedFolders
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog, Stream
+from fairlead_executor.domain.cluster_protocol import LogRequest, NoLineTimes, NoLog, Stream
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -227,6 +227,8 @@ class ProcessCluster:
         path = folder / request.stream.value
         if not path.exists():
             raise NoLog("the run did not start its command")
+        if request.since_ms is not None:
+            raise NoLineTimes("processes write to files, which have no times of lines")
 
         def has_ended() -> bool:
             pod = self._pods.get(run)

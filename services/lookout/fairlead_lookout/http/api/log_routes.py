@@ -8,12 +8,13 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
 from fairlead_lookout.http import executor_logs
 from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.json_answers import document_responses
 from fairlead_lookout.http.long_polls import after_position
-from fairlead_lookout.http.request_parameters import JobId
+from fairlead_lookout.http.request_parameters import JobId, Start, parse_start_ms
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 Bytes = Annotated[
@@ -43,12 +44,27 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         since_bytes: Annotated[
             int | None, Query(alias="sinceBytes", ge=0, le=2**53, description="As `since`.")
         ] = None,
+        since_time: Annotated[
+            Start | None,
+            Query(
+                alias="sinceTime",
+                max_length=40,
+                description="Only lines written since then, on Kubernetes: a duration before now"
+                " (`10m`, `2h`, `1h30m`) or a time in RFC 3339.",
+            ),
+        ] = None,
         follow: bool = False,
     ) -> StreamingResponse:
         slot = Slot(deps, "streams")
         parameters = {"stream": stream, "follow": "true" if follow else "false"}
         skip = since if since is not None else since_bytes
-        for name, value in (("tail", tail), ("since_bytes", skip), ("container", container)):
+        start_ms = None if since_time is None else parse_start_ms(since_time, clock.now_ms())
+        for name, value in (
+            ("tail", tail),
+            ("since_bytes", skip),
+            ("since_ms", start_ms),
+            ("container", container),
+        ):
             if value is not None:
                 parameters[name] = str(value)
         with slot:
