@@ -43,6 +43,7 @@ PATHS: Final = (
     "/fairness",
     "/clusters/e/nodes/n0",
     "/tokens",
+    "/saved-views",
     "/find?q=nothing",
 )
 EMPTY_PATHS: Final = (

@@ -35,6 +35,7 @@ TEXTS: Final = {
     "/pools/default": "It is at its limit.",
     "/preemptions": "Preemptions",
     "/fairness": "Fairness",
+    "/saved-views": "No view is saved yet.",
     "/tokens": "fairlead token create",
     "/webhooks": "fairlead webhook create",
     "/about": "Executor e",

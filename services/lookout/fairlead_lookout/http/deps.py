@@ -14,6 +14,7 @@ from fairlead_lookout.http.webhook_access import WebhookDeps
 from fairlead_lookout.store.event_streams import StreamReader
 from fairlead_lookout.store.queries.job_lists import JobLists
 from fairlead_lookout.store.queries.view_reader import ViewReader
+from fairlead_lookout.store.saved_view_store import SavedViewStore
 from fairlead_lookout.store.topic_caches import (
     ClusterCache,
     ConfigurationCache,
@@ -47,6 +48,7 @@ class Deps(msgspec.Struct, frozen=True):
     logs: ExecutorLogs
     visibility: Visibility
     webhooks: WebhookDeps
+    saved_views: SavedViewStore
     class_values: dict[str, int]
     issuers: Sequence[Issuer]
     open_streams: OpenRequestLimit

@@ -43,6 +43,7 @@ from fairlead_lookout.store import view_coverage
 from fairlead_lookout.store.event_streams import StreamReader, StreamWriter
 from fairlead_lookout.store.queries.job_lists import JobLists
 from fairlead_lookout.store.queries.view_reader import ViewReader
+from fairlead_lookout.store.saved_view_store import SavedViewStore, migrate_saved_views
 from fairlead_lookout.store.topic_caches import (
     ClusterCache,
     ConfigurationCache,
@@ -113,6 +114,7 @@ class Service:
             stack.push_async_callback(pool.close)
             await migrate_schema(pool)
             await migrate_webhooks(pool)
+            await migrate_saved_views(pool)
             progress = ViewProgress(pool)
             writer, reader = StreamWriter(settings.redis_url), StreamReader(settings.redis_url)
             stack.push_async_callback(writer.close)
@@ -142,6 +144,7 @@ class Service:
                 logs=logs,
                 visibility=Visibility(authenticate, QueuePermissions(pool)),
                 webhooks=_make_webhook_deps(settings, pool),
+                saved_views=SavedViewStore(pool),
                 class_values={each.name: each.value for each in settings.priority_classes},
                 issuers=settings.oidc,
                 open_streams=OpenRequestLimit(

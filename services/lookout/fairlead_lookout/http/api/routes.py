@@ -1,4 +1,5 @@
-"""All routes of lookout's API. Except for those of webhooks, they only read."""
+"""All routes of lookout's API. Except for those of webhooks and saved
+views, they only read."""
 
 from fastapi import APIRouter, Depends
 
@@ -13,6 +14,7 @@ from fairlead_lookout.http.api import (
     log_routes,
     quarantine_routes,
     report_routes,
+    saved_view_routes,
     webhook_delivery_routes,
     webhook_routes,
 )
@@ -37,6 +39,7 @@ def make_routers(deps: Deps) -> list[APIRouter]:
     cluster_routes.add_routes(router, deps)
     quarantine_routes.add_routes(router, deps)
     fairness_routes.add_routes(router, deps)
+    saved_view_routes.add_routes(router, deps)
     webhook_routes.add_routes(router, deps)
     webhook_delivery_routes.add_routes(router, deps)
     return [router]

@@ -13,11 +13,12 @@ import msgspec
 from fastapi import APIRouter, Query, Request
 
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.api.job_routes import JobFilterQuery
+from fairlead_lookout.http.api.saved_view_routes import read_saved_views
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
@@ -27,6 +28,8 @@ from fairlead_lookout.store.queries.list_filters import ANNOTATION, LABEL, inval
 PATH: Final = "/jobs"
 PAGE_SIZE: Final = 50
 GROUPS_MAX: Final = 200
+VIEWS_MAX: Final = 10
+"""Saved views that the page links; all are on their own page."""
 PERIODS: Final = (("last hour", 3_600), ("last 24 hours", 86_400), ("last 7 days", 604_800))
 """Names and lengths in seconds."""
 FIELDS: Final = ("q", "queue", "state", "category", "groupBy")
@@ -139,7 +142,12 @@ async def _jobs(
             "action_filter": describe_action_filter(query),
         }
 
-    return Fragment("_jobs.html", (*sorted(query.items()), cursor), read, read_more=read_more)
+    async def read_own(caller: Caller) -> Values:
+        found = await read_saved_views(deps, caller)
+        return {"views": found[:VIEWS_MAX], "more_views": len(found[VIEWS_MAX:])}
+
+    key = (*sorted(query.items()), cursor)
+    return Fragment("_jobs.html", key, read, read_more=read_more, read_own=read_own)
 
 
 def describe_action_filter(query: Mapping[str, str]) -> str | None:

@@ -26,6 +26,7 @@ PAGES: Final = (
     PageEntry("pools", "/pools", "Pools", "p"),
     PageEntry("preemptions", "/preemptions", "Preemptions", "e"),
     PageEntry("fairness", "/fairness", "Fairness", "f"),
+    PageEntry("saved-views", "/saved-views", "Saved views", "v", is_main=False),
     PageEntry("tokens", "/tokens", "Tokens", "t", is_main=False),
     PageEntry("webhooks", "/webhooks", "Webhooks", "w", is_main=False),
     PageEntry("about", "/about", "About", "a", is_main=False),

@@ -13,6 +13,7 @@ from fairlead_lookout.http.pages import (
     job_pages,
     job_set_pages,
     rendering,
+    saved_view_pages,
     token_pages,
     webhook_pages,
 )
@@ -59,6 +60,7 @@ def make_router(deps: Deps, health: HealthDeps) -> APIRouter:
         fairness_pages,
         node_pages,
         token_pages,
+        saved_view_pages,
         find_pages,
         webhook_pages,
     ):

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from fairlead_common.domain.errors import WorldError
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_lookout.http.deps import Deps, Slot
@@ -35,7 +35,8 @@ class Fragment(msgspec.Struct, frozen=True):
     """The part of a page that is updated: the template, and how to read its values.
 
     `key` distinguishes it from other fragments of its template. `partition`: the only partition
-    with which it changes, if there is one. `read_more` reads what its page shows around it.
+    with which it changes, if there is one. `read_more` reads what its page shows around it,
+    `read_own` what it shows there of its caller.
     """
 
     template: str
@@ -43,6 +44,7 @@ class Fragment(msgspec.Struct, frozen=True):
     read: Callable[[QueueScope], Awaitable[Values]]
     partition: int | None = None
     read_more: Callable[[QueueScope], Awaitable[Values]] | None = None
+    read_own: Callable[[Caller], Awaitable[Values]] | None = None
 
 
 class PageSender:
@@ -96,6 +98,8 @@ class PageSender:
             }
             if fragment.read_more is not None:
                 values |= await fragment.read_more(visible_queues)
+            if fragment.read_own is not None:
+                values |= await fragment.read_own(caller)
         except (Problem, WorldError) as error:
             return self.error_page(request, error)
         return HTMLResponse(self.templates.render(template, **values), headers=PAGE_HEADERS)

@@ -1,0 +1,154 @@
+"""Routes of saved views: they are listed, saved and deleted.
+
+A personal view is visible to its owner only. Operators save and delete the views of all users.
+"""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request, Response
+
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.service import clock
+from fairlead_common.web import openapi, request_body
+from fairlead_common.web.auth import Caller
+from fairlead_lookout.domain.saved_views import (
+    PERSONAL_MAX,
+    SHARED_MAX,
+    SavedView,
+    SavedViewRequest,
+    check_request,
+)
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.json_answers import document_responses, json_response
+from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.http.webhook_access import is_operator
+from fairlead_lookout.store.saved_view_store import TooManySavedViews
+
+BODY_BYTES_MAX: Final = 16 * 1024
+NUMBER_MAX: Final = 2**63 - 1
+_REQUIRED: Final[dict[type, tuple[str, ...]]] = {SavedViewRequest: ("name", "address")}
+_EXAMPLE: Final = {"name": "failed tonight", "address": "/jobs?queue=physics&state=FAILED"}
+_decode: Final = Decoder(SavedViewRequest)
+ViewNumber = Annotated[int, Path(alias="view", ge=1, le=NUMBER_MAX, description="Its `id`.")]
+
+
+class SavedViewResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=False):
+    """A saved view. `address`: of the page of jobs. `deletable`: by the caller."""
+
+    id: int
+    name: str
+    address: str
+    shared: bool
+    by: str
+    created: str
+    deletable: bool
+
+
+class SavedViewsResponse(ResponseBody, frozen=True, kw_only=True):
+    """The saved views of the caller and those of all users, by name."""
+
+    views: list[SavedViewResponse]
+
+
+def add_routes(router: APIRouter, deps: Deps) -> None:
+    """Saved views."""
+
+    @router.get(
+        "/saved-views",
+        summary="The caller's saved views of the page of jobs, and those of all users",
+        responses=document_responses(SavedViewsResponse, "All of them, by name."),
+    )
+    async def list_saved_views(request: Request) -> Response:
+        caller = await deps.visibility.find_caller(request)
+        return json_response(SavedViewsResponse(views=await read_saved_views(deps, caller)))
+
+    @router.post(
+        "/saved-views",
+        summary="Save a view of the page of jobs",
+        status_code=201,
+        responses={
+            201: openapi.answer(SavedViewResponse, "The saved view."),
+            **openapi.problems(400, 403, 409, 413, 415),
+        },
+        openapi_extra=_describe_body(),
+    )
+    async def save_view(request: Request) -> Response:
+        caller = await deps.visibility.find_caller(request)
+        given, known = _decode(await request_body.read_body(request, BODY_BYTES_MAX))
+        if found := check_request(given, known):
+            raise validation_problem(found)
+        assert given.name is not None
+        assert given.address is not None
+        if given.shared:
+            _require_operator(caller)
+        try:
+            saved = await deps.saved_views.create(
+                None if given.shared else caller.name,
+                given.name.strip(),
+                given.address,
+                caller.name,
+                clock.now_ms(),
+            )
+        except TooManySavedViews:
+            most = SHARED_MAX if given.shared else PERSONAL_MAX
+            kind = "shared" if given.shared else "personal"
+            detail = f"There are {most} {kind} views already. Delete one first."
+            raise Problem("conflict", detail) from None
+        if saved is None:
+            raise Problem(
+                "conflict", f"A view with the name {given.name.strip()!r} exists already."
+            )
+        answer = json_response(_describe(saved, caller))
+        answer.status_code = 201
+        return answer
+
+    @router.delete(
+        "/saved-views/{view}",
+        summary="Delete a saved view",
+        status_code=204,
+        responses={204: {"description": "Deleted."}, **openapi.problems(403, 404)},
+    )
+    async def delete_saved_view(request: Request, number: ViewNumber) -> Response:
+        caller = await deps.visibility.find_caller(request)
+        found = await deps.saved_views.find_visible(number, caller.name)
+        if found is None:
+            raise Problem("not-found", f"Saved view {number} does not exist.")
+        if found.owner is None:
+            _require_operator(caller)
+        await deps.saved_views.delete(number)
+        return Response(status_code=204)
+
+
+async def read_saved_views(deps: Deps, caller: Caller) -> list[SavedViewResponse]:
+    """The saved views that a caller sees, by name."""
+    found = await deps.saved_views.list_visible(caller.name)
+    return [_describe(each, caller) for each in found]
+
+
+def _describe(view: SavedView, caller: Caller) -> SavedViewResponse:
+    return SavedViewResponse(
+        id=view.number,
+        name=view.name,
+        address=view.address,
+        shared=view.owner is None,
+        by=view.by,
+        created=timestamps.rfc3339(view.created_ms),
+        deletable=view.owner is not None or is_operator(caller),
+    )
+
+
+def _require_operator(caller: Caller) -> None:
+    if not is_operator(caller):
+        raise Problem(
+            "forbidden",
+            "Views of all users require the role operator."
+            f" {caller.name} has the roles: {caller.titles()}.",
+        )
+
+
+def _describe_body() -> dict[str, Any]:
+    """The `requestBody` of the route. `Any`: OpenAPI as FastAPI has it."""
+    content = {"schema": openapi.schema(SavedViewRequest, _REQUIRED), "example": _EXAMPLE}
+    return {"requestBody": {"required": True, "content": {openapi.JSON: content}}}

@@ -1,0 +1,55 @@
+"""Saved views in a real browser: saved on the page of jobs, opened and deleted."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from fairlead_common.domain.records import events
+from tests.e2e.pages.browser import EVIL, address, browser_page
+from tests.e2e.pages.test_keyboard import check_themes
+from tests.e2e.pages.test_scheduling_pages import look
+from tests.integration.lookout.lookout_harness import running
+from tests.unit.lookout.builders import job_id, leased, submitted
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_view_is_saved_opened_and_deleted(
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        failed = events.JobFailed(
+            job_id=job_id("b"), category=events.FailureCategory.OOM, reason="it was killed"
+        )
+        after = await harness.append_events(submitted("a"), submitted("b"), leased("b"), failed)
+        await harness.read("/jobs", after)
+        await page.goto(address(harness, "/jobs?queue=q&state=FAILED&q=&label.x=&category=oom"))
+        await expect(page.locator("[data-jobs]")).to_have_text("1")
+        await page.get_by_role("button", name="Save view…").click()
+        await page.get_by_label("Name", exact=True).fill(EVIL)
+        await look(page, tmp_path, "save")
+        await check_themes(page, axe_script)
+        await page.get_by_role("button", name="Save", exact=True).click()
+        await expect(page.get_by_text(f"View {EVIL} was saved.")).to_be_visible()
+        await page.goto(address(harness, "/jobs"))
+        await expect(page.locator("[data-jobs]")).to_have_text("2")
+        await page.get_by_role("list", name="Saved views").get_by_role("link", name=EVIL).click()
+        await expect(page.locator("[data-jobs]")).to_have_text("1")
+        assert page.url.endswith("/jobs?queue=q&state=FAILED&category=oom")
+        await page.get_by_role("button", name="Save view…").click()
+        await page.get_by_label("Name", exact=True).fill(EVIL)
+        await page.get_by_role("button", name="Save", exact=True).click()
+        await expect(page.get_by_role("dialog")).to_contain_text("exists already")
+        await page.get_by_role("button", name="Back").click()
+        await page.get_by_role("link", name="Saved views").click()
+        row = page.locator("tbody tr")
+        await expect(row).to_contain_text("/jobs?queue=q&state=FAILED&category=oom")
+        assert await page.locator("main img").count() == 0
+        await look(page, tmp_path, "views")
+        await check_themes(page, axe_script)
+        await row.get_by_role("button").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        await expect(row).to_have_count(0)
+        await page.reload()
+        await expect(page.get_by_text("No view is saved yet.")).to_be_visible()
