@@ -4,13 +4,16 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from fairlead_standalone.service.testing import StandaloneInstallation
-from tests.e2e.pages.browser import browser_page
+from tests.e2e.pages.browser import address, browser_page
+from tests.e2e.pages.reported_state import fill
 from tests.e2e.pages.test_job_actions import open_jobs
 from tests.e2e.pages.test_keyboard import check_themes
 from tests.e2e.pages.test_scheduling_pages import look
+from tests.integration.lookout.lookout_harness import running
+from tests.unit.lookout.builders import succeeded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -90,6 +93,66 @@ async def test_an_operator_cordons_a_node_and_uncordons_it(
         await expect(page.get_by_role("heading", name="Cordoned")).to_be_hidden()
 
 
+async def test_an_operator_cordons_a_cluster_and_uncordons_it(
+    standalone: StandaloneInstallation, browser: Browser
+) -> None:
+    clusters = (await ask(standalone, "/clusters", standalone.token)).json()["clusters"]
+    executor = clusters[0]["executor"]
+    async with browser_page(browser) as page:
+        await open_page(page, standalone, f"/clusters/{executor}")
+        await page.get_by_role("button", name="Cordon cluster…").click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("No new runs are started on this cluster.")
+        await dialog.get_by_label("Reason").fill("new switch")
+        await dialog.get_by_role("button", name="Cordon cluster").click()
+        await expect(page.get_by_text(f"cluster {executor} was cordoned.")).to_be_visible()
+        await expect(page.get_by_label("Cordoned")).to_contain_text("new switch")
+        await page.get_by_role("button", name="Uncordon cluster…").click()
+        await dialog.get_by_role("button", name="Uncordon cluster").click()
+        await expect(page.get_by_label("Cordoned")).to_have_count(0)
+
+
+async def test_selected_nodes_are_cordoned_together(
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+) -> None:
+    """Against lookout alone: the requests are answered here, one of them with a refusal."""
+    sent: list[tuple[str, object]] = []
+
+    async def answer(route: Route) -> None:
+        path = route.request.url.partition("/api/v1/executors/e/nodes/")[2]
+        sent.append((path, route.request.post_data_json))
+        if path == "n2":
+            await route.fulfill(status=409, json={"detail": "It has been removed."})
+        else:
+            await route.fulfill(json={"cordoned": True})
+
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await fill(harness)
+        await page.route("**/api/v1/executors/**", answer)
+        await page.goto(address(harness, "/clusters/e"))
+        selected = page.get_by_role("button", name="Cordon selected…", exact=True)
+        await expect(selected).to_be_disabled()
+        for node in ("n0", "n1", "n2"):
+            await page.get_by_label(f"Select {node}", exact=True).check()
+        await expect(page.get_by_text("3 nodes selected")).to_be_visible()
+        await look(page, tmp_path, "nodes")
+        await harness.append_events(*succeeded("a"))  # the list is live: the selection stays
+        await expect(page.locator("tr[data-node=n0] td.num")).to_have_text("0")
+        await expect(page.get_by_text("3 nodes selected")).to_be_visible()
+        await selected.click()
+        await page.get_by_label("Reason").fill("rack 7")
+        await check_themes(page, axe_script)
+        await page.get_by_role("dialog").get_by_role("button", name="Cordon 3 nodes").click()
+        await expect(page.locator("#cordon-result.wrong")).to_have_text(
+            "2 of 3 nodes were cordoned. n2: It has been removed."
+        )
+        body = {"cordoned": True, "reason": "rack 7"}
+        assert sent == [("n0", body), ("n1", body), ("n2", body)]
+        await page.get_by_label("3 nodes selected").check()
+        await page.get_by_label("50 nodes selected").uncheck()
+        await expect(selected).to_be_disabled()
+
+
 async def test_a_viewer_has_no_buttons_to_cordon(
     standalone: StandaloneInstallation, browser: Browser
 ) -> None:
@@ -103,6 +166,8 @@ async def test_a_viewer_has_no_buttons_to_cordon(
         async with browser_page(browser) as page:
             await page.set_extra_http_headers({"Authorization": f"Bearer {made.json()['token']}"})
             await page.goto(f"{standalone.address}/clusters/{clusters[0]['executor']}")
-            await expect(page.locator("[data-cordon]").first).to_be_hidden()
+            await expect(page.locator("[data-node]").first).to_be_visible()
+            for buttons in ("[data-cordon]", "#node-actions", "[data-pick-node]"):
+                await expect(page.locator(buttons).first).to_be_hidden()
             await expect(page.locator("#live.operator")).to_have_count(0)
         await client.delete(f"{standalone.address}/api/v1/tokens/{made.json()['id']}")
