@@ -107,7 +107,12 @@ def steps(
 
 async def run(arguments: argparse.Namespace) -> None:
     """One measurement."""
-    settings = Settings(database_url=arguments.database, redis_url=arguments.redis)
+    settings = Settings(
+        database_url=arguments.database,
+        redis_url=arguments.redis,
+        jobs_known_max=arguments.known,
+        fold_events_max=arguments.events,
+    )
     await _empty(arguments.database)
     log = MemoryLog(clock.now_ms)
     await log.create(topics.jobs())
@@ -287,6 +292,8 @@ def main() -> None:
     parser.add_argument("--slice", type=int, default=2_000, help="jobs whose phases go together")
     parser.add_argument("--sets", type=int, default=SETS, help="job sets that the jobs are in")
     parser.add_argument("--rate", type=float, default=0.0, help="jobs a second; 0: all at once")
+    parser.add_argument("--known", type=int, default=100_000, help="jobs in memory")
+    parser.add_argument("--events", type=int, default=30_000, help="events of a batch")
     parser.add_argument("--bulk", choices=tuple(BEFORE), help="all by one filter")
     asyncio.run(run(parser.parse_args()))
 

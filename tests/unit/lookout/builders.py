@@ -148,7 +148,8 @@ class PlainView:
             )
         self.runs.update(changes.runs)
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
-        self.cache.apply(changes)
+        for _ in self.cache.apply(changes):
+            pass
         for each in new:
             self.positions[each.partition] = each.position + 1
         return changes

@@ -44,8 +44,10 @@ from fairlead_lookout.store.fold.time_slice import TimeSlice
 from fairlead_lookout.store.outages import Outages
 from fairlead_lookout.store.view_progress import ViewProgress
 
-READ_BYTES_MAX: Final = 4 * 1024 * 1024
-READ_RECORDS_MAX: Final = 5_000
+READ_BYTES_MAX: Final = 16 * 1024 * 1024
+READ_RECORDS_MAX: Final = 20_000
+BULK_JOBS_MAX: Final = 10_000
+"""Jobs of a part of a bulk request, at most."""
 READ_WAIT_S: Final = 1.0
 CLOSE_S_MAX: Final = 2.0
 REPAIR_CHECK_S: Final = 1.0
@@ -232,9 +234,10 @@ class FoldLoop:
         """Fold one bulk request in parts, one transaction each; the progress is saved with the
         position. Returns the number of events."""
         candidates = BulkCandidates(connection)
+        jobs_max = min(self._settings.fold_events_max, BULK_JOBS_MAX)
         events = 0
         while True:
-            part = await candidates.read_part(whole, self._settings.fold_events_max)
+            part = await candidates.read_part(whole, jobs_max)
             async with BackgroundTask() as background:
                 events += await self._fold(connection, store, part, background)
             if part.progress_after is None:
@@ -253,7 +256,7 @@ class FoldLoop:
         stored = await store.load_from_cache(batch)
         if stored is not None:
             folded = await self._fold_batch(store, stored, batch)
-            self._cache.apply(folded.changes)
+            await self._take_over(folded.changes)
             await background.start(self._write(connection, store, folded, began_s))
             return folded.changes.events
         await background.wait()
@@ -264,9 +267,13 @@ class FoldLoop:
         except BaseException:
             store.forget_written()
             raise
-        self._cache.apply(folded.changes)
+        await self._take_over(folded.changes)
         self._report_written(folded, began_s)
         return folded.changes.events
+
+    async def _take_over(self, changes: Changes) -> None:
+        for _ in self._cache.apply(changes):
+            await self._time_slice.yield_if_over()
 
     async def _fold_batch(
         self, store: FoldStore, stored: StoredRecords, batch: Batch

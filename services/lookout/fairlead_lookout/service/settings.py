@@ -16,8 +16,9 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """The settings beyond those of every service.
 
     `fold_interval_s`: the shortest time between two large batches; longer batches cost less per
-    event. `fold_events_max`: events of a batch, and jobs of a part of a bulk request.
-    `jobs_known_max`: jobs that the fold has in memory.
+    event. `fold_events_max`: events of a batch, which is reached only when the view is late, and
+    jobs of a part of a bulk request, at most 10,000. `jobs_known_max`: jobs that the fold has in
+    memory.
 
     `events_days`: retention of public events; `jobs_days`: retention of jobs after they ended;
     `usage_days`: retention of resource-hours, preemptions and shares by the hour. `away_s`: how
@@ -44,7 +45,7 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     jobs_days: Days = 30
     usage_days: Days = 400
     fold_interval_s: Annotated[float, Meta(ge=0)] = 0.2
-    fold_events_max: Count = 10_000
+    fold_events_max: Count = 30_000
     jobs_known_max: Count = 100_000
     events_days: Days = 30
     away_s: Positive = 900.0

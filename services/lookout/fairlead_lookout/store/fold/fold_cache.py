@@ -5,7 +5,7 @@ the locks are lost.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Final
 
@@ -14,6 +14,8 @@ from fairlead_lookout.domain.model import Amounts, Changes, Job, JobSet, JobSetK
 JOBS_MAX: Final = 100_000
 JOB_SETS_MAX: Final = 20_000
 SHAPES_MAX: Final = 50_000
+PAUSE_JOBS: Final = 1_000
+"""Jobs between two pauses: less than a ms."""
 
 
 class FoldCache:
@@ -28,21 +30,25 @@ class FoldCache:
         self._jobs_max = jobs_max
         self._job_sets_max = job_sets_max
 
-    def apply(self, changes: Changes) -> None:
-        """Take over the changes of a batch."""
-        for job in changes.jobs.values():
-            job.new = job.dirty = False
+    def apply(self, changes: Changes) -> Iterator[None]:
+        """Take over the changes of a batch, with pauses so that other tasks can run. The iterator
+        must be exhausted before the cache is used again."""
         for run in changes.runs.values():
             run.new = False
-        self.jobs.update(changes.jobs)
-        for job_id in changes.jobs:
-            self.jobs.move_to_end(job_id)
+        yield
+        jobs = self.jobs
+        for index, (job_id, job) in enumerate(changes.jobs.items()):
+            job.new = job.dirty = False
+            jobs[job_id] = job
+            jobs.move_to_end(job_id)
+            if len(jobs) > self._jobs_max:
+                jobs.popitem(last=False)
+            if index % PAUSE_JOBS == 0:
+                yield
         self.put_requests(changes.shapes)
         self.job_sets.update(changes.job_sets)
         for key in changes.job_sets:
             self.job_sets.move_to_end(key)
-        while len(self.jobs) > self._jobs_max:
-            self.jobs.popitem(last=False)
         while len(self.job_sets) > self._job_sets_max:
             self.job_sets.popitem(last=False)
 

@@ -85,7 +85,7 @@ class FoldStore:
         jobs: dict[str, Job] = {}
         keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
         shapes: set[str] = set()
-        for index, job_id in enumerate(find_job_ids(messages)):
+        for index, job_id in enumerate(await self._find_job_ids(messages)):
             if index % LOOKED_UP == 0:
                 await self._time_slice.yield_if_over()
             job = cached.jobs.get(job_id)
@@ -99,7 +99,7 @@ class FoldStore:
         if not keys <= cached.job_sets.keys() or not shapes <= cached.requests.keys():
             return None
         await self._time_slice.yield_if_over()
-        if find_bulk_filters(messages[-1:]) or _find_older_runs(messages, jobs):
+        if find_bulk_filters(messages[-1:]) or await self._find_older_runs(messages, jobs):
             return None
         job_sets = {key: cached.job_sets[key] for key in keys}
         return StoredRecords(jobs=jobs, job_sets=job_sets, requests=cached.requests)
@@ -111,7 +111,7 @@ class FoldStore:
             candidates = await self._bulk_candidates.read_all(messages)
         else:
             candidates = {(each.partition, each.position): batch.candidates for each in messages}
-        wanted = find_job_ids(messages)
+        wanted = await self._find_job_ids(messages)
         for ids in candidates.values():
             wanted.update(dict.fromkeys(ids))
         cached = self._cache.jobs
@@ -124,11 +124,31 @@ class FoldStore:
         return StoredRecords(
             jobs=jobs,
             job_sets=await self._load_job_sets(partitions, {job.key for job in jobs.values()}),
-            runs=await self._read_runs(_find_older_runs(messages, jobs)),
+            runs=await self._read_runs(await self._find_older_runs(messages, jobs)),
             candidates=candidates,
             labels=await self._read_labels(messages, candidates),
             requests=await self._load_requests(jobs),
         )
+
+    async def _find_job_ids(self, messages: Sequence[Message]) -> dict[str, None]:
+        """The ids of all jobs that these messages name, message by message."""
+        found: dict[str, None] = {}
+        for message in messages:
+            found.update(find_job_ids((message,)))
+            await self._time_slice.yield_if_over()
+        return found
+
+    async def _find_older_runs(
+        self, messages: Sequence[Message], jobs: Mapping[str, Job]
+    ) -> set[RunKey]:
+        """Runs that these messages mention and that are not the newest of their jobs."""
+        found: set[RunKey] = set()
+        for message in messages:
+            for job_id, number in find_run_keys((message,)):
+                if job_id in jobs and number < jobs[job_id].run:
+                    found.add((job_id, number))
+            await self._time_slice.yield_if_over()
+        return found
 
     async def _load_requests(self, jobs: Mapping[str, Job]) -> Mapping[str, Amounts]:
         """The requests of all shapes in memory, which include the shapes of these jobs."""
@@ -365,15 +385,6 @@ def _shapes_of(jobs: Mapping[str, Job]) -> set[str]:
     names.update([job.latest.shape for job in jobs.values() if job.latest is not None])
     names.discard("")
     return names
-
-
-def _find_older_runs(messages: Sequence[Message], jobs: Mapping[str, Job]) -> set[RunKey]:
-    """Runs that these messages mention and that are not the newest of their jobs."""
-    return {
-        (job_id, number)
-        for job_id, number in find_run_keys(messages)
-        if job_id in jobs and number < jobs[job_id].run
-    }
 
 
 def _encode_progress(place: BulkProgress | None) -> str | None:
