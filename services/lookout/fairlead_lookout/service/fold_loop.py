@@ -2,12 +2,12 @@
 
 One connection holds the locks of the partitions and writes the view, one transaction per batch:
 read the stored records, fold, add the public events to their streams, write the changes and the
-positions. If no record has to be read, the batch is written while the next one is folded. It waits
-during an outage for a limited time. A position that another process has moved (`ViewConflict`)
-ends this process.
+positions. A batch is written while the next one is read and folded. It waits during an outage for a
+limited time. A position that another process has moved (`ViewConflict`) ends this process.
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Iterable, Mapping
@@ -49,6 +49,8 @@ READ_RECORDS_MAX: Final = 20_000
 BULK_JOBS_MAX: Final = 10_000
 """Jobs of a part of a bulk request, at most."""
 READ_WAIT_S: Final = 1.0
+READS_SILENCE_S: Final = 3_600.0
+"""The connection for reads holds no locks, and is not used while a bulk request is folded."""
 CLOSE_S_MAX: Final = 2.0
 REPAIR_CHECK_S: Final = 1.0
 """How often a fold whose view is unusable checks whether it was repaired."""
@@ -114,9 +116,21 @@ class FoldLoop:
 
     async def _session(self) -> None:
         """Fold until the connection or the log fails."""
+        async with contextlib.AsyncExitStack() as stack:
+            connection = await self._connect(stack, "fairlead-lookout-fold", lock_session.SILENCE_S)
+            ahead = await self._connect(stack, "fairlead-lookout-fold-reads", READS_SILENCE_S)
+            await self._prepare(connection)
+            store = FoldStore(connection, ahead, self._cache, self._time_slice)
+            await self._fold_partitions(connection, store)
+
+    async def _connect(
+        self, stack: contextlib.AsyncExitStack, name: str, silence_s: float
+    ) -> Connection:
+        """A connection that the stack closes, and the server after a silence."""
         connection = await lock_session.connect(
             self._settings.database_url,
-            name="fairlead-lookout-fold",
+            name=name,
+            silence_s=silence_s,
             command_s_max=STATEMENT_S_MAX,
             settings={
                 # All access is by key. Plans are cached, and statistics of a table that was nearly
@@ -128,10 +142,13 @@ class FoldLoop:
                 "synchronous_commit": "off",
             },
         )
+        stack.push_async_callback(_close, connection)
+        return connection
+
+    async def _fold_partitions(self, connection: Connection, store: FoldStore) -> None:
+        """Fold the partitions that this process gets, until the connection or the log fails."""
         reader: Reader | None = None
         try:
-            await self._prepare(connection)
-            store = FoldStore(connection, self._cache, self._time_slice)
             partitions = PartitionLocks(connection, _draw_number)
             pruner = JobPruner(connection, self._cache, self._settings.jobs_days)
             self._cache.clear()
@@ -139,6 +156,7 @@ class FoldLoop:
             while True:
                 if clock.monotonic_s() - balanced_s >= BALANCE_S:
                     balanced_s = clock.monotonic_s()
+                    await store.keep_reader_open()
                     if await partitions.balance():
                         if reader is not None:
                             await reader.close()
@@ -154,7 +172,6 @@ class FoldLoop:
             self._progress.set_own_partitions(frozenset())
             if reader is not None:
                 await reader.close()
-            await _close(connection)
 
     async def _prepare(self, connection: Connection) -> None:
         identity = await self._log.identity()
@@ -248,18 +265,20 @@ class FoldLoop:
     ) -> int:
         """Fold one batch in one transaction; returns its number of events.
 
-        If everything that it needs is in memory, it is written in the background, while the next
+        If what it needs is not being written, it is written in the background, while the next
         batch is folded on top of its result. If that write fails, the session ends and the cache
         is emptied.
         """
         began_s = clock.monotonic_s()
-        stored = await store.load_from_cache(batch)
+        stored = await store.load_ahead(batch)
         if stored is not None:
             folded = await self._fold_batch(store, stored, batch)
             await self._take_over(folded.changes)
             await background.start(self._write(connection, store, folded, began_s))
+            store.start_writing(folded.changes)
             return folded.changes.events
         await background.wait()
+        store.start_writing(None)
         try:
             async with connection.transaction():
                 folded = await self._fold_batch(store, await store.load(batch), batch)

@@ -1,7 +1,8 @@
 """Reads what a batch refers to from Postgres, and writes its changes.
 
-Everything runs on the one connection that holds the locks of the partitions. New rows are copied
-directly into their tables; changed rows are copied into temporary tables and merged.
+Everything is written on the one connection that holds the locks of the partitions. New rows are
+copied directly into their tables; changed rows are copied into temporary tables and merged. While a
+batch is written, a second connection reads what the next one refers to.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,41 +69,72 @@ class FoldRows(msgspec.Struct, frozen=True):
 
 
 class FoldStore:
-    """Reads and writes the view in the caller's transaction."""
+    """Reads and writes the view in the caller's transaction. `reader`: a connection for reads while
+    a transaction of `connection` is open."""
 
-    def __init__(self, connection: Connection, cache: FoldCache, time_slice: TimeSlice) -> None:
+    def __init__(
+        self, connection: Connection, reader: Connection, cache: FoldCache, time_slice: TimeSlice
+    ) -> None:
         self._connection = connection
+        self._reader = reader
         self._cache = cache
         self._time_slice = time_slice
         self._bulk_candidates = BulkCandidates(connection)
         self._days: set[date] = set()
+        self._writing: Changes | None = None
 
-    async def load_from_cache(self, batch: Batch) -> StoredRecords | None:
-        """As `load`, if everything is in memory, else None."""
-        if batch.candidates is not None:
-            return None
+    async def keep_reader_open(self) -> None:
+        """The server closes sessions that are idle for long."""
+        await self._reader.execute("SELECT 1")
+
+    def start_writing(self, changes: Changes | None) -> None:
+        """These changes are in memory, and their transaction has possibly not ended yet."""
+        self._writing = changes
+
+    async def load_ahead(self, batch: Batch) -> StoredRecords | None:
+        """As `load`, while the batch before is written; None if that must be complete first.
+
+        What is not in memory is read as it was committed. So it must not be part of the batch
+        that is being written, nor something that `load` would create.
+        """
         messages, cached = batch.messages, self._cache
+        if batch.candidates is not None or find_bulk_filters(messages[-1:]):
+            return None
         jobs: dict[str, Job] = {}
-        keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
-        shapes: set[str] = set()
+        missing: list[str] = []
         for index, job_id in enumerate(await self._find_job_ids(messages)):
             if index % LOOKED_UP == 0:
                 await self._time_slice.yield_if_over()
             job = cached.jobs.get(job_id)
             if job is None:
+                missing.append(job_id)
+            else:
+                jobs[job_id] = job
+        writing = self._writing
+        if missing:
+            if writing is not None and not writing.jobs.keys().isdisjoint(missing):
                 return None
-            jobs[job_id] = job
-            keys.add(job.key)
-            shapes.add(job.shape)
-            if job.latest is not None:
-                shapes.add(job.latest.shape)
-        if not keys <= cached.job_sets.keys() or not shapes <= cached.requests.keys():
-            return None
+            jobs.update(await self._read_jobs(self._reader, missing))
+        keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
+        keys.update([job.key for job in jobs.values()])
+        unknown = [key for key in keys if key not in cached.job_sets]
+        if unknown:
+            if writing is not None and not writing.job_sets.keys().isdisjoint(unknown):
+                return None
+            await self._read_job_sets(self._reader, unknown)
+            if not keys <= cached.job_sets.keys():
+                return None  # new job sets
         await self._time_slice.yield_if_over()
-        if find_bulk_filters(messages[-1:]) or await self._find_older_runs(messages, jobs):
+        if await self._find_older_runs(messages, jobs):
             return None
-        job_sets = {key: cached.job_sets[key] for key in keys}
-        return StoredRecords(jobs=jobs, job_sets=job_sets, requests=cached.requests)
+        shapes = _shapes_of(jobs) - cached.requests.keys()
+        if writing is not None and not writing.shapes.keys().isdisjoint(shapes):
+            return None
+        return StoredRecords(
+            jobs=jobs,
+            job_sets={key: cached.job_sets[key] for key in keys},
+            requests=await self._load_requests(self._reader, jobs),
+        )
 
     async def load(self, batch: Batch) -> StoredRecords:
         """The jobs, job sets and runs that the messages of a batch refer to."""
@@ -117,7 +149,8 @@ class FoldStore:
         cached = self._cache.jobs
         jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
         await self._time_slice.yield_if_over()
-        jobs.update(await self._read_jobs([job_id for job_id in wanted if job_id not in cached]))
+        missing = [job_id for job_id in wanted if job_id not in cached]
+        jobs.update(await self._read_jobs(self._connection, missing))
         partitions = {
             (each.sequence.queue, each.sequence.job_set): each.partition for each in messages
         }
@@ -127,7 +160,7 @@ class FoldStore:
             runs=await self._read_runs(await self._find_older_runs(messages, jobs)),
             candidates=candidates,
             labels=await self._read_labels(messages, candidates),
-            requests=await self._load_requests(jobs),
+            requests=await self._load_requests(self._connection, jobs),
         )
 
     async def _find_job_ids(self, messages: Sequence[Message]) -> dict[str, None]:
@@ -150,23 +183,25 @@ class FoldStore:
             await self._time_slice.yield_if_over()
         return found
 
-    async def _load_requests(self, jobs: Mapping[str, Job]) -> Mapping[str, Amounts]:
+    async def _load_requests(
+        self, connection: Connection, jobs: Mapping[str, Job]
+    ) -> Mapping[str, Amounts]:
         """The requests of all shapes in memory, which include the shapes of these jobs."""
         requests = self._cache.requests
         missing = list(_shapes_of(jobs) - requests.keys())
         if missing:
-            rows = await self._connection.fetch(FOLD["shapes"], missing)
+            rows = await connection.fetch(FOLD["shapes"], missing)
             read = {row["key"]: _decode_amounts(row["requests"]) for row in rows}
             self._cache.put_requests(dict.fromkeys(missing, NOTHING) | read)
         return requests
 
-    async def _read_jobs(self, ids: list[str]) -> dict[str, Job]:
+    async def _read_jobs(self, connection: Connection, ids: list[str]) -> dict[str, Job]:
         if not ids:
             return {}
         # Sorted, because jobs of one partition are neighbours in the index.
-        rows = await self._connection.fetch(FOLD["jobs"], sorted(ids))
+        rows = await connection.fetch(FOLD["jobs"], sorted(ids))
         numbers = {row["set_number"] for row in rows}
-        sets = await self._connection.fetch(FOLD["set_names"], list(numbers))
+        sets = await connection.fetch(FOLD["set_names"], list(numbers))
         names = {number: (queue, name) for number, queue, name in sets}
 
         def job(row: Any) -> Job:
@@ -201,7 +236,7 @@ class FoldStore:
         wanted = partitions.keys() | others
         missing = [key for key in wanted if key not in cached]
         if missing:
-            await self._read_job_sets(missing)
+            await self._read_job_sets(self._connection, missing)
         new = [key for key in missing if key not in cached]
         if new:
             rows = await self._connection.fetch(
@@ -216,13 +251,13 @@ class FoldStore:
             }
         return {key: cached[key] for key in wanted}
 
-    async def _read_job_sets(self, keys: list[JobSetKey]) -> None:
-        rows = await self._connection.fetch(
+    async def _read_job_sets(self, connection: Connection, keys: list[JobSetKey]) -> None:
+        rows = await connection.fetch(
             FOLD["sets_by_key"], [key[0] for key in keys], [key[1] for key in keys]
         )
         read = {row["number"]: table_rows.decode_job_set(row) for row in rows}
         if read:
-            for row in await self._connection.fetch(FOLD["counters"], list(read)):
+            for row in await connection.fetch(FOLD["counters"], list(read)):
                 read[row["set_number"]].counts[row["class"], row["state"]] = row["jobs"]
         for each in read.values():
             self._cache.put_job_set(each)
