@@ -33,6 +33,7 @@ from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
 
 NO_ROWS: Final = np.zeros(0, np.intp)
+NO_VALUES: Final = np.zeros(0, np.int64)
 
 
 class EnteringRows(NamedTuple):
@@ -107,6 +108,7 @@ class PoolJobs:
         self.queued_order = job_order.JobOrder()
         self.running_order = job_order.JobOrder()
         self._order_changes = _OrderChanges()
+        self._counted: job_totals.WrittenColumns | None = None
         self._values: dict[int, int] = {}
         """Value -> live runs at it."""
         self._used = np.zeros((0, 0), np.int64)
@@ -362,9 +364,22 @@ class PoolJobs:
 
     def _count(self, rows: Int32, sign: int) -> None:
         columns = self._columns
-        jobs = job_totals.JobColumns(columns.node, columns.queue, columns.shape)
-        totals = self.totals(columns.link.size)
-        job_totals.count_rows(rows, sign, jobs, self.shapes.request, totals)
+        self._counted = job_totals.write_columns(
+            self._counted,
+            job_totals.JobColumns(columns.node, columns.queue, columns.shape),
+            JobTotals(
+                used=self._used,
+                runs=self._runs,
+                running=self._running,
+                queued=self._queued,
+                head=self._head,
+                link=columns.link,
+                back=columns.back,
+                values=NO_VALUES,
+            ),
+        )
+        counted = self._counted
+        job_totals.count_rows(rows, sign, counted.jobs, self.shapes.request, counted.totals)
         count = np.bincount(columns.shape[rows], minlength=self._shape_jobs.size)
         self._shape_jobs += sign * count
         count = np.bincount(columns.queue[rows], minlength=self._queue_jobs.size)

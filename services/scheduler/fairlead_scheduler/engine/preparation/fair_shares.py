@@ -78,7 +78,16 @@ def uncapped_shares(weight: Float, demand: Float, takes_part: Bool) -> Float:
     """S4, [Q]: the share of each queue if it alone wanted everything."""
     result = np.zeros(weight.size, np.float64)
     share, full = np.zeros(weight.size, np.float64), np.zeros(weight.size, np.bool_)
-    for q in np.flatnonzero(takes_part).tolist():
-        _fill(weight, demand, takes_part, q, share, full)
-        result[q] = share[q]
+    _fill_each(weight, demand, takes_part, result, share, full)
     return result
+
+
+@entry_point
+def _fill_each(
+    weight: Float, demand: Float, takes_part: Bool, result: Float, share: Float, full: Bool
+) -> None:
+    """Write the shares of `uncapped_shares` to `result`; `share` and `full` [Q] are overwritten."""
+    for q in range(weight.size):
+        if takes_part[q]:
+            _fill(weight, demand, takes_part, q, share, full)
+            result[q] = share[q]

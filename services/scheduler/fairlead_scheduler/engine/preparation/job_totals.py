@@ -6,11 +6,13 @@ service can keep the totals of a snapshot and update them with `count_rows`.
 
 from __future__ import annotations
 
+import itertools
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, write_down
 from fairlead_scheduler.engine.snapshot import Int32, Int64, JobTotals, Snapshot
 
 
@@ -55,6 +57,27 @@ class JobColumns(NamedTuple):
     node: Int32
     queue: Int32
     shape: Int32
+
+
+class WrittenColumns(NamedTuple):
+    """What `count_rows` reads and writes, and the same as kernels are given it."""
+
+    sources: tuple[JobColumns, JobTotals]
+    jobs: JobColumns
+    totals: JobTotals
+
+
+def write_columns(
+    before: WrittenColumns | None, jobs: JobColumns, totals: JobTotals
+) -> WrittenColumns:
+    """`before` if it was made from the same arrays: writing them down takes longer than counting a
+    few rows."""
+    sources = jobs, totals
+    if before is not None and all(
+        map(is_, itertools.chain(*sources), itertools.chain(*before.sources))
+    ):
+        return before
+    return WrittenColumns(sources, write_down(jobs), write_down(totals))
 
 
 @entry_point

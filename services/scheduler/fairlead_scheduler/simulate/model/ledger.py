@@ -378,8 +378,11 @@ class Ledger:
     def _write_changed_shares(self, at_ms: int) -> None:
         """Write the rows of the queues that changed since their last row."""
         self._pending, self._sampled_ms = False, at_ms
-        now = np.stack([*self._shares, self._actual_shares(), self._queued, self._running], axis=1)
-        now[:, :3] = now[:, :3].round(6)
+        now = np.empty_like(self._written)
+        now[:, 0], now[:, 1] = self._shares
+        now[:, 2] = self._actual_shares()
+        np.round(now[:, :3], 6, out=now[:, :3])
+        now[:, 3], now[:, 4] = self._queued, self._running
         changed = (now != self._written).any(axis=1)
         for queue in self._by_name[changed[self._by_name]].tolist():
             weight, fair, actual, queued, running = now[queue].tolist()
