@@ -210,17 +210,18 @@ def begin_scan(
     )
 
 
-def waits_for_share(
+def find_over_fair_share(
     x: Allocations, model: RoundModel, queue: Int32, shape: Int32, match: Byte, scan: NodeScan
 ) -> Bool:
-    """[M] for each waiting (queue, shape), by queue and class value."""
+    """[M] whether each waiting (queue, shape) waits for its queue's share; the rows are in the
+    order of queues and class values."""
     result = np.zeros(queue.size, np.bool_)
-    _check_rows(x, model, queue, shape, match, scan, result)
+    _find_over_fair_share(x, model, queue, shape, match, scan, result)
     return result
 
 
 @entry_point
-def _check_rows(
+def _find_over_fair_share(
     x: Allocations,
     model: RoundModel,
     queue: Int32,
@@ -229,7 +230,7 @@ def _check_rows(
     scan: NodeScan,
     result: Bool,
 ) -> None:
-    """Write the rows of `waits_for_share` to `result`.
+    """Write the rows of `find_over_fair_share` to `result`.
 
     What a node could have without any run of no higher value bounds its capacity for all queues.
     Only where a shape fits that is its capacity without those of other queues computed, once per
@@ -246,15 +247,8 @@ def _check_rows(
         s = shape[m]
         value = x.shape_value[s]
         if m == 0 or q != queue[m - 1] or value != x.shape_value[shape[m - 1]]:
-            for i in range(scan.found.size):
-                scan.found[i] = 0
-            for i in range(scan.top.size):
-                scan.top[i] = 0
-        possible = True
-        for r in range(resources):
-            if scan.top[resources] and request[s, r] > scan.top[r]:
-                possible = False
-        if not possible:
+            forget_nodes(scan)
+        if scan.top[resources] and not fits(request, s, scan.top):
             continue
         after = cost_with(held[q], whole[s], factor) / weight[q]
         examined = 0
@@ -267,25 +261,37 @@ def _check_rows(
                 if exceeds_bound(x, model, scan, n, s, value):
                     continue
                 find_most(x, scan, n, q, value, per_weight, request)
-            fits = True
+            if not fits(request, s, scan.most[n]):
+                continue
             for r in range(resources):
                 capacity[r] = scan.free[n, r]
-                if request[s, r] > scan.most[n, r]:
-                    fits = False
-            if not fits:
-                continue
             add_node(x, n, q, value, per_weight, after, request, capacity)
-            for r in range(resources):
-                if request[s, r] > capacity[r]:
-                    fits = False
             examined += 1
-            if fits:
+            if fits(request, s, capacity):
                 result[m] = True
                 scan.hint[s] = place
-            if fits or examined == NODES_EXAMINED_MAX:
+            if result[m] or examined == NODES_EXAMINED_MAX:
                 break
         if not result[m] and examined < NODES_EXAMINED_MAX and not scan.top[resources]:
             find_top(x, model, scan, value)
+
+
+@inlined
+def forget_nodes(scan: NodeScan) -> None:
+    """Forget what was found of nodes for another queue or class value."""
+    for i in range(scan.found.size):
+        scan.found[i] = 0
+    for i in range(scan.top.size):
+        scan.top[i] = 0
+
+
+@inlined
+def fits(request: Int64, s: int, capacity: Int64) -> bool:
+    """Whether a job of the shape requests no more of any resource than this."""
+    for r in range(request.shape[1]):  # noqa: SIM110 - kernels have no generators
+        if request[s, r] > capacity[r]:
+            return False
+    return True
 
 
 @inlined

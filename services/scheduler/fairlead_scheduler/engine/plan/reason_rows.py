@@ -83,14 +83,14 @@ def group_nodes(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
 
 @entry_point
 def _find_groups(
-    node_type: Int32, allocatable: Int64, bar: Byte, group: Int64, lead: Int64
+    node_type: Int32, allocatable: Int64, bar: Byte, group: Int64, first_node: Int64
 ) -> None:
-    """Write the groups to `group`, and the first node of each to `lead`."""
+    """Write the groups to `group`, and the first node of each to `first_node`."""
     groups = 0
     for n in range(node_type.size):
         group[n] = groups
         for g in range(min(groups, GROUPS)):
-            k = lead[g]
+            k = first_node[g]
             same = node_type[k] == node_type[n] and bar[k] == bar[n]
             for r in range(allocatable.shape[1]):
                 if allocatable[k, r] != allocatable[n, r]:
@@ -99,7 +99,7 @@ def _find_groups(
                 group[n] = g
                 break
         if group[n] == groups:
-            lead[groups] = n
+            first_node[groups] = n
             groups += 1
 
 
@@ -191,53 +191,82 @@ def count_nodes(
 def _count_nodes(
     shapes: Int32, request: Int64, match: Byte, free: Int64, groups: NodeGroups, found: NodeCounts
 ) -> None:
-    resources = request.shape[1]
-    counts, scarce, short, top = found.counts, found.scarce, found.short, found.top
+    """Write what `count_nodes` returns to `found`."""
     for m in range(shapes.size):
-        s = shapes[m]
-        for r in range(resources):
-            short[r] = 0
-            top[r] = 0
-        for g in range(groups.first.size - 1):
-            size = groups.first[g + 1] - groups.first[g]
-            lead = groups.nodes[groups.first[g]]
-            why = match[s, 0, groups.node_type[lead]]
-            for w in range(1, match.shape[1]):
-                if match[s, w, groups.node_type[lead]] == 0:
-                    why = np.uint8(0)
-            small = find_lacking(request[s], groups.allocatable[lead]) >= 0
-            if groups.closed[lead] != 255:
-                counts[m, groups.closed[lead]] += size
-                if not why and not small:
-                    found.apart[m] |= ELIGIBLE
-                    if groups.closed[lead] == _LAGGING and has_node_with_capacity(
-                        request[s], groups.first, groups.nodes, g, free
-                    ):
-                        found.apart[m] |= FREE_CAPACITY
-                continue
-            if why:
-                counts[m, _TAINT + why - 1] += size
-                continue
-            if small:
-                counts[m, _TOO_SMALL] += size
-                continue
-            for r in range(resources):
-                top[r] = max(top[r], groups.most_free[g, r])
-            if request[s, 0] > groups.most_free[g, 0]:
-                short[0] += size
-                continue
-            for i in range(groups.first[g], groups.first[g + 1]):
-                lacks = find_lacking(request[s], free[groups.nodes[i]])
-                if lacks < 0:
-                    counts[m, _OPEN] += 1
-                else:
-                    short[lacks] += 1
-        for r in range(resources):
-            counts[m, _BUSY] += short[r]
-            if short[r] > 0 and (scarce[m] < 0 or short[r] > short[scarce[m]]):
-                scarce[m] = r
-        if scarce[m] >= 0:
-            found.best[m] = top[scarce[m]]
+        for r in range(request.shape[1]):
+            found.short[r] = 0
+            found.top[r] = 0
+        for group in range(groups.first.size - 1):
+            count_group(request, match, free, groups, found, m, shapes[m], group)
+        find_scarce_resource(found, m)
+
+
+@inlined
+def count_group(
+    request: Int64,
+    match: Byte,
+    free: Int64,
+    groups: NodeGroups,
+    found: NodeCounts,
+    m: int,
+    s: int,
+    group: int,
+) -> None:
+    """Count the nodes of a group for shape `s`, whose row of `found` is `m`."""
+    size = groups.first[group + 1] - groups.first[group]
+    first_node = groups.nodes[groups.first[group]]
+    closed = groups.closed[first_node]
+    mismatch = find_mismatch(match, s, groups.node_type[first_node])
+    too_small = find_lacking(request[s], groups.allocatable[first_node]) >= 0
+    if closed != 255:
+        found.counts[m, closed] += size
+        if not mismatch and not too_small:
+            found.apart[m] |= ELIGIBLE
+            if closed == _LAGGING and has_node_with_capacity(
+                request[s], groups.first, groups.nodes, group, free
+            ):
+                found.apart[m] |= FREE_CAPACITY
+        return
+    if mismatch:
+        found.counts[m, _TAINT + mismatch - 1] += size
+        return
+    if too_small:
+        found.counts[m, _TOO_SMALL] += size
+        return
+    for r in range(request.shape[1]):
+        found.top[r] = max(found.top[r], groups.most_free[group, r])
+    if request[s, 0] > groups.most_free[group, 0]:
+        found.short[0] += size
+        return
+    for i in range(groups.first[group], groups.first[group + 1]):
+        lacking = find_lacking(request[s], free[groups.nodes[i]])
+        if lacking < 0:
+            found.counts[m, _OPEN] += 1
+        else:
+            found.short[lacking] += 1
+
+
+@inlined
+def find_mismatch(match: Byte, s: int, node_type: int) -> int:
+    """Why a shape runs on no node of a type, neither at home nor away, as in `shape_match`; 0 = it
+    does."""
+    for w in range(1, match.shape[1]):
+        if match[s, w, node_type] == 0:
+            return 0
+    return int(match[s, 0, node_type])
+
+
+@inlined
+def find_scarce_resource(found: NodeCounts, m: int) -> None:
+    """Sum up the busy nodes of row `m`, and write what most of them are short of."""
+    scarce = -1
+    for r in range(found.short.size):
+        found.counts[m, _BUSY] += found.short[r]
+        if found.short[r] > 0 and (scarce < 0 or found.short[r] > found.short[scarce]):
+            scarce = r
+    found.scarce[m] = scarce
+    if scarce >= 0:
+        found.best[m] = found.top[scarce]
 
 
 class WaitingRows(NamedTuple):

@@ -316,18 +316,20 @@ def _reasons(
     rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
     code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
     gangs = np.flatnonzero(gang_rows)
-    lead = np.zeros(gangs.size, np.int64)
+    first_member = np.zeros(gangs.size, np.int64)
     if gangs.size:
-        lead = members[np.searchsorted(round_.gangs.of_job[members], gangs)].astype(np.int64)
+        first_member = members[np.searchsorted(round_.gangs.of_job[members], gangs)].astype(
+            np.int64
+        )
     ended, last, last_code = _refused_gangs(
         round_, refused[in_gang], refused_code[in_gang], gang_rows
     )
-    gang_code = np.concatenate([_gang_codes(round_, gangs, lead), last_code])
-    gangs, lead = np.concatenate([gangs, ended]), np.concatenate([lead, last])
-    whose = np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32)
+    gang_code = np.concatenate([_gang_codes(round_, gangs, first_member), last_code])
+    gangs, first_member = np.concatenate([gangs, ended]), np.concatenate([first_member, last])
+    whose = np.concatenate([shape, snapshot.job_shape[first_member]]).astype(np.int32)
     free = _free_after(round_)
     rows = WaitingRows(
-        queue=np.concatenate([queue, snapshot.job_queue[lead]]).astype(np.int32),
+        queue=np.concatenate([queue, snapshot.job_queue[first_member]]).astype(np.int32),
         shape=whose,
         gang=np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
         code=np.concatenate([code, gang_code]).astype(np.uint8),
@@ -398,17 +400,19 @@ def _waiting_gangs(round_: RoundContext) -> tuple[Int32, Int64]:
     return members, np.bincount(gangs.of_job[members], minlength=gangs.size)
 
 
-def _gang_codes(round_: RoundContext, gangs: Int64, lead: Int64) -> Byte:
+def _gang_codes(round_: RoundContext, gangs: Int64, first_member: Int64) -> Byte:
     """Why these gangs, or their further members, wait."""
     model = round_.model
     if not gangs.size:
         return np.zeros(0, np.uint8)
     snapshot = round_.snapshot
     code = model.gangs.code[gangs].astype(np.uint8)
-    pair = model.progress.skip_code[snapshot.job_queue[lead], snapshot.job_shape[lead]]
+    pair = model.progress.skip_code[
+        snapshot.job_queue[first_member], snapshot.job_shape[first_member]
+    ]
     further = (model.gangs.mode[gangs] != GANG_WAITS) | (model.gangs.live[gangs] > 0)
     code = np.where((code == 0) & further, pair, code)
-    alone = model.progress.stop_code[snapshot.job_queue[lead]]
+    alone = model.progress.stop_code[snapshot.job_queue[first_member]]
     rest = np.where(further, Code.INSUFFICIENT_RESOURCES, Code.GANG_DOES_NOT_FIT)
     if _stopped(round_) != Code.NONE:
         rest = np.full(gangs.size, Code.NOT_REACHED)
@@ -432,7 +436,7 @@ def _mark_over_fair_share(
     for part in checks.slices(rows.size, closed.size):
         mine = rows[part]
         pair = made.queue[mine], made.shape[mine]
-        over = fair_share_check.waits_for_share(
+        over = fair_share_check.find_over_fair_share(
             allocations, round_.written, *pair, snapshot.shape_match, scan
         )
         made.code[mine[over]] = Code.OVER_FAIR_SHARE

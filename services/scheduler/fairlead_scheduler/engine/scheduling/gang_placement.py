@@ -27,12 +27,11 @@ from fairlead_scheduler.engine.state.round_state import (
     exceeds_class_limit,
 )
 from fairlead_scheduler.engine.state.run_states import (
-    CAUSE_GANG,
     CAUSE_URGENCY,
     FREE,
     can_return,
     find_preemptor,
-    is_live,
+    preempt_gang,
     preempt_run,
     remove_placement,
     restore_run,
@@ -172,9 +171,7 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
     whole = g >= 0 and model.gangs.live[g] <= model.gangs.min_size[g]
     preempt_run(model, j, CAUSE_URGENCY, for_job)
     if whole:
-        for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
-            if is_live(model.runs.state[model.gangs.members[i]]):
-                preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
+        preempt_gang(model, g, for_job)
 
 
 @separate

@@ -75,6 +75,14 @@ class ValueRating(NamedTuple):
     """whether on any value so far only the limit of preemptions (L8) held the gang back"""
 
 
+class PreemptionCost(NamedTuple):
+    """What placing the members of a gang preempts."""
+
+    preempts: int
+    """whether any run is preempted"""
+    lost_work: float
+
+
 class LabelValue(NamedTuple):
     """What N7 chooses."""
 
@@ -190,17 +198,25 @@ def try_preemptible_values(
             break
         rank = model.values.value.shape[1] - 1 - place
         value = model.values.value[label, rank]
-        known = not search[PREEMPTS] and not has_free_capacity(model, label, rank)
-        for i in range(search[TRIED_FREE]):
-            if model.values.tried[i] == value:
-                known = True
-        if not known:
-            search[TRIED] += 1
-            best = try_value(model, best, g, need, after, value, rank)
-            if model.counters[N_WORK] >= model.counters[N_WORK_END]:
-                save_search(model, PREEMPTIBLE_VALUES, place, best)
-                return ValueRating(SEARCHING, 0, 0, 0.0, False)
+        if was_tried_free(model, value):
+            continue
+        if not search[PREEMPTS] and not has_free_capacity(model, label, rank):
+            continue
+        search[TRIED] += 1
+        best = try_value(model, best, g, need, after, value, rank)
+        if model.counters[N_WORK] >= model.counters[N_WORK_END]:
+            save_search(model, PREEMPTIBLE_VALUES, place, best)
+            return ValueRating(SEARCHING, 0, 0, 0.0, False)
     return best
+
+
+@inlined
+def was_tried_free(model: RoundModel, value: int) -> bool:
+    """Whether `try_free_values` tried the label value."""
+    for i in range(model.values.search[TRIED_FREE]):  # noqa: SIM110 - kernels have no generators
+        if model.values.tried[i] == value:
+            return True
+    return False
 
 
 @inlined
@@ -234,19 +250,10 @@ def try_value(
     limited = best.limited or attempt.limited
     result = ValueRating(best.value, best.placed, best.preempts, best.lost_work, limited)
     if attempt.placed == need:
-        preempts = 0
-        lost_work = 0.0
-        for i in range(mark, model.counters[N_JOURNAL]):
-            entry = model.journal[i]
-            if entry < 0:
-                preempts = 1
-                lost_work += model.runs.lost_work[-entry - 1]
-            elif model.runs.tier[entry - 1] == URGENCY:
-                preempts = 1
-                lost_work += model.runs.urgency_loss[entry - 1]
+        cost = sum_preemptions(model, mark)
         more = model.gangs.first[g + 1] - model.gangs.queued_first[g]
         placed = need + place_members(model, g, more, after, value, FREE).placed
-        rated = ValueRating(value, placed, preempts, lost_work, limited)
+        rated = ValueRating(value, placed, cost.preempts, cost.lost_work, limited)
         if best.value < 0 or is_better_value(model, rated, best, label, rank):
             result = rated
             leaf = model.values.free.shape[1] // 2 + rank
@@ -254,6 +261,22 @@ def try_value(
                 model.values.least_waste[r] = model.values.free[label, leaf, r]
     undo_offer(model, mark)
     return result
+
+
+@inlined
+def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
+    """Sum up what the journal says after `mark`, with the runs below jobs on tier (c)."""
+    preempts = 0
+    lost_work = 0.0
+    for i in range(mark, model.counters[N_JOURNAL]):
+        entry = model.journal[i]
+        if entry < 0:
+            preempts = 1
+            lost_work += model.runs.lost_work[-entry - 1]
+        elif model.runs.tier[entry - 1] == URGENCY:
+            preempts = 1
+            lost_work += model.runs.urgency_loss[entry - 1]
+    return PreemptionCost(preempts, lost_work)
 
 
 @inlined
@@ -305,16 +328,22 @@ def sum_waiting(model: RoundModel, g: int, need: int) -> int:
                     model.gangs.waiting_request[r] + model.shapes.request[model.jobs.shape[j], r],
                     TOTAL_MAX,
                 )
-    if need >= waiting:
-        return waiting
-    for r in range(model.gangs.waiting_request.size):
-        least = model.gangs.waiting_request[r]
-        for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
-            j = model.gangs.members[i]
-            if model.runs.state[j] == QUEUED:
-                least = min(least, model.shapes.request[model.jobs.shape[j], r])
-        model.gangs.waiting_request[r] = min(model.gangs.waiting_request[r], need * least)
+    if need < waiting:
+        for r in range(model.gangs.waiting_request.size):
+            least = find_least_request(model, g, r)
+            model.gangs.waiting_request[r] = min(model.gangs.waiting_request[r], need * least)
     return waiting
+
+
+@inlined
+def find_least_request(model: RoundModel, g: int, r: int) -> int:
+    """The least that any queued member of the gang requests of a resource."""
+    least = TOTAL_MAX
+    for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+        j = model.gangs.members[i]
+        if model.runs.state[j] == QUEUED:
+            least = min(least, model.shapes.request[model.jobs.shape[j], r])
+    return least
 
 
 @inlined

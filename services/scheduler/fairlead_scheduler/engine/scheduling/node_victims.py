@@ -9,8 +9,19 @@ from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import EVICTED, N_WORK, NON_PREEMPTIBLE, TOLERANCE
-from fairlead_scheduler.engine.state.run_states import is_live, to_share_steps, update_share
+from fairlead_scheduler.engine.state.round_state import (
+    EVICTED,
+    N_WORK,
+    NON_PREEMPTIBLE,
+    TOLERANCE,
+    cost_of,
+)
+from fairlead_scheduler.engine.state.run_states import (
+    assumed_cost,
+    is_live,
+    to_share_steps,
+    update_share,
+)
 from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
 
 TO_FIT: Final = 2
@@ -29,14 +40,14 @@ MATE: Final = 2
 class NodeVictims(NamedTuple):
     """The victims on a node, and what N4 compares of them."""
 
-    victims: int
+    victim_count: int
     """`NOT_PERMITTED`, or how many they are: `victims.taken` up to that number, with `takes_gang`
     where all members go with one"""
     level: int
     """the greatest level of any of them"""
     gangs: int
     """whether members of gangs are among them"""
-    above: int
+    share_steps: int
     """tier (b): how far the queue of the first one is above its entitled share, in steps"""
     lost_work: float
     runs: int
@@ -50,7 +61,7 @@ class Taken(NamedTuple):
     then."""
 
     examined: int
-    victims: int
+    victim_count: int
 
 
 @inlined
@@ -100,16 +111,10 @@ def is_enough(model: RoundModel) -> bool:
 
 
 @inlined
-def assumed_cost(model: RoundModel, q: int) -> float:
-    """Cost of what the queue holds in the model, without the assumed victims."""
-    result = 0.0
-    for r in range(model.entitlements.cost_factor.size):
-        result = max(
-            result,
-            (model.usage.held[q, r] - model.victims.assumed_held[q, r])
-            * model.entitlements.cost_factor[r],
-        )
-    return result
+def is_protected(model: RoundModel, q: int, after: float) -> bool:
+    """R13: whether queue `q` would hold no more per weight, without the assumed victims, than the
+    preemptor's queue with its whole offer (`after`)."""
+    return after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE
 
 
 @inlined
@@ -179,7 +184,7 @@ def choose_victims(
     if mode == FOR_URGENCY:
         taken = take_until_fit(model, n, 0, p, after, mode)
         n -= taken.examined
-        covered = taken.victims
+        covered = taken.victim_count
         if is_enough(model):
             spare_unneeded(model, p, 0, covered)
             spared = return_spared(model, n, covered)
@@ -188,13 +193,13 @@ def choose_victims(
     if mode != TO_FIT:
         for r in range(model.victims.need.size):
             model.victims.need[r] += model.shapes.request[model.jobs.shape[preemptor], r]
-    victims = take_until_fit(model, n, covered, p, after, mode).victims
+    victim_count = take_until_fit(model, n, covered, p, after, mode).victim_count
     found = is_enough(model)
     if found:
-        spare_unneeded(model, p, covered, victims)
-    rated = rate_victims(model, covered, victims, mode)
+        spare_unneeded(model, p, covered, victim_count)
+    rated = rate_victims(model, covered, victim_count, mode)
     retained = 0
-    for k in range(victims):
+    for k in range(victim_count):
         if model.victims.taken[k] < 0:
             continue
         undo_assumption(model, model.victims.taken[k], p, model.victims.takes_gang[k])
@@ -206,7 +211,7 @@ def choose_victims(
         retained if found else NOT_PERMITTED,
         rated.level,
         rated.gangs,
-        rated.above,
+        rated.share_steps,
         rated.lost_work,
         rated.runs,
         rated.first,
@@ -215,7 +220,7 @@ def choose_victims(
 
 @separate
 def take_until_fit(
-    model: RoundModel, n: int, victims: int, p: int, after: float, mode: int
+    model: RoundModel, n: int, victim_count: int, p: int, after: float, mode: int
 ) -> Taken:
     """Add some of the first `n` candidates to the victims, one by one in the order of N2b, until
     the job fits."""
@@ -232,10 +237,7 @@ def take_until_fit(
         if model.victims.mark[j] != UNTOUCHED:
             continue
         q = int(model.jobs.queue[j])
-        if (
-            mode == FOR_SHARE
-            and after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE
-        ):
+        if mode == FOR_SHARE and is_protected(model, q, after):
             continue
         g = int(model.jobs.gang[j])
         whole = 0
@@ -244,11 +246,11 @@ def take_until_fit(
             and model.gangs.live[g] - model.victims.assumed_members[g] <= model.gangs.min_size[g]
         ):
             whole = 1
-        model.victims.taken[victims] = j
-        model.victims.takes_gang[victims] = whole
-        victims += 1
+        model.victims.taken[victim_count] = j
+        model.victims.takes_gang[victim_count] = whole
+        victim_count += 1
         assume_preempted(model, j, p, whole)
-    return Taken(examined, victims)
+    return Taken(examined, victim_count)
 
 
 @separate
@@ -280,11 +282,11 @@ def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
 
 
 @separate
-def return_spared(model: RoundModel, n: int, victims: int) -> int:
+def return_spared(model: RoundModel, n: int, victim_count: int) -> int:
     """Put the spared of the victims after the `n` candidates again; returns how many they are."""
     spared = 0
     retained = 0
-    for k in range(victims):
+    for k in range(victim_count):
         if model.victims.taken[k] < 0:
             model.victims.candidates[n + spared] = -1 - model.victims.taken[k]
             spared += 1
@@ -322,14 +324,12 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
                     level = max(level, model.runs.level[member])
                     lost_work += model.runs.lost_work[member]
                     runs += 1
-    above = 0
+    share_steps = 0
     if mode == FOR_SHARE and first >= 0:
         q = int(model.jobs.queue[first])
-        held = 0.0
-        for r in range(model.entitlements.cost_factor.size):
-            held = max(held, model.usage.held[q, r] * model.entitlements.cost_factor[r])
-        above = to_share_steps(held, model.entitlements.entitled_share[q])
-    return NodeVictims(NOT_PERMITTED, level, gangs, above, lost_work, runs, first)
+        held = cost_of(model.usage.held[q], model.entitlements.cost_factor)
+        share_steps = to_share_steps(held, model.entitlements.entitled_share[q])
+    return NodeVictims(NOT_PERMITTED, level, gangs, share_steps, lost_work, runs, first)
 
 
 @separate
@@ -339,8 +339,8 @@ def has_cheaper_victims(model: RoundModel, a: NodeVictims, b: NodeVictims) -> bo
         return a.level < b.level
     if a.gangs != b.gangs:
         return a.gangs < b.gangs
-    if a.above != b.above:
-        return a.above > b.above
+    if a.share_steps != b.share_steps:
+        return a.share_steps > b.share_steps
     if a.lost_work != b.lost_work:
         return a.lost_work < b.lost_work
     if a.runs != b.runs:

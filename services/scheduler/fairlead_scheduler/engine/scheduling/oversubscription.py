@@ -17,10 +17,10 @@ from fairlead_scheduler.engine.state.round_state import (
     RESTORED,
 )
 from fairlead_scheduler.engine.state.run_states import (
-    CAUSE_GANG,
     CAUSE_URGENCY,
     find_preemptor,
     is_live,
+    preempt_gang,
     preempt_run,
     restore_run,
     undo_restore,
@@ -47,17 +47,14 @@ def resolve_oversubscription(model: RoundModel, position: int, work: int) -> int
         if fits:
             continue
         found = choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT)
-        for k in range(found.victims):
+        for k in range(found.victim_count):
             j = model.victims.taken[k]
             if not is_live(model.runs.state[j]):
                 continue
             for_job = find_preemptor(model, p, model.runs.level[j])
             preempt_run(model, j, CAUSE_URGENCY, for_job)
             if model.victims.takes_gang[k]:
-                g = int(model.jobs.gang[j])
-                for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
-                    if is_live(model.runs.state[model.gangs.members[i]]):
-                        preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
+                preempt_gang(model, int(model.jobs.gang[j]), for_job)
     return model.nodes.node_type.size
 
 

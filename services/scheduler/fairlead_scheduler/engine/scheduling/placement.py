@@ -22,6 +22,7 @@ from fairlead_scheduler.engine.state.round_state import (
     NO_REASON,
     PREEMPTION_LIMIT,
     TOLERANCE,
+    cost_of,
 )
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_FAIR_SHARE,
@@ -138,9 +139,7 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
     model.counters[N_WORK] += model.entitlements.weight.size
     for k in range(model.entitlements.weight.size):
         if k != q and model.usage.evicted_runs[k] > 0:
-            held = 0.0
-            for r in range(model.entitlements.cost_factor.size):
-                held = max(held, model.usage.held[k, r] * model.entitlements.cost_factor[r])
+            held = cost_of(model.usage.held[k], model.entitlements.cost_factor)
             if after < held / model.entitlements.weight[k] - TOLERANCE:
                 return True
     return False
@@ -156,10 +155,10 @@ def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
 
 
 @separate
-def preempt_chosen(model: RoundModel, j: int, victims: int) -> None:
+def preempt_chosen(model: RoundModel, j: int, victim_count: int) -> None:
     """Preempt this number of chosen victims of tier (b) for `j`, with the members of their gangs
     that must go, each for a token (L8)."""
-    for k in range(victims):
+    for k in range(victim_count):
         victim = model.victims.chosen[k]
         preempt_run(model, victim, CAUSE_FAIR_SHARE, j)
         take_preemption_token(model)
@@ -226,7 +225,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
                     code = PREEMPTION_LIMIT
                     p = NOWHERE
                 else:
-                    preempt_chosen(model, j, cheapest.victims)
+                    preempt_chosen(model, j, cheapest.victim_count)
         if p >= 0:
             mark = model.counters[N_JOURNAL]
             allocate(model, q, j, s, w, p)

@@ -43,12 +43,12 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
     NO_RUN,
     NOT_PERMITTED,
     NodeVictims,
-    assumed_cost,
     choose_victims,
     has_cheaper_victims,
+    is_protected,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import EVICTED, N_WORK, TOLERANCE
+from fairlead_scheduler.engine.state.round_state import EVICTED, N_WORK
 from fairlead_scheduler.engine.state.run_states import MIXED_PRIORITIES
 from fairlead_scheduler.engine.state.victim_order import (
     FOR_SHARE,
@@ -77,7 +77,7 @@ class CheapestNode(NamedTuple):
 
     position: int
     """`NOWHERE` when no node has a permitted set of victims"""
-    victims: int
+    victim_count: int
     """how many: they are `victims.chosen` up to this number, with `chosen_takes_gang`"""
     lost_work: float
     """work that is lost with them"""
@@ -133,7 +133,7 @@ def find_cheapest_node(
         while q >= 0 and is_open(search):
             search = search_nodes(model, search, j, w, after, mode, q)
             q = find_next_queue(model, j, w, after, q)
-    return CheapestNode(search.position, search.best.victims, search.best.lost_work)
+    return CheapestNode(search.position, search.best.victim_count, search.best.lost_work)
 
 
 @inlined
@@ -249,13 +249,13 @@ def examine_node(
     ):
         return Search(search.examined + 1, search.compared + 1, search.position, search.best)
     found = choose_victims(model, j, p, level, after, mode)
-    if found.victims == NOT_PERMITTED:
+    if found.victim_count == NOT_PERMITTED:
         return Search(search.examined + 1, search.compared, search.position, search.best)
     if search.position >= 0 and not has_cheaper_victims(model, found, search.best):
         first = has_cheaper_victims(model, search.best, found)
         if first or model.nodes.number[p] > model.nodes.number[search.position]:
             return Search(search.examined + 1, search.compared + 1, search.position, search.best)
-    for k in range(found.victims):
+    for k in range(found.victim_count):
         model.victims.chosen[k] = model.victims.taken[k]
         model.victims.chosen_takes_gang[k] = model.victims.takes_gang[k]
     return Search(search.examined + 1, search.compared + 1, p, found)
@@ -332,7 +332,7 @@ def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: i
     for q in range(model.entitlements.weight.size):
         if q == model.jobs.queue[j] or model.usage.evicted_runs[q] == 0:
             continue
-        if after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE:
+        if is_protected(model, q, after):
             continue
         if model.runs.level[find_cheapest_evicted(model, q)] > level:
             continue
@@ -343,75 +343,102 @@ def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: i
     return found
 
 
-@separate
-def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
-    """N4 on tier (b) where one run is enough, without looking at every node; -1 = look at all.
+class VictimQueue(NamedTuple):
+    """The queue that loses a run where one is enough."""
 
-    Among the queues that R13 permits to preempt, and that have evicted runs at the lowest level of
-    any of them, the one furthest above its share is the victim's: its cheapest run on an eligible
-    node that frees enough is what examining every node would find, provided that it is not a member
-    of a gang, that priorities do not differ, and that no cheaper run would do only together with
-    others. Where one of these does not hold, all nodes are examined.
+    queue: int
+    """`NO_QUEUE`: all nodes must be examined"""
+    cheapest: int
+    """its cheapest evicted run"""
+    tied: int
+    """whether another queue is as far above its share, at the same level"""
+
+
+@inlined
+def find_victim_queue(model: RoundModel, j: int, w: int, after: float) -> VictimQueue:
+    """Of the queues that R13 permits to preempt, and that have evicted runs at the lowest level of
+    any of them, the one furthest above its share; of several, the one of the cheapest run.
+
+    It returns `NO_QUEUE` where that level is too high for the job, or where runs of different
+    priorities would have to be compared.
     """
-    s = int(model.jobs.shape[j])
-    size = model.capacity.tree_types.size // 2
-    victim_queue = -1
-    first = -1
+    queue = NO_QUEUE
+    cheapest = -1
     tied = 0
     mixed = 0
     for q in range(model.entitlements.weight.size):
         if q == model.jobs.queue[j] or model.usage.evicted_runs[q] == 0:
             continue
-        if after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE:
+        if is_protected(model, q, after):
             continue
         k = find_cheapest_evicted(model, q)
-        if victim_queue < 0 or model.runs.level[k] < model.runs.level[first]:
-            victim_queue, first, tied, mixed = q, k, 0, 0
+        if queue < 0 or model.runs.level[k] < model.runs.level[cheapest]:
+            queue, cheapest, tied, mixed = q, k, 0, 0
             continue
         if (
-            model.runs.level[k] > model.runs.level[first]
-            or model.usage.share_steps[q] < model.usage.share_steps[victim_queue]
+            model.runs.level[k] > model.runs.level[cheapest]
+            or model.usage.share_steps[q] < model.usage.share_steps[queue]
         ):
             continue
-        if model.usage.share_steps[q] == model.usage.share_steps[victim_queue]:
-            if model.evicted.priority[q] != model.evicted.priority[victim_queue]:
+        if model.usage.share_steps[q] == model.usage.share_steps[queue]:
+            if model.evicted.priority[q] != model.evicted.priority[queue]:
                 mixed = 1
             tied = 1
-            if not is_cheaper_run(model, k, first):
+            if not is_cheaper_run(model, k, cheapest):
                 continue
         else:
             tied, mixed = 0, 0
-        victim_queue, first = q, k
+        queue, cheapest = q, k
     if (
-        victim_queue < 0
+        queue < 0
         or mixed
-        or model.runs.level[first] > model.shapes.level[s, w]
-        or model.evicted.priority[victim_queue] == MIXED_PRIORITIES
+        or model.runs.level[cheapest] > model.shapes.level[int(model.jobs.shape[j]), w]
+        or model.evicted.priority[queue] == MIXED_PRIORITIES
     ):
+        return VictimQueue(NO_QUEUE, -1, 0)
+    return VictimQueue(queue, cheapest, tied)
+
+
+@inlined
+def fits_without_run(model: RoundModel, s: int, k: int) -> bool:
+    """Whether a job of shape `s` would fit on the position of run `k` without that run."""
+    leaf = model.capacity.tree_types.size // 2 + model.runs.position[k]
+    for r in range(model.shapes.request.shape[1]):
+        free = model.capacity.tree[leaf, r] + model.shapes.request[model.jobs.shape[k], r]
+        if model.shapes.request[s, r] > free:
+            return False
+    return True
+
+
+@separate
+def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
+    """N4 on tier (b) where one run is enough, without looking at every node; -1 = look at all.
+
+    The cheapest run of `find_victim_queue` on an eligible node that frees enough is what examining
+    every node would find, provided that it is not a member of a gang, that priorities do not
+    differ, and that no cheaper run would do only together with others. Where one of these does not
+    hold, all nodes are examined.
+    """
+    s = int(model.jobs.shape[j])
+    found = find_victim_queue(model, j, w, after)
+    if found.queue < 0:
         return NOWHERE
-    for i in range(
-        model.evicted.cheapest_next[victim_queue],
-        min(
-            model.evicted.cheapest_next[victim_queue] + SINGLE_VICTIMS_MAX,
-            model.evicted.cheapest_first[victim_queue + 1],
-        ),
-    ):
+    begin = model.evicted.cheapest_next[found.queue]
+    end = min(begin + SINGLE_VICTIMS_MAX, model.evicted.cheapest_first[found.queue + 1])
+    for i in range(begin, end):
         k = model.evicted.cheapest[i]
         if model.runs.state[k] != EVICTED:
             continue
         if not is_eligible(model, j, s, w, model.runs.position[k]):
-            if tied:
+            if found.tied:
                 return NOWHERE
             continue
-        if model.jobs.gang[k] >= 0 or model.runs.level[k] != model.runs.level[first]:
+        if (
+            model.jobs.gang[k] >= 0
+            or model.runs.level[k] != model.runs.level[found.cheapest]
+            or not fits_without_run(model, s, k)
+        ):
             return NOWHERE
-        for r in range(model.shapes.request.shape[1]):
-            free = (
-                model.capacity.tree[size + model.runs.position[k], r]
-                + model.shapes.request[model.jobs.shape[k], r]
-            )
-            if model.shapes.request[s, r] > free:
-                return NOWHERE
         model.victims.chosen[0] = k
         model.victims.chosen_takes_gang[0] = 0
         return model.runs.position[k]

@@ -78,16 +78,21 @@ def to_share_steps(held: float, entitled: float) -> int:
 
 
 @inlined
+def assumed_cost(model: RoundModel, q: int) -> float:
+    """Cost of what the queue holds in the model, without the assumed victims."""
+    result = 0.0
+    for r in range(model.entitlements.cost_factor.size):
+        held = model.usage.held[q, r] - model.victims.assumed_held[q, r]
+        result = max(result, held * model.entitlements.cost_factor[r])
+    return result
+
+
+@inlined
 def update_share(model: RoundModel, q: int) -> None:
     """Compute again how far the queue is above its entitled share."""
-    above = 0.0
-    for r in range(model.entitlements.cost_factor.size):
-        above = max(
-            above,
-            (model.usage.held[q, r] - model.victims.assumed_held[q, r])
-            * model.entitlements.cost_factor[r],
-        )
-    model.usage.share_steps[q] = to_share_steps(above, model.entitlements.entitled_share[q])
+    model.usage.share_steps[q] = to_share_steps(
+        assumed_cost(model, q), model.entitlements.entitled_share[q]
+    )
 
 
 @separate
@@ -230,6 +235,14 @@ def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
     model.journal[model.counters[N_JOURNAL]] = -j - 1
     model.counters[N_JOURNAL] += 1
     model.counters[N_PREEMPTED] += 1
+
+
+@inlined
+def preempt_gang(model: RoundModel, g: int, for_job: int) -> None:
+    """Preempt all live members of a gang for a job for which one of them is preempted (N8)."""
+    for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
+        if is_live(model.runs.state[model.gangs.members[i]]):
+            preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
 
 
 @separate
