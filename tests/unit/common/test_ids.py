@@ -162,3 +162,12 @@ def test_a_job_is_named_by_queue_job_set_and_client_id(job_set: str) -> None:
 def test_an_invalid_job_reference_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither a job id"):
         ids.job_id_of(text)
+
+
+@given(PARTITIONS, st.lists(NAMES, min_size=1, max_size=20))
+def test_many_ids_that_are_made_by_columns_are_those_of_each_client_id(
+    partition: int, client_ids: list[str]
+) -> None:
+    many = [f"{text}{index % 90}" for index in range(ids.COLUMNS_MIN) for text in client_ids]
+    made = ids.client_job_ids(partition, "queue", "set", many)
+    assert made == [ids.client_job_id(partition, "queue", "set", text) for text in many]

@@ -4,13 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import JobPolicy
-from fairlead_submit.domain.request_types import Job
+from fairlead_submit.domain.request_types import EnvValue, Job
 from fairlead_submit.domain.secret_variables import QueueSecrets
 
 RING = Keyring("a key")
@@ -111,6 +113,22 @@ def test_requests_with_possible_secret_references_are_found() -> None:
     assert refers(b'{"podSpec": {"\\u0073ecretRef": 1}}')
     assert not refers(b'{"env": {"A": "secretKeyRef"}}')
     assert not refers(b'{"podSpec": {}}')
+
+
+TEXTS = st.one_of(
+    st.text(max_size=8), st.sampled_from(["secret", "sealed", "secretRef", "secretKeyRef", '"se'])
+)
+
+
+@given(st.dictionaries(TEXTS, st.one_of(TEXTS, st.builds(EnvValue, value=TEXTS)), max_size=4))
+def test_variables_are_plain_if_they_are_texts_without_the_names_of_secret_fields(
+    env: dict[str, str | EnvValue],
+) -> None:
+    entries = secret_variables.make_entries(env)
+    text = msgspec.json.encode(entries, order="deterministic")
+    is_plain = all(isinstance(value, str) for value in env.values())
+    is_plain = is_plain and not secret_variables.may_contain_secrets(text)
+    assert secret_variables.make_plain_entries(env) == (entries if is_plain else None)
 
 
 def test_a_resubmitted_job_keeps_values_and_renews_references() -> None:

@@ -6,8 +6,8 @@ names the same job. A run id is `<job id>-<n>`, n counting from 1.
 """
 
 import hashlib
-from collections.abc import Iterable
-from typing import Final, NewType
+from collections.abc import Iterable, Sequence
+from typing import Final, NewType, cast
 
 from fairlead_common.log.protocol import partition_of
 from fairlead_common.log.topics import JOB_PARTITIONS
@@ -18,7 +18,10 @@ RunId = NewType("RunId", str)
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)}
 JOB_ID_LENGTH: Final = 28
-
+CHARACTERS: Final = 26
+DIGEST_BYTES: Final = 17
+COLUMNS_MIN: Final = 64
+"""From this number of ids on, they are made column by column."""
 
 _PAIRS: Final = [first + second for first in ALPHABET for second in ALPHABET]
 
@@ -33,6 +36,43 @@ def _base32(number: int) -> str:
         f"{p[number >> 30 & 1023]}{p[number >> 20 & 1023]}{p[number >> 10 & 1023]}"
         f"{p[number & 1023]}"
     )
+
+
+def _make_column_tables() -> list[tuple[int, bytes, bytes | None]]:
+    """For each character of `_base32`: the first byte with bits of it, and what that byte and the
+    next one (None if it has no bits of it) contribute to the number of the character.
+    """
+    tables = []
+    for character in range(CHARACTERS):
+        byte, bit = divmod(5 * character, 8)
+        first = bytes((value << bit & 255) >> 3 for value in range(256))
+        second = bytes(value >> (11 - bit) for value in range(256)) if bit > 3 else None
+        tables.append((byte, first, second))
+    return tables
+
+
+_COLUMN_TABLES: Final = _make_column_tables()
+_LETTERS: Final = ALPHABET.encode() + bytes(256 - len(ALPHABET))
+
+
+def _base32_columns(prefix: str, digests: Sequence[bytes]) -> list[str]:
+    """The prefix and `_base32` of the first 130 bits of each digest.
+
+    The digests are columns of bytes, which a few operations turn into columns of characters: a
+    fifth of the time of `_base32` for a thousand digests, but more for less than about thirty.
+    """
+    count, data = len(digests), b"".join(digests)
+    width = len(prefix) + CHARACTERS
+    text = bytearray(prefix.encode() + bytes(CHARACTERS)) * count
+    for place, (byte, first, second) in enumerate(_COLUMN_TABLES, len(prefix)):
+        column = data[byte::DIGEST_BYTES].translate(first)
+        if second is not None:
+            rest = data[byte + 1 :: DIGEST_BYTES].translate(second)
+            whole = int.from_bytes(column, "big") | int.from_bytes(rest, "big")
+            column = whole.to_bytes(count, "big")
+        text[place::width] = column.translate(_LETTERS)
+    whole_text = text.decode()
+    return [whole_text[start : start + width] for start in range(0, count * width, width)]
 
 
 def job_set_key(queue: str, job_set: str) -> str:
@@ -60,14 +100,15 @@ def client_job_ids(
 ) -> list[JobId]:
     """The ids that these client ids always name within their queue and job set."""
     prefix = _PAIRS[partition]
-    common = hashlib.blake2b(f"{queue}\0{job_set}\0".encode(), digest_size=17)
-    made = []
+    common = hashlib.blake2b(f"{queue}\0{job_set}\0".encode(), digest_size=DIGEST_BYTES)
+    digests = []
     for client_id in client_ids:
         whole = common.copy()
         whole.update(client_id.encode())
-        number = int.from_bytes(whole.digest(), "big") >> 6
-        made.append(JobId(prefix + _base32(number)))
-    return made
+        digests.append(whole.digest())
+    if len(digests) >= COLUMNS_MIN:
+        return cast(list[JobId], _base32_columns(prefix, digests))
+    return [JobId(prefix + _base32(int.from_bytes(item, "big") >> 6)) for item in digests]
 
 
 def job_id_of(reference: str) -> JobId:

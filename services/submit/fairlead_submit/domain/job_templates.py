@@ -323,20 +323,21 @@ def apply_defaults(job: Job, defaults: Defaults) -> Job:
 
 
 def _check_environment(env: Env, found: list[FieldError]) -> None:
-    named = (
-        [(f"/env/{index}/name", item.name or "") for index, item in enumerate(env)]
-        if isinstance(env, list)
-        else [(f"/env/{validation.escape_pointer(name)}", name) for name in env]
-    )
-    for place, name in named:
+    names = [item.name or "" for item in env] if isinstance(env, list) else env
+    for index, name in enumerate(names):
         if not name or "=" in name or not name.isprintable():
-            found.append(FieldError(place, "is not a valid name of an environment variable"))
+            place = f"{index}/name" if isinstance(env, list) else validation.escape_pointer(name)
+            detail = "is not a valid name of an environment variable"
+            found.append(FieldError(f"/env/{place}", detail))
 
 
 def _make_environment(
     env: Env, secrets: QueueSecrets, found: list[FieldError]
 ) -> tuple[list[_Object], bytes]:
     """The variables of the container, and their canonical form if it is not the given one."""
+    plain = secret_variables.make_plain_entries(env)
+    if plain is not None:
+        return plain, b""
     entries = secret_variables.make_entries(env)
     text = _encode_ordered(entries)
     if not secret_variables.may_contain_secrets(text):

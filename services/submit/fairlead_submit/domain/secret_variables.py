@@ -6,7 +6,7 @@ has the value of the secret at the time of submission.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +25,10 @@ from fairlead_submit.domain.request_types import Env, EnvValue, EnvVar, Job, Sec
 Values = Mapping[str, Mapping[str, str]]
 """The secrets of a queue: name -> key -> sealed value."""
 NO_KEY: Final = "requires a key for secrets; ask the operator to set `secretsKey`"
-_WORDS: Final = (b'"sealed"', b'"secret"', b'"secretRef"', b'"secretKeyRef"')
+_NAMES: Final = frozenset({"sealed", "secret", "secretRef", "secretKeyRef"})
+_QUOTED_NAMES: Final = tuple(f'"{name}"'.encode() for name in sorted(_NAMES))
+_QUOTED_START: Final = b'"se'
+"""How all of `_QUOTED_NAMES` begin: one search excludes most pod specs."""
 
 
 class QueueSecrets:
@@ -57,7 +60,7 @@ class QueueSecrets:
 
 def may_contain_secrets(canonical: bytes) -> bool:
     """Whether a pod spec has to be searched. `canonical`: as encoded here, without escapes."""
-    return any(word in canonical for word in _WORDS)
+    return _QUOTED_START in canonical and any(name in canonical for name in _QUOTED_NAMES)
 
 
 def seal_values(document: dict[str, Any], secrets: QueueSecrets, found: list[FieldError]) -> None:
@@ -122,6 +125,17 @@ def _find_reference(variable: dict[str, Any]) -> dict[str, Any] | None:
     return reference if isinstance(reference, dict) else None
 
 
+def make_plain_entries(env: Env) -> list[dict[str, Any]] | None:
+    """The same as `make_entries` for plain texts, none of them a name that `may_contain_secrets`
+    finds; None for all other variables. `Any`: JSON.
+    """
+    if isinstance(env, list) or not (_NAMES.isdisjoint(env) and _has_only_texts(env)):
+        return None
+    if not _NAMES.isdisjoint(env.values()):
+        return None
+    return [{"name": name, "value": value} for name, value in env.items()]
+
+
 def make_entries(env: Env) -> list[dict[str, Any]]:
     """The variables of the short form in the form of a container. `Any`: JSON."""
     if isinstance(env, list):
@@ -150,22 +164,19 @@ def _make_reference(reference: SecretKeyRef) -> dict[str, Any]:
     return fields | ({"optional": True} if reference.optional else {})
 
 
-def use_secrets(jobs: Iterable[Job]) -> bool:
+def use_secrets(jobs: Sequence[Job]) -> bool:
     """Whether any of these jobs possibly has a secret value or refers to a secret."""
-    return any(
-        (job.env is not None and _has_structured_values(job.env))
-        or (job.pod_spec is not msgspec.UNSET and _may_name_secrets(bytes(job.pod_spec)))
-        for job in jobs
-    )
+    for job in jobs:
+        env = job.env
+        if env is not None and (isinstance(env, list) or not _has_only_texts(env)):
+            return True
+    # One search through all pod specs costs half as much as one through each of them.
+    specs = b"".join([job.pod_spec for job in jobs if job.pod_spec is not msgspec.UNSET])
+    return b"secret" in specs or (b"\\" in specs and b"\\u" in specs)  # escapes hide nothing
 
 
-def _has_structured_values(env: Env) -> bool:
-    return isinstance(env, list) or not all(isinstance(value, str) for value in env.values())
-
-
-def _may_name_secrets(spec: bytes) -> bool:
-    """Escapes in the JSON do not hide a secret."""
-    return b"secret" in spec or b"\\u" in spec
+def _has_only_texts(env: Mapping[str, str | EnvValue]) -> bool:
+    return EnvValue not in map(type, env.values())
 
 
 def refresh_secrets(spec: bytes, secrets: QueueSecrets) -> bytes | str:

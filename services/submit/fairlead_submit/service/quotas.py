@@ -7,9 +7,9 @@ the usage is unknown, and nothing is refused.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
 
 import msgspec
 
@@ -24,6 +24,8 @@ REFRESH_S: Final = 5.0
 BYTES_S_MIN: Final = 10.0
 BYTES_PAUSE_FACTOR: Final = 50
 """Summing bytes reads a row of each live job: the pause is this multiple of its duration."""
+UNKNOWN_S: Final = 1.0
+"""How long submissions do not ask again for a usage that is not known."""
 QUEUE_GAUGES_MAX: Final = 1_000
 """Maximum number of queues with their own gauge."""
 _logger: Final = logging.getLogger("fairlead.submit.quotas")
@@ -36,14 +38,6 @@ class Usage(msgspec.Struct):
     bytes: int = 0
 
 
-class _Reservation(msgspec.Struct, eq=False):
-    """Jobs that are being appended, or that the view has perhaps not folded yet."""
-
-    queue: str
-    use: Usage
-    positions: Mapping[int, int] | None = None
-
-
 class QuotaTracker:
     """Checks submissions against the quotas. `run` must be running to keep the gauges current."""
 
@@ -52,33 +46,23 @@ class QuotaTracker:
         self._job_views = job_views
         self._used: dict[str, Usage] | None = None
         self._used_by_all = Usage()
-        self._reservations: dict[int, _Reservation] = {}
+        self._unknown_until_s = float("-inf")
+        self._reservations: dict[int, Reservation] = {}
         """By identity. Their totals are maintained, since there are thousands per second."""
         self._reserved: dict[str, Usage] = {}
         self._reserved_by_all = Usage()
         self._read_s = self._bytes_due_s = float("-inf")
         self._reading = asyncio.Lock()
 
-    @asynccontextmanager
-    async def reserve(self, queue: str, jobs: int, size: int) -> AsyncIterator["ReservationHandle"]:
-        """Count these jobs while the block appends them. Raises a 403 `Problem` if they
-        would exceed a quota, and `DatabaseUnavailable`.
+    def reserve(self, queue: str, jobs: int, size: int) -> "Reservation":
+        """A context manager that counts these jobs while its block appends them. It raises a 403
+        `Problem` if they would exceed a quota, and `DatabaseUnavailable`.
         """
-        reservation = _Reservation(queue, Usage(jobs, size))
-        await self.check(queue, jobs, size)
-        is_counted = self._used is not None
-        if is_counted:
-            self._reservations[id(reservation)] = reservation
-            self._count(reservation, 1)
-        try:
-            yield ReservationHandle(reservation)
-        finally:
-            if is_counted and reservation.positions is None:
-                self._release(reservation)
+        return Reservation(self, queue, Usage(jobs, size))
 
     async def check(self, queue: str, jobs: int, size: int) -> None:
         """Raises a 403 `Problem` if these jobs would exceed a quota."""
-        if self._used is None:
+        if self._used is None and clock.monotonic_s() >= self._unknown_until_s:
             await self._refresh()
         if self._exceeded(queue, jobs, size) is None:
             return
@@ -107,13 +91,14 @@ class QuotaTracker:
         own = self._usage_of(queue)
         whole = self._usage_of(None)
         quotas = self._quotas
-        for name, most, used, more, where in (
-            ("queueJobsMax", quotas.queue_jobs_max, own.jobs, jobs, f"Queue {queue!r}"),
-            ("jobsMax", quotas.jobs_max, whole.jobs, jobs, "This installation"),
-            ("queueBytesMax", quotas.queue_bytes_max, own.bytes, size, f"Queue {queue!r}"),
-            ("bytesMax", quotas.bytes_max, whole.bytes, size, "This installation"),
+        for name, most, used, more in (
+            ("queueJobsMax", quotas.queue_jobs_max, own.jobs, jobs),
+            ("jobsMax", quotas.jobs_max, whole.jobs, jobs),
+            ("queueBytesMax", quotas.queue_bytes_max, own.bytes, size),
+            ("bytesMax", quotas.bytes_max, whole.bytes, size),
         ):
             if most is not None and more and used + more > most:
+                where = f"Queue {queue!r}" if name.startswith("queue") else "This installation"
                 what = "bytes of live jobs" if "ytes" in name else "live jobs"
                 return name, (
                     f"{where} has {used} {what}, and this request adds {more}; the quota is {most}"
@@ -131,7 +116,20 @@ class QuotaTracker:
             known, more = self._used.get(queue, Usage()), self._reserved.get(queue, Usage())
         return Usage(known.jobs + more.jobs, known.bytes + more.bytes)
 
-    def _count(self, reservation: _Reservation, times: int) -> None:
+    def add(self, reservation: "Reservation") -> bool:
+        """Count a reservation, and whether that was possible: not while the usage is unknown."""
+        if self._used is None:
+            return False
+        self._reservations[id(reservation)] = reservation
+        self._count(reservation, 1)
+        return True
+
+    def remove(self, reservation: "Reservation") -> None:
+        """Do not count a reservation any more."""
+        del self._reservations[id(reservation)]
+        self._count(reservation, -1)
+
+    def _count(self, reservation: "Reservation", times: int) -> None:
         """Add a reservation to the totals, or (-1) subtract it."""
         for total in (
             self._reserved.setdefault(reservation.queue, Usage()),
@@ -142,10 +140,6 @@ class QuotaTracker:
         if self._reserved[reservation.queue] == Usage():
             del self._reserved[reservation.queue]
 
-    def _release(self, reservation: _Reservation) -> None:
-        del self._reservations[id(reservation)]
-        self._count(reservation, -1)
-
     async def _refresh(self) -> None:
         asked_s = clock.monotonic_s()
         async with self._reading:
@@ -154,6 +148,7 @@ class QuotaTracker:
             self._read_s = clock.monotonic_s()
             live = await self._job_views.count_live_by_queue()
             if live is None:
+                self._unknown_until_s = clock.monotonic_s() + UNKNOWN_S
                 return
             jobs = live.jobs
             before = self._used or {}
@@ -175,10 +170,10 @@ class QuotaTracker:
                 sum(use.bytes for use in self._used.values()),
             )
             for item in counted:
-                self._release(item)
+                self.remove(item)
             self._set_gauges()
 
-    def _find_counted(self, positions: Mapping[int, int]) -> list[_Reservation]:
+    def _find_counted(self, positions: Mapping[int, int]) -> list["Reservation"]:
         """The reservations whose jobs the view had folded at these positions."""
         return [
             item
@@ -204,12 +199,32 @@ class QuotaTracker:
             metrics.LIVE_BYTES.labels(name).set(used[name].bytes)
 
 
-class ReservationHandle:
-    """A reservation, for the code that appends the jobs."""
+class Reservation:
+    """Jobs that are being appended, or that the view has perhaps not folded yet. Its own class,
+    because a generator as a context manager costs every submission several microseconds.
+    """
 
-    def __init__(self, reservation: _Reservation) -> None:
-        self._reservation = reservation
+    def __init__(self, tracker: QuotaTracker, queue: str, use: Usage) -> None:
+        self._tracker = tracker
+        self._is_counted = False
+        self.queue: Final = queue
+        self.use: Final = use
+        self.positions: Mapping[int, int] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._tracker.check(self.queue, self.use.jobs, self.use.bytes)
+        self._is_counted = self._tracker.add(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_counted and self.positions is None:
+            self._tracker.remove(self)
 
     def appended(self, positions: Mapping[int, int]) -> None:
         """The jobs are in the log: they count until the view has passed these positions."""
-        self._reservation.positions = positions
+        self.positions = positions
