@@ -57,13 +57,15 @@ def name_jobs(key: TaskKey, jobs: Sequence[Job]) -> list[Job]:
     ]
 
 
-def renew_jobs(jobs: Sequence[Job], states: Mapping[str, str]) -> list[Job]:
+def renew_jobs(
+    jobs: Sequence[Job], states: Mapping[str, str], ended: frozenset[str] = ENDED_BADLY
+) -> list[Job]:
     """The jobs to submit on a retry: those that ended without success get the next client id.
 
-    `states`: the states of existing jobs by client id. A job that succeeded or still lives keeps
-    its client id, so that submitting it again creates nothing.
+    `states`: the states of existing jobs by client id. A job in a state that is not in `ended`
+    keeps its client id, so that submitting it again creates nothing.
     """
-    names = {job.client_id: _newest_name(job.client_id or "", states) for job in jobs}
+    names = {job.client_id: _newest_name(job.client_id or "", states, ended) for job in jobs}
     return [
         msgspec.structs.replace(
             job,
@@ -74,10 +76,10 @@ def renew_jobs(jobs: Sequence[Job], states: Mapping[str, str]) -> list[Job]:
     ]
 
 
-def _newest_name(client_id: str, states: Mapping[str, str]) -> str:
-    """The client id, or with the number of the attempt (`fit~2`) after failures of earlier ones."""
+def _newest_name(client_id: str, states: Mapping[str, str], ended: frozenset[str]) -> str:
+    """The client id, or with the number of the attempt (`fit~2`) after the end of earlier ones."""
     attempt, name = 1, client_id
-    while states.get(name) in ENDED_BADLY:
+    while states.get(name) in ended:
         attempt += 1
         name = f"{client_id}~{attempt}"
     return name

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fairlead import AsyncClient, Filter, JobView, errors
 from fairlead.models.job_models import SUCCEEDED, JobFields
+from fairlead_airflow import function_jobs
 from fairlead_airflow.shared_events import JobSetEvents, outlast_outages
 
 DETAILS_MAX: Final = 20
@@ -14,6 +15,8 @@ DETAILS_MAX: Final = 20
 LOGGED_JOBS_MAX: Final = 20
 LOG_BYTES_MAX: Final = 1_000_000
 LINE_CHARACTERS_MAX: Final = 10_000
+RESULT_LINES: Final = 100
+"""A result is among the last lines: programs print little when they end."""
 
 
 async def wait_for_jobs(events: JobSetEvents, where: Filter, ids: Sequence[str]) -> list[JobFields]:
@@ -87,17 +90,31 @@ async def write_logs(
                 log.warning("The %s of job %s cannot be read: %s", stream, job.id, error)
                 continue
             for line in lines:
-                log.info("[%s %s] %s", job.client_id, stream, line)
+                if line and not line.startswith(function_jobs.RESULT_MARK):
+                    log.info("[%s %s] %s", job.client_id, stream, line)
     if len(chosen) < len(jobs):
         log.info("The logs of %d other jobs are on the dashboard.", len(jobs) - len(chosen))
 
 
-async def _read_tail(client: AsyncClient, job_id: str, stream: str, lines_max: int) -> list[str]:
-    """The last lines of a log, at most `LOG_BYTES_MAX` of them; long lines are cut."""
+async def read_function_result(client: AsyncClient, job: JobFields) -> Any:
+    """What the function of a job returned. Raises `NoResult`."""
+    return function_jobs.read_result(
+        await _read_tail(client, job.id, "stdout", RESULT_LINES, characters_max=None)
+    )
+
+
+async def _read_tail(
+    client: AsyncClient,
+    job_id: str,
+    stream: str,
+    lines_max: int,
+    characters_max: int | None = LINE_CHARACTERS_MAX,
+) -> list[str]:
+    """The last lines of a log, in at most `LOG_BYTES_MAX`; longer lines are cut."""
     read = bytearray()
     chunks = client.logs(job_id, stream=stream, tail=lines_max)
     async for chunk in chunks:
         read += chunk
         del read[:-LOG_BYTES_MAX]
     text = bytes(read).decode(errors="replace")
-    return [line[:LINE_CHARACTERS_MAX] for line in text.splitlines()]
+    return [line[:characters_max] for line in text.split("\n")]

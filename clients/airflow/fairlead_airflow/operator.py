@@ -34,6 +34,8 @@ class FairleadSubmitOperator(BaseOperator):
     template_fields: Sequence[str] = ("jobs", "fairlead_queue", "job_set", "defaults")
     operator_extra_links = (JobSetLink(),)
     ui_color = "#dcebf5"
+    returns_result = False
+    """Whether the only job runs a function whose result the task returns."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class FairleadSubmitOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self._has_hook = kwargs.get("post_execute") is not None
         self.jobs = _to_plain(jobs)
         self.fairlead_queue = fairlead_queue
         self.job_set = job_set
@@ -86,7 +89,9 @@ class FairleadSubmitOperator(BaseOperator):
             ids,
             made.position,
             self.log_lines,
-            ends_task=self._ends_in_trigger(),
+            ends_task=not needs_worker(self, has_hook=self._has_hook),
+            reads_result=self.returns_result,
+            multiple_outputs=self.multiple_outputs,
         )
         if self.deferrable:
             self.defer(trigger=trigger, method_name="execute_complete")
@@ -103,7 +108,7 @@ class FairleadSubmitOperator(BaseOperator):
         """Return the ended jobs. Raises `AirflowException` if one did not succeed."""
         if event["failure"]:
             raise AirflowException(event["failure"])
-        return event["jobs"]
+        return event["value"]
 
     def on_kill(self) -> None:
         """Cancel the jobs while a worker executes the task."""
@@ -112,20 +117,19 @@ class FairleadSubmitOperator(BaseOperator):
             with Client(address.url, token=address.token) as client:
                 client.cancel(ids, reason="the task in Airflow was killed")
 
-    def _ends_in_trigger(self) -> bool:
-        """Whether no worker is needed after the jobs.
 
-        Only workers record events of assets, run hooks, and note the lengths over which other tasks
-        are mapped.
-        """
-        needs_worker = (
-            self.outlets
-            or self._post_execute_hook is not None
-            or self.multiple_outputs
-            or not self.do_xcom_push
-            or next(self.iter_mapped_dependants(), None) is not None
-        )
-        return not needs_worker
+def needs_worker(task: BaseOperator, *, has_hook: bool) -> bool:
+    """Whether the task has to end in a worker; `has_hook`: it was made with `post_execute`.
+
+    Only workers record events of assets, run hooks, and note the lengths over which other tasks are
+    mapped.
+    """
+    return (
+        has_hook
+        or bool(task.outlets)
+        or not task.do_xcom_push
+        or next(task.iter_mapped_dependants(), None) is not None
+    )
 
 
 def read_task_key(context: Context, retries: int) -> TaskKey:

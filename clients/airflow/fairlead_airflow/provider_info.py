@@ -21,5 +21,8 @@ def get_provider_info() -> dict[str, Any]:
                 },
             }
         ],
+        "task-decorators": [
+            {"class-name": "fairlead_airflow.decorator.fairlead_task", "name": "fairlead"}
+        ],
         "extra-links": ["fairlead_airflow.links.JobSetLink"],
     }

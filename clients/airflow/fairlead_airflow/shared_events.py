@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from fairlead import AsyncClient, Event, errors
@@ -31,7 +31,7 @@ class StreamKey(NamedTuple):
 
 
 class JobSetEvents:
-    """The stream of one job set. `client` is open for as long as the stream is."""
+    """The stream of one job set, read as soon as somebody waits. `client`: open until `close`."""
 
     def __init__(self, client: AsyncClient, key: StreamKey) -> None:
         self.client = client
@@ -40,7 +40,15 @@ class JobSetEvents:
         self._ends: Counter[str] = Counter()
         self._resets = 0
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
-        self._reader = asyncio.create_task(self._read(), name=f"fairlead events {key.job_set}")
+        self._reader: asyncio.Task[None] | None = None
+        self._results: dict[str, asyncio.Task[object]] = {}
+
+    async def run_once(self, name: str, work: Callable[[], Coroutine[object, object, T]]) -> T:
+        """The result of this work, which only the first caller starts; failed work is repeated."""
+        task = self._results.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._results[name] = asyncio.create_task(work())
+        return cast(T, await asyncio.shield(task))
 
     async def wait_for_end(self, job_id: str, seen: int = 0) -> int:
         """Wait until a job has possibly ended more often than `seen`; the new number.
@@ -49,7 +57,11 @@ class JobSetEvents:
         stream.
         """
         while (count := self._ends[job_id] + self._resets) <= seen:
-            if self._reader.done():
+            if self._reader is None:
+                name = f"fairlead events of {self._key.job_set}"
+                log.info("Following the events of %s/%s", self._key.queue, self._key.job_set)
+                self._reader = asyncio.create_task(self._read(), name=name)
+            elif self._reader.done():
                 self._reader.result()
             waiter = asyncio.get_running_loop().create_future()
             self._waiters[job_id].append(waiter)
@@ -58,8 +70,10 @@ class JobSetEvents:
 
     async def close(self) -> None:
         """End the stream and its connection."""
-        self._reader.cancel()
-        await asyncio.gather(self._reader, return_exceptions=True)
+        tasks = [*self._results.values(), *([] if self._reader is None else [self._reader])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.client.close()
 
     async def _read(self) -> None:

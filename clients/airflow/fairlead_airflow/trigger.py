@@ -1,5 +1,7 @@
 """The trigger of deferred tasks: waits for jobs without a worker."""
 
+import asyncio
+import functools
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -7,8 +9,8 @@ from airflow.sdk import BaseXCom
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 
-from fairlead import Filter, errors
-from fairlead_airflow import job_results, shared_events
+from fairlead import Filter, JobSet, errors
+from fairlead_airflow import function_jobs, job_results, shared_events
 from fairlead_airflow.hook import FairleadHook, ServerAddress, open_client
 from fairlead_airflow.shared_events import JobSetEvents
 
@@ -18,7 +20,9 @@ class FairleadJobSetTrigger(BaseTrigger):
 
     All triggers of a process that wait for jobs of one job set share one event stream. The ends of
     the jobs' logs appear in the log of the task. With `ends_task` the task ends without a worker;
-    otherwise it continues with `{"jobs": [...], "failure": "..."}`.
+    otherwise it continues with `{"value": ..., "failure": "..."}`. The value is what the task
+    returns: with `reads_result` what the function of the only job returned, else the jobs, or for a
+    job set the number of jobs by state.
     """
 
     def __init__(
@@ -30,6 +34,8 @@ class FairleadJobSetTrigger(BaseTrigger):
         position: str = "",
         log_lines: int = 0,
         ends_task: bool = False,
+        reads_result: bool = False,
+        multiple_outputs: bool = False,
     ) -> None:
         super().__init__()
         self.fairlead_conn_id = fairlead_conn_id
@@ -39,6 +45,8 @@ class FairleadJobSetTrigger(BaseTrigger):
         self.position = position
         self.log_lines = log_lines
         self.ends_task = ends_task
+        self.reads_result = reads_result
+        self.multiple_outputs = multiple_outputs
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and its arguments, from which a triggerer makes the trigger again."""
@@ -52,6 +60,8 @@ class FairleadJobSetTrigger(BaseTrigger):
                 "position": self.position,
                 "log_lines": self.log_lines,
                 "ends_task": self.ends_task,
+                "reads_result": self.reads_result,
+                "multiple_outputs": self.multiple_outputs,
             },
         )
 
@@ -61,14 +71,18 @@ class FairleadJobSetTrigger(BaseTrigger):
             address = await FairleadHook(self.fairlead_conn_id).read_address_async()
             outcome = await self.wait(address)
         except errors.FairleadError as error:
-            outcome = {"jobs": [], "failure": f"Fairlead refused to report the jobs: {error}"}
+            outcome = {"value": None, "failure": f"Fairlead refused a request: {error}"}
         if not self.ends_task:
             yield TriggerEvent(outcome)
         elif outcome["failure"]:
             self.log.error("%s", outcome["failure"])
             yield TaskFailedEvent()
         else:
-            await self._push_result(outcome["jobs"])
+            value = outcome["value"]
+            if self.multiple_outputs and isinstance(value, dict):
+                for key, part in value.items():
+                    await self.push_value(key, part)
+            await self.push_value(BaseXCom.XCOM_RETURN_KEY, value)
             yield TaskSuccessEvent()
 
     async def on_kill(self) -> None:
@@ -80,12 +94,12 @@ class FairleadJobSetTrigger(BaseTrigger):
         async with open_client(address) as client:
             await client.cancel(self.job_ids, reason="the task in Airflow was ended by a user")
 
-    async def _push_result(self, value: Any) -> None:
-        """Store what the task returns. Values of `TaskSuccessEvent` would arrive as JSON text."""
+    async def push_value(self, key: str, value: Any) -> None:
+        """Store an XCom of the task. Values of `TaskSuccessEvent` would arrive as JSON text."""
         task: Any = self.task_instance
         map_index = -1 if task.map_index is None else task.map_index
         await XCom.aset(
-            BaseXCom.XCOM_RETURN_KEY,
+            key,
             value,
             dag_id=task.dag_id,
             task_id=task.task_id,
@@ -95,26 +109,44 @@ class FairleadJobSetTrigger(BaseTrigger):
 
     async def wait(self, address: ServerAddress) -> dict[str, Any]:
         """Wait for the jobs; what the task continues with. Raises `FairleadError`."""
+        if not self.job_ids:
+            return await self._wait_for_job_set(address)
         async with shared_events.share_events(
             address, self.queue, self.job_set, self.position
         ) as events:
-            if not self.job_ids:
-                return await self._wait_for_job_set(events)
             where = Filter(queue=self.queue, job_set=self.job_set)
             jobs = await job_results.wait_for_jobs(events, where, self.job_ids)
             await job_results.write_logs(events.client, jobs, self.log_lines, self.log)
-        return {
-            "jobs": [job_results.summarize_job(job) for job in jobs],
-            "failure": job_results.describe_failures(jobs),
-        }
+            value: Any = [job_results.summarize_job(job) for job in jobs]
+            failure = job_results.describe_failures(jobs)
+            if self.reads_result and not failure:
+                try:
+                    value = await job_results.read_function_result(events.client, jobs[0])
+                except function_jobs.NoResult as error:
+                    failure = str(error)
+        return {"value": value, "failure": failure}
 
-    async def _wait_for_job_set(self, events: JobSetEvents) -> dict[str, Any]:
+    async def _wait_for_job_set(self, address: ServerAddress) -> dict[str, Any]:
+        """Wait until the job set exists and has ended."""
+        while True:
+            try:
+                async with shared_events.share_events(address, self.queue, self.job_set) as events:
+                    return describe_job_set(await self._wait_until_finished(events))
+            except errors.NotFound:
+                await asyncio.sleep(shared_events.RETRY_S)
+
+    async def _wait_until_finished(self, events: JobSetEvents) -> JobSet:
         seen = 0
         while True:
-            seen = await events.wait_for_end("", seen)
             found = await shared_events.outlast_outages(
-                lambda: events.client.job_set(self.queue, self.job_set)
+                functools.partial(events.client.job_set, self.queue, self.job_set)
             )
             if found.is_finished:
-                failure = f"{found.bad} of {found.jobs} jobs did not succeed" if found.bad else ""
-                return {"jobs": [], "states": found.states, "failure": failure}
+                return found
+            seen = await events.wait_for_end("", seen)
+
+
+def describe_job_set(found: JobSet) -> dict[str, Any]:
+    """The outcome of a job set that has ended."""
+    failure = f"{found.bad} of {found.jobs} jobs did not succeed" if found.bad else ""
+    return {"value": found.states, "failure": failure}

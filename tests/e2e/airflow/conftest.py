@@ -11,6 +11,7 @@ from tests.conftest import Server, made_database
 from tests.e2e.airflow.installation import AirflowInstallation
 
 DAGS = Path(__file__).parent / "dags"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "airflow"
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,7 @@ def airflow(
     standalone: StandaloneInstallation,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[AirflowInstallation]:
-    """A running Airflow with the DAGs of these tests."""
+    """A running Airflow with the DAGs of these tests and of the example."""
     databases = made_database(postgres_server)
     try:
         installation = AirflowInstallation(
@@ -29,6 +30,7 @@ def airflow(
         pytest.skip(f"no Airflow: {error}")
     with installation:
         installation.install_dags(DAGS)
+        installation.install_dags(EXAMPLES)
         installation.start()
         yield installation
     next(databases, None)

@@ -22,6 +22,7 @@ from tests import airflow_environment
 ROOT: Final = Path(__file__).parents[3]
 STARTED_S_MAX: Final = 240.0
 ANSWER_S_MAX: Final = 60.0
+RUN_S_MAX: Final = 300.0
 SECRET: Final = "a" * 64
 PREPARE: Final = """
 from airflow.cli.cli_parser import get_parser
@@ -90,6 +91,11 @@ class AirflowInstallation:
         process = self._processes["triggerer"]
         os.killpg(process.pid, 9)
         process.wait()
+
+    def read_logs(self, dag_id: str, run_id: str) -> str:
+        """The logs of all tasks of a run, as they are on disk."""
+        folder = self._folder / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}"
+        return "".join(file.read_text() for file in folder.rglob("*.log"))
 
     @property
     def report(self) -> str:
@@ -173,6 +179,7 @@ class AirflowInstallation:
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
             "WORKERS__EXECUTION_API_TIMEOUT": "60",
             "TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+            "TRIGGERER__RUNNER_HEALTH_CHECK_THRESHOLD": "120",
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "4",
         }
         connection = {"conn_type": "fairlead", "host": fairlead.address, "password": fairlead.token}
@@ -208,9 +215,19 @@ class DagRun:
         """The task instance of a task that is not mapped."""
         return self._airflow.request("GET", f"{self.path}/taskInstances/{task_id}")
 
+    def mapped_tasks(self, task_id: str) -> list[Any]:
+        """The instances of a mapped task, at most 100."""
+        path = f"{self.path}/taskInstances/{task_id}/listMapped?limit=100"
+        return list(self._airflow.request("GET", path)["task_instances"])
+
+    def wait_for_end(self) -> str:
+        """Wait until the run has ended; its state."""
+        wait_for(lambda: self.state in ("success", "failed"), RUN_S_MAX)
+        return self.state
+
     def wait_for_task(self, task_id: str, *states: str) -> Any:
         """Wait until the task instance is in one of these states; the task instance."""
-        wait_for(lambda: self.task(task_id)["state"] in states)
+        wait_for(lambda: self.task(task_id)["state"] in states, RUN_S_MAX)
         return self.task(task_id)
 
     def mark(self, task_id: str, state: str) -> None:

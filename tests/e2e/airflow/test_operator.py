@@ -88,3 +88,43 @@ def test_retry_waits_for_the_job_of_a_killed_worker(
     (tmp_path / "go").touch()
     assert run.wait_for_task("job", "success")["try_number"] == 2
     assert [job.state for job in jobs_of(client, run)] == ["SUCCEEDED"]
+
+
+def test_hundred_mapped_tasks_use_one_submission_and_one_event_stream(
+    airflow: AirflowInstallation, client: Client
+) -> None:
+    run = DagRun(airflow, "mapped", {"count": 100})
+    assert run.wait_for_end() == "failed"
+    states = {task["map_index"]: task["state"] for task in run.mapped_tasks("job")}
+    assert states == {**dict.fromkeys(range(99), "success"), 99: "failed"}
+    names = [job.client_id or "" for job in jobs_of(client, run)]
+    assert sorted(names) == sorted([*(f"job.{n}" for n in range(100)), "job.99~2"])
+    logs = airflow.read_logs("mapped", run.run_id)
+    assert [logs.count(f"Submitting {n} jobs to") for n in (100, 1)] == [1, 1]
+    assert logs.count("[job.42 stdout] number 42") == 1
+    assert logs.count("Following the events of") <= 2, "one, and one for the retry at most"
+
+
+def test_sensor_waits_for_a_job_set(
+    airflow: AirflowInstallation, client: Client, tmp_path: Path
+) -> None:
+    job = {"command": wait_for_file(tmp_path / "go"), "cpu": "10m", "memory": "16Mi"}
+    client.submit("default", "for-sensor", [job])
+    run = DagRun(airflow, "waiting", {"job_set": "for-sensor"})
+    run.wait_for_task("sensor", "deferred")
+    (tmp_path / "go").touch()
+    run.wait_for_task("sensor", "success")
+    assert run.xcom("sensor") == {"SUCCEEDED": 1}
+
+
+def test_example_passes_results_of_functions_between_jobs(
+    airflow: AirflowInstallation,
+) -> None:
+    run = DagRun(airflow, "prime_numbers")
+    assert run.wait_for_end() == "success"
+    assert [run.xcom("count_primes"), run.xcom("count_more")] == [168, 78_498]
+    assert run.xcom("add", "sum") == run.xcom("add")["sum"] == 168 + 78_498
+    log = run.log("count_primes")
+    assert "[count_primes stdout] prime numbers below 1000" in log
+    assert "::fairlead-result::" not in log
+    assert "[report stdout] 78666 prime numbers" in run.log("report")

@@ -1,12 +1,16 @@
 """The DAGs of these tests. What they run is given with the run (`conf`)."""
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
+from fairlead_airflow.mapping import map_jobs
 from fairlead_airflow.operator import FairleadSubmitOperator
+from fairlead_airflow.sensor import FairleadJobSetSensor
 
-JOB = {"command": "{{ dag_run.conf['command'] }}", "cpu": "100m", "memory": "32Mi"}
+SMALL = {"cpu": "10m", "memory": "16Mi"}
+JOB = {"command": "{{ dag_run.conf['command'] }}", **SMALL}
 RETRY = {"retries": 1, "retry_delay": timedelta(seconds=0)}
 
 with DAG("one_job", render_template_as_native_obj=True, default_args=RETRY):
@@ -14,3 +18,19 @@ with DAG("one_job", render_template_as_native_obj=True, default_args=RETRY):
 
 with DAG("in_worker", render_template_as_native_obj=True, default_args=RETRY):
     FairleadSubmitOperator(task_id="job", jobs=JOB, deferrable=False)
+
+with DAG("waiting"):
+    FairleadJobSetSensor(task_id="sensor", job_set="{{ dag_run.conf['job_set'] }}")
+
+with DAG("mapped", default_args=RETRY):
+
+    @task
+    def make_jobs(dag_run: Any = None) -> list[dict[str, Any]]:
+        """As many jobs as the run says; the last one fails."""
+        last = dag_run.conf["count"] - 1
+        return [
+            {"command": ["sh", "-c", f"echo number {n}; test {n} != {last}"]}
+            for n in range(last + 1)
+        ]
+
+    map_jobs(make_jobs(), task_id="job", defaults=SMALL)
