@@ -26,22 +26,24 @@ async def wait_for_jobs(events: JobSetEvents, where: Filter, ids: Sequence[str])
     while open_ids := [job_id for job_id in ids if job_id not in ended]:
         for job_id in open_ids:
             seen[job_id] = await events.wait_for_end(job_id, seen[job_id])
-        async for job in _read_jobs(events.client, where, open_ids):
+        async for job in _read_jobs(events, where, open_ids):
             if job.has_ended:
                 ended[job.id] = job
     return [ended[job_id] for job_id in ids]
 
 
 async def _read_jobs(
-    client: AsyncClient, where: Filter, ids: Sequence[str]
+    events: JobSetEvents, where: Filter, ids: Sequence[str]
 ) -> AsyncIterator[JobFields]:
+    """These jobs, as they are after the last event."""
+    client, after = events.client, events.position
     if len(ids) <= DETAILS_MAX:
         for job_id in ids:
-            yield await outlast_outages(functools.partial(client.job, job_id))
+            yield await outlast_outages(functools.partial(client.job, job_id, after=after))
         return
 
     async def read_all() -> list[JobView]:
-        return [job async for job in client.iter_jobs(where)]
+        return [job async for job in client.iter_jobs(where, after=after)]
 
     wanted = set(ids)
     for job in await outlast_outages(read_all):

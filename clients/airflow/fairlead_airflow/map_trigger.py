@@ -1,7 +1,7 @@
 """The trigger of tasks that are mapped over jobs: one submission for all of them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from airflow.sdk import BaseXCom
@@ -14,6 +14,9 @@ from fairlead_airflow.hook import ServerAddress
 from fairlead_airflow.job_names import TaskKey
 from fairlead_airflow.links import KEY, build_job_set_url
 from fairlead_airflow.trigger import FairleadJobSetTrigger
+
+LINGER_S: Final = 60.0
+"""Jobs of the first instances can end before the triggerer has started the last instance."""
 
 
 class FairleadMapTrigger(FairleadJobSetTrigger):
@@ -65,7 +68,9 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
         self.job_set = self.job_set or job_names.name_job_set(key)
         url = build_job_set_url(address.url, self.queue, self.job_set)
         await self.push_value(KEY, url)
-        async with shared_events.share_events(address, self.queue, self.job_set) as events:
+        async with shared_events.share_events(
+            address, self.queue, self.job_set, linger_s=LINGER_S
+        ) as events:
             jobs = await events.run_once("jobs", lambda: self._read_jobs(key))
             if task.try_number == 1:
                 made = await events.run_once(

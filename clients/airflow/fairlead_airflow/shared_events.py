@@ -31,11 +31,16 @@ class StreamKey(NamedTuple):
 
 
 class JobSetEvents:
-    """The stream of one job set, read as soon as somebody waits. `client`: open until `close`."""
+    """The stream of one job set, read as soon as somebody waits. `client`: open until `close`.
+
+    `position`: of the last event. Events can be ahead of what the server answers, so a read that
+    follows an event has to ask for this position.
+    """
 
     def __init__(self, client: AsyncClient, key: StreamKey) -> None:
         self.client = client
         self.users = 0
+        self.position: str | None = None
         self._key = key
         self._ends: Counter[str] = Counter()
         self._resets = 0
@@ -94,6 +99,7 @@ class JobSetEvents:
             self._wake(list(self._waiters))
 
     def _note(self, event: Event) -> None:
+        self.position = event.position or self.position
         if event.type == "reset":
             self._resets += 1
             self._wake(list(self._waiters))
@@ -116,11 +122,14 @@ _open: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[StreamKey, JobSet
 )
 
 
+_closing: Final[set[asyncio.Task[None]]] = set()
+
+
 @asynccontextmanager
 async def share_events(
-    address: ServerAddress, queue: str, job_set: str, position: str = ""
+    address: ServerAddress, queue: str, job_set: str, position: str = "", linger_s: float = 0.0
 ) -> AsyncIterator[JobSetEvents]:
-    """The stream of this job set, opened by its first user and closed by its last.
+    """The stream of this job set, opened by its first user and closed `linger_s` after its last.
 
     `position`: of the submission; the stream waits until the server's view includes it.
     """
@@ -137,9 +146,24 @@ async def share_events(
         yield stream
     finally:
         stream.users -= 1
-        if stream.users == 0:
+        if stream.users == 0 and linger_s > 0:
+            closing = asyncio.create_task(_close_later(streams, key, linger_s))
+            _closing.add(closing)
+            closing.add_done_callback(_closing.discard)
+        elif stream.users == 0:
             del streams[key]
             await stream.close()
+
+
+async def _close_later(
+    streams: dict[StreamKey, JobSetEvents], key: StreamKey, linger_s: float
+) -> None:
+    """Close a stream that nobody uses then."""
+    stream = streams[key]
+    await asyncio.sleep(linger_s)
+    if stream.users == 0 and streams.get(key) is stream:
+        del streams[key]
+        await stream.close()
 
 
 async def outlast_outages(call: Callable[[], Awaitable[T]]) -> T:

@@ -139,7 +139,9 @@ class FairleadJobSetTrigger(BaseTrigger):
         seen = 0
         while True:
             found = await shared_events.outlast_outages(
-                functools.partial(events.client.job_set, self.queue, self.job_set)
+                functools.partial(
+                    events.client.job_set, self.queue, self.job_set, after=events.position
+                )
             )
             if found.is_finished:
                 return found

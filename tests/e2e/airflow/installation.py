@@ -3,6 +3,7 @@
 There is no DAG processor: the files of DAGs are parsed once, before the start.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -23,7 +24,10 @@ ROOT: Final = Path(__file__).parents[3]
 STARTED_S_MAX: Final = 240.0
 ANSWER_S_MAX: Final = 60.0
 RUN_S_MAX: Final = 300.0
+POLL_S: Final = 0.5
+"""Each request costs Airflow's API server some milliseconds."""
 SECRET: Final = "a" * 64
+FERNET_KEY: Final = base64.urlsafe_b64encode(bytes(32)).decode()
 PREPARE: Final = """
 from airflow.cli.cli_parser import get_parser
 for words in (["db", "migrate"], ["dags", "reserialize"]):
@@ -75,7 +79,7 @@ class AirflowInstallation:
         self._run(str(self._python), "-c", PREPARE)
         for name in ("api-server", "scheduler", "triggerer"):
             self.start_process(name)
-        wait_for(self._is_healthy, STARTED_S_MAX)
+        wait_for(self._is_healthy, STARTED_S_MAX, POLL_S)
 
     def start_process(self, name: str) -> None:
         """Start one of Airflow's processes; it is not awaited."""
@@ -165,6 +169,7 @@ class AirflowInstallation:
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "CORE__EXECUTION_API_SERVER_URL": f"{self._url}/execution/",
             "CORE__EXECUTOR": "LocalExecutor",
+            "CORE__FERNET_KEY": FERNET_KEY,
             "CORE__LOAD_EXAMPLES": "False",
             "CORE__PARALLELISM": "4",
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
@@ -176,7 +181,7 @@ class AirflowInstallation:
             "DATABASE__SQL_ALCHEMY_CONN": urlsplit(database)
             ._replace(scheme="postgresql+psycopg2")
             .geturl(),
-            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
             "WORKERS__EXECUTION_API_TIMEOUT": "60",
             "TRIGGERER__JOB_HEARTBEAT_SEC": "1",
             "TRIGGERER__RUNNER_HEALTH_CHECK_THRESHOLD": "120",
@@ -222,12 +227,12 @@ class DagRun:
 
     def wait_for_end(self) -> str:
         """Wait until the run has ended; its state."""
-        wait_for(lambda: self.state in ("success", "failed"), RUN_S_MAX)
+        wait_for(lambda: self.state in ("success", "failed"), RUN_S_MAX, POLL_S)
         return self.state
 
     def wait_for_task(self, task_id: str, *states: str) -> Any:
         """Wait until the task instance is in one of these states; the task instance."""
-        wait_for(lambda: self.task(task_id)["state"] in states, RUN_S_MAX)
+        wait_for(lambda: self.task(task_id)["state"] in states, RUN_S_MAX, POLL_S)
         return self.task(task_id)
 
     def mark(self, task_id: str, state: str) -> None:

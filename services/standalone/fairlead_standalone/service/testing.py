@@ -159,13 +159,15 @@ class StandaloneInstallation:
         self._process.wait()
 
 
-def wait_for(happened: Callable[[], bool], seconds: float = START_S_MAX) -> None:
+def wait_for(
+    happened: Callable[[], bool], seconds: float = START_S_MAX, poll_s: float = POLL_S
+) -> None:
     """Until this is so. Raises TimeoutError when it never is."""
     deadline_s = clock.monotonic_s() + seconds
     while not happened():
         if clock.monotonic_s() > deadline_s:
             raise TimeoutError(f"it did not happen within {seconds:.0f} s")
-        time.sleep(POLL_S)
+        time.sleep(poll_s)
 
 
 def memory_bytes(process: psutil.Process) -> int:
