@@ -1,5 +1,6 @@
 """The pages of webhooks in a browser: what they show, a test and a replay, and axe-core."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -7,9 +8,11 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.test_accessibility import check
+from tests.e2e.pages.test_keyboard import check_themes
+from tests.e2e.pages.test_scheduling_pages import look
 from tests.integration.webhooks.receiver import receiving
 from tests.integration.webhooks.webhook_harness import WebhookHarness, delivering
-from tests.unit.lookout.builders import submitted
+from tests.unit.lookout.builders import leased, submitted
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATHS: Final = ("/webhooks", "/webhooks/hook", "/webhooks/hook?state=FAILED", "/webhooks/nothing")
@@ -40,6 +43,46 @@ async def test_a_test_and_a_replay_are_sent_from_the_page(
         await page.get_by_role("button", name="Replay delivery").first.click()
         await expect(page.locator("#outcome")).to_contain_text("pending")
         assert len(await receiver.wait_for(3)) == 3
+
+
+async def test_a_webhook_is_created_and_its_deliveries_are_live(
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+) -> None:
+    async with (
+        receiving() as receiver,
+        delivering(fresh_database, valkey_url) as harness,
+        browser_page(browser) as page,
+    ):
+        await harness.read("/jobs", await harness.append_events(submitted("before")))
+        await open_page(page, harness, "/webhooks")
+        await page.get_by_label("Name", exact=True).fill("results")
+        await page.get_by_label("URL").fill("http://10.0.0.1/private")
+        await page.get_by_label("Queue", exact=True).fill("q")
+        await page.get_by_label("submitted", exact=True).check()
+        await page.get_by_role("button", name="Create").click()
+        await expect(page.locator("#webhook-result")).to_contain_text("url")
+        await look(page, tmp_path, "webhook-form")
+        await check_themes(page, axe_script)
+        await page.get_by_label("URL").fill(receiver.url)
+        await page.get_by_role("button", name="Create").click()
+        secret = page.get_by_label("Secret", exact=True)
+        await expect(secret).to_contain_text("whsec_")
+        await look(page, tmp_path, "webhook-made")
+        await page.get_by_role("link", name="Open the webhook").click()
+        await expect(page.get_by_text("No deliveries.")).to_be_visible()
+        await page.evaluate("window.notReloaded = true")
+        await harness.append_events(submitted("a"), leased("a"))
+        row = page.locator("#live tbody tr")
+        await expect(row).to_have_count(1)
+        await expect(row).to_contain_text("Delivered")
+        receiver.answer_status(500)
+        await page.get_by_role("button", name="Send a test").click()
+        await expect(row).to_have_count(2)
+        await look(page, tmp_path, "deliveries")
+        assert await page.evaluate("window.notReloaded")
+        found = await harness.read("/webhooks/results")
+        assert found["filter"] == {"queue": "q", "types": ["submitted"]}
+        assert "secret" not in found
 
 
 async def test_pages_of_webhooks_have_no_axe_violations(

@@ -13,9 +13,10 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web.auth import Caller
+from fairlead_lookout.domain.webhooks.webhook_types import EVENT_TYPES
 from fairlead_lookout.http.api.webhook_delivery_routes import ID_MAX, State
 from fairlead_lookout.http.api.webhook_routes import WebhookName
-from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS
+from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
 from fairlead_lookout.http.pages.page_sender import PageSender, Values
 from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator
 from fairlead_lookout.http.webhook_responses import (
@@ -32,7 +33,7 @@ _STATES: Final = ("PENDING", "DELIVERED", "FAILED")
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
-    """Both pages."""
+    """Both pages, and the deliveries that the browser reads every 2 s."""
     access = WebhookAccess(sender.deps.visibility, sender.deps.webhooks.store)
 
     @router.get("/webhooks")
@@ -57,6 +58,17 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
             return sender.error_page(request, error)
         return _render(sender, "webhook.html", caller, values)
 
+    @router.get("/live/webhooks/{webhook}")
+    async def show_deliveries(
+        request: Request,
+        name: WebhookName,
+        state: State | None = None,
+        before: int = ID_MAX,
+    ) -> Response:
+        _, values = await _read_webhook(sender, access, request, name, state, before)
+        text = sender.templates.render("_deliveries.html", **values)
+        return HTMLResponse(text, headers=PAGE_HEADERS)
+
 
 def _render(sender: PageSender, template: str, caller: Caller, values: Values) -> Response:
     values = {**values, "section": SECTION, "who": caller.name, "signed_in": caller.is_session}
@@ -71,7 +83,12 @@ async def _read_webhooks(sender: PageSender, access: WebhookAccess, caller: Call
     )
     pending = await webhooks.deliveries.count_pending([each.number for each in found])
     now_ms = clock.now_ms()
-    return {"webhooks": [describe_webhook(each, pending[each.number], now_ms) for each in found]}
+    visible_queues = await sender.deps.visibility.find_visible_queues(caller)
+    return {
+        "webhooks": [describe_webhook(each, pending[each.number], now_ms) for each in found],
+        "queues": await sender.deps.view.read_queues(visible_queues),
+        "event_types": EVENT_TYPES,
+    }
 
 
 async def _read_webhook(
@@ -90,6 +107,7 @@ async def _read_webhook(
     pending = await store.count_pending([webhook.number])
     now_ms = clock.now_ms()
     since = timestamps.rfc3339(now_ms - round(REPLAYED.total_seconds() * 1000))
+    path = f"/live/webhooks/{webhook.name}"
     older = {"before": page[-1].id, **({"state": state} if state else {})} if rest else {}
     return caller, {
         "webhook": describe_webhook(webhook, pending[webhook.number], now_ms),
@@ -97,6 +115,9 @@ async def _read_webhook(
         "replays": describe_replays(await store.list_replays(webhook.number)),
         "states": _STATES,
         "state": state,
+        "live": build_address(
+            path, {"state": state, "before": str(before) if before < ID_MAX else None}
+        ),
         "older": urlencode(older),
         "replay_since": urlencode({"from": since}),
     }
