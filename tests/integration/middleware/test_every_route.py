@@ -27,6 +27,8 @@ FOR_ANYBODY = {
     ("DELETE", "/api/v1/tokens/{token_id}"): "one's own tokens",
     ("POST", "/api/v1/sign-in-links"): "a link for oneself",
     ("POST", "/sign-out"): "one's own session",
+    ("POST", "/api/v1/saved-views"): "one's own views; those of all users need an operator",
+    ("DELETE", "/api/v1/saved-views/{view}"): "the same",
     ("GET", "/api/v1/priority-classes"): "the same for everybody who is known",
     ("GET", "/api/v1/queues"): "a list leaves out what one may not view",
 }
