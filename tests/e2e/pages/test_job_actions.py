@@ -167,11 +167,19 @@ async def test_a_refused_action_shows_the_reason(
         await expect(page.locator("#result")).to_have_text("jobSet is missing")
 
 
-async def test_filters_that_actions_do_not_know_offer_no_action_on_all(
+async def test_all_jobs_of_a_filter_that_actions_do_not_know_are_cancelled(
     standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
-    await submit_held(api, "page-named", 1)
+    await submit_held(api, "page-named", 60)
     async with browser_page(browser) as page:
-        await open_jobs(page, standalone, "jobSet=page-named&q=job")
-        await expect(page.get_by_label("Select job-0")).to_be_visible()
+        await open_jobs(page, standalone, "")
+        await expect(page.get_by_label("all that match")).to_be_visible()
+        await page.goto(f"{standalone.address}/jobs?q=page-named&state=QUEUED")
+        await page.get_by_label("all that match").check()
+        await page.get_by_role("button", name="Cancel…").click()
+        await page.get_by_role("button", name="Cancel 60 jobs").click()
+        await expect(page.get_by_text("Cancellation of 60 jobs requested.")).to_be_visible()
+        await expect(page.get_by_text("No job matches.")).to_be_visible()
+        await page.goto(f"{standalone.address}/jobs")
+        await expect(page.get_by_label("Select all on this page")).to_be_visible()
         await expect(page.get_by_label("all that match")).to_have_count(0)

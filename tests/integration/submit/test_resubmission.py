@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_common.domain import ids
+from fairlead_common.domain import ids, quantities, shapes
 from fairlead_common.domain.records import events
 from fairlead_submit.store import token_store
 from fairlead_submit.store.schema import SQL
@@ -86,6 +86,24 @@ async def test_jobs_of_a_filter_are_resubmitted_into_another_job_set(submit: Wat
     assert {event.client_id for event in made.values()} == {None}
     await submit.seen(shown["position"])
     assert len(await submit.pool.fetch("SELECT * FROM fairlead_submit.action_items")) == 0
+
+
+async def test_resubmitted_jobs_get_more_memory(submit: Watched) -> None:
+    spec = {
+        "containers": [{"name": "main", "image": "x", "resources": {"limits": {"memory": "3Gi"}}}]
+    }
+    known = await had(submit, [{**RUN, "memory": "1536Mi"}, {"podSpec": spec}])
+    body = {"ids": known, "jobSet": "more", "memoryFactor": 2.5}
+    await done(submit, await submit.post("/jobs/resubmit", body))
+    made = await in_set(submit, "more")
+    for job_id, want in zip(known, (3_840 * 2**20, 7_680 * 2**20), strict=True):
+        assert shapes.decode(made[job_id].shape).requests["memory"] == want
+        (container,) = json.loads(bytes(made[job_id].spec))["containers"]
+        for amounts in container["resources"].values():
+            assert quantities.parse_quantity("memory", amounts["memory"], round_up=True) == want
+    for factor in (0.5, 17, "2", None):
+        answer = await submit.post("/jobs/resubmit", {**body, "memoryFactor": factor})
+        assert answer.status_code == (202 if factor is None else 422)
 
 
 async def test_a_repeated_resubmission_creates_no_more_jobs(submit: Watched) -> None:

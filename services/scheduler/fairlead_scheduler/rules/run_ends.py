@@ -1,8 +1,7 @@
 """Decides what the end of a run that did not succeed means for its job: retries, more memory, other
 nodes. Pure."""
 
-from fractions import Fraction
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -176,22 +175,3 @@ def increase_memory(memory: int, factor: float, most: int) -> int:
     """`memory` (bytes) times the factor, at most what the largest node has, and never less."""
     wanted = min(round(memory * factor), quantities.AMOUNT_MAX)
     return max(memory, min(wanted, most) if most else wanted)
-
-
-def scale_spec_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
-    """The pod spec with the memory requests and limits of all containers scaled in proportion."""
-    decoded: dict[str, Any] = msgspec.json.decode(spec)  # a pod spec as somebody wrote it
-    ratio = Fraction(after, before)
-    for kind in ("initContainers", "containers"):
-        for container in decoded.get(kind) or ():
-            asked = container.get("resources") or {}
-            for amounts in (asked.get("requests"), asked.get("limits")):
-                if amounts and amounts.get(quantities.MEMORY) is not None:
-                    amounts[quantities.MEMORY] = _scale_quantity(amounts[quantities.MEMORY], ratio)
-    return msgspec.Raw(msgspec.json.encode(decoded))
-
-
-def _scale_quantity(quantity: str | int | float, ratio: Fraction) -> str:
-    amount = quantities.parse_quantity(quantities.MEMORY, quantity, round_up=True) * ratio
-    whole = min(-(-amount.numerator // amount.denominator), quantities.AMOUNT_MAX)
-    return quantities.format_quantity(quantities.MEMORY, whole)

@@ -218,11 +218,12 @@ class Resubmission(Request, kw_only=True):
     create another one. `queue` is optional if all jobs are of one queue. `failed`: of the filter,
     only jobs that failed, or were cancelled because another job failed, and that have not been
     resubmitted; the new jobs belong to the same job set and have the old client ids with the number
-    of the attempt.
+    of the attempt. `memoryFactor` multiplies the memory that the old jobs requested.
     """
 
     ids: list[str] | None = None
     filter: Filter | None = None
+    memory_factor: Annotated[float, Meta(ge=1.0, le=16.0)] | None = None
     queue: str | None = None
     job_set: str | None = None
     client_id: ClientId | None = None

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import ids
+from fairlead_common.domain import ids, pod_memory, quantities, shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import Gang, JobSubmitted
@@ -19,7 +19,8 @@ GANG_NAME_MAX: Final = 200
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where the new jobs of an action belong, and whether they have numbered client ids."""
+    """Where the new jobs of an action belong, whether they have numbered client ids, and by what
+    their memory is multiplied."""
 
     action: str
     queue: str
@@ -28,6 +29,7 @@ class Target(msgspec.Struct, frozen=True):
     allow: AllowList | None = None
     keeps_client_ids: bool = False
     secrets: QueueSecrets = secret_variables.NO_SECRETS
+    memory_factor: float = 1.0
 
 
 class JobContext(msgspec.Struct, frozen=True):
@@ -103,6 +105,7 @@ def make_new_job(
             return f"its {errors[0].pointer.strip('/')} {errors[0].detail}"
         if target.allow.nodes is not None:
             shape = policy.restrict_to_nodes(shape, target.allow.nodes)
+    shape, spec = _increase_memory(shape, spec, target.memory_factor)
     client_id = make_next_client_id(old.client_id, old.annotations)
     return msgspec.structs.replace(
         old,
@@ -114,6 +117,18 @@ def make_new_job(
         gang=_make_gang(old.gang, target, context),
         annotations={**old.annotations, events.RESUBMITTED_FROM: old.job_id},
     )
+
+
+def _increase_memory(shape: msgspec.Raw, spec: bytes, factor: float) -> tuple[msgspec.Raw, bytes]:
+    """The shape and the pod spec with this many times the memory."""
+    decoded = shapes.decode(shape)
+    before = decoded.requests.get(quantities.MEMORY, 0)
+    after = min(round(before * factor), quantities.AMOUNT_MAX)
+    if after == before:
+        return shape, spec
+    requests = decoded.requests | {quantities.MEMORY: after}
+    scaled = pod_memory.scale_spec_memory(spec, before, after)
+    return shapes.encode(msgspec.structs.replace(decoded, requests=requests)), bytes(scaled)
 
 
 def _make_gang(old: Gang | None, target: Target, context: JobContext) -> events.Gang | None:

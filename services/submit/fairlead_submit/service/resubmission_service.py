@@ -267,6 +267,7 @@ class ResubmissionService:
                 traceparent=context.traceparent,
                 digest=digest,
                 keeps_client_ids=bool(request.failed),
+                memory_factor=request.memory_factor or 1.0,
             )
             if not await resubmission_store.insert_action(connection, new_action):
                 earlier = await resubmission_store.find_action(connection, action)
@@ -323,6 +324,7 @@ class ResubmissionService:
             self._allow.get(action.queue),
             action.keeps_client_ids,
             await self._secrets.get_queue_secrets(action.queue),
+            action.memory_factor,
         )
         items = await resubmission_store.read_items(connection, action.id, action.done, STEP_JOBS)
         step = _Step(target, self._classes)

@@ -35,6 +35,7 @@ class NewAction(NamedTuple):
     traceparent: str
     digest: str
     keeps_client_ids: bool
+    memory_factor: float
 
 
 class Action(NamedTuple):
@@ -52,6 +53,7 @@ class Action(NamedTuple):
     traceparent: str
     digest: str
     keeps_client_ids: bool
+    memory_factor: float
     total: int
     done: int
     made: int
@@ -209,6 +211,7 @@ def _decode_action(row: Mapping[str, Any]) -> Action:
         traceparent=row["traceparent"],
         digest=row["digest"],
         keeps_client_ids=row["keeps_client_ids"],
+        memory_factor=row["memory_factor"],
         total=row["total"],
         done=row["done"],
         made=row["made"],

@@ -192,8 +192,9 @@ ORDER BY number DESC LIMIT $8;
 -- name: insert_action
 -- Nothing is returned when there is an action of that id.
 INSERT INTO fairlead_submit.actions
-    (id, kind, queue, job_set, by_name, request, traceparent, digest, keeps_client_ids, total)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0)
+    (id, kind, queue, job_set, by_name, request, traceparent, digest, keeps_client_ids,
+     memory_factor, total)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0)
 ON CONFLICT (id) DO NOTHING RETURNING 1;
 
 -- name: insert_found_items

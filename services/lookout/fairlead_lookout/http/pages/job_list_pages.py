@@ -32,6 +32,13 @@ VIEWS_MAX: Final = 10
 """Saved views that the page links; all are on their own page."""
 PERIODS: Final = (("last hour", 3_600), ("last 24 hours", 86_400), ("last 7 days", 604_800))
 """Names and lengths in seconds."""
+LISTED_MAX: Final = 1_000
+"""Jobs that the browser lists at once, for an action on a filter that actions do not know."""
+PRESETS: Final = (
+    ("Failed in the last 24 hours", {"state": "FAILED"}),
+    ("Out of memory in the last 24 hours", {"category": "oom"}),
+)
+"""Titles and filters of links on the page of all jobs."""
 FIELDS: Final = ("q", "queue", "state", "category", "groupBy")
 """Filters with a field in the form. The others are set by links, and shown as chips."""
 TITLES: Final = {
@@ -140,6 +147,10 @@ async def _jobs(
             ],
             "exports": build_address("/api/v1/jobs/export.csv", query | {"groupBy": None}),
             "action_filter": describe_action_filter(query),
+            "action_list": build_address(
+                "/api/v1/jobs", query | {"groupBy": None, "limit": str(LISTED_MAX)}
+            ),
+            "presets": () if query else _make_presets(now_s),
         }
 
     async def read_own(caller: Caller) -> Values:
@@ -190,6 +201,12 @@ def _describe_chip(query: Mapping[str, str], name: str) -> FilterChip:
     rest = {other: value for other, value in query.items() if other != name}
     title = TITLES.get(name) or name.removeprefix(LABEL).removeprefix(ANNOTATION)
     return FilterChip(title, query[name], build_address(PATH, rest))
+
+
+def _make_presets(now_s: int) -> list[tuple[str, str]]:
+    """The titles and addresses of common lists."""
+    since = {"submittedAfter": _format_time(now_s - 86_400)}
+    return [(title, build_address(PATH, chosen | since)) for title, chosen in PRESETS]
 
 
 def _format_time(seconds: int) -> str:

@@ -42,8 +42,10 @@ const ACTIONS = {
   cancel: { title: "Cancel", past: "Cancellation", fields: ["reason"] },
   preempt: { title: "Preempt", past: "Preemption", fields: ["reason"] },
   reprioritize: { title: "Reprioritize", past: "Change of priority", fields: ["priority", "reason"] },
-  resubmit: { title: "Resubmit", past: "Resubmission", fields: ["jobSet"] },
+  resubmit: { title: "Resubmit", past: "Resubmission", fields: ["jobSet", "memoryFactor"] },
 };
+
+const IDS_MAX = 10_000;
 
 function jobs(count) {
   return `${count} job${String(count) === "1" ? "" : "s"}`;
@@ -105,20 +107,44 @@ function setUpActions(form) {
     result.hidden = false;
   }
 
-  function target() {
-    return matching() ? { filter: JSON.parse(form.dataset.filter) } : { ids: [...selected] };
+  // The ids of all jobs of a list whose filter actions do not know, from the API.
+  async function listIds() {
+    const ids = [];
+    let cursor = "";
+    do {
+      const response = await fetch(`${form.dataset.list}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+      const answer = await response.json();
+      if (!response.ok) {
+        throw new Error(answer.detail);
+      }
+      ids.push(...answer.jobs.map((each) => each.id));
+      cursor = answer.next ?? "";
+    } while (cursor && ids.length <= IDS_MAX);
+    if (ids.length > IDS_MAX) {
+      throw new Error(`More than ${IDS_MAX} jobs match. Narrow the filter.`);
+    }
+    return ids;
+  }
+
+  async function target() {
+    if (!matching()) {
+      return { ids: [...selected] };
+    }
+    return form.dataset.filter
+      ? { filter: JSON.parse(form.dataset.filter) }
+      : { ids: await listIds() };
   }
 
   // How many jobs an action concerns. Resubmissions have no dry run.
-  async function count(kind) {
-    if (!matching()) {
-      return selected.size;
+  async function count(kind, body) {
+    if (body.ids) {
+      return body.ids.length;
     }
     if (kind === "resubmit") {
       return document.querySelector("[data-jobs]").textContent;
     }
-    const body = kind === "reprioritize" ? { ...target(), priority: 0 } : target();
-    return (await request(kind, body, true)).matched ?? "all matching";
+    const counted = kind === "reprioritize" ? { ...body, priority: 0 } : body;
+    return (await request(kind, counted, true)).matched ?? "all matching";
   }
 
   async function confirm(kind, concerned) {
@@ -143,8 +169,8 @@ function setUpActions(form) {
 
   async function act(kind) {
     // The list is live: what was selected when the dialog opened is what the user confirms.
-    const body = target();
-    const concerned = await count(kind);
+    const body = await target();
+    const concerned = await count(kind, body);
     if (!(await confirm(kind, concerned))) {
       return;
     }
