@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fairlead_common.domain import pod_memory, shapes
+from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
@@ -45,7 +45,7 @@ def test_requests_and_limits_of_all_containers_grow_in_proportion() -> None:
         "limits": {"memory": "2Gi"},
     }
     second: dict[str, dict[str, object]] = {"requests": {"memory": "512Mi"}, "limits": {"cpu": "2"}}
-    grown = pod_memory.scale_spec_memory(bytes(spec_of(first, second)), 3 * GI // 2, 9 * GI // 4)
+    grown = quantities.scale_spec_memory(bytes(spec_of(first, second)), 3 * GI // 2, 9 * GI // 4)
     assert memory_of(grown) == [
         {"requests": {"cpu": "1", "memory": "1536Mi"}, "limits": {"memory": "3Gi"}},
         {"requests": {"memory": "768Mi"}, "limits": {"cpu": "2"}},

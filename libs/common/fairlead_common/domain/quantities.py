@@ -7,7 +7,9 @@ Whatever else is counted (devices, licences) is given in whole units.
 
 import re
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -100,3 +102,22 @@ def format_quantity(resource: str, amount: int) -> str:
     while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
         amount, power = amount // 1024, power + 1
     return f"{amount}{_BINARY[power]}"
+
+
+def scale_spec_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
+    """The pod spec with the memory requests and limits of all containers scaled in proportion."""
+    decoded: dict[str, Any] = msgspec.json.decode(spec)  # a pod spec as somebody wrote it
+    ratio = Fraction(after, before)
+    for kind in ("initContainers", "containers"):
+        for container in decoded.get(kind) or ():
+            asked = container.get("resources") or {}
+            for amounts in (asked.get("requests"), asked.get("limits")):
+                if amounts and amounts.get(MEMORY) is not None:
+                    amounts[MEMORY] = _scale_quantity(amounts[MEMORY], ratio)
+    return msgspec.Raw(msgspec.json.encode(decoded))
+
+
+def _scale_quantity(quantity: str | int | float, ratio: Fraction) -> str:
+    amount = parse_quantity(MEMORY, quantity, round_up=True) * ratio
+    whole = min(-(-amount.numerator // amount.denominator), AMOUNT_MAX)
+    return format_quantity(MEMORY, whole)

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fairlead_common.domain import pod_memory, quantities, shapes
+from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
@@ -121,7 +121,7 @@ def new_lease(
     spec = submitted.spec
     if shape != bytes(submitted.shape):  # a retry gave it more memory
         before = shapes.decode(submitted.shape).requests[quantities.MEMORY]
-        spec = pod_memory.scale_spec_memory(bytes(spec), before, requests[quantities.MEMORY])
+        spec = quantities.scale_spec_memory(bytes(spec), before, requests[quantities.MEMORY])
     lease = Lease(
         job_id=job_id,
         run=run,

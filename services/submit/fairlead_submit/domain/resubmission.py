@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import ids, pod_memory, quantities, shapes
+from fairlead_common.domain import ids, quantities, shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import Gang, JobSubmitted
@@ -127,7 +127,7 @@ def _increase_memory(shape: msgspec.Raw, spec: bytes, factor: float) -> tuple[ms
     if after == before:
         return shape, spec
     requests = decoded.requests | {quantities.MEMORY: after}
-    scaled = pod_memory.scale_spec_memory(spec, before, after)
+    scaled = quantities.scale_spec_memory(spec, before, after)
     return shapes.encode(msgspec.structs.replace(decoded, requests=requests)), bytes(scaled)
 
 
