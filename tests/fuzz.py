@@ -35,7 +35,7 @@ ANSWER_S_MAX: Final = 60.0
 GROWTH_BYTES_MAX: Final = 100 * 10**6
 WARM_UP: Final = 2_000
 """Requests before memory is measured: caches fill, modules load."""
-FAILURES_SHOWN: Final = 20
+FAILURES_PRINTED: Final = 20
 DEPTH_MAX: Final = 6
 STRANGE: Final[Sequence[Any]] = (
     None, True, False, 0, -1, 1.5, 2**31, 2**63, 2**64, -(2**63) - 1, 10**400, 1e308, -0.0, "", " ",
@@ -67,8 +67,8 @@ class Outcome(msgspec.Struct, rename="camel"):
 
     def fail(self, what: str, request: bytes, answer: bytes = b"") -> None:
         """Take note of a failure."""
-        shown = (each[:600].decode("latin-1") for each in (request, answer))
-        self.failures.append(Failure(what, *shown))
+        texts = (each[:600].decode("latin-1") for each in (request, answer))
+        self.failures.append(Failure(what, *texts))
 
 
 class Maker:
@@ -295,7 +295,7 @@ async def send_all(port: int, maker: Maker, outcome: Outcome, requests: int) -> 
     last = outcome.requests + requests
 
     async def work() -> None:
-        while outcome.requests < last and len(outcome.failures) < FAILURES_SHOWN:
+        while outcome.requests < last and len(outcome.failures) < FAILURES_PRINTED:
             await send(port, maker, outcome)
 
     await asyncio.gather(*(work() for _ in range(CONNECTIONS)))

@@ -1,8 +1,8 @@
 """Check names, docstrings, messages, pages and documents against docs/glossary.md: `make lint`
 runs it.
 
-Of the tests it checks the names of test functions. Of documents it checks the sentences, of page
-templates and scripts also the names.
+Of the tests it checks the names of test functions, arguments and variables. Of documents it checks
+the sentences, of page templates and scripts also the names.
 Findings that are listed in tools/language_exceptions.txt are accepted; an exception without a
 finding is an error. `--update` writes the list again, and refuses to make it longer.
 """
@@ -118,28 +118,38 @@ def check_file(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.append((node.name, node.lineno))
-            case ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
-                variables.append((name, node.lineno))
-            case ast.Name(id=name, ctx=ast.Store()):
-                variables.append((name, node.lineno))
             case ast.Constant(value=str(value)) if " " in value:
                 yield from _check_phrases(path, value, node.lineno, glossary)
             case _:
-                continue
+                variables += _find_variable(node)
     yield from _check_names(path, names, glossary)
     # A word that means nothing alone, as `members`, is an ordinary name of a variable.
     yield from _check_names(path, variables, glossary._replace(names={}))
 
 
+def _find_variable(node: ast.AST) -> list[tuple[str, int]]:
+    """The argument, variable or attribute that this node of a tree defines, with its line."""
+    match node:
+        case ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return [(name, node.lineno)]
+        case ast.Name(id=name, ctx=ast.Store()):
+            return [(name, node.lineno)]
+        case _:
+            return []
+
+
 def check_test_names(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:
-    """The findings in the names of the test functions of one file."""
-    names = [
-        (node.name, node.lineno)
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-    ]
-    yield from _check_names(path, names, glossary)
+    """The findings in the names of the test functions, arguments and variables of one file."""
+    tests, variables = [], []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if name.startswith("test_"):
+                    tests.append((name, node.lineno))
+            case _:
+                variables += _find_variable(node)
+    yield from _check_names(path, tests, glossary)
+    yield from _check_names(path, variables, glossary._replace(names={}))
 
 
 def check_page(path: str, text: str, glossary: Glossary) -> Iterator[Finding]:

@@ -84,9 +84,9 @@ ALLOWED = {
 def read_by(source: Source) -> set[tuple[str, str]]:
     """What a file reads of the clock and of chance."""
     return {
-        (source.path, mention.name)
-        for mention in references(source)
-        if mention.name.startswith(READERS)
+        (source.path, reference.name)
+        for reference in references(source)
+        if reference.name.startswith(READERS)
     }
 
 

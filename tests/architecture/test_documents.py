@@ -56,9 +56,9 @@ def test_link_targets_exist(name: str) -> None:
 def test_line_links_point_at_the_named_definition(name: str) -> None:
     folder = (ROOT / name).parent
     for symbol, target, line in LINE_LINK.findall((ROOT / name).read_text()):
-        shown = (folder / target).read_text().splitlines()[int(line) - 1]
+        linked_line = (folder / target).read_text().splitlines()[int(line) - 1]
         defined = rf"(async def|def|class) {symbol}\b|{symbol}(:| =)"
-        assert re.match(defined, shown), f"{target}#L{line} does not define {symbol}"
+        assert re.match(defined, linked_line), f"{target}#L{line} does not define {symbol}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -32,10 +32,10 @@ def test_no_comment_contains_a_todo() -> None:
 def test_dependencies_are_arguments_and_never_mocked() -> None:
     mocks = ("unittest.mock", "pytest_mock")
     assert not [
-        f"{source.path}:{mention.line}"
+        f"{source.path}:{reference.line}"
         for source in sources(*ALL)
-        for mention in references(source)
-        if mention.name.startswith(mocks)
+        for reference in references(source)
+        if reference.name.startswith(mocks)
     ]
 
 
@@ -76,7 +76,7 @@ def test_tests_do_not_sleep() -> None:
 
 def _idle_waits(source: Source) -> Iterator[str]:
     """Sleeps of a fixed time outside of a `while` that looks whether it is there yet."""
-    looking = {
+    searches = {
         id(inner)
         for loop in ast.walk(source.tree)
         if isinstance(loop, ast.While)
@@ -88,7 +88,7 @@ def _idle_waits(source: Source) -> Iterator[str]:
             and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep")
             and isinstance(node.args[0], ast.Constant)
             and node.args[0].value
-            and id(node) not in looking
+            and id(node) not in searches
         ):
             yield f"{source.path}:{node.lineno}"
 

@@ -48,11 +48,11 @@ def test_the_common_library_imports_no_service() -> None:
 
 
 def test_decision_code_imports_nothing_external() -> None:
-    kept: set[str] = set()
+    modules_in_contracts: set[str] = set()
     for contract in contracts().values():
         if contract.get("forbidden_modules", set()) >= OUTSIDE:
-            kept |= contract["source_modules"]
-    assert kept >= PURE
+            modules_in_contracts |= contract["source_modules"]
+    assert modules_in_contracts >= PURE
 
 
 def test_members_declare_their_internal_dependencies() -> None:

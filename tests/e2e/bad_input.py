@@ -352,7 +352,7 @@ QUEUES: Final = {
     ),
 }
 
-LOOKING: Final = {
+QUERIES: Final = {
     "an unknown state": Case("GET", "/jobs?state=TIRED", 422, "/query/state"),
     "an unknown group": Case("GET", "/jobs?groupBy=colour", 422, "/query/groupBy"),
     "a page without a job": Case("GET", "/jobs?limit=0", 422, "/query/limit"),
@@ -372,7 +372,7 @@ LOOKING: Final = {
     "the events of no job set": Case("GET", "/jobsets/{queue}/nothing/events", 404),
 }
 
-DOORS: Final = {
+ENTRY_POINTS: Final = {
     "no token": Case("POST", "/jobs", 401, "", job(), {"Authorization": ""}),
     "a wrong token": Case("POST", "/jobs", 401, "", job(), {"Authorization": "Bearer fl_no"}),
     "another scheme": Case("GET", "/queues", 401, "", None, {"Authorization": "Digest x"}),
@@ -488,8 +488,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Case]]] = {
     "lines": LINES,
     "actions": ACTIONS,
     "queues": QUEUES,
-    "looking": LOOKING,
-    "doors": DOORS,
+    "looking": QUERIES,
+    "doors": ENTRY_POINTS,
     "others": EVERY_OTHER_CALL,
     "nothing": FILTERS_THAT_FIND_NOTHING,
 }

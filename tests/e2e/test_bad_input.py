@@ -114,8 +114,8 @@ def test_no_invalid_request_had_an_effect(running: Running) -> None:
     for case in CASES.values():
         if case.status in (400, 422) and case.method != "GET":
             ask(case, running)
-    shown: Any = running.client.get("/jobs", params={"queue": QUEUE}).json()  # JSON
-    assert [job["id"] for job in shown["jobs"]] == [running.job]
-    assert shown["jobs"][0]["state"] == "QUEUED"
+    listed: Any = running.client.get("/jobs", params={"queue": QUEUE}).json()  # JSON
+    assert [job["id"] for job in listed["jobs"]] == [running.job]
+    assert listed["jobs"][0]["state"] == "QUEUED"
     names = {queue["name"] for queue in running.client.get("/queues").json()["queues"]}
     assert names == {QUEUE, "default"}

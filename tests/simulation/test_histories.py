@@ -170,9 +170,9 @@ def check(history: History) -> None:
     """What must be true of every history in the end."""
     final = {job_id: str(history.state_of(job_id)) for job_id in history.users.submitted}
     _check_runs(history, final)
-    shown = {job_id: job.state for job_id, job in history.lookout.jobs.items()}
-    others = [job_id for job_id in final if shown.get(job_id) != final[job_id]]
-    assert shown == final, stories(history.world, others)
+    job_states = {job_id: job.state for job_id, job in history.lookout.jobs.items()}
+    others = [job_id for job_id in final if job_states.get(job_id) != final[job_id]]
+    assert job_states == final, stories(history.world, others)
     _check_stories(history, final)
     _check_replays(history, final)
     for executor in EXECUTORS:

@@ -50,7 +50,7 @@ def test_every_append_leaves_a_gap_in_the_positions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "error", "written"),
+    ("failure", "error", "written"),
     [
         (AppendFailure.REFUSED, AppendRefused, []),
         (AppendFailure.UNKNOWN_NOT_WRITTEN, AppendUnknown, []),
@@ -58,11 +58,11 @@ def test_every_append_leaves_a_gap_in_the_positions() -> None:
     ],
 )
 def test_only_the_next_append_fails_by_injection(
-    fault: AppendFailure, error: type[Exception], written: list[bytes]
+    failure: AppendFailure, error: type[Exception], written: list[bytes]
 ) -> None:
     core = a_core()
     epoch = core.begin("p")
-    core.fail_next(fault)
+    core.fail_next(failure)
     with pytest.raises(error):
         core.append("p", epoch, put("a"), 0)
     assert contents(core) == written

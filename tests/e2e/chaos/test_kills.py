@@ -104,10 +104,10 @@ def run_all(
 def check_views(standalone: StandaloneInstallation, log_url: str) -> None:
     """Lookout and the scheduler know what a replay of the log says."""
     url = database_of(standalone)
-    told = asyncio.run(replay.replayed(log_url))
-    assert set(told.values()) == {"SUCCEEDED"}
-    assert asyncio.run(replay.shown_by_lookout(url)) == told
-    standalone.wait_for(lambda: asyncio.run(replay.saved_by_scheduler(url)) == told)
+    replayed_events = asyncio.run(replay.replayed(log_url))
+    assert set(replayed_events.values()) == {"SUCCEEDED"}
+    assert asyncio.run(replay.shown_by_lookout(url)) == replayed_events
+    standalone.wait_for(lambda: asyncio.run(replay.saved_by_scheduler(url)) == replayed_events)
 
 
 def test_each_job_succeeds_once_despite_kills(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.e2e.chaos.test_kills import VICTIMS, check_views, database_of, lines
 
 JOBS = int(os.environ.get("FAIRLEAD_CHAOS_JOBS", "100000"))
 SET_JOBS = 5_000
-FAULTS_MAX = 200
+FAILURES_MAX = 200
 PAUSE_S_MAX = 4.0
 WAIT_S_MAX = 120.0
 """How long a fault may keep all work from going on."""
@@ -38,25 +38,25 @@ class Chaos:
         self._standalone = standalone
         self._folder = folder
         self._chance = chance
-        self.faults: list[str] = []
+        self.failures: list[str] = []
 
     def hit(self) -> None:
         """One fault: a kill, a short stop, or a stop that only the supervisor ends."""
         name = self._chance.choice(VICTIMS)
-        fault = self._chance.choices(("kill", "pause", "stop"), (6, 3, 1))[0]
-        self.faults.append(f"{fault} {name}")
+        failure = self._chance.choices(("kill", "pause", "stop"), (6, 3, 1))[0]
+        self.failures.append(f"{failure} {name}")
         try:
             victim = self._standalone.child(name)
-            if fault == "kill":
+            if failure == "kill":
                 victim.send_signal(signal.SIGKILL)
                 return
             victim.suspend()
-            if fault == "pause":
+            if failure == "pause":
                 pause_s = self._chance.uniform(0.0, PAUSE_S_MAX)
                 self.wait(JOBS, pause_s)
                 victim.resume()
         except (psutil.NoSuchProcess, AssertionError):
-            self.faults[-1] += ", which was gone"
+            self.failures[-1] += ", which was gone"
 
     def wait(self, more: int, wait_s: float) -> bool:
         """Whether this number of further jobs wrote their line within this time."""
@@ -89,16 +89,16 @@ def test_each_job_writes_its_line_once_or_the_log_explains_it(tmp_path: Path) ->
             for number in sets:
                 numbers = range(number * SET_JOBS, min(JOBS, (number + 1) * SET_JOBS))
                 client.submit("default", f"set-{number}", [job(tmp_path, n) for n in numbers])
-            step = max(10, JOBS // FAULTS_MAX)
+            step = max(10, JOBS // FAILURES_MAX)
             while len(lines(tmp_path)) < JOBS:
                 chaos.hit()
                 went_on = chaos.wait(step, WAIT_S_MAX)
-                assert went_on, f"nothing runs after {chaos.faults[-3:]}:\n{standalone.report}"
+                assert went_on, f"nothing runs after {chaos.failures[-3:]}:\n{standalone.report}"
             standalone.wait_ready()
             for number in sets:
                 done = client.wait("default", f"set-{number}")
-                assert set(done.states) == {"SUCCEEDED"}, (chaos.faults, done)
-        print(f"{len(chaos.faults)} faults: {Counter(chaos.faults)}")  # noqa: T201
+                assert set(done.states) == {"SUCCEEDED"}, (chaos.failures, done)
+        print(f"{len(chaos.failures)} faults: {Counter(chaos.failures)}")  # noqa: T201
         ran = Counter(lines(tmp_path))
         assert len(ran) == JOBS
         repeated = {job_id: count for job_id, count in ran.items() if count > 1}

@@ -50,14 +50,14 @@ def run_a_job(standalone: StandaloneInstallation, job_set: str) -> None:
 
 def doctor(standalone: StandaloneInstallation, folder: Path) -> list[dict[str, Any]]:
     """What `fairlead doctor` finds of records that could not be decoded."""
-    kept = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
+    environment = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
     done = subprocess.run(
         [str(Path(sys.executable).with_name("fairlead")), "doctor", "-o", "json"],
         capture_output=True,
         text=True,
         check=False,
         timeout=180,
-        env={**kept, "FAIRLEAD_DATA": str(standalone.data), "HOME": str(folder)},
+        env={**environment, "FAIRLEAD_DATA": str(standalone.data), "HOME": str(folder)},
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return [found for found in json.loads(done.stdout) if found["name"] in (DAMAGED, "log")]

@@ -17,8 +17,8 @@ class Terminal:
     """Types `fairlead ...` where FAIRLEAD_DATA names the running server's folder."""
 
     def __init__(self, data: Path, folder: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
-        self.environment = {**kept, "FAIRLEAD_DATA": str(data), "HOME": str(folder)}
+        variables = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
+        self.environment = {**variables, "FAIRLEAD_DATA": str(data), "HOME": str(folder)}
         self.folder = folder
 
     def words(self, arguments: Sequence[str]) -> list[str]:
@@ -39,9 +39,9 @@ class Terminal:
             env={**self.environment, **environment},
             cwd=self.folder,
         )
-        told = f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == want, told
-        assert "Traceback" not in done.stderr, told
+        report = f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == want, report
+        assert "Traceback" not in done.stderr, report
         return done
 
 

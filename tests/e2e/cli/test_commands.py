@@ -116,9 +116,9 @@ def test_ctrl_c_cancels_the_job(terminal: Terminal, job_set: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "on\n"
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=COMMAND_S_MAX)
-    assert process.returncode == 130, told
-    assert "cancelling" in told
+    _, printed = process.communicate(timeout=COMMAND_S_MAX)
+    assert process.returncode == 130, printed
+    assert "cancelling" in printed
     terminal("watch", "default", job_set, want=1)
     assert "CANCELLED" in terminal("get", "jobs", "--jobset", job_set).stdout
 
@@ -144,8 +144,8 @@ def test_a_list_is_exported_and_a_queue_described(terminal: Terminal, job_set: s
     heads, line = terminal("export", "jobs", "--jobset", job_set).stdout.splitlines()
     row = dict(zip(heads.split(","), line.split(","), strict=False))
     assert (row["id"], row["jobSet"]) == (job, job_set)
-    told = terminal("describe", "queue", "default", "-o", "json").stdout
-    assert json.loads(told)["queue"] == "default"
+    printed = terminal("describe", "queue", "default", "-o", "json").stdout
+    assert json.loads(printed)["queue"] == "default"
 
 
 def test_submitting_a_file_twice_runs_named_jobs_once(terminal: Terminal, job_set: str) -> None:
@@ -182,9 +182,9 @@ def test_every_error_of_a_file_is_listed_and_nothing_is_created(
         f"queue: default\njobSet: {job_set}\n"
         "jobs: [{command: [a], cpu: 1.5x}, {command: [a], memory: -1}, {comand: [a]}]\n"
     )
-    told = terminal("submit", str(file), want=3).stderr
+    printed = terminal("submit", str(file), want=3).stderr
     for pointer in ("/jobs/0/cpu", "/jobs/1/memory", "/jobs/2/comand"):
-        assert pointer in told
+        assert pointer in printed
     assert terminal("get", "jobs", "--jobset", job_set).stdout == ""
 
 
@@ -202,9 +202,9 @@ def test_queues_are_created_once_and_listed(terminal: Terminal) -> None:
 
 def test_a_job_is_described_with_its_run_and_spec(terminal: Terminal, job_set: str) -> None:
     (job_id,) = submitted(terminal, job_set, "[{command: [echo, hello], labels: {a: b}}]", "--wait")
-    told = terminal("describe", "job", job_id, "--spec").stdout
+    printed = terminal("describe", "job", job_id, "--spec").stdout
     for text in (job_id, "SUCCEEDED", "a=b", "RUN", "hello"):
-        assert text in told
+        assert text in printed
     assert (
         json.loads(terminal("describe", "job", job_id, "-o", "json").stdout)["runs"][0]["run"] == 1
     )
@@ -217,15 +217,15 @@ def test_why_prints_the_reason_of_a_waiting_job(terminal: Terminal, job_set: str
 
 
 def test_a_job_larger_than_any_node_is_rejected_with_the_reason(terminal: Terminal) -> None:
-    told = terminal("run", "--cpu", "9999", "--", "true", want=1).stderr
-    assert "REJECTED" in told
+    printed = terminal("run", "--cpu", "9999", "--", "true", want=1).stderr
+    assert "REJECTED" in printed
 
 
 def test_a_job_set_is_cancelled(terminal: Terminal, job_set: str) -> None:
     jobs = "[{command: [sleep, '600']}, {command: [sleep, '600'], hold: true}]"
     submitted(terminal, job_set, jobs)
-    told = terminal("cancel", "--queue", "default", "--jobset", job_set, "--reason", "enough")
-    assert "requested" in told.stdout
+    printed = terminal("cancel", "--queue", "default", "--jobset", job_set, "--reason", "enough")
+    assert "requested" in printed.stdout
     last = terminal("watch", "default", job_set, "--json", want=1).stdout.splitlines()[-1]
     assert json.loads(last)["states"] == {"CANCELLED": 2}
 
@@ -245,25 +245,25 @@ def test_a_log_is_followed_to_its_end_and_limited_to_its_tail(
     terminal("watch", "default", job_set)
     assert terminal("logs", job_id, "-f").stdout == "1\n2\n3\n"
     assert terminal("logs", job_id, "--tail", "1").stdout == "3\n"
-    told = terminal("logs", job_id, "--since", "soon", want=3).stderr
-    assert "Write a duration like 30s, 10m, 2h or 1h30m, or a time like 2026-01-31" in told
-    told = terminal("logs", job_id, "--since", "10m", want=3).stderr
-    assert "Cluster local does not know when the lines of a log were written" in told
+    printed = terminal("logs", job_id, "--since", "soon", want=3).stderr
+    assert "Write a duration like 30s, 10m, 2h or 1h30m, or a time like 2026-01-31" in printed
+    printed = terminal("logs", job_id, "--since", "10m", want=3).stderr
+    assert "Cluster local does not know when the lines of a log were written" in printed
 
 
 def test_an_unknown_job_is_reported(terminal: Terminal) -> None:
-    told = terminal("describe", "job", "0" * 28, want=3).stderr
-    assert "does not exist" in told
+    printed = terminal("describe", "job", "0" * 28, want=3).stderr
+    assert "does not exist" in printed
 
 
 def test_a_wrong_token_is_refused_with_a_hint(terminal: Terminal) -> None:
-    told = terminal("get", "queues", want=3, FAIRLEAD_TOKEN="fl_wrong").stderr
-    assert "hint" in told
+    printed = terminal("get", "queues", want=3, FAIRLEAD_TOKEN="fl_wrong").stderr
+    assert "hint" in printed
 
 
 def test_a_missing_server_exits_with_4(terminal: Terminal) -> None:
-    told = terminal("--server", "http://127.0.0.1:1", "get", "queues", want=4).stderr
-    assert "fairlead up" in told
+    printed = terminal("--server", "http://127.0.0.1:1", "get", "queues", want=4).stderr
+    assert "fairlead up" in printed
 
 
 def test_help_names_the_commands_of_other_packages(terminal: Terminal) -> None:
@@ -278,22 +278,22 @@ def test_jobs_are_found_by_label_and_cancelled_by_filter(terminal: Terminal, job
     assert terminal("get", "jobs", *chosen, "--label", "x=y", "-o", "name").stdout.split() == [
         first
     ]
-    told = terminal("cancel", *chosen, "--label", "x=y", "--dry-run").stdout
-    assert told.startswith("would cancel 1 job; nothing was done")
+    printed = terminal("cancel", *chosen, "--label", "x=y", "--dry-run").stdout
+    assert printed.startswith("would cancel 1 job; nothing was done")
     terminal("cancel", *chosen)
     terminal("watch", "default", job_set, want=1)
-    told = terminal("cancel", *chosen, "--state", "QUEUED").stderr
-    assert "no such jobs" in told
+    printed = terminal("cancel", *chosen, "--state", "QUEUED").stderr
+    assert "no such jobs" in printed
 
 
 def test_why_describes_the_end_of_a_job(terminal: Terminal, job_set: str) -> None:
     command = "[{command: [sh, -c, 'exit 3'], retry: {limit: 1, on: [exit-code]}}]"
     (job_id,) = submitted(terminal, job_set, command, "--wait", want=1)
     job = json.loads(terminal("describe", "job", job_id, "-o", "json").stdout)
-    told = terminal("why", job_id).stdout.splitlines()
-    assert told[0].startswith("FAILED: ")
-    assert [line[:5] for line in told[2:4]] == ["Run 1", "Run 2"]
-    assert f"fairlead logs default/{job_set}/{job['clientId']}" in told[-1]
+    printed = terminal("why", job_id).stdout.splitlines()
+    assert printed[0].startswith("FAILED: ")
+    assert [line[:5] for line in printed[2:4]] == ["Run 1", "Run 2"]
+    assert f"fairlead logs default/{job_set}/{job['clientId']}" in printed[-1]
 
 
 def test_nodes_are_cordoned_and_listed(terminal: Terminal) -> None:
@@ -301,13 +301,13 @@ def test_nodes_are_cordoned_and_listed(terminal: Terminal) -> None:
     place = (node["cluster"], node["node"])
     terminal("cluster", "cordon", *place, "--reason", "new disk")
     try:
-        told = terminal("get", "nodes", "--cluster", node["cluster"]).stdout
-        assert "yes: new disk" in told
+        printed = terminal("get", "nodes", "--cluster", node["cluster"]).stdout
+        assert "yes: new disk" in printed
     finally:
         terminal("cluster", "uncordon", *place)
     assert "no clusters" not in terminal("get", "clusters").stdout
-    told = terminal("cluster", "cordon", "nowhere", want=3).stderr
-    assert "get clusters" in told
+    printed = terminal("cluster", "cordon", "nowhere", want=3).stderr
+    assert "get clusters" in printed
 
 
 def test_a_token_works_until_it_is_revoked(terminal: Terminal) -> None:
@@ -321,9 +321,9 @@ def test_a_token_works_until_it_is_revoked(terminal: Terminal) -> None:
 
 
 def test_the_doctor_finds_nothing_wrong(terminal: Terminal) -> None:
-    told = terminal("doctor").stdout
-    assert "BAD" not in told
-    assert {"version", "lag", "clock", "credentials"} <= set(told.replace(":", "").split())
+    printed = terminal("doctor").stdout
+    assert "BAD" not in printed
+    assert {"version", "lag", "clock", "credentials"} <= set(printed.replace(":", "").split())
 
 
 @pytest.mark.parametrize("command", ["run", "logs"])
@@ -371,9 +371,9 @@ def test_ctrl_c_ends_waiting_and_reports_that_jobs_continue(
         while job_set not in (line := process.stdout.readline()) or "submitted" in line:
             assert line, process.communicate()
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=COMMAND_S_MAX)
+        _, printed = process.communicate(timeout=COMMAND_S_MAX)
         assert process.returncode == 130
-        assert said in told if said else told == ""
+        assert said in printed if said else printed == ""
     terminal("cancel", "--queue", "default", "--jobset", job_set)
 
 
@@ -416,6 +416,6 @@ def test_bash_completes_commands(terminal: Terminal) -> None:
 def test_unicode_names_are_printed_unchanged(terminal: Terminal, job_set: str) -> None:
     name = f"{job_set}-größe-漢字"
     submitted(terminal, name, "[{clientId: été, command: ['true']}]", "--wait")
-    told = terminal("get", "jobs", "--jobset", name).stdout
-    assert name in told
-    assert "été" in told
+    printed = terminal("get", "jobs", "--jobset", name).stdout
+    assert name in printed
+    assert "été" in printed

@@ -34,9 +34,9 @@ def test_the_output_of_a_command_is_complete_despite_kills(
     first = process.stdout.readline()
     os.kill(standalone.child(part).pid, signal.SIGKILL)
     go.touch()
-    later, told = process.communicate(timeout=COMMAND_S_MAX)
-    assert process.returncode == 0, told
-    assert (first, later) == ("1\n", "2\n3\n4\n5\n6\n"), told
+    later, output = process.communicate(timeout=COMMAND_S_MAX)
+    assert process.returncode == 0, output
+    assert (first, later) == ("1\n", "2\n3\n4\n5\n6\n"), output
 
 
 def test_a_watch_continues_after_the_server_is_killed(
@@ -52,6 +52,6 @@ def test_a_watch_continues_after_the_server_is_killed(
     assert json.loads(process.stdout.readline())["jobs"] == 1
     os.kill(standalone.child("web").pid, signal.SIGKILL)
     go.touch()
-    rest, told = process.communicate(timeout=COMMAND_S_MAX)
-    assert process.returncode == 0, told
+    rest, output = process.communicate(timeout=COMMAND_S_MAX)
+    assert process.returncode == 0, output
     assert json.loads(rest.splitlines()[-1])["states"] == {"SUCCEEDED": 1}

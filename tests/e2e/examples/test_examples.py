@@ -20,10 +20,10 @@ EXAMPLE_S_MAX = 500.0
 
 def run(standalone: StandaloneInstallation, folder: Path, *words: str) -> str:
     """Run one example as a person would; what it printed."""
-    kept = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
+    environment = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
     done = subprocess.run(
         [sys.executable, *words],
-        env={**kept, "FAIRLEAD_DATA": str(standalone.data)},
+        env={**environment, "FAIRLEAD_DATA": str(standalone.data)},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -18,10 +18,10 @@ from tools import pictures
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "scheduling.md"
 BLOCK = re.compile(r"^```console\n\$ (.*?(?<!\\))\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHOWN = BLOCK.findall(GUIDE.read_text())
+PRINTED = BLOCK.findall(GUIDE.read_text())
 
 
-@pytest.mark.parametrize(("command", "printed"), SHOWN, ids=range(len(SHOWN)))
+@pytest.mark.parametrize(("command", "printed"), PRINTED, ids=range(len(PRINTED)))
 def test_the_guide_has_the_output_of_the_command(command: str, printed: str) -> None:
     words = shlex.split(command.replace("\\\n", " "))
     words[0] = str(Path(sys.executable).with_name(words[0]))
@@ -30,7 +30,7 @@ def test_the_guide_has_the_output_of_the_command(command: str, printed: str) -> 
 
 
 def test_the_guide_shows_three_runs() -> None:
-    assert len(SHOWN) == 3
+    assert len(PRINTED) == 3
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)

@@ -13,18 +13,23 @@ from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.service.testing import KERNELS, wait_for
 from tests.e2e.guide.guides import blocks
 
-KEPT: Final = ("PYTHONPATH", "LANG", "TMPDIR")
+ENVIRONMENT_NAMES: Final = ("PYTHONPATH", "LANG", "TMPDIR")
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What a person has who has just installed Fairlead."""
     home = tmp_path_factory.mktemp("home")
-    kept = {
+    variables = {
         name: os.environ[name] for name in ("PYTHONPATH", "LANG", "TMPDIR") if name in os.environ
     }
     own = str(Path(sys.executable).parent)
-    return {**KERNELS, **kept, "HOME": str(home), "PATH": f"{own}:/usr/local/bin:/usr/bin:/bin"}
+    return {
+        **KERNELS,
+        **variables,
+        "HOME": str(home),
+        "PATH": f"{own}:/usr/local/bin:/usr/bin:/bin",
+    }
 
 
 @pytest.fixture(scope="session")

@@ -34,8 +34,8 @@ def blocks(document: str) -> list[Block]:
     ]
 
 
-def matches(shown: str, printed: str) -> bool:
+def matches(expected: str, printed: str) -> bool:
     """Whether this was printed, where `...` is anything and spaces are as many as they like."""
-    parts = [r"\s+".join(map(re.escape, part.split())) for part in shown.split("...")]
+    parts = [r"\s+".join(map(re.escape, part.split())) for part in expected.split("...")]
     pattern = r"\s*" + r".*?".join(rf"\s*{part}\s*" for part in parts)
     return re.fullmatch(pattern, printed, re.DOTALL) is not None

@@ -19,7 +19,9 @@ def test_every_command_of_the_first_day_works_as_documented(
     typed = [block for block in written if block.language == "sh"]
     printed = run(script(typed), folder, environment)
     for block in typed:
-        shown = shown_after(block, written)
-        if shown is not None:
-            told = printed[block.line]
-            assert matches(shown, told), f"line {block.line} of the first day printed:\n{told}"
+        expected = shown_after(block, written)
+        if expected is not None:
+            output = printed[block.line]
+            assert matches(expected, output), (
+                f"line {block.line} of the first day printed:\n{output}"
+            )

@@ -21,10 +21,10 @@ def test_every_command_of_the_guide_works_as_documented(
     typed = [block for block in written if block.language == "sh" and block.name != "up"]
     printed = run(script(typed), home, environment)
     for block in typed:
-        shown = shown_after(block, written)
-        if shown is not None:
-            told = printed[block.line]
-            assert matches(shown, told), f"line {block.line} of the guide printed:\n{told}"
+        expected = shown_after(block, written)
+        if expected is not None:
+            output = printed[block.line]
+            assert matches(expected, output), f"line {block.line} of the guide printed:\n{output}"
 
 
 def script(typed: list[Block]) -> str:

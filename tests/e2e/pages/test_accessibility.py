@@ -103,12 +103,18 @@ async def test_no_page_violates_a_rule(
         await fill(harness)
         beat = clusters.Heartbeat(executor="e", backend="simulated", address=executor.address)
         await harness.append([clusters.heartbeat_record(beat)])
-        told = [submitted("c"), leased("c"), started("c"), failed_run("c"), requeued("c")]
+        history = [
+            submitted("c"),
+            leased("c"),
+            started("c"),
+            failed_run("c"),
+            requeued("c"),
+        ]
         failed = events.JobFailed(
             job_id=job_id("c"), category=events.FailureCategory.OOM, reason="used 3 GiB of 2 GiB"
         )
         again = [leased("c", run=2), started("c", run=2), failed]
-        await harness.read("/jobs", await harness.append_events(*told, *again))
+        await harness.read("/jobs", await harness.append_events(*history, *again))
         assert await check(browser, harness, axe_script, PATHS) == {}
 
 

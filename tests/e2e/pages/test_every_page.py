@@ -118,9 +118,9 @@ async def test_every_page_is_read_without_scripts(
         wrong: dict[str, str] = {}
         for path, text in TEXTS.items():
             await page.goto(address(harness, path))
-            shown = await page.locator("body").inner_text()
-            if text not in shown or "\u2026" in await page.locator("main").inner_text():
-                wrong[path] = shown
+            page_text = await page.locator("body").inner_text()
+            if text not in page_text or "\u2026" in await page.locator("main").inner_text():
+                wrong[path] = page_text
             needs_scripts = page.locator(".scripted:visible, form[hidden]:visible")
             assert await needs_scripts.all_inner_texts() == [], path
         assert wrong == {}

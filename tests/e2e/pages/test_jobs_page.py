@@ -26,7 +26,7 @@ async def fill(harness: LookoutHarness) -> None:
         queue="research",
         job_set="big",
     )
-    told: list[events.AnyEvent] = [
+    history: list[events.AnyEvent] = [
         submitted("a", labels={"team": "x"}),
         submitted("b", labels={"team": "y"}),
         submitted("c", priority_class="high"),
@@ -40,7 +40,7 @@ async def fill(harness: LookoutHarness) -> None:
         leased("c", node="n1"),
         *succeeded("c"),
     ]
-    await harness.read("/jobs", await harness.append_events(*told))
+    await harness.read("/jobs", await harness.append_events(*history))
 
 
 def read_lines(path: Path) -> list[str]:

@@ -60,8 +60,8 @@ async def test_from_the_job_sets_to_a_job_and_its_runs(
         running(fresh_database, valkey_url) as harness,
         browser_page(browser) as page,
     ):
-        told = [submitted("a"), leased("a"), started("a"), failed_run("a"), requeued("a")]
-        await harness.read("/jobsets/q/s", await harness.append_events(*told, submitted("b")))
+        history = [submitted("a"), leased("a"), started("a"), failed_run("a"), requeued("a")]
+        await harness.read("/jobsets/q/s", await harness.append_events(*history, submitted("b")))
         await page.goto(address(harness, "/"))
         await page.get_by_role("link", name="s", exact=True).click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("s")
@@ -143,13 +143,13 @@ async def test_user_input_is_escaped_in_pages(
         browser_page(browser) as page,
     ):
         name = job_id("x", EVIL)
-        told = [
+        history = [
             submitted("x", EVIL, client_id=EVIL, labels={"l": EVIL}),
             leased("x", job_set=EVIL, node=EVIL),
             events.JobCancelRequested(job_id=name, reason=EVIL),
             events.JobCancelled(job_id=name, reason=EVIL),
         ]
-        after = await harness.append_events(*told, job_set=EVIL)
+        after = await harness.append_events(*history, job_set=EVIL)
         await harness.read("/jobs", after)
         for path in ("/", f"/jobs/{name}"):
             await page.goto(address(harness, path))

@@ -48,8 +48,8 @@ def test_an_urgent_job_starts_after_the_preempted_run_which_is_repeated(
     first = machine.leases_of("local", "high")[0]
     assert first.after == (f"{machine.ids['low']}-1",)
     assert DesiredState.STOP in {lease.desired_state for lease in machine.leases_of("local", "low")}
-    shown = machine.see("low", lambda job: job.state == "SUCCEEDED")
-    assert shown.run == 2
+    ended_job = machine.see("low", lambda job: job.state == "SUCCEEDED")
+    assert ended_job.run == 2
 
 
 def test_a_preempted_job_ends_if_its_policy_is_fail(machine: Installation, file: Path) -> None:

@@ -78,9 +78,11 @@ def test_a_job_runs_on_its_preferred_node_or_another_if_that_is_full(
     simulated: Installation,
 ) -> None:
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}
-    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
+    node_preference = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]
+    }
     container = {"name": "main", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
-    spec = {"containers": [container], "affinity": {"nodeAffinity": wish}}
+    spec = {"containers": [container], "affinity": {"nodeAffinity": node_preference}}
     long = {"fairlead.dev/simulated-seconds": "100000"}
     jobs = [
         {"clientId": name, "pool": "wishes", "podSpec": spec, "annotations": long}
@@ -127,8 +129,8 @@ def test_a_gang_continues_without_a_dead_executor_and_the_lost_member_rejoins(
     assert given_up.reason == "executor other has stopped reporting"
     requeued = simulated.first(lost, ev.JobRequeued)
     assert not requeued.counted
-    (kept,) = set(where) - {lost}
-    simulated.ask("POST", "/jobs/cancel", {"ids": [simulated.ids[kept]]})
+    (retained,) = set(where) - {lost}
+    simulated.ask("POST", "/jobs/cancel", {"ids": [simulated.ids[retained]]})
     again = simulated.of(lost, ev.JobRunLeased, 2)[1]
     assert (again.run, again.executor) == (2, "local")
     simulated.ask("POST", "/jobs/cancel", {"ids": [simulated.ids[lost]]})

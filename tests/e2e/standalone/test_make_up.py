@@ -19,20 +19,25 @@ def test_a_fresh_clone_starts_and_runs_a_job_with_one_command(tmp_path: Path) ->
         pytest.skip("this is no git clone, so that it cannot be cloned")
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True, timeout=60)
-    kept = {n: v for n, v in os.environ.items() if n not in ("VIRTUAL_ENV", "MAKEFLAGS")}
-    kept = {**KERNELS, **kept}
+    environment = {n: v for n, v in os.environ.items() if n not in ("VIRTUAL_ENV", "MAKEFLAGS")}
+    environment = {**KERNELS, **environment}
     words = ["make", "up", f"ARGS=--data {tmp_path / 'data'} --port {free_port()}"]
     with (
         (tmp_path / "printed").open("wb") as printed,
         subprocess.Popen(
-            words, cwd=clone, env=kept, stdout=printed, stderr=printed, start_new_session=True
+            words,
+            cwd=clone,
+            env=environment,
+            stdout=printed,
+            stderr=printed,
+            start_new_session=True,
         ) as make,
     ):
         try:
             wait_for(lambda: (tmp_path / "data" / "address").exists() or make.poll() is not None)
             done = subprocess.run(
                 [clone / ".venv" / "bin" / "fairlead", "run", "--", "echo", "hello"],
-                env={**kept, "FAIRLEAD_DATA": str(tmp_path / "data")},
+                env={**environment, "FAIRLEAD_DATA": str(tmp_path / "data")},
                 capture_output=True,
                 text=True,
                 timeout=BOUND_S,

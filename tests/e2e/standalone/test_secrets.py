@@ -84,15 +84,15 @@ async def tables(url: str) -> dict[str, str]:
 
 def test_a_job_has_its_secrets_and_no_api_reveals_them(standalone: StandaloneInstallation) -> None:
     store = ("secrets", "set", "mine", "token=@-", "-q", "default")
-    shown = [fairlead(standalone, *store, given=STORED)]
-    shown.append(fairlead(standalone, "secrets", "list", "-q", "default", "-o", "json"))
-    assert '"token"' in shown[-1]
+    visible_texts = [fairlead(standalone, *store, given=STORED)]
+    visible_texts.append(fairlead(standalone, "secrets", "list", "-q", "default", "-o", "json"))
+    assert '"token"' in visible_texts[-1]
     mine = {"Authorization": f"Bearer {standalone.token}"}
     with httpx2.Client(base_url=f"{standalone.address}/api/v1", headers=mine, timeout=60) as http:
 
         def take(answer: httpx2.Response, status: int = 200) -> httpx2.Response:
             assert answer.status_code == status, answer.text
-            shown.append(answer.text)
+            visible_texts.append(answer.text)
             return answer
 
         def run(job_id: str, *expected: str) -> None:
@@ -139,11 +139,11 @@ def test_a_job_has_its_secrets_and_no_api_reveals_them(standalone: StandaloneIns
         ("export", "jobs"),
         ("get", "jobs", "-o", "json"),
     ):
-        shown.append(fairlead(standalone, *words))
+        visible_texts.append(fairlead(standalone, *words))
     page = {**mine, "Accept": "text/html"}
     with httpx2.Client(base_url=standalone.address, headers=page) as http:
-        shown += [http.get(path).text for path in (f"/jobs/{first}", "/", "/jobsets")]
-    places = dict(enumerate(shown)) | {
+        visible_texts += [http.get(path).text for path in (f"/jobs/{first}", "/", "/jobsets")]
+    places = dict(enumerate(visible_texts)) | {
         file: file.read_text(errors="replace")
         for file in standalone.data.rglob("*")
         if file.is_file() and "postgres" not in file.parts[len(standalone.data.parts)]

@@ -114,9 +114,11 @@ def test_another_sign_in_link_can_be_created(standalone: StandaloneInstallation)
 def test_every_route_needs_the_token(standalone: StandaloneInstallation) -> None:
     assert get(standalone, "/api/v1/queues")[0] == 401
     assert get(standalone, "/api/v1/queues", "fl_wrong")[0] == 401
-    shown = fairlead(standalone, "token", "show", "--data", str(standalone.data)).stdout.strip()
-    assert shown == standalone.token
-    status, body = get(standalone, "/api/v1/queues", shown)
+    printed_token = fairlead(
+        standalone, "token", "show", "--data", str(standalone.data)
+    ).stdout.strip()
+    assert printed_token == standalone.token
+    status, body = get(standalone, "/api/v1/queues", printed_token)
     assert status == 200
     assert b'"default"' in body
 

@@ -63,10 +63,10 @@ def test_wheels_in_a_clean_environment_start_fairlead_and_run_a_job(tmp_path: Pa
     ):
         try:
             wait_for(lambda: (data / "address").exists() or up.poll() is not None)
-            told = {**environment, "FAIRLEAD_DATA": str(data)}
+            variables = {**environment, "FAIRLEAD_DATA": str(data)}
             words = (command, "run", "--", "echo", "hello")
-            assert run(*words, environment=told, cwd=home) == "hello\n", printed.read_text()
-            assert "FAILED" not in run(command, "get", "jobs", environment=told, cwd=home)
+            assert run(*words, environment=variables, cwd=home) == "hello\n", printed.read_text()
+            assert "FAILED" not in run(command, "get", "jobs", environment=variables, cwd=home)
         finally:
             up.terminate()
     assert "ended; the data stays in" in printed.read_text()

@@ -29,12 +29,12 @@ async def test_runs_end_as_their_commands_do(harness: ExecutorHarness) -> None:
         }
         await harness.lease(*cases.values())
         ends = {name: await harness.until_ended(lease) for name, lease in cases.items()}
-    told = {
+    reported = {
         name: (end.category.value, end.exit_code)
         for name, end in ends.items()
         if isinstance(end, ev.JobRunFailed)
     }
-    assert told == {
+    assert reported == {
         "bad": ("exit-code", 3),
         "killed": ("exit-code", 137),
         "unknown": ("start", None),

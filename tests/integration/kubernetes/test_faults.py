@@ -189,7 +189,7 @@ def frozen(server: RunningProcess) -> Iterator[None]:
 
 
 @pytest.fixture
-async def faults(
+async def world(
     control_plane: ControlPlane, fresh_database: str, tmp_path: Path
 ) -> AsyncIterator[FaultHarness]:
     """A harness on the shared control plane, which works again afterwards."""
@@ -197,47 +197,47 @@ async def faults(
         yield FaultHarness(control_plane, executors)
 
 
-async def test_jobs_end_once_whenever_their_executor_is_killed(faults: FaultHarness) -> None:
-    await faults.submit(40)
+async def test_jobs_end_once_whenever_their_executor_is_killed(world: FaultHarness) -> None:
+    await world.submit(40)
     for count in (8, 20, 30):
-        async with faults.executors.executor(faults.settings()) as executor:
-            await faults.until_ended(count)
+        async with world.executors.executor(world.settings()) as executor:
+            await world.until_ended(count)
             executor.kill()
-    async with faults.executors.executor(faults.settings()):
-        await faults.finish()
+    async with world.executors.executor(world.settings()):
+        await world.finish()
 
 
-async def test_jobs_end_once_although_etcd_is_killed(faults: FaultHarness) -> None:
+async def test_jobs_end_once_although_etcd_is_killed(world: FaultHarness) -> None:
     # Etcd can be killed between the two writes of a deletion. Nobody else completes it then.
-    settings = faults.settings(stuckTerminatingS=STUCK_S)
-    async with faults.executors.executor(settings):
-        await faults.submit(40)
+    settings = world.settings(stuckTerminatingS=STUCK_S)
+    async with world.executors.executor(settings):
+        await world.submit(40)
         for count in (5, 20):
-            await faults.until_ended(count)
-            with killed(faults.plane.etcd):
-                await faults.for_seconds(1)
-            faults.restart_nodes()
-        await faults.finish()
+            await world.until_ended(count)
+            with killed(world.plane.etcd):
+                await world.for_seconds(1)
+            world.restart_nodes()
+        await world.finish()
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("away", [killed, frozen])
 async def test_jobs_end_once_although_the_api_server_is_away_for_30_s(
-    faults: FaultHarness, away: Away
+    world: FaultHarness, away: Away
 ) -> None:
-    async with faults.executors.executor(faults.settings()):
-        await faults.submit(60, run_for="5s")
-        await faults.until_ended(5)
-        with away(faults.plane.api_server):
-            await faults.for_seconds(AWAY_S)
-        await faults.finish()
+    async with world.executors.executor(world.settings()):
+        await world.submit(60, run_for="5s")
+        await world.until_ended(5)
+        with away(world.plane.api_server):
+            await world.for_seconds(AWAY_S)
+        await world.finish()
 
 
 async def test_requests_to_a_frozen_api_server_time_out_and_the_cluster_is_reported_as_silent(
-    faults: FaultHarness,
+    world: FaultHarness,
 ) -> None:
-    settings = faults.settings(requestTimeoutS=2, probeTimeoutS=1)
-    async with faults.executors.executor(settings) as executor, httpx2.AsyncClient() as client:
+    settings = world.settings(requestTimeoutS=2, probeTimeoutS=1)
+    async with world.executors.executor(settings) as executor, httpx2.AsyncClient() as client:
 
         async def read_check() -> str:
             answer = await client.get(f"http://127.0.0.1:{executor.port}/readyz", timeout=30)
@@ -246,31 +246,31 @@ async def test_requests_to_a_frozen_api_server_time_out_and_the_cluster_is_repor
         async def until_check(expected: str) -> None:
             async with asyncio.timeout(WAIT_S_MAX):
                 while expected not in await read_check():
-                    await faults.read()
+                    await world.read()
 
         def has_timed_out() -> bool:
             return "the request CREATE" in executor.log.read_text()
 
-        await faults.submit(20, run_for="2s")
-        await faults.until_ended(5)
-        with frozen(faults.plane.api_server):
-            await faults.submit(10)
-            await faults.until(has_timed_out)
+        await world.submit(20, run_for="2s")
+        await world.until_ended(5)
+        with frozen(world.plane.api_server):
+            await world.submit(10)
+            await world.until(has_timed_out)
             await until_check("it did not answer within 1 s")
         await until_check("ok")
-        await faults.finish()
-        assert len(faults.ended) == 30
+        await world.finish()
+        assert len(world.ended) == 30
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
 async def test_jobs_end_once_although_requests_are_refused_and_lost_and_watches_cut(
-    faults: FaultHarness, tmp_path: Path, seed: int
+    world: FaultHarness, tmp_path: Path, seed: int
 ) -> None:
-    async with FaultyProxy(faults.plane, tmp_path / "proxy.yaml", seed) as proxy:
+    async with FaultyProxy(world.plane, tmp_path / "proxy.yaml", seed) as proxy:
         proxy.watch_s = WATCH_S
-        async with faults.executors.executor(faults.settings(proxy.kubeconfig)):
-            await faults.executors.until(lambda: faults.executors.heartbeat is not None)
+        async with world.executors.executor(world.settings(proxy.kubeconfig)):
+            await world.executors.until(lambda: world.executors.heartbeat is not None)
             proxy.refused_share, proxy.lost_share = 0.2, 0.1
-            await faults.submit(60, run_for="5s")
-            await faults.finish(fails=True)
+            await world.submit(60, run_for="5s")
+            await world.finish(fails=True)
         assert min(proxy.refused, proxy.lost, proxy.cut) > 0

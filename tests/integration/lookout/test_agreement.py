@@ -30,17 +30,17 @@ async def test_tables_agree_with_a_plain_fold(
             size = chance.randint(1, min(9, len(messages)))
             records = [
                 record
-                for told in messages[:size]
-                for record in events.records(QUEUE, JOB_SET, "anna", told)
+                for message in messages[:size]
+                for record in events.records(QUEUE, JOB_SET, "anna", message)
             ]
             del messages[:size]
             after = await harness.append(records)
             if chance.random() < 0.5:
                 await harness.get("/jobsets", after)
-        told = await harness.lines(f"/jobsets/{QUEUE}/{JOB_SET}/events", after)
+        public_events = await harness.lines(f"/jobsets/{QUEUE}/{JOB_SET}/events", after)
         plain = PlainView()
         plain.fold(*_log(harness.log.core))
-    assert told == plain.published[QUEUE, JOB_SET]
+    assert public_events == plain.published[QUEUE, JOB_SET]
     connection = await asyncpg.connect(fresh_database)
     try:
         await _compare(connection, plain)
@@ -87,8 +87,8 @@ async def _compare(connection: Any, plain: PlainView) -> None:
         assert (row["used"], row["lost"]) == (plain.used[place], plain.lost[place])
     assert len(usage) == len(plain.used)
     row = await connection.fetchrow("SELECT * FROM fairlead_lookout.job_sets")
-    kept = table_rows.decode_job_set(row)
-    assert (kept.failures, kept.held, kept.used, kept.metered_ms) == (
+    retained = table_rows.decode_job_set(row)
+    assert (retained.failures, retained.held, retained.used, retained.metered_ms) == (
         job_set.failures,
         job_set.held,
         job_set.used,

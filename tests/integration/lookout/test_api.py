@@ -64,12 +64,12 @@ async def test_failed_jobs_are_found_among_many_job_sets(
             rejected = events.JobRejected(
                 job_id=job_id(name, job_set), code="infeasible", reason="too large"
             )
-            told: list[events.AnyEvent] = [
+            history: list[events.AnyEvent] = [
                 submitted(name, job_set),
                 submitted("well", job_set),
                 rejected,
             ]
-            after = await harness.append_events(*told, job_set=job_set)
+            after = await harness.append_events(*history, job_set=job_set)
             await harness.read("/jobsets", after, limit=1)
         for state, many in (("REJECTED", SETS + 5), ("FAILED", 0), ("QUEUED", SETS + 5)):
             found = await harness.read("/jobs", state=state, limit=1_000)
@@ -122,8 +122,8 @@ async def test_a_job_is_found_by_queue_job_set_and_client_id(
     key = "q/x/y/one"
     named = ids.job_id_of(key)
     async with running(fresh_database, valkey_url) as harness:
-        told = msgspec.structs.replace(submitted("a"), job_id=named, client_id="one")
-        after = await harness.append_events(told, job_set="x/y")
+        submission = msgspec.structs.replace(submitted("a"), job_id=named, client_id="one")
+        after = await harness.append_events(submission, job_set="x/y")
         for path in (f"/jobs/{key}", "/jobs/q%2Fx%2Fy%2Fone", f"/jobs/{named}"):
             assert (await harness.read(path, after))["id"] == named
         page = await harness.client.get(f"/jobs/{key}")

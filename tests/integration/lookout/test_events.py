@@ -46,16 +46,16 @@ async def test_history_is_complete_and_ends(fresh_database: str, valkey_url: str
         after = await harness.append_events(
             submitted("a"), leased("a"), started("a"), *succeeded("a")
         )
-        told = await harness.lines(PATH, after)
-        assert [event["type"] for event in told] == [
+        received = await harness.lines(PATH, after)
+        assert [event["type"] for event in received] == [
             "submitted",
             "leased",
             "running",
             "succeeded",
             "finished",
         ]
-        assert told[-1]["counts"] == {"SUCCEEDED": 1}
-        assert {event["queue"] for event in told} == {"q"}
+        assert received[-1]["counts"] == {"SUCCEEDED": 1}
+        assert {event["queue"] for event in received} == {"q"}
 
 
 async def test_a_long_history_is_complete_and_in_order(
@@ -65,8 +65,8 @@ async def test_a_long_history_is_complete_and_in_order(
         jobs = [submitted(f"j{number}") for number in range(4_000)]
         for start in range(0, len(jobs), 100):
             after = await harness.append_events(*jobs[start : start + 100])
-        told = await harness.lines(PATH, after)
-        assert [event["clientId"] for event in told] == [job.client_id for job in jobs]
+        received = await harness.lines(PATH, after)
+        assert [event["clientId"] for event in received] == [job.client_id for job in jobs]
 
 
 async def test_a_live_stream_resumes_exactly(fresh_database: str, valkey_url: str) -> None:
@@ -100,9 +100,9 @@ async def test_a_stream_with_until_finished_ends(fresh_database: str, valkey_url
         async with asyncio.timeout(120):
             waiting = asyncio.create_task(whole())
             await harness.append_events(cancel("a"))
-            told = await waiting
-            assert [event["type"] for event in told] == ["submitted", "cancelled", "finished"]
-            last = told[-1]["id"]
+            received = await waiting
+            assert [event["type"] for event in received] == ["submitted", "cancelled", "finished"]
+            last = received[-1]["id"]
             assert [event async for event in sse(harness, last, until="finished")] == []
 
 
@@ -144,14 +144,16 @@ async def test_chunks_folded_again_are_not_published_again(
     """A view that is behind its streams, as after a crash between the two, tells nothing twice."""
     async with running(fresh_database, valkey_url) as harness:
         core = harness.log.core
-        told = await harness.lines(PATH, await harness.append_events(submitted("a"), leased("a")))
+        received = await harness.lines(
+            PATH, await harness.append_events(submitted("a"), leased("a"))
+        )
     connection = await asyncpg.connect(fresh_database)
     await connection.execute("DROP SCHEMA fairlead_lookout CASCADE")
     await connection.close()
     async with running(fresh_database, valkey_url, core) as harness:
         assert await harness.lines(PATH, await harness.append_events(started("a"))) == [
-            *told,
-            *(await harness.lines(PATH, lastEventId=told[-1]["id"])),
+            *received,
+            *(await harness.lines(PATH, lastEventId=received[-1]["id"])),
         ]
         stream = sse(harness)
         ids = [event["id"] for event in await take(stream, 3)]

@@ -34,7 +34,7 @@ async def test_a_long_poll_of_a_job_returns_when_it_changes(
 
 async def test_a_queued_job_has_its_queue_position(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as harness:
-        told = [
+        history = [
             submitted("first"),
             submitted("urgent", priority_class="high"),
             submitted("second"),
@@ -45,7 +45,7 @@ async def test_a_queued_job_has_its_queue_position(fresh_database: str, valkey_u
             submitted("gone"),
             cancel("gone"),
         ]
-        after = await harness.append_events(*told)
+        after = await harness.append_events(*history)
         await harness.read("/jobsets", after)
         order = ["urgent", "important", "first", "second", "third"]
         for place, name in enumerate(order, 1):
@@ -105,8 +105,8 @@ async def test_a_leased_job_names_the_preempted_runs_that_it_waits_for(
         asked = events.JobPreemptRequested(job_id=job_id("asked"), reason="by hand")
         there = [*(leased(name) for name in ("old", "stays", "asked")), leased("other", node="n1")]
         names = ("old", "stays", "other", "asked", "taker")
-        told = [*(submitted(name) for name in names), *there, asked, *stop, leased("taker")]
-        await harness.read("/jobsets", await harness.append_events(*told))
+        history = [*(submitted(name) for name in names), *there, asked, *stop, leased("taker")]
+        await harness.read("/jobsets", await harness.append_events(*history))
         why = (await harness.read(f"/jobs/{job_id('taker')}"))["why"]
         assert why["code"] == "waiting-for-preempted-runs"
         assert why["sentence"] == (

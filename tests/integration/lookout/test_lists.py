@@ -50,7 +50,7 @@ def failed(name: str, category: events.FailureCategory) -> events.AnyEvent:
 
 async def some_jobs(harness: LookoutHarness) -> None:
     """Jobs of several queues, classes, labels, nodes and ends."""
-    told: list[events.AnyEvent] = [
+    written: list[events.AnyEvent] = [
         submitted("a", labels={"team": "x", "kind": "big"}, annotations={"who": "anna"}),
         submitted("b", labels={"team": "y"}, priority_class="high", priority=3),
         submitted("c", priority=7),
@@ -66,7 +66,7 @@ async def some_jobs(harness: LookoutHarness) -> None:
         leased("e", node="n3"),
         *succeeded("e"),
     ]
-    after = await harness.append_events(*told)
+    after = await harness.append_events(*written)
     await harness.read("/jobsets/q/s", after)
     other = [submitted("z", "other-set")]
     after = await harness.append_events(*other, job_set="other-set")
@@ -208,8 +208,8 @@ async def test_groups_count_jobs_without_listing_them(fresh_database: str, valke
     (plan,) = view.plans
     parts = list(_parts(json.loads(plan)[0]["Plan"]))
     assert any(part["Actual Rows"] * part["Actual Loops"] >= 500 for part in parts)
-    kept = [part for part in parts if part["Node Type"] in ("CTE Scan", "WindowAgg")]
-    assert all(part["Actual Rows"] * part["Actual Loops"] < 500 for part in kept), kept
+    retained = [part for part in parts if part["Node Type"] in ("CTE Scan", "WindowAgg")]
+    assert all(part["Actual Rows"] * part["Actual Loops"] < 500 for part in retained), retained
 
 
 def _parts(plan: Any) -> Iterator[Any]:
@@ -224,22 +224,22 @@ async def test_a_page_is_complete_up_to_its_cursor_for_any_number_of_branches(
 ) -> None:
     chance = random.Random(7)
     async with running(fresh_database, valkey_url) as harness:
-        told: dict[str, str] = {}
+        written: dict[str, str] = {}
         for number in range(60):
             queue, name = f"q{chance.randrange(5)}", f"j{number}"
             job = submitted(name, labels={"odd": "1"} if number % 7 == 0 else {})
             done = [cancel(name)] if chance.random() < 0.4 else []
-            told[name] = queue
+            written[name] = queue
             after = await harness.append_events(job, *done, queue=queue)
         await harness.read("/jobsets", after)
         newest = [job["clientId"] for job in await pages(harness, limit=1_000)]
-        assert sorted(newest) == sorted(told)
+        assert sorted(newest) == sorted(written)
         for limit in (1, 4, 50):
             assert [job["clientId"] for job in await pages(harness, limit=limit)] == newest
         odd = [job["clientId"] for job in await pages(harness, limit=2, **{"label.odd": "1"})]
         assert odd == [name for name in newest if int(name[1:]) % 7 == 0]
         one = [job["clientId"] for job in await pages(harness, queue="q3", sort="submitted")]
-        assert one == [name for name in newest[::-1] if told[name] == "q3"]
+        assert one == [name for name in newest[::-1] if written[name] == "q3"]
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ async def test_rows_say_who_lost_what_to_whom(fresh_database: str, valkey_url: s
 
 async def test_pages_continue_where_the_last_ended(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as harness:
-        told = [event for n in range(JOBS) for event in preempted(f"j{n}", None)]
-        await harness.read("/jobs", await harness.append_events(*told))
+        history = [event for n in range(JOBS) for event in preempted(f"j{n}", None)]
+        await harness.read("/jobs", await harness.append_events(*history))
         for query in ("", "?queue=q"):
             seen: list[str] = []
             address: str | None = f"/preemptions{query}"

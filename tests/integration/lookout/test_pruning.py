@@ -61,9 +61,9 @@ async def test_a_shape_is_deleted_with_its_last_job_and_recreated(
     core = MemoryCore()
     small, large, other = ({"cpu": amount} for amount in (1, 2, 3))
     async with running(fresh_database, valkey_url, core) as harness:
-        told = [shaped("live", small), shaped("gone", large), shaped("back", other)]
+        history = [shaped("live", small), shaped("gone", large), shaped("back", other)]
         ended = [cancel("gone"), cancel("back")]
-        await harness.read("/jobsets", await harness.append_events(*told, *ended))
+        await harness.read("/jobsets", await harness.append_events(*history, *ended))
     connection = await asyncpg.connect(fresh_database)
     try:
         await connection.execute("UPDATE fairlead_lookout.shapes SET used = used - 3")

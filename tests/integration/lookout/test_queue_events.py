@@ -61,14 +61,14 @@ async def some_history(harness: LookoutHarness) -> str:
 async def test_a_queue_has_the_events_of_its_job_sets(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url, fold_events_max=7) as harness:
         after = await some_history(harness)
-        told = await harness.lines("/events", after, queue="q")
-        assert {event["queue"] for event in told} == {"q"}
-        assert len({event["id"] for event in told}) == len(told)
-        for name in {event["jobSet"] for event in told}:
+        received = await harness.lines("/events", after, queue="q")
+        assert {event["queue"] for event in received} == {"q"}
+        assert len({event["id"] for event in received}) == len(received)
+        for name in {event["jobSet"] for event in received}:
             own = await harness.lines(f"/jobsets/q/{name}/events")
-            assert [event for event in told if event["jobSet"] == name] == own
-        assert sum(event["type"] == "cancelled" for event in told) == 5 * 9
-        assert sum(event["type"] == "finished" for event in told) == 9
+            assert [event for event in received if event["jobSet"] == name] == own
+        assert sum(event["type"] == "cancelled" for event in received) == 5 * 9
+        assert sum(event["type"] == "finished" for event in received) == 9
         assert (await harness.get("/events", queue="nobody")).status_code == 404
 
 

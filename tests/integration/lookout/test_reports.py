@@ -57,8 +57,8 @@ async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valke
                 configuration.record(cordon),
             ]
         )
-        told = [submitted("a"), submitted("b"), leased("a", node="n0"), leased("b", node="n0")]
-        await harness.read("/jobsets", await harness.append_events(*told, started("a")))
+        history = [submitted("a"), submitted("b"), leased("a", node="n0"), leased("b", node="n0")]
+        await harness.read("/jobsets", await harness.append_events(*history, started("a")))
         found = await until(
             lambda: harness.read("/clusters/e/nodes"),
             lambda found: len(found["nodes"]) == 3 and found["nodes"][1].get("cordoned", False),

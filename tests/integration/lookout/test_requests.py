@@ -104,11 +104,11 @@ async def _submit(log: MemoryLog, asked: events.AnyEvent) -> None:
     partition = ids.job_set_partition(QUEUE, "set-0")
     names = _names_of(partition)
     for name, many in zip(names, (3, 9, 1, 13), strict=True):
-        told: list[events.AnyEvent] = [
+        written: list[events.AnyEvent] = [
             submitted(f"j{n}", name, labels={"odd": "1"} if n % 2 else {}) for n in range(many)
         ]
-        told += [leased(f"j{n}", job_set=name) for n in range(0, many, 3)]
-        await producer.append(events.records(QUEUE, name, "anna", told))
+        written += [leased(f"j{n}", job_set=name) for n in range(0, many, 3)]
+        await producer.append(events.records(QUEUE, name, "anna", written))
     await producer.append(events.records(QUEUE, "", "anna", [asked], partition=partition))
     await producer.append(events.records(QUEUE, names[0], "anna", [submitted("late", names[0])]))
 
@@ -140,12 +140,12 @@ async def _compare(pool: Any, plain: PlainView) -> None:
     assert {tuple(row)[:3]: row["jobs"] for row in counts} == {
         key: jobs for key, jobs in plain.counted.items() if jobs
     }
-    kept = await pool.fetch(
+    retained = await pool.fetch(
         f"SELECT s.job_set, e.lines FROM {SCHEMA}.events e JOIN {SCHEMA}.job_sets s"
         " ON s.number = e.set_number ORDER BY e.last_position, e.last_item"
     )
-    told: dict[tuple[str, str], list[object]] = {}
-    for row in kept:
+    written: dict[tuple[str, str], list[object]] = {}
+    for row in retained:
         lines = chunks.inflate(row["lines"]).split(b"\n")
-        told.setdefault((QUEUE, row["job_set"]), []).extend(map(msgspec.json.decode, lines))
-    assert told == plain.published
+        written.setdefault((QUEUE, row["job_set"]), []).extend(map(msgspec.json.decode, lines))
+    assert written == plain.published

@@ -49,7 +49,7 @@ async def test_two_processes_share_counters_and_give_equal_responses(
             while not (one_moves.own_partitions and two_moves.own_partitions):  # noqa: ASYNC110
                 await asyncio.sleep(BALANCE_S / 10)
         known: dict[tuple[str, str], int] = {}
-        told: dict[tuple[str, str], str] = {}
+        states: dict[tuple[str, str], str] = {}
         for number in range(150):
             queue, name = f"q{chance.randrange(3)}", f"set-{chance.randrange(12)}"
             begin = known.get((queue, name), 0)
@@ -63,12 +63,12 @@ async def test_two_processes_share_counters_and_give_equal_responses(
             ]
             which = job_id(f"j{chance.randrange(known[queue, name])}", name, queue)
             gone = events.JobCancelRequested(job_id=which)
-            after = told[queue, name] = await one.append_events(
+            after = states[queue, name] = await one.append_events(
                 *new, gone, queue=queue, job_set=name
             )
             if number % 10 == 0:
                 await two.read("/jobsets", after)
-        for after in told.values():
+        for after in states.values():
             await one.read("/jobsets", after)
             await two.read("/jobsets", after)
         for path in ASKED:

@@ -40,8 +40,8 @@ async def test_exports_of_a_caller_take_turns_and_are_complete(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness:
-        told = [submitted(f"j{number}") for number in range(1_200)]
-        await harness.read("/jobsets/q/s", await harness.append_events(*told))
+        history = [submitted(f"j{number}") for number in range(1_200)]
+        await harness.read("/jobsets/q/s", await harness.append_events(*history))
         paths = ["/api/v1/jobs/export.csv?format=ndjson"] * 6
         answers = await asyncio.gather(*(harness.client.get(path) for path in paths))
         assert [len(answer.text.splitlines()) for answer in answers] == [1_200] * 6

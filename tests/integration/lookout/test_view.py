@@ -81,8 +81,8 @@ async def test_a_filter_finds_jobs_that_are_no_longer_in_memory(
 ) -> None:
     core = MemoryCore()
     async with running(fresh_database, valkey_url, core) as harness:
-        told = [submitted(f"j{number}") for number in range(50)]
-        after = await harness.append_events(*told, leased("j7"))
+        history = [submitted(f"j{number}") for number in range(50)]
+        after = await harness.append_events(*history, leased("j7"))
         await states(harness, after)
     async with running(fresh_database, valkey_url, core) as harness:
         wanted = JobFilter(queue="q", states=(JobState.QUEUED,))
@@ -119,8 +119,10 @@ async def test_a_view_refuses_another_log(fresh_database: str, valkey_url: str) 
     async with running(fresh_database, valkey_url, MemoryCore("another")) as harness:
         said = await said_of_the_view(harness)
         assert "belongs to the log" in said
-        shown = await harness.read(f"/jobs/{job_id('a')}")  # what it holds is shown all the same
-        assert shown["state"] == "QUEUED"
+        displayed = await harness.read(
+            f"/jobs/{job_id('a')}"
+        )  # what it holds is shown all the same
+        assert displayed["state"] == "QUEUED"
 
 
 async def test_a_position_moved_by_another_process_ends_the_process(
@@ -164,8 +166,8 @@ async def test_a_failed_write_also_discards_the_batch_folded_on_top_of_it(
 ) -> None:
     core = MemoryCore()
     connection = await asyncpg.connect(fresh_database)
-    told = ([pending("a")], [started("a")], succeeded("a"))
-    later = [record for each in told for record in events.records("q", "s", "anna", each)]
+    history = ([pending("a")], [started("a")], succeeded("a"))
+    later = [record for each in history for record in events.records("q", "s", "anna", each)]
 
     async def disturbed() -> None:
         async with running(fresh_database, valkey_url, core, fold_events_max=1) as harness:

@@ -376,12 +376,12 @@ async def test_every_change_records_its_caller(app: WebApp, database: str) -> No
         values = await _all(log, topics.JOBS)
     finally:
         await log.close()
-    told = [
+    sequences = [
         sequence
         for sequence in map(events.decode, values)
         if sequence.queue == queue or any(getattr(e, "job_id", "") == job for e in sequence.events)
     ]
-    asked = [sequence for sequence in told if sequence.by]
+    asked = [sequence for sequence in sequences if sequence.by]
     assert len(asked) >= 7
     assert {sequence.by for sequence in asked} == {"sue"}
 

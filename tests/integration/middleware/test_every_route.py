@@ -145,7 +145,7 @@ async def test_a_submitter_cannot_use_operator_calls(app: WebApp) -> None:
 
 async def test_the_document_names_every_route_of_the_api(app: WebApp) -> None:
     document = (await app.client.get("/openapi.json")).json()
-    told = {
+    answers = {
         (method.upper(), path)
         for path, operations in document["paths"].items()
         for method in operations
@@ -155,7 +155,7 @@ async def test_the_document_names_every_route_of_the_api(app: WebApp) -> None:
         for method, path in paths_of(app)
         if path.startswith("/api/") and method != "HEAD"
     }
-    assert there - told == set()
+    assert there - answers == set()
     closed = {
         p for p, ops in document["paths"].items() if "security" not in next(iter(ops.values()))
     }

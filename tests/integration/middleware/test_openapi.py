@@ -123,5 +123,5 @@ async def test_generated_requests_get_only_documented_responses(
             "SCHEMATHESIS_HOOKS": "tests.integration.middleware.schemathesis_hooks",
         },
     )
-    told, _ = await task.communicate()
-    assert task.returncode == 0, told.decode()
+    output, _ = await task.communicate()
+    assert task.returncode == 0, output.decode()

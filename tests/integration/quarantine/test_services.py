@@ -164,9 +164,9 @@ async def test_lookout_lists_jobs_and_quarantine_despite_undecodable_records(
         await world.append([undecodable_records.good(JOBS, "after")])
         elsewhere = await world.append_events(builders.submitted("a"))
         jobs = await world.read("/jobs", elsewhere)
-        shown = {job["id"] for job in jobs["jobs"]}
-        assert {builders.job_id("a"), undecodable_records.job_id("sound")} <= shown
-        assert undecodable_records.job_id("after") not in shown
+        listed = {job["id"] for job in jobs["jobs"]}
+        assert {builders.job_id("a"), undecodable_records.job_id("sound")} <= listed
+        assert undecodable_records.job_id("after") not in listed
         found = await until(
             lambda: world.read("/quarantine", limit=1_000),
             lambda found: found["total"] == len(written),

@@ -54,8 +54,8 @@ async def test_specs_stay_until_all_dependencies_have_succeeded(fresh_database: 
     here, elsewhere = JobId("here"), JobId("elsewhere")
     async with scheduler_database(fresh_database) as (pool, other):
         state = State(View(), Clusters(), Queues())
-        kept = {here: b"{}"} | {JobId(f"{n}"): b"{}" for n in range(CACHED_MAX)}
-        state.view.specs.add_saved(kept)
+        cached = {here: b"{}"} | {JobId(f"{n}"): b"{}" for n in range(CACHED_MAX)}
+        state.view.specs.add_saved(cached)
         await pool.execute(
             "INSERT INTO fairlead_scheduler.job_specs (job_id, spec) VALUES ($1, $2)",
             elsewhere,

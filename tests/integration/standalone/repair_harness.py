@@ -83,7 +83,7 @@ class Installation:
         async with self.lookout() as lookout:
             found = await lookout.find([job_id(name) for name in names])
         ids = {job_id(name): name for name in names}
-        return {ids[JobId(each)]: shown.knowledge for each, shown in found.items()}
+        return {ids[JobId(each)]: job.knowledge for each, job in found.items()}
 
     async def states(self, *names: str) -> dict[str, str]:
         """Their states there."""

@@ -91,12 +91,12 @@ class StandIn:
 
 async def supervise(folder: Path) -> None:
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, told.set)
+    notified = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, notified.set)
     async with Supervisor(folder, lambda text: print(text, flush=True)) as children:  # noqa: T201
         await children.start(StandIn("one", folder), StandIn("two", folder))
         print("ready", flush=True)  # noqa: T201
-        await told.wait()
+        await notified.wait()
 
 
 if __name__ == "__main__":

@@ -165,12 +165,12 @@ async def test_a_dropped_view_of_lookout_is_restored(
     assert found.lookout is not None
     assert found.lookout.mismatches == (Mismatch.MISSING,)
     await installation.repair()
-    shown = await installation.shown("runs", "waits")
-    assert {name: known.state for name, known in shown.items()} == {
+    job_states = await installation.shown("runs", "waits")
+    assert {name: known.state for name, known in job_states.items()} == {
         "runs": "RUNNING",
         "waits": "QUEUED",
     }
-    assert (shown["runs"].run, shown["runs"].executor) == (1, EXECUTOR)
+    assert (job_states["runs"].run, job_states["runs"].executor) == (1, EXECUTOR)
     await finish(installation)
 
 
@@ -207,9 +207,9 @@ async def test_a_job_with_an_unknown_outcome_is_closed(
     )
     done = await in_postgres.repair()
     assert [each.job_id for each in done.differences] == [job_id("runs")]
-    shown = await in_postgres.shown("runs", "waits")
-    assert (shown["runs"].state, shown["waits"].state) == ("FAILED", "QUEUED")
-    assert "Closed by `fairlead repair`" in shown["runs"].reason
+    job_states = await in_postgres.shown("runs", "waits")
+    assert (job_states["runs"].state, job_states["waits"].state) == ("FAILED", "QUEUED")
+    assert "Closed by `fairlead repair`" in job_states["runs"].reason
     async with in_postgres.scheduler():
         await in_postgres.world.first(ev.JobRunLeased, "waits")
 

@@ -28,10 +28,10 @@ class Watched(Served):
                     return
                 await asyncio.sleep(0.02)
 
-    async def happened(self, job_set: str, *told: events.AnyEvent) -> None:
+    async def happened(self, job_set: str, *events_: events.AnyEvent) -> None:
         """Let the log say this of jobs of a job set, as scheduler and executors would."""
-        producer = await self.log.producer(f"test-{id(told)}")
-        records: list[Record] = events.records(self.queue, job_set, "test", told)
+        producer = await self.log.producer(f"test-{id(events_)}")
+        records: list[Record] = events.records(self.queue, job_set, "test", events_)
         appended = await producer.append(records)
         await producer.close()
         await self.seen(

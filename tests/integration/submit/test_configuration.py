@@ -36,9 +36,9 @@ async def cordons_told(submit: Served, count: int) -> list[configuration.Cordon]
     """What the log says of cordons, once there are so many values."""
     while True:
         items = [configuration.decode(value) for value in await submit.logged(CONFIG)]
-        told = [item for item in items if isinstance(item, configuration.Cordon)]
-        if len(told) >= count:
-            return told
+        written_records = [item for item in items if isinstance(item, configuration.Cordon)]
+        if len(written_records) >= count:
+            return written_records
 
 
 async def test_cordons_of_executors_and_nodes_are_written_to_the_log(submit: Served) -> None:
@@ -62,8 +62,8 @@ async def test_cordons_of_executors_and_nodes_are_written_to_the_log(submit: Ser
     assert (node.json()["node"], node.json()["reason"]) == ("n0", "")
     lifted = await submit.client.put(url, json={"cordoned": False})
     assert lifted.json()["version"] > first.json()["version"]
-    told = await cordons_told(submit, 3)
-    assert [(item.node, item.cordoned) for item in told] == [
+    written_records = await cordons_told(submit, 3)
+    assert [(item.node, item.cordoned) for item in written_records] == [
         (None, True),
         ("n0", True),
         (None, False),
@@ -95,13 +95,15 @@ async def test_a_queue_stores_all_its_fields(submit: Served) -> None:
     }
     made = await submit.post("/queues", body)
     assert made.status_code == 201, made.text
-    shown = (await submit.client.get("/api/v1/queues/tides")).json()
-    assert shown == made.json()
-    assert {name: shown[name] for name in body} == body
+    answer_body = (await submit.client.get("/api/v1/queues/tides")).json()
+    assert answer_body == made.json()
+    assert {name: answer_body[name] for name in body} == body
     queue = None
     while queue is None:
-        told = [configuration.decode(value) for value in await submit.logged(CONFIG)]
-        queue = next((item for item in told if getattr(item, "name", "") == "tides"), None)
+        written_records = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        queue = next(
+            (item for item in written_records if getattr(item, "name", "") == "tides"), None
+        )
     assert isinstance(queue, configuration.Queue)
     assert queue.retry_policy is not None
     assert queue.retry_policy.memory_factor == 1.5
@@ -140,8 +142,8 @@ async def test_queues_are_counted_and_have_etags(submit: Served) -> None:
         await submit.post("/queues", {"name": name})
     listed = (await submit.client.get("/api/v1/queues?include=count&limit=1")).json()
     assert (listed["count"], len(listed["queues"])) == ("3", 1)
-    shown = await submit.client.get("/api/v1/queues/a")
-    headers = {"If-None-Match": shown.headers["etag"]}
+    answer_body = await submit.client.get("/api/v1/queues/a")
+    headers = {"If-None-Match": answer_body.headers["etag"]}
     same = await submit.client.get("/api/v1/queues/a", headers=headers)
     assert (same.status_code, same.content) == (304, b"")
     await submit.post("/queues/a/cordon", {"reason": "x"})
@@ -155,8 +157,8 @@ async def test_a_queue_is_hidden_from_callers_without_view_permission(submit: Se
     for name, status in (("ann", 200), ("eve", 404)):
         token = await token_store.make_token(submit.pool, name, ["submitter"])
         headers = {"Authorization": f"Bearer {token}"}
-        shown = await submit.client.get("/api/v1/queues/own", headers=headers)
-        assert shown.status_code == status
+        answer_body = await submit.client.get("/api/v1/queues/own", headers=headers)
+        assert answer_body.status_code == status
         listed = (await submit.client.get("/api/v1/queues", headers=headers)).json()
         names = {queue["name"] for queue in listed["queues"]}
         assert ("own" in names) == (name == "ann")
@@ -192,6 +194,6 @@ async def test_each_queue_change_records_its_caller(submit: Served) -> None:
     await submit.post("/queues/tides/cordon", {"reason": "x"})
     await submit.client.put("/api/v1/executors/north", json={"cordoned": True})
     await cordons_told(submit, 1)
-    told = [configuration.decode(value) for value in await submit.logged(CONFIG)]
-    mine = [item for item in told if getattr(item, "name", "tides") == "tides"]
+    written_records = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+    mine = [item for item in written_records if getattr(item, "name", "tides") == "tides"]
     assert [item.by for item in mine] == ["tester"] * 3

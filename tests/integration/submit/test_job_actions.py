@@ -88,7 +88,7 @@ async def test_actions_by_ids_check_the_queue_of_each_job(submit: Watched) -> No
     for name, permissions in (("shown", seen), ("hidden", [{**seen[1], "verbs": ["view"]}])):
         made = await submit.post("/queues", {"name": name, "permissions": permissions})
         assert made.status_code == 201, made.text
-    (shown,) = await had(submit, [RUN], "shown")
+    (had_action,) = await had(submit, [RUN], "shown")
     (hidden,) = await had(submit, [RUN], "hidden")
     (free,) = await had(submit, [RUN])
     token = await token_store.make_token(submit.pool, "eve", ["submitter"])
@@ -100,12 +100,12 @@ async def test_actions_by_ids_check_the_queue_of_each_job(submit: Watched) -> No
         )
         return answer.status_code, [f["pointer"] for f in answer.json().get("errors", [])]
 
-    assert await cancelled(free, shown) == (403, ["/ids/1"])
+    assert await cancelled(free, had_action) == (403, ["/ids/1"])
     assert await cancelled(hidden, free) == (404, ["/ids/0"])
     assert await cancelled(MISSING) == (404, ["/ids/0"])
     assert await cancelled(free) == (200, [])
-    told = {e.job_id for e in await told_to_cancel(submit)}
-    assert told == {free}
+    job_ids = {e.job_id for e in await told_to_cancel(submit)}
+    assert job_ids == {free}
 
 
 async def told_to_cancel(submit: Watched) -> list[events.JobCancelRequested]:

@@ -184,16 +184,20 @@ async def test_jobs_are_resubmitted_once_despite_kills(
         first = await killed.insist("/jobs/resubmit", again)
         assert first["total"] == jobs
         action = f"/api/v1/actions/{first['action']}"
-        shown: Any = {"state": "RUNNING"}
+        action_state: Any = {"state": "RUNNING"}
         seen: set[int] = set()
-        while shown["state"] == "RUNNING":
-            if shown.get("done", 0) not in (*seen, jobs):
-                seen.add(shown.get("done", 0))
+        while action_state["state"] == "RUNNING":
+            if action_state.get("done", 0) not in (*seen, jobs):
+                seen.add(action_state.get("done", 0))
                 if killed.kills < 3:
                     await killed.kill()
                     assert await killed.insist("/jobs/resubmit", again) == first
-            shown = (await killed.client.get(action)).json()
-        assert (shown["total"], shown["done"], shown["made"]) == (jobs, jobs, jobs)
+            action_state = (await killed.client.get(action)).json()
+        assert (action_state["total"], action_state["done"], action_state["made"]) == (
+            jobs,
+            jobs,
+            jobs,
+        )
         assert killed.kills >= 1
         made: dict[str, set[str]] = {}
         for event in await killed.events():

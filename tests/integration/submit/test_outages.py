@@ -40,7 +40,7 @@ async def test_repeating_refused_requests_creates_each_job_once(
 ) -> None:
     async with served(fresh_database) as submit:
         some = asyncio.Event()
-        asking = [asyncio.create_task(ask_for_jobs(submit, n, some)) for n in range(CLIENTS)]
+        client_tasks = [asyncio.create_task(ask_for_jobs(submit, n, some)) for n in range(CLIENTS)]
         await some.wait()
         postgres_server.kill()
         # What was killed may have had children that finish what they are at.
@@ -54,10 +54,10 @@ async def test_repeating_refused_requests_creates_each_job_once(
         async with asyncio.timeout(READY_S_MAX):
             while (await submit.client.get("/readyz")).status_code != 200:
                 pass
-        refused = await asyncio.gather(*asking)
+        refused = await asyncio.gather(*client_tasks)
         assert sum(refused) > 0
-        told = [e for e in await submit.events() if isinstance(e, events.JobSubmitted)]
-        taken = [event.job_id for event in told if event.client_id is not None]
+        submitted = [e for e in await submit.events() if isinstance(e, events.JobSubmitted)]
+        taken = [event.job_id for event in submitted if event.client_id is not None]
         assert len(set(taken)) == CLIENTS * BATCHES * JOBS
         made = await submit.post("/queues", {"name": "after"})
         assert made.status_code == 201

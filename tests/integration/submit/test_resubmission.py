@@ -36,10 +36,10 @@ async def done(submit: Watched, answer: Answer) -> dict[str, Any]:
     assert answer.status_code == 202, answer.text
     async with asyncio.timeout(60):
         while True:
-            shown = await submit.client.get(f"/api/v1/actions/{answer.json()['action']}")
-            assert shown.status_code == 200, shown.text
-            if shown.json()["state"] == "DONE":
-                found: dict[str, Any] = shown.json()
+            action_state = await submit.client.get(f"/api/v1/actions/{answer.json()['action']}")
+            assert action_state.status_code == 200, action_state.text
+            if action_state.json()["state"] == "DONE":
+                found: dict[str, Any] = action_state.json()
                 return found
             await asyncio.sleep(0.05)
 
@@ -78,13 +78,18 @@ async def test_jobs_of_a_filter_are_resubmitted_into_another_job_set(submit: Wat
     chosen = {"queue": submit.queue, "jobSet": "set", "states": ["QUEUED"]}
     answer = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "again"})
     assert answer.json()["total"] == 4
-    shown = await done(submit, answer)
-    assert (shown["total"], shown["done"], shown["made"], shown["refused"]) == (4, 4, 4, [])
+    action_state = await done(submit, answer)
+    assert (
+        action_state["total"],
+        action_state["done"],
+        action_state["made"],
+        action_state["refused"],
+    ) == (4, 4, 4, [])
     made = await in_set(submit, "again")
     assert set(made) == {job_id for n, job_id in enumerate(known) if n != 3}
     assert [event.priority for event in made.values()] == [0, 1, 2, 4]
     assert {event.client_id for event in made.values()} == {None}
-    await submit.seen(shown["position"])
+    await submit.seen(action_state["position"])
     assert len(await submit.pool.fetch("SELECT * FROM fairlead_submit.action_items")) == 0
 
 
@@ -126,8 +131,8 @@ async def test_dependencies_and_gangs_refer_to_resubmitted_jobs(submit: Watched)
     ]
     part, merge, *members = await had(submit, jobs)
     body = {"ids": [part, merge, *members[1:]], "jobSet": "again"}
-    shown = await done(submit, await submit.post("/jobs/resubmit", body))
-    assert shown["made"] == 4
+    action_state = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert action_state["made"] == 4
     made = await in_set(submit, "again")
     assert made[merge].after == (made[part].job_id,)
     gangs = [made[member].gang for member in members[1:]]
@@ -154,9 +159,9 @@ async def again(submit: Watched) -> list[str]:
     """What of the job set `set` failed is submitted again; the client ids of the new jobs."""
     before = len(await submit.logged())
     body = {"filter": {"queue": submit.queue, "jobSet": "set"}, "failed": True}
-    shown = await done(submit, await submit.post("/jobs/resubmit", body))
-    assert shown["refused"] == []
-    await submit.seen(shown["position"])
+    action_state = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert action_state["refused"] == []
+    await submit.seen(action_state["position"])
     new = [events.decode(value) for value in (await submit.logged())[before:]]
     return [
         event.client_id or ""
@@ -232,16 +237,16 @@ async def test_a_job_with_an_unfinished_outside_dependency_is_refused(submit: Wa
     ]
     first, second, third = await had(submit, jobs)
     body = {"ids": [second, third], "jobSet": "again"}
-    shown = await done(submit, await submit.post("/jobs/resubmit", body))
-    assert (shown["done"], shown["made"]) == (2, 0)
-    assert [item["id"] for item in shown["refused"]] == [second, third]
+    action_state = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert (action_state["done"], action_state["made"]) == (2, 0)
+    assert [item["id"] for item in action_state["refused"]] == [second, third]
     await submit.happened(
         "set",
         events.JobRunLeased(job_id=ids.JobId(first), run=1, executor="e", node="n", pool="default"),
         events.JobSucceeded(job_id=ids.JobId(first)),
     )
-    shown = await done(submit, await submit.post("/jobs/resubmit", body))
-    assert shown["made"] == 2
+    action_state = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert action_state["made"] == 2
     assert (await in_set(submit, "again"))[second].after == ()
 
 

@@ -106,9 +106,9 @@ async def test_unused_fields_of_a_pod_spec_are_passed_on(submit: Served) -> None
     }
     assert (await submit.submit([{"podSpec": spec}])).status_code == 200
     (event,) = await submitted(submit)
-    kept = msgspec.json.decode(event.spec)
-    assert kept["volumes"] == spec["volumes"]
-    first, second = kept["containers"]
+    pod_spec = msgspec.json.decode(event.spec)
+    assert pod_spec["volumes"] == spec["volumes"]
+    first, second = pod_spec["containers"]
     assert first["volumeMounts"] == [{"name": "v", "mountPath": "/v"}]
     amounts = {"cpu": 2, "memory": "1Gi"}
     assert first["resources"] == {
@@ -117,7 +117,7 @@ async def test_unused_fields_of_a_pod_spec_are_passed_on(submit: Served) -> None
         "limits": amounts,
     }
     assert second["name"] == "c1"
-    assert "priorityClassName" not in kept
+    assert "priorityClassName" not in pod_spec
     shape = shapes.decode(event.shape)
     assert shape.requests == {"cpu": 2100, "memory": 2**30 + 2**20}
     assert shape.node_selector == {"disk": "ssd"}
@@ -259,8 +259,8 @@ async def test_a_new_queue_is_usable_at_once_and_written_to_the_log(submit: Serv
     assert (await submit.post("/queues", {"name": name})).status_code == 409
     body = {"queue": name, "jobSet": "s", "jobs": [RUN]}
     assert (await submit.post("/jobs", body)).status_code == 200
-    shown = (await submit.client.get(f"/api/v1/queues/{name}")).json()
-    assert (shown["weight"], shown["cordoned"]) == (2.5, False)
+    stored_queue = (await submit.client.get(f"/api/v1/queues/{name}")).json()
+    assert (stored_queue["weight"], stored_queue["cordoned"]) == (2.5, False)
     assert name in {queue.name for queue in await told(submit, 1)}
 
 

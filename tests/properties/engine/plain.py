@@ -184,11 +184,13 @@ def check(pool: Pool, plan: Plan) -> None:
     waiting = [j for j in pool.queued() if node[j] == -1]
     ended = {*plan.rejected_job.tolist(), *plan.failed_job.tolist()}
     assert int(plan.queue_waiting.sum()) == len(set(waiting) - ended)
-    told = {*zip(plan.reasons.queue.tolist(), plan.reasons.shape.tolist(), strict=True)}
+    explained = {*zip(plan.reasons.queue.tolist(), plan.reasons.shape.tolist(), strict=True)}
     gangs = set(plan.reasons.gang.tolist())
     for j in waiting:
         pair = (pool.queue(j), int(pool.snapshot.job_shape[j]))
-        assert j in ended or pair in told or pool.gang(j) in gangs, f"{j} waits without a reason"
+        assert j in ended or pair in explained or pool.gang(j) in gangs, (
+            f"{j} waits without a reason"
+        )
 
 
 def after(pool: Pool, plan: Plan) -> tuple[list[int], list[int]]:
@@ -229,17 +231,17 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
     for j, cause in zip(plan.preempted_job.tolist(), plan.preempted_cause.tolist(), strict=True):
         direct[pool.gang(j)] += cause != Cause.GANG
     for at, j in enumerate(plan.preempted_job.tolist()):
-        cause, taker = Cause(int(plan.preempted_cause[at])), int(plan.preemptor_job[at])
-        assert taker in placed, f"{j} was stopped for {taker}, which was not placed"
+        cause, preemptor = Cause(int(plan.preempted_cause[at])), int(plan.preemptor_job[at])
+        assert preemptor in placed, f"{j} was stopped for {preemptor}, which was not placed"
         assert pool.kind(j) != Preemption.NONE, f"{j} is not preemptible"
         assert not pool.lost(pool.node[j]), f"{j} is on a lost node"
         assert not pool.flagged(j, SchedulingFlag.STOPPING), f"{j} stops already"
-        assert value[taker] >= pool.value[j], f"{j} yielded to a lower class"
+        assert value[preemptor] >= pool.value[j], f"{j} yielded to a lower class"
         if cause == Cause.FAIR_SHARE:
             assert pool.kind(j) == Preemption.ANY, f"{j} gives way to urgency only"
-            assert pool.queue(j) != pool.queue(taker), f"{j} gave way to its own queue"
+            assert pool.queue(j) != pool.queue(preemptor), f"{j} gave way to its own queue"
         if cause == Cause.URGENCY:
-            assert value[taker] > pool.value[j], f"{j} yielded to an equal class"
+            assert value[preemptor] > pool.value[j], f"{j} yielded to an equal class"
         if cause == Cause.GANG:
             assert direct[pool.gang(j)], f"{j} went with a gang of which none was stopped"
             continue
@@ -439,7 +441,7 @@ def check_progress(pool: Pool, plan: Plan) -> None:
         and pool.cost(held[pool.queue(j)])
         > pool.settings.protected_fraction * entitled[pool.queue(j)] + MARGIN
     }
-    room = Room(pool, evicted, entitled)
+    free_capacity = Room(pool, evicted, entitled)
     used = pool.used(pool.node)
     limited = {Code.QUEUE_LIMIT, Code.FLOATING_LIMIT, Code.QUEUE_CORDONED, Code.INFEASIBLE}
     code = {
@@ -455,7 +457,7 @@ def check_progress(pool: Pool, plan: Plan) -> None:
         seen.add(pair)
         share = pool.cost(plus(held[q], pool.whole[j])) / weights[q]
         within = share <= fair[q] / weights[q] - MARGIN
-        late = room.late(j, [f / w for f, w in zip(fair, weights, strict=True)])
+        late = free_capacity.late(j, [f / w for f, w in zip(fair, weights, strict=True)])
         for w, value in pool.entries(j):
             for n in range(len(pool.snapshot.node_number)):
                 if not pool.suits(j, w, n):
@@ -470,5 +472,5 @@ def check_progress(pool: Pool, plan: Plan) -> None:
                         below = plus(below, pool.request[k])
                 urgent = all(r <= f for r, f in zip(pool.request[j], below, strict=True))
                 assert not urgent, f"{j} waits although less urgent runs hold room on {n}"
-                gain = within and room.gives(j, n, value, share, late)
+                gain = within and free_capacity.gives(j, n, value, share, late)
                 assert not gain, f"{j} waits for room that evicted runs on {n} could give"

@@ -27,8 +27,8 @@ def check_reasons(pool: Pool, plan: Plan) -> None:
             continue
         shape = int(reasons.shape[row])
         counted = Counter(ruled_out_by(pool, shape, n, free[n]) for n in nodes)
-        told = {Bucket(b): c for b, c in enumerate(reasons.counts[row].tolist()) if c}
-        assert told == dict(counted), f"nodes of row {row}"
+        node_counts = {Bucket(b): c for b, c in enumerate(reasons.counts[row].tolist()) if c}
+        assert node_counts == dict(counted), f"nodes of row {row}"
         code = Code(int(reasons.code[row]))
         if code in (Code.INSUFFICIENT_RESOURCES, Code.OVER_FAIR_SHARE):
             want = share_would_do(pool, plan, row, node, value, free)
@@ -104,10 +104,10 @@ def share_would_do(
     mine = pool.cost(plus(held[q], whole)) / weights[q]
     close = False
     for n in range(len(s.node_number)):
-        suits = s.shape_match[shape, 0, s.node_type[n]] == Match.SUITS
-        if not suits or s.node_flags[n] or pool.overfull(n):
+        eligible = s.shape_match[shape, 0, s.node_type[n]] == Match.SUITS
+        if not eligible or s.node_flags[n] or pool.overfull(n):
             continue
-        room = free[n]
+        free_capacity = free[n]
         for k, at in enumerate(node):
             other = pool.queue(k)
             soft = kind_of(pool, strict, k) == Preemption.ANY
@@ -119,8 +119,8 @@ def share_would_do(
             ran = pool.node[k] >= 0
             close |= abs(more) < MARGIN or (ran and abs(above) < MARGIN)
             if (ran and above > 0) or more <= 0:
-                room = plus(room, pool.request[k])
-        if all(r <= f for r, f in zip(s.shape_request[shape].tolist(), room, strict=True)):
+                free_capacity = plus(free_capacity, pool.request[k])
+        if all(r <= f for r, f in zip(s.shape_request[shape].tolist(), free_capacity, strict=True)):
             return None if close else True
     return None if close else False
 

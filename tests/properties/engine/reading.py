@@ -305,11 +305,11 @@ class Plain(PlainPool):
 
     def reopen(self, node: int) -> None:
         """Room was given back there, and whom it could serve is tried again (section 5)."""
-        room = self.room(node)
+        free_capacity = self.room(node)
         self.marked = {
             (q, s)
             for q, s in self.marked
-            if not within(tuple(map(int, self.s.shape_request[s])), room)
+            if not within(tuple(map(int, self.s.shape_request[s])), free_capacity)
         }
 
     def put(self, job: Job, node: int) -> None:

@@ -137,9 +137,9 @@ class PlainPool:
             if s.queue_cordoned[q]:
                 queued = []
             part.append(bool(running or queued))
-            any_room = any(self.capacity)
+            any_capacity = any(self.capacity)
             asked = self.cost(self.sum(running + queued))
-            demand.append(asked if any_room else 1.0)
+            demand.append(asked if any_capacity else 1.0)
         total = sum(w for q, w in enumerate(weight) if part[q])
         self.weight = weight
         self.weight_share = [w / total if part[q] else 0.0 for q, w in enumerate(weight)]

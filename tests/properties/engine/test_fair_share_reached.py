@@ -68,8 +68,8 @@ def test_no_queue_with_an_offer_within_budget_stays_below_its_fair_share(
 ) -> None:
     groups, count = drawn
     nodes = [{"name": "n", "count": count, "resources": {"cpu": CORES, "memory": "64Gi"}}]
-    told = {"requeuePreempted": True}
-    world = pools.world(*groups, nodes=nodes, queues={"C": {"weight": weight}}, settings=told)
+    options = {"requeuePreempted": True}
+    world = pools.world(*groups, nodes=nodes, queues={"C": {"weight": weight}}, settings=options)
     settings = EngineSettings(protected_fraction=protected)
     for _ in range(ROUNDS):
         built = world.build()

@@ -49,8 +49,8 @@ def test_the_tree_finds_the_first_leaf_that_a_scan_would_find(
     amounts, types = capacity_tree.build_tree(free.copy(), bits)
     for wanted, mask in asked:
         request = np.array(wanted, np.int64)
-        suits = (free >= request).all(axis=1) & ((bits & np.uint64(mask)) != 0)
-        want = int(np.argmax(suits)) if suits.any() else -1
+        eligible = (free >= request).all(axis=1) & ((bits & np.uint64(mask)) != 0)
+        want = int(np.argmax(eligible)) if eligible.any() else -1
         found = _find(amounts, types, request, np.uint64(mask), counters)
         assert found == want
         if found >= 0:

@@ -153,23 +153,23 @@ def cases(draw: st.DrawFn, limits: bool = True) -> Case:
     jobs = 0
     for number in range(draw(st.integers(1, 4))):
         turn = draw(turns(number, queues, total))
-        kept = []
+        retained = []
         for group in turn["submit"]:
             if jobs + group["count"] <= JOBS_MAX:
                 jobs += group["count"]
-                kept.append(group)
-        rounds.append({**turn, "submit": kept})
+                retained.append(group)
+        rounds.append({**turn, "submit": retained})
         total -= len(turn.get("removeNodes", []))
     weights: dict[str, dict[str, Any]] = {
         q: {"weight": draw(st.sampled_from([1, 1, 2, 0.5]))} for q in queues
     }
     if limits and draw(st.integers(0, 3)) == 0:
         weights["A"] |= {"limits": {"p0": {"cpu": 0.25}, "p1": {"memory": "16Gi"}}}
-    told = {
+    world = {
         "name": "generated",
         "settings": draw(chosen(limits)),
         "nodes": made,
         "queues": weights,
         "rounds": rounds,
     }
-    return msgspec.convert(told, Case)
+    return msgspec.convert(world, Case)

@@ -257,8 +257,8 @@ def told_of_plan(view: View, built: BuiltSnapshot, plan: Plan) -> Said:
             )
         ],
         "preempted": [
-            (ids[job], ids[taker], cause)
-            for job, taker, cause in zip(
+            (ids[job], ids[preemptor], cause)
+            for job, preemptor, cause in zip(
                 plan.preempted_job.tolist(),
                 plan.preemptor_job.tolist(),
                 plan.preempted_cause.tolist(),

@@ -221,13 +221,13 @@ class History(RuleBasedStateMachine):
         job_id = self._some(pick)
         if job_id is None:
             return
-        wishes: dict[str, ev.AnyEvent] = {
+        lease_events: dict[str, ev.AnyEvent] = {
             "cancel": ev.JobCancelRequested(job_id=job_id),
             "preempt": ev.JobPreemptRequested(job_id=job_id),
             "release": ev.JobReleased(job_id=job_id),
             "priority": ev.JobReprioritized(job_id=job_id, priority=pick % 7),
         }
-        self._tell(wishes[what])
+        self._tell(lease_events[what])
 
     @rule(queue=st.sampled_from(["q0", "q1"]), cancel=st.booleans())
     def ask_of_many(self, queue: str, cancel: bool) -> None:
@@ -237,8 +237,8 @@ class History(RuleBasedStateMachine):
         else:
             self._tell(ev.JobsReprioritized(filter=chosen, priority=5), queue=queue)
 
-    @rule(pick=picks, taker=picks)
-    def give_room(self, pick: int, taker: int) -> None:
+    @rule(pick=picks, preemptor=picks)
+    def give_room(self, pick: int, preemptor: int) -> None:
         job_id = self._some(pick, live=True)
         if job_id is not None:
             self._tell(
@@ -247,7 +247,7 @@ class History(RuleBasedStateMachine):
                     run=self._run(job_id),
                     cause=PreemptionCause.URGENCY,
                     reason="",
-                    for_job=self._some(taker),
+                    for_job=self._some(preemptor),
                 )
             )
 

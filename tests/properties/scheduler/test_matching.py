@@ -89,9 +89,9 @@ def plain_ranks(shape: Shape, nodes: Sequence[Node]) -> list[int]:
                 if taint.effect not in node_eligibility.BLOCKING
             ),
             -sum(
-                wish.weight
-                for wish in shape.preferred
-                if node_eligibility.meets(wish.term, node.labels, node.name)
+                preference.weight
+                for preference in shape.preferred
+                if node_eligibility.meets(preference.term, node.labels, node.name)
             ),
         )
         for node in nodes
@@ -120,8 +120,8 @@ def test_shapes_and_nodes_that_come_and_go_match_as_each_pair_does(
         rows = no_nodes(version)._replace(names=names_of, nodes=nodes, row_of=row_of)
         table.match_nodes(rows)
         for row, (shape, class_name) in enumerate(known):
-            homes = [plain_match(shape, (), node) for node in nodes]
-            assert table.match[row, 0, table.node_type].tolist() == homes
+            matches = [plain_match(shape, (), node) for node in nodes]
+            assert table.match[row, 0, table.node_type].tolist() == matches
             away = [plain_match(shape, AWAY, node) for node in nodes]
             guest = class_name == "guest"
             if table.match.shape[1] > 1:

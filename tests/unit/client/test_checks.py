@@ -68,8 +68,8 @@ def test_patch_versions_are_not_compared(ours: str, code: int) -> None:
 
 
 def test_a_view_with_a_large_lag_is_reported() -> None:
-    def metrics(behind: str) -> Reply:
-        return Reply(200, {}, f"# HELP x\nfairlead_lookout_lag_messages {behind}\n".encode())
+    def metrics(outdated: str) -> Reply:
+        return Reply(200, {}, f"# HELP x\nfairlead_lookout_lag_messages {outdated}\n".encode())
 
     assert doctor_checks.check_lag(metrics("1.0")).message == "the view is 1 message behind the log"
     assert doctor_checks.check_lag(metrics("20000.0")).code == 1

@@ -124,9 +124,9 @@ def test_a_dry_run_prints_what_would_be_submitted(
 
     server.routes["POST /api/v1/jobs"] = check
     assert cli.invoke(["submit", file, "--dry-run"]) == 0
-    told = capsys.readouterr()
-    assert "2 jobs for q/s can be submitted; nothing was created" in told.out
-    assert "two is infeasible now: it asks for more than any node has" in told.err
+    printed = capsys.readouterr()
+    assert "2 jobs for q/s can be submitted; nothing was created" in printed.out
+    assert "two is infeasible now: it asks for more than any node has" in printed.err
 
 
 def test_a_refusal_prints_every_field_error_and_ends_with_3(
@@ -243,9 +243,9 @@ def test_an_empty_list_prints_a_note_on_stderr_only(
 ) -> None:
     server.routes["GET /api/v1/jobsets"] = lambda _: {"jobSets": []}
     assert cli.invoke(["get", "jobsets"]) == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "No such job sets" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "No such job sets" in printed.err
 
 
 def test_a_limited_list_prints_that_there_is_more(
@@ -253,9 +253,9 @@ def test_a_limited_list_prints_that_there_is_more(
 ) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB, JOB, JOB]}
     assert cli.invoke(["get", "jobs", "--limit", "2", "-o", "name"]) == 0
-    told = capsys.readouterr()
-    assert told.out == 2 * "0a00000000000000000000000000\n"
-    assert "the first 2" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == 2 * "0a00000000000000000000000000\n"
+    assert "the first 2" in printed.err
 
 
 def test_a_job_is_described_with_its_runs(
@@ -338,9 +338,9 @@ def test_jobs_in_the_wrong_state_and_missing_jobs_have_different_messages(
     verb = arguments[0]
     server.routes[f"POST /api/v1/jobs/{verb}"] = lambda _: {"position": "p", "matched": 0}
     assert cli.invoke([*arguments, "0a00000000000000000000000000"]) == 0
-    told = capsys.readouterr()
-    assert f"nothing to {verb}: no job is in a state that permits it" in told.err
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert f"nothing to {verb}: no job is in a state that permits it" in printed.err
+    assert printed.out == ""
 
 
 def test_a_character_that_the_terminal_cannot_print_is_escaped(
@@ -377,9 +377,9 @@ def test_a_job_is_run_with_its_output_and_exit_code(
     server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: DETAIL
     server.routes["GET /api/v1/jobs/0a00000000000000000000000000/logs"] = log
     assert cli.invoke(["run", "--cpu", "2", "--", "sh", "-c", "exit 3"]) == 3
-    told = capfdbinary.readouterr()
-    assert told.out == b"stdout\n"
-    assert told.err.startswith(b"stderr\n")
+    printed = capfdbinary.readouterr()
+    assert printed.out == b"stdout\n"
+    assert printed.err.startswith(b"stderr\n")
     (posted,) = [each for each in server.asked if each.method == "POST"]
     body = posted.json()
     assert isinstance(body, dict)

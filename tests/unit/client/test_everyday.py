@@ -38,9 +38,9 @@ def test_a_job_without_a_log_does_not_hide_the_others(
 ) -> None:
     server.routes[f"GET /api/v1/jobs/{TWO}/logs"] = lambda _: Reply(b"b\n")
     assert cli.invoke(["logs", ONE, TWO]) == 0
-    told = capfdbinary.readouterr()
-    assert told.out == f"{TWO} | b\n".encode()
-    assert ONE.encode() in told.err
+    output = capfdbinary.readouterr()
+    assert output.out == f"{TWO} | b\n".encode()
+    assert ONE.encode() in output.err
 
 
 @pytest.mark.parametrize("words", [["logs"], ["logs", "-f", ONE, TWO]], ids=" ".join)
@@ -53,9 +53,9 @@ def test_a_wide_list_has_exit_codes_nodes_and_times(
 ) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     assert cli.invoke(["get", "jobs", "-o", "wide"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for text in ("EXIT", "exit-code", "n7", "RAN FOR", "1m5s"):
-        assert text in told
+        assert text in output
 
 
 def cluster(server: Server, *runs: int) -> None:

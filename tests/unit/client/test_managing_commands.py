@@ -87,8 +87,8 @@ def test_applying_keeps_a_cordon_unless_the_file_sets_it(server: Server, tmp_pat
         assert cli.invoke(["apply", "-f", str(file)]) == 0
         sent = server.asked[-1].json()
         assert isinstance(sent, dict)
-        kept = {name: sent[name] for name in ("cordoned", "reason") if sent.get(name)}
-        assert kept == want
+        cordon_fields = {name: sent[name] for name in ("cordoned", "reason") if sent.get(name)}
+        assert cordon_fields == want
 
 
 def test_a_refused_queue_is_named_and_the_others_are_created(
@@ -110,10 +110,10 @@ def test_a_refused_queue_is_named_and_the_others_are_created(
     file = tmp_path / "queues.yaml"
     file.write_text("{name: a, weight: -1}\n---\n{name: b}\n")
     assert cli.invoke(["apply", "-f", str(file)]) == 3
-    told = capsys.readouterr()
-    assert "queue a is refused" in told.err
-    assert "/weight: is -1" in told.err
-    assert told.out == "queue b created\n"
+    output = capsys.readouterr()
+    assert "queue a is refused" in output.err
+    assert "/weight: is -1" in output.err
+    assert output.out == "queue b created\n"
 
 
 def test_every_error_of_a_file_is_reported_before_any_change(
@@ -122,9 +122,9 @@ def test_every_error_of_a_file_is_reported_before_any_change(
     file = tmp_path / "queues.yaml"
     file.write_text("{name: a, wieght: 2}\n---\n{kind: job}\n---\n5\n---\n[{name: b}, {name: b}]\n")
     assert cli.invoke(["apply", "-f", str(file)]) == 2
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     for text in ("document 1: wieght", "document 2: its kind is 'job'", "document 3:", "queue b"):
-        assert text in told
+        assert text in output
     assert server.asked == []
 
 
@@ -165,9 +165,9 @@ def test_a_token_is_printed_alone_on_stdout(
     made = {"id": "7", "name": "bot", "roles": ["viewer"], "token": "fl_new"}
     server.routes["POST /api/v1/tokens"] = lambda _: made
     assert cli.invoke(["token", "create", "bot", "--role", "viewer", "--expires", "2d"]) == 0
-    told = capsys.readouterr()
-    assert told.out == "fl_new\n"
-    assert "token 7 of bot (viewer)" in told.err
+    output = capsys.readouterr()
+    assert output.out == "fl_new\n"
+    assert "token 7 of bot (viewer)" in output.err
     assert server.asked[0].json() == {
         "name": "bot",
         "roles": ["viewer"],
@@ -197,9 +197,9 @@ def test_choosing_a_context_keeps_the_rest_of_the_file(
     assert config.read_text() == CONFIG.replace("current: here", 'current: "work"')
     assert config.stat().st_mode & 0o777 == 0o600
     assert cli.invoke(["context", "list"]) == 0
-    told = capsys.readouterr().out
-    assert "*         work   https://work.example" in told
-    assert "fl_secret" not in told
+    output = capsys.readouterr().out
+    assert "*         work   https://work.example" in output
+    assert "fl_secret" not in output
 
 
 def test_an_unknown_context_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,9 +224,9 @@ def test_the_doctor_reports_problems(server: Server, capsys: pytest.CaptureFixtu
     server.routes["GET /metrics"] = lambda _: fake_server.Reply(b"")
     server.routes["GET /api/v1/queues"] = lambda _: fake_server.problem(401, "who?")
     assert cli.invoke(["doctor"]) == 3
-    told = capsys.readouterr().out
-    assert f"ok   server: {server.url} answers" in told
-    assert "BAD  credentials: who?\n     hint: set FAIRLEAD_TOKEN" in told
+    output = capsys.readouterr().out
+    assert f"ok   server: {server.url} answers" in output
+    assert "BAD  credentials: who?\n     hint: set FAIRLEAD_TOKEN" in output
 
 
 def test_a_deep_check_without_the_services_programs_says_where_to_run_it() -> None:
@@ -270,10 +270,10 @@ def test_every_command_has_help_with_examples_that_fit_80_columns(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert cli.invoke([*words, "--help"]) == 0
-    told = capsys.readouterr().out
-    assert "Examples:" in told
-    assert f"fairlead {' '.join(words)}" in told
-    assert not [line for line in told.splitlines() if len(line) > 90]
+    output = capsys.readouterr().out
+    assert "Examples:" in output
+    assert f"fairlead {' '.join(words)}" in output
+    assert not [line for line in output.splitlines() if len(line) > 90]
 
 
 SHARE = {
@@ -332,13 +332,13 @@ def test_a_report_has_allocations_and_the_reasons_why_jobs_wait(
     groups = [{"group": {"state": "QUEUED"}, "jobs": 1_004}]
     server.routes["GET /api/v1/jobs"] = lambda _: {"groups": groups, "total": "1004"}
     assert cli.invoke(["describe", kind, name]) == 0
-    told = capsys.readouterr().out
-    assert "50.0%   25.0%   100.0%" in told
-    assert "4 jobs (vision): 0 of 3 nodes have room" in told
-    assert "insufficient-resources=4" in told
-    assert ("1,004 QUEUED" in told) == (kind == "queue")
-    assert ("holiday" in told) == (kind == "queue")
-    assert ("2026-01-01T00:00:00.000Z" in told) == (kind == "pool")
+    output = capsys.readouterr().out
+    assert "50.0%   25.0%   100.0%" in output
+    assert "4 jobs (vision): 0 of 3 nodes have room" in output
+    assert "insufficient-resources=4" in output
+    assert ("1,004 QUEUED" in output) == (kind == "queue")
+    assert ("holiday" in output) == (kind == "queue")
+    assert ("2026-01-01T00:00:00.000Z" in output) == (kind == "pool")
     assert cli.invoke(["describe", kind, name, "-o", "json"]) == 0
     assert '"actualShare": 0.5' in capsys.readouterr().out
 

@@ -50,8 +50,8 @@ def test_an_interrupted_export_raises() -> None:
 
 
 def test_a_fairness_query_has_the_start_and_end_times() -> None:
-    told = {"queue": "q", "from": "a", "to": "b", "stepSeconds": 60, "used": {"cpu": 1.5}}
-    world = World(ok(told))
+    output = {"queue": "q", "from": "a", "to": "b", "stepSeconds": 60, "used": {"cpu": 1.5}}
+    world = World(ok(output))
     found = world.client.fairness("q", since="a", until="b")
     assert (found.from_, found.used) == ("a", {"cpu": 1.5})
     assert dict(world.asked[0].query) == {"queue": "q", "from": "a", "to": "b"}

@@ -75,8 +75,8 @@ class Provider:
         """A token that is good but for what the claims say."""
         kind, private = self.keys[key]
         said = {"iss": self.url, "aud": AUDIENCE, "sub": "ann", "exp": time.time() + 600, **claims}
-        kept = {name: value for name, value in said.items() if value is not None}
-        return jwt.encode(kept, private, algorithm or kind, headers={"kid": key})
+        given_claims = {name: value for name, value in said.items() if value is not None}
+        return jwt.encode(given_claims, private, algorithm or kind, headers={"kid": key})
 
     def discovery(self) -> dict[str, object]:
         """The discovery document."""

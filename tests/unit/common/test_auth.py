@@ -131,10 +131,10 @@ async def test_a_token_lookup_is_cached_briefly(pool: Pool) -> None:
     async with client(authenticator) as http:
         await http.get("/me", headers=bearer("fl_1"))
         await pool.execute("DELETE FROM fairlead_submit.tokens")
-        kept = await http.get("/me", headers=bearer("fl_1"))
+        with_token = await http.get("/me", headers=bearer("fl_1"))
     async with client(Authenticator(pool, Settings())) as http:
         fresh = await http.get("/me", headers=bearer("fl_1"))
-    assert (kept.status_code, fresh.status_code) == (200, 401)
+    assert (with_token.status_code, fresh.status_code) == (200, 401)
 
 
 async def test_anonymous_access_needs_no_token(pool: Pool) -> None:

@@ -62,7 +62,7 @@ def test_what_can_be_decoded_can_be_folded(history: list[list[dict[str, Any]]]) 
             continue
         entries.append((entry, Message(PARTITION, number, entry.time_ms, sequence)))
     assume(len(entries) > 1)
-    view, shown = View(), PlainView()
+    view, plain = View(), PlainView()
     job_fold.fold_messages(view, job_fold.decode_batch([entry for entry, _ in entries]), {})
     for _, message in entries:
-        shown.fold(message)
+        plain.fold(message)

@@ -58,7 +58,7 @@ async def test_a_valid_password_identifies_user_and_groups(file: Path) -> None:
 
 async def test_an_unknown_name_and_a_wrong_password_have_equal_refusals(file: Path) -> None:
     passwords = Passwords(file, (), Clock())
-    told = {
+    answers = {
         await refused(passwords, *given)
         for given in (
             ("ann", "hidden"),
@@ -68,7 +68,7 @@ async def test_an_unknown_name_and_a_wrong_password_have_equal_refusals(file: Pa
             ("ann", "x" * 2_000),
         )
     }
-    assert len(told) == 1
+    assert len(answers) == 1
 
 
 async def test_an_unknown_name_costs_a_hash_too(file: Path) -> None:

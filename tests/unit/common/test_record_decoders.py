@@ -67,9 +67,11 @@ def test_a_too_large_event_is_not_split() -> None:
 @given(st.lists(st.sampled_from([0, 10, 200 * KIB, 700 * KIB]), max_size=12))
 def test_messages_preserve_order_and_bounds_for_all_sizes(sizes: list[int]) -> None:
     made = events.records("q", "s", "ada", [cancelled(str(n), s) for n, s in enumerate(sizes)])
-    told = [names(record) for record in made]
-    assert [name for part in told for name in part] == [str(n) for n in range(len(sizes))]
-    assert all(part for part in told)
+    names_of_records = [names(record) for record in made]
+    assert [name for part in names_of_records for name in part] == [
+        str(n) for n in range(len(sizes))
+    ]
+    assert all(part for part in names_of_records)
     assert all(len(record.value or b"") <= RECORD_BYTES_MAX for record in made)
 
 

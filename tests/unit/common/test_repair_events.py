@@ -89,18 +89,22 @@ def history(known: Knowledge) -> list[ev.AnyEvent]:
     return list(repair_events.make_events(JOB, Knowledge(), known, SUBMITTED, every_run=True))
 
 
-def allowed(behind: Knowledge, truth: Knowledge) -> bool:
+def allowed(outdated: Knowledge, truth: Knowledge) -> bool:
     """Whether a view that missed events could know the one while the other is true."""
-    if behind.is_ended or behind.run > truth.run:
+    if outdated.is_ended or outdated.run > truth.run:
         return False
-    if behind.run == truth.run and truth.state is JobState.QUEUED and behind.state is truth.state:
+    if (
+        outdated.run == truth.run
+        and truth.state is JobState.QUEUED
+        and outdated.state is truth.state
+    ):
         return True
     held = {JobState.LEASED: 1, JobState.PENDING: 2, JobState.RUNNING: 3}
-    if behind.run == truth.run and behind.is_held and truth.is_held:
-        return held[behind.state or JobState.LEASED] <= held[truth.state or JobState.LEASED] and (
-            behind.run_state is not RunState.SUCCEEDED or truth.run_state is RunState.SUCCEEDED
+    if outdated.run == truth.run and outdated.is_held and truth.is_held:
+        return held[outdated.state or JobState.LEASED] <= held[truth.state or JobState.LEASED] and (
+            outdated.run_state is not RunState.SUCCEEDED or truth.run_state is RunState.SUCCEEDED
         )
-    return not (behind.state is JobState.QUEUED and behind.run and behind.run == truth.run)
+    return not (outdated.state is JobState.QUEUED and outdated.run and outdated.run == truth.run)
 
 
 PAIRS = [(b, t) for b, t in itertools.product(KNOWN, TRUTHS) if allowed(b, t)]
@@ -110,38 +114,40 @@ def test_there_are_many_pairs() -> None:
     assert len(PAIRS) > 50
 
 
-@pytest.mark.parametrize(("behind", "truth"), PAIRS)
-def test_an_old_scheduler_view_is_completed(behind: Knowledge, truth: Knowledge) -> None:
+@pytest.mark.parametrize(("outdated", "truth"), PAIRS)
+def test_an_old_scheduler_view_is_completed(outdated: Knowledge, truth: Knowledge) -> None:
     folds = Folds()
-    folds.state(history(behind))
-    folds.state(list(repair_events.make_events(JOB, behind, truth, SUBMITTED, every_run=True)))
+    folds.state(history(outdated))
+    folds.state(list(repair_events.make_events(JOB, outdated, truth, SUBMITTED, every_run=True)))
     state, run = folds.of_scheduler()
     assert state is truth.state
     assert run is None or run == truth.run
 
 
-@pytest.mark.parametrize(("behind", "truth"), PAIRS)
-def test_an_old_lookout_view_is_completed(behind: Knowledge, truth: Knowledge) -> None:
+@pytest.mark.parametrize(("outdated", "truth"), PAIRS)
+def test_an_old_lookout_view_is_completed(outdated: Knowledge, truth: Knowledge) -> None:
     folds = Folds()
-    folds.state(history(behind))
-    folds.state(list(repair_events.make_events(JOB, behind, truth, SUBMITTED, every_run=False)))
+    folds.state(history(outdated))
+    folds.state(list(repair_events.make_events(JOB, outdated, truth, SUBMITTED, every_run=False)))
     state, run = folds.of_lookout()
-    later_run = behind.is_held and truth.is_held and behind.run < truth.run
-    assert state == truth.state or (later_run and state == behind.state)  # until that run starts
+    later_run = outdated.is_held and truth.is_held and outdated.run < truth.run
+    assert state == truth.state or (later_run and state == outdated.state)  # until that run starts
     assert truth.state is JobState.QUEUED or run >= truth.run or truth.is_ended
 
 
 @pytest.mark.parametrize("every_run", [True, False])
-@pytest.mark.parametrize(("behind", "truth"), PAIRS)
+@pytest.mark.parametrize(("outdated", "truth"), PAIRS)
 def test_a_complete_view_is_not_changed(
-    behind: Knowledge, truth: Knowledge, every_run: bool
+    outdated: Knowledge, truth: Knowledge, every_run: bool
 ) -> None:
-    if truth.state in (JobState.SUCCEEDED, JobState.PREEMPTED) and truth.run == behind.run:
+    if truth.state in (JobState.SUCCEEDED, JobState.PREEMPTED) and truth.run == outdated.run:
         return  # then the run of the truth is not the one that is stated
     folds = Folds()
     folds.state(history(truth))
     before = folds.of_scheduler(), folds.of_lookout()
-    folds.state(list(repair_events.make_events(JOB, behind, truth, SUBMITTED, every_run=every_run)))
+    folds.state(
+        list(repair_events.make_events(JOB, outdated, truth, SUBMITTED, every_run=every_run))
+    )
     assert (folds.of_scheduler(), folds.of_lookout()) == before
 
 
@@ -167,9 +173,9 @@ def test_a_complete_view_is_the_source_of_a_repair() -> None:
 
 def test_without_a_complete_view_leases_decide_about_runs_and_queued_jobs_stay() -> None:
     waits, runs = live(JobState.QUEUED, 0), live(JobState.RUNNING, 1, RunState.RUNNING)
-    behind = {"scheduler_complete": False, "lookout_complete": False}
-    assert chosen(waits, waits, **behind) is Choice.SCHEDULER
-    assert chosen(Knowledge(), waits, **behind) is Choice.LOOKOUT
-    assert chosen(waits, runs, has_lease=True, **behind) is Choice.LOOKOUT
-    assert chosen(runs, runs, has_lease=True, **behind) is Choice.SCHEDULER
-    assert chosen(runs, runs, **behind) is Choice.END_UNKNOWN
+    outdated = {"scheduler_complete": False, "lookout_complete": False}
+    assert chosen(waits, waits, **outdated) is Choice.SCHEDULER
+    assert chosen(Knowledge(), waits, **outdated) is Choice.LOOKOUT
+    assert chosen(waits, runs, has_lease=True, **outdated) is Choice.LOOKOUT
+    assert chosen(runs, runs, has_lease=True, **outdated) is Choice.SCHEDULER
+    assert chosen(runs, runs, **outdated) is Choice.END_UNKNOWN

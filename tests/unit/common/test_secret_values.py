@@ -46,8 +46,8 @@ def test_sealed_texts_are_removed_from_a_spec() -> None:
         {"name": "C", "valueFrom": reference, "sealed": "1.c.d"},
     ]
     spec = msgspec.Raw(msgspec.json.encode({"containers": [{"name": "main", "env": env}]}))
-    shown = msgspec.json.decode(without_sealed(spec))
-    assert shown["containers"][0]["env"] == [
+    decoded = msgspec.json.decode(without_sealed(spec))
+    assert decoded["containers"][0]["env"] == [
         {"name": "A", "value": "open"},
         {"name": "B", "secret": True},
         {"name": "C", "valueFrom": reference},

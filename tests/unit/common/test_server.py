@@ -75,9 +75,9 @@ async def test_readiness_names_the_failed_check() -> None:
     async with client({"log": well, "view": ill}) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 503
-    told = answer.json()
-    assert told["ready"] is False
-    assert told["checks"] == {"log": "ok", "view": "the view is 12 s behind"}
+    body = answer.json()
+    assert body["ready"] is False
+    assert body["checks"] == {"log": "ok", "view": "the view is 12 s behind"}
 
 
 async def test_a_check_that_hangs_times_out() -> None:

@@ -11,19 +11,19 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[bytes | str] = []
+        self.written_chunks: list[bytes | str] = []
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.told.append(bytes(data))
+        self.written_chunks.append(bytes(data))
 
     def write_eof(self) -> None:
-        self.told.append("eof")
+        self.written_chunks.append("eof")
 
     def close(self) -> None:
-        self.told.append("close")
+        self.written_chunks.append("close")
 
     def abort(self) -> None:
-        self.told.append("abort")
+        self.written_chunks.append("abort")
 
 
 def joined() -> tuple[Wire, CoalescingTransport]:
@@ -36,9 +36,9 @@ async def test_header_and_body_are_sent_together_at_the_end_of_the_turn() -> Non
     wire, transport = joined()
     transport.write(b"head ")
     transport.write(bytearray(b"body"))
-    assert wire.told == []
+    assert wire.written_chunks == []
     await asyncio.sleep(0)
-    assert wire.told == [b"head body"]
+    assert wire.written_chunks == [b"head body"]
 
 
 async def test_later_writes_are_sent_later() -> None:
@@ -46,7 +46,7 @@ async def test_later_writes_are_sent_later() -> None:
     for piece in (b"one", b"two"):
         transport.write(piece)
         await asyncio.sleep(0)
-    assert wire.told == [b"one", b"two"]
+    assert wire.written_chunks == [b"one", b"two"]
 
 
 async def test_a_buffer_changed_after_its_write_is_sent_unchanged() -> None:
@@ -55,18 +55,18 @@ async def test_a_buffer_changed_after_its_write_is_sent_unchanged() -> None:
     transport.write(piece)
     piece[:] = b"two"
     await asyncio.sleep(0)
-    assert wire.told == [b"one"]
+    assert wire.written_chunks == [b"one"]
 
 
 async def test_pending_bytes_are_limited() -> None:
     wire, transport = joined()
     transport.write(b"a" * write_coalescing.BYTES_MAX)
-    assert wire.told == []
+    assert wire.written_chunks == []
     transport.write(b"b")
-    assert wire.told == [b"a" * write_coalescing.BYTES_MAX + b"b"]
+    assert wire.written_chunks == [b"a" * write_coalescing.BYTES_MAX + b"b"]
     transport.write(b"c")
     await asyncio.sleep(0)
-    assert wire.told[1:] == [b"c"]
+    assert wire.written_chunks[1:] == [b"c"]
 
 
 async def test_closing_sends_pending_writes_first() -> None:
@@ -75,7 +75,7 @@ async def test_closing_sends_pending_writes_first() -> None:
     transport.write_eof()
     transport.close()
     await asyncio.sleep(0)
-    assert wire.told == [b"one", "eof", "close"]
+    assert wire.written_chunks == [b"one", "eof", "close"]
 
 
 async def test_an_aborted_connection_sends_nothing_more() -> None:
@@ -83,4 +83,4 @@ async def test_an_aborted_connection_sends_nothing_more() -> None:
     transport.write(b"one")
     transport.abort()
     await asyncio.sleep(0)
-    assert wire.told == ["abort"]
+    assert wire.written_chunks == ["abort"]

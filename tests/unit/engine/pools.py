@@ -18,8 +18,8 @@ BALANCE = EngineSettings(protected_fraction=0.0)
 def world(*groups: dict[str, Any], nodes: Any = CORES, **case: Any) -> World:
     """A world at second 10 in which these groups were submitted."""
     turn = {"at": 10, "submit": [{"memory": "1Gi", **group} for group in groups]}
-    told = {"name": "pool", "nodes": nodes, "rounds": [turn], **case}
-    made = World(msgspec.convert(told, Case))
+    settings = {"name": "pool", "nodes": nodes, "rounds": [turn], **case}
+    made = World(msgspec.convert(settings, Case))
     made.begin(made.case.rounds[0], 0)
     return made
 

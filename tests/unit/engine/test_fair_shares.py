@@ -76,10 +76,10 @@ def test_shares_are_bitwise_equal_whatever_the_order_of_jobs() -> None:
         for name, count, cpu in (("A", 3, "0.1"), ("B", 7, "0.3"), ("C", 2, "0.7"), ("D", 9, "1.1"))
     ]
     weights = {"A": {"weight": 0.1}, "B": {"weight": 0.7}, "C": {"weight": 1 / 3}}
-    told = []
+    results = []
     for order in (groups, groups[::-1], [groups[n] for n in (2, 0, 3, 1)]):
         made, _ = pool(*order, queues=weights)
         seen = schedule(made, BALANCE).shares
         columns = (seen.weight, seen.fair, seen.uncapped, seen.actual, seen.demand)
-        told.append([column.tobytes() for column in columns])
-    assert told[0] == told[1] == told[2]
+        results.append([column.tobytes() for column in columns])
+    assert results[0] == results[1] == results[2]

@@ -56,11 +56,11 @@ def test_an_updated_order_equals_a_sorted_one() -> None:
             old = full[~np.isin(full, new)]
             want = [j for j in full if not gone[j] or j in new]
             gone[new] = False
-            kept = job_order.JobOrder()
-            kept.change(np.zeros(200, np.bool_), old, made, live=live)
-            assert kept.rows.tolist() == old.tolist()
-            kept.change(gone, new, made, live=live)
-            assert kept.rows.tolist() == want
+            job_orders = job_order.JobOrder()
+            job_orders.change(np.zeros(200, np.bool_), old, made, live=live)
+            assert job_orders.rows.tolist() == old.tolist()
+            job_orders.change(gone, new, made, live=live)
+            assert job_orders.rows.tolist() == want
 
 
 def test_queue_bounds_are_where_each_queue_begins() -> None:

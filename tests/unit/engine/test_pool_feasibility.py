@@ -21,8 +21,8 @@ def test_a_pool_that_never_had_a_node_rejects_nothing() -> None:
 def test_a_job_that_became_infeasible_waits_with_that_reason() -> None:
     made, _ = pool({"id": "a", "queue": "A", "cpu": 9})
     assert schedule(made, BALANCE).rejected_code.tolist() == [Code.INFEASIBLE]
-    kept = replace(made, job_flags=np.array([SchedulingFlag.WAITS_IF_INFEASIBLE], np.uint8))
-    plan = schedule(kept, BALANCE)
+    retained = replace(made, job_flags=np.array([SchedulingFlag.WAITS_IF_INFEASIBLE], np.uint8))
+    plan = schedule(retained, BALANCE)
     assert plan.rejected_job.tolist() == []
     assert codes(plan) == {Code.INFEASIBLE}
 

@@ -56,8 +56,8 @@ def test_the_plan_counts_waiting_jobs_by_queue_and_reason() -> None:
         {"id": "g", "queue": "A", "count": 2, "cpu": 1, "gang": {}},
     )
     plan = schedule(made, BALANCE)
-    told = {Code(code).name: int(n) for code, n in enumerate(plan.queue_skipped[0]) if n}
-    assert told == {"INSUFFICIENT_RESOURCES": 3, "GANG_DOES_NOT_FIT": 2}
+    texts = {Code(code).name: int(n) for code, n in enumerate(plan.queue_skipped[0]) if n}
+    assert texts == {"INSUFFICIENT_RESOURCES": 3, "GANG_DOES_NOT_FIT": 2}
     assert plan.queue_scheduled.tolist() == [0, 0]
 
 
@@ -94,13 +94,13 @@ def test_a_gang_member_on_another_node_names_the_job_placed_there() -> None:
     )
     plan = schedule(made, BALANCE)
     node = {names[j]: int(n) for j, n in zip(plan.placed_job, plan.placed_node, strict=True)}
-    made_room = {
+    preempted_for = {
         int(made.job_node[j]): names[k]
         for j, k in zip(plan.preempted_job, plan.preemptor_job, strict=True)
     }
     assert node.keys() == {"b0", "c0"}
-    assert len(made_room) == 3
-    assert all(made_room[node[name]] == name for name in node)
+    assert len(preempted_for) == 3
+    assert all(preempted_for[node[name]] == name for name in node)
 
 
 def test_an_infeasible_job_that_may_wait_is_not_said_to_never_run() -> None:
@@ -294,18 +294,18 @@ def test_reasons_of_waiting_and_rejected_jobs_have_numbers(
 ) -> None:
     """E1."""
     more, groups, want = case
-    told, _ = pool(*groups, **more)
+    texts, _ = pool(*groups, **more)
     rules = more.get("settings", {})
     settings = EngineSettings(
         protected_fraction=0.0,
         round_limit=rules.get("roundLimit", {}),
         lookback=rules.get("lookback", 0),
     )
-    plan = schedule(told, settings)
+    plan = schedule(texts, settings)
     rows = np.flatnonzero(plan.reasons.code != Code.NOT_REACHED).tolist()
     said = [
         f"{reason_texts.CODE_NAMES[Code(int(plan.reasons.code[row]))]}: "
-        f"{reason_texts.describe_reason(told, plan, row, _refused(plan, row))}"
+        f"{reason_texts.describe_reason(texts, plan, row, _refused(plan, row))}"
         for row in rows
     ]
     assert said == [want]

@@ -49,7 +49,7 @@ def test_an_invalid_weight_is_refused_with_its_queue(weight: float) -> None:
 )
 def test_a_column_that_breaks_its_rule_is_named(change: dict[str, object], error: str) -> None:
     broken = replace(sound(), **change)  # type: ignore[arg-type]
-    assert any(error in told for told in snapshot_checks.list_problems(broken))
+    assert any(error in problem for problem in snapshot_checks.list_problems(broken))
 
 
 def test_job_rows_out_of_bounds_are_listed_on_request() -> None:

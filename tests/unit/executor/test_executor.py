@@ -87,14 +87,14 @@ async def ready(bed: Bed, executor: Executor) -> None:
     await bed.until(lambda: executor.problem is None)
 
 
-@pytest.mark.parametrize("fault", list(AppendFailure))
-async def test_a_report_is_repeated_until_it_is_appended(fault: AppendFailure) -> None:
+@pytest.mark.parametrize("failure", list(AppendFailure))
+async def test_a_report_is_repeated_until_it_is_appended(failure: AppendFailure) -> None:
     bed = Bed()
     executor = await bed.executor("i1")
     async with bed.running(executor) as task:
         await ready(bed, executor)
-        bed.log.core.fail_next(fault, NAME)
-        bed.log.core.fail_next(fault, NAME)
+        bed.log.core.fail_next(failure, NAME)
+        bed.log.core.fail_next(failure, NAME)
         await bed.write(lease("a"))
         await bed.until(lambda: bed.is_created("a"))
         assert ("Pending", run("a")) in bed.told()

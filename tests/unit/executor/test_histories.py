@@ -184,13 +184,13 @@ class History:
         """The same entries twice."""
         self.core.fold_leases(self.log[max(0, self.read_to - 2) : self.read_to], self.read_to * 3)
 
-    def turn(self, fault: str) -> None:
+    def turn(self, failure: str) -> None:
         turn = self.core.plan(self.now_ms)
-        if fault == "refused":
+        if failure == "refused":
             self.core.discard_plan()
             return
         self.told(turn)
-        if fault == "killed after telling":
+        if failure == "killed after telling":
             self.restart()
         else:
             self.core.apply(turn, self.now_ms)
@@ -269,8 +269,8 @@ def test_no_run_starts_twice_and_each_lease_ends_once(history: list[tuple[object
                 world.read(count)
             case ("read again",):
                 world.replace_leases()
-            case ("turn", str(fault)):
-                world.turn(fault)
+            case ("turn", str(failure)):
+                world.turn(failure)
             case ("pod", str(name)):
                 world.cluster.step(run(name), world.now_ms)
             case ("vanish", str(name)):

@@ -221,7 +221,7 @@ def test_all_runs_are_reconciled_by_default() -> None:
 
 
 def test_every_kind_of_end_has_its_own_report() -> None:
-    told = {
+    reports = {
         kind: type(
             pods.ended(
                 job("a"),
@@ -231,7 +231,7 @@ def test_every_kind_of_end_has_its_own_report() -> None:
         )
         for kind in EndKind
     }
-    assert told == {
+    assert reports == {
         EndKind.SUCCEEDED: ev.JobRunSucceeded,
         EndKind.FAILED: ev.JobRunFailed,
         EndKind.RETURNED: ev.JobRunReturned,

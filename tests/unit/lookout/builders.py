@@ -103,14 +103,14 @@ def cancel(name: str, reason: str = "enough") -> events.AnyEvent:
 
 
 def message(
-    position: int, *told: events.AnyEvent, job_set: str = JOB_SET, queue: str = QUEUE
+    position: int, *history: events.AnyEvent, job_set: str = JOB_SET, queue: str = QUEUE
 ) -> Message:
     """A message at this position, taken by the log at 1,000,000 + position ms."""
     return Message(
         ids.job_set_partition(queue, job_set),
         position,
         1_000_000 + position,
-        events.EventSequence(queue=queue, job_set=job_set, by="anna", events=list(told)),
+        events.EventSequence(queue=queue, job_set=job_set, by="anna", events=list(history)),
     )
 
 

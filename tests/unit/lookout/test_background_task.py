@@ -14,32 +14,32 @@ class Trouble(Exception):
 
 
 async def test_a_task_starts_when_the_previous_one_has_ended() -> None:
-    told: list[str] = []
+    messages: list[str] = []
     gate = asyncio.Event()
 
     async def work(name: str) -> None:
-        told.append(f"{name} begins")
+        messages.append(f"{name} begins")
         await gate.wait()
-        told.append(f"{name} ends")
+        messages.append(f"{name} ends")
 
     async with BackgroundTask() as background:
         await background.start(work("one"))
         await asyncio.sleep(0)
-        assert told == ["one begins"]
+        assert messages == ["one begins"]
         gate.set()
         await background.start(work("two"))
-        assert told == ["one begins", "one ends"]
-    assert told == ["one begins", "one ends", "two begins", "two ends"]
+        assert messages == ["one begins", "one ends"]
+    assert messages == ["one begins", "one ends", "two begins", "two ends"]
 
 
 async def test_an_error_of_the_task_is_raised_when_the_next_one_starts() -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     async def fail() -> None:
         raise Trouble
 
     async def work() -> None:
-        told.append("begun")
+        messages.append("begun")
 
     async def all_of_it(*pieces: Coroutine[Any, Any, None]) -> None:
         async with BackgroundTask() as background:
@@ -48,20 +48,20 @@ async def test_an_error_of_the_task_is_raised_when_the_next_one_starts() -> None
 
     with pytest.raises(Trouble):
         await all_of_it(fail(), work())
-    assert not told
+    assert not messages
     with pytest.raises(Trouble):
         await all_of_it(work(), fail())
-    assert told == ["begun"]
+    assert messages == ["begun"]
 
 
 async def test_an_error_in_the_block_cancels_the_task() -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     async def work() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            told.append("ended")
+            messages.append("ended")
 
     async def fails_meanwhile() -> None:
         async with BackgroundTask() as background:
@@ -71,17 +71,17 @@ async def test_an_error_in_the_block_cancels_the_task() -> None:
 
     with pytest.raises(Trouble):
         await fails_meanwhile()
-    assert told == ["ended"]
+    assert messages == ["ended"]
 
 
 async def test_cancelling_the_wait_cancels_the_task() -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     async def work() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            told.append("ended")
+            messages.append("ended")
 
     async def waits() -> None:
         async with BackgroundTask() as background:
@@ -93,4 +93,4 @@ async def test_cancelling_the_wait_cancels_the_task() -> None:
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert told == ["ended"]
+    assert messages == ["ended"]

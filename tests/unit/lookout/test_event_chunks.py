@@ -22,28 +22,28 @@ def lines(count: int, size: int = 20) -> list[Line]:
 
 
 def test_chunks_hold_every_line_once_and_in_order() -> None:
-    told = lines(2_000, size=500)
-    packed = list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: told}))
+    lines_ = lines(2_000, size=500)
+    packed = list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: lines_}))
     assert len(packed) > 1
     assert packed[0].previous == (-1, 0)
     for before, after in itertools.pairwise(packed):
         assert after.previous == before.last
     seen = [line for chunk in packed for _, line in event_chunks.split_after(chunk.data, (-1, 0))]
-    assert seen == [line.json for line in told]
+    assert seen == [line.json for line in lines_]
     assert all(len(chunk.data) < event_chunks.CHUNK_BYTES_MAX for chunk in packed)
 
 
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_a_chunk_can_be_read_from_after_any_of_its_events(count: int) -> None:
-    told = lines(count)
-    (chunk,) = event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: told})
-    for index, line in enumerate(told):
+    lines_ = lines(count)
+    (chunk,) = event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: lines_})
+    for index, line in enumerate(lines_):
         rest = [
             place for place, _ in event_chunks.split_after(chunk.data, (line.position, line.item))
         ]
-        assert rest == [(each.position, each.item) for each in told[index + 1 :]]
+        assert rest == [(each.position, each.item) for each in lines_[index + 1 :]]
 
 
 def test_a_line_longer_than_a_chunk_is_a_chunk_of_its_own() -> None:
-    told = [*lines(1), *lines(1, size=event_chunks.CHUNK_BYTES_MAX), *lines(1)]
-    assert len(list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: told}))) == 3
+    lines_ = [*lines(1), *lines(1, size=event_chunks.CHUNK_BYTES_MAX), *lines(1)]
+    assert len(list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: lines_}))) == 3

@@ -41,7 +41,7 @@ async def test_long_work_yields_to_other_tasks_and_keeps_its_order() -> None:
 
 async def test_an_outage_within_the_bound_is_waited_out() -> None:
     outages = Outages("the fold", away_s=60.0)
-    troubles: list[str | None] = []
+    failures: list[str | None] = []
     ends = iter(
         [
             LogUnavailable("no broker"),
@@ -52,13 +52,13 @@ async def test_an_outage_within_the_bound_is_waited_out() -> None:
     )
 
     async def session() -> None:
-        troubles.append(outages.problem)
+        failures.append(outages.problem)
         outages.report_progress()
         raise next(ends)
 
     with pytest.raises(Ended):
         await outages.run_sessions(session)
-    assert troubles == [
+    assert failures == [
         "the fold has not started",
         "the fold waits: no broker",
         None,

@@ -76,11 +76,11 @@ def test_a_late_event_of_an_older_run_touches_only_that_run() -> None:
     view.fold(message(0, submitted("a"), leased("a"), pending("a"), running("a")))
     view.fold(message(1, events.JobRunLost(job_id=job_id("a"), run=1, reason="silent")))
     view.fold(message(2, requeued("a"), leased("a", run=2)))
-    told = len(view.types())
+    type_count = len(view.types())
     view.fold(message(3, pending("a", run=1), *succeeded("a", run=1)[:1]))
     assert view.state("a") == "LEASED"
     assert view.runs[job_id("a"), 1].state == "SUCCEEDED"
-    assert len(view.types()) == told
+    assert len(view.types()) == type_count
 
 
 def test_an_older_run_that_never_ended_is_still_followed() -> None:
@@ -146,8 +146,12 @@ def test_a_failed_run_is_published_with_the_decision_about_its_job() -> None:
     view.fold(message(0, submitted("a"), leased("a"), running("a"), failed_run("a")))
     assert view.types() == ["submitted", "leased", "running"]
     view.fold(message(1, requeued("a")))
-    told = view.published[QUEUE, JOB_SET][3]
-    assert (told["type"], told["willRetry"], told["exitCode"]) == ("runFailed", True, 3)
+    public_event = view.published[QUEUE, JOB_SET][3]
+    assert (public_event["type"], public_event["willRetry"], public_event["exitCode"]) == (
+        "runFailed",
+        True,
+        3,
+    )
     assert view.types()[4:] == ["requeued"]
     view.fold(message(2, leased("a", run=2), failed_run("a", run=2)))
     view.fold(

@@ -97,9 +97,9 @@ def test_fair_share_preemptions_of_a_gang_use_tokens_and_urgency_none() -> None:
             run=1,
             cause=ev.PreemptionCause(cause),
             reason="",
-            for_job=JobId(taker),
+            for_job=JobId(preemptor),
         )
-        for name, cause, taker in causes
+        for name, cause, preemptor in causes
     ]
     job_fold.fold_messages(view, [message(1, *preempting)], {})
     assert view.buckets.pool("default").preemptions.tokens(1_000) == 0

@@ -152,10 +152,10 @@ def test_a_cycle_never_raises_and_its_decisions_can_be_folded(
         clusters.fold(map(entry, cluster))
         clusters.add_silence(40)
         queues.fold(map(entry, configuration_), clusters)
-        kept = decider.decide_housekeeping(now_ms)
-        units = list(kept.batches())
+        housekeeping = decider.decide_housekeeping(now_ms)
+        units = list(housekeeping.batches())
         for pool in decider.pools():
-            decided = decider.decide_round(pool, kept, now_ms, lambda: 0.0)
+            decided = decider.decide_round(pool, housekeeping, now_ms, lambda: 0.0)
             if decided is None:
                 continue
             reporter.report_round(

@@ -368,8 +368,8 @@ def test_messages_folded_in_a_batch_equal_single_folds(
 ) -> None:
     entries = []
     for number, (partition, events) in enumerate(history):
-        told = [_in_partition(partition, event) for event in events]
-        (record,) = ev.records("q", f"s{partition}", "test", told, partition=partition)
+        folded = [_in_partition(partition, event) for event in events]
+        (record,) = ev.records("q", f"s{partition}", "test", folded, partition=partition)
         entries.append(Entry(partition, number, record.key, record.value, step_ms * number))
     together, singly = View(), View()
     if twice:  # what was read before is read again, with the rest
@@ -393,22 +393,22 @@ def test_messages_folded_in_a_batch_equal_single_folds(
 
 @settings(max_examples=100)
 @given(
-    told=st.lists(st.integers(0, 39), min_size=17, max_size=60),
+    folded=st.lists(st.integers(0, 39), min_size=17, max_size=60),
     once=st.booleans(),
     run=st.integers(1, 2),
     cancelled=st.lists(st.integers(0, 39), max_size=2),
 )
 def test_a_batch_of_successes_equals_single_ones(
-    told: list[int], once: bool, run: int, cancelled: list[int]
+    folded: list[int], once: bool, run: int, cancelled: list[int]
 ) -> None:
     names = [f"00j{number:02}".ljust(28, "0") for number in range(40)]
     before = [message(0, *map(submitted, names)), message(1, *map(leased, names))]
     if cancelled:
         ended = [ev.JobCancelled(job_id=JobId(names[number]), reason="") for number in cancelled]
         before.append(message(2, *ended))
-    told = list(dict.fromkeys(told)) if once else told
+    folded = list(dict.fromkeys(folded)) if once else folded
     entries = []
-    for position, number in enumerate(told, 3):
+    for position, number in enumerate(folded, 3):
         succeeded = ev.JobRunSucceeded(job_id=JobId(names[number]), run=run if position == 5 else 1)
         (record,) = ev.records("q", "s", "test", [succeeded], partition=0)
         entries.append(Entry(0, position, record.key, record.value, 1000 * position))

@@ -100,23 +100,25 @@ def test_a_standby_retains_submissions_that_the_leader_has_not_saved() -> None:
 
 
 def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
-    told = [submitted("a", labels={"app": "x"}), submitted("b"), submitted("c")]
-    (record,) = ev.records("q", "s", "test", told)
+    history = [submitted("a", labels={"app": "x"}), submitted("b"), submitted("c")]
+    (record,) = ev.records("q", "s", "test", history)
     specs = Specs()
     specs.unsaved = dict.fromkeys([A, B, C], record.value or b"")
-    assert specs.get_all([B, A]) == {A: told[0], B: told[1]}
+    assert specs.get_all([B, A]) == {A: history[0], B: history[1]}
     specs.drop(C)
     assert {job_id for job_id, _ in specs.begin_save() or ()} == {"a", "b"}
     specs.end_save()
-    assert specs.get_all([A, B]) == {A: told[0], B: told[1]}
+    assert specs.get_all([A, B]) == {A: history[0], B: history[1]}
     assert C not in specs
 
 
 def test_job_sets_without_jobs_are_forgotten_and_no_reader_starts_over() -> None:
     view = View()
     for number in range(10):
-        told = [submitted(f"j{number}"), submitted(f"k{number}")][: 1 + number % 2]
-        sequence = ev.EventSequence(queue="q", job_set=f"s{number}", by="test", events=list(told))
+        history = [submitted(f"j{number}"), submitted(f"k{number}")][: 1 + number % 2]
+        sequence = ev.EventSequence(
+            queue="q", job_set=f"s{number}", by="test", events=list(history)
+        )
         job_fold.fold_messages(view, [job_fold.Message(number, 0, 0, sequence)], {})
     for job_id, row in list(view.jobs.rows.items()):
         if job_id not in ("k3", "j8"):

@@ -23,16 +23,20 @@ def node(name: str, labels: dict[str, str]) -> Node:
 
 def test_a_field_makes_names_part_of_the_type() -> None:
     named = SelectorTerm(match_fields=(Requirement("metadata.name", "In", ("n0",)),))
-    wishes = ShapeConstraints(Shape({}, affinity=(named,)))
-    relevant = node_matching.relevant_labels([wishes])
+    constraints = ShapeConstraints(Shape({}, affinity=(named,)))
+    relevant = node_matching.relevant_labels([constraints])
     types = types_of(*(node_matching.node_type(node(name, {}), relevant) for name in ("n0", "n1")))
-    assert node_matching.match_shapes([wishes], types).tolist() == [[[Match.SUITS, Match.AFFINITY]]]
+    assert node_matching.match_shapes([constraints], types).tolist() == [
+        [[Match.SUITS, Match.AFFINITY]]
+    ]
 
 
 def test_the_first_mismatch_is_reported() -> None:
-    wishes = ShapeConstraints(Shape({}, node_selector={"disk": "ssd"}))
+    constraints = ShapeConstraints(Shape({}, node_selector={"disk": "ssd"}))
     types = types_of(NodeType((RED,), (("disk", "hdd"),)), NodeType(labels=(("disk", "hdd"),)))
-    assert node_matching.match_shapes([wishes], types).tolist() == [[[Match.TAINT, Match.LABEL]]]
+    assert node_matching.match_shapes([constraints], types).tolist() == [
+        [[Match.TAINT, Match.LABEL]]
+    ]
 
 
 def test_unused_labels_do_not_distinguish_types() -> None:
@@ -44,16 +48,18 @@ def test_unused_labels_do_not_distinguish_types() -> None:
 
 
 def test_an_away_entry_tolerates_its_taints_and_nothing_else() -> None:
-    wishes = [ShapeConstraints(Shape({}), away=((RED,),)), ShapeConstraints(Shape({}))]
-    table = node_matching.match_shapes(wishes, types_of(NodeType((RED,)), NodeType((RED, GONE))))
+    constraints = [ShapeConstraints(Shape({}), away=((RED,),)), ShapeConstraints(Shape({}))]
+    table = node_matching.match_shapes(
+        constraints, types_of(NodeType((RED,)), NodeType((RED, GONE)))
+    )
     assert table.tolist() == [[[1, 1], [0, 1]], [[1, 1], [1, 1]]]
 
 
 def test_preferences_rank_nodes_and_exclude_none() -> None:
     """N1: preferred affinity, by the weight of the terms that are met."""
     fast = SelectorTerm((Requirement("disk", "In", ("ssd",)),))
-    wishes = ShapeConstraints(Shape({}, preferred=(Preference(10, fast),)))
+    constraints = ShapeConstraints(Shape({}, preferred=(Preference(10, fast),)))
     types = types_of(NodeType(), NodeType(labels=(("disk", "ssd"),)))
-    assert node_matching.match_shapes([wishes], types).tolist() == [[[0, 0]]]
-    assert node_matching.rank_types([wishes], types).tolist() == [[1, 0]]
+    assert node_matching.match_shapes([constraints], types).tolist() == [[[0, 0]]]
+    assert node_matching.rank_types([constraints], types).tolist() == [[1, 0]]
     assert node_matching.rank_types([ShapeConstraints(Shape({}))], types).tolist() == [[0, 0]]

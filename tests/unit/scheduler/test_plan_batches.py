@@ -27,20 +27,20 @@ def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
         job_id: msgspec.structs.replace(given, spec=spec) if given.gang else given
         for job_id, given in of_world.items()
     }
-    told: list[ev.AnyEvent] = []
+    history: list[ev.AnyEvent] = []
     units = plan_batches.make_batches(world.view, built, plan, specs)
     for append in group_into_appends(units):
         check_append(append.records)
     for unit in units:
-        told += [event for _, event in unit.facts]
-    return world, told
+        history += [event for _, event in unit.facts]
+    return world, history
 
 
 def test_a_gang_above_the_append_limit_fails_and_others_start() -> None:
-    world, told = started(msgspec.Raw(b'"' + b"x" * 1_000_000 + b'"'))
-    world.append("q", told)
+    world, history = started(msgspec.Raw(b'"' + b"x" * 1_000_000 + b'"'))
+    world.append("q", history)
     jobs = world.view.jobs
-    failed = [event for event in told if isinstance(event, ev.JobFailed)]
+    failed = [event for event in history if isinstance(event, ev.JobFailed)]
     assert {event.job_id for event in failed} == {f"g{n}" for n in range(MEMBERS)}
     assert all("at most" in event.reason for event in failed)
     assert jobs.state[world.row_of("alone0")] == job_table.STATE_CODE[JobState.LEASED]
@@ -48,5 +48,5 @@ def test_a_gang_above_the_append_limit_fails_and_others_start() -> None:
 
 
 def test_a_large_gang_within_the_append_limit_starts() -> None:
-    _, told = started(msgspec.Raw(b'"' + b"x" * 900_000 + b'"'))
-    assert {type(event) for event in told} == {ev.JobRunLeased}
+    _, history = started(msgspec.Raw(b'"' + b"x" * 900_000 + b'"'))
+    assert {type(event) for event in history} == {ev.JobRunLeased}

@@ -24,8 +24,8 @@ from fairlead_scheduler.state.view import View, forget_names
 from tests.unit.scheduler.facts import fold, message, submitted
 
 
-def tell(clusters: Clusters, *told: Record) -> None:
-    clusters.fold([Entry(0, 0, record.key, record.value, 0) for record in told])
+def tell(clusters: Clusters, *cluster_records: Record) -> None:
+    clusters.fold([Entry(0, 0, record.key, record.value, 0) for record in cluster_records])
 
 
 def view_with_many_pools(count: int) -> View:
@@ -95,8 +95,8 @@ def test_pools_can_be_added_and_removed_without_limit() -> None:
     view, decider = harness.view, harness.make_decider(SchedulerSettings())
     for number in range(30):
         job, at, time_ms = f"j{number}", 2 * number, ROW_RELEASE_DELAY_MS * number
-        told = message(at, submitted(job, pool=f"p{number}"), time_ms=time_ms)
-        job_fold.fold_messages(view, [told], {})
+        cluster_records = message(at, submitted(job, pool=f"p{number}"), time_ms=time_ms)
+        job_fold.fold_messages(view, [cluster_records], {})
         decider.decide_round(f"p{number}", decider.decide_housekeeping(0), 0, lambda: 0.0)
         over = message(at + 1, ev.JobCancelRequested(job_id=JobId(job)), time_ms=time_ms)
         job_fold.fold_messages(view, [over], {})

@@ -42,8 +42,8 @@ def said(
     """What a round of the default pool says, by key."""
     harness = harness_of(view, cores, *queues)
     decider = harness.make_decider(SETTINGS)
-    kept: Housekeeping = decider.decide_housekeeping(now_ms)
-    decided = decider.decide_round("default", kept, now_ms, lambda: 0.0)
+    decisions: Housekeeping = decider.decide_housekeeping(now_ms)
+    decided = decider.decide_round("default", decisions, now_ms, lambda: 0.0)
     assert decided is not None
     made = (reporter or Reporter(CLASSES)).report_round(
         view, decided.built, decided.plan, harness.queues, now_ms=now_ms, steps_ms={}
@@ -73,15 +73,15 @@ def test_a_queue_report_has_skipped_jobs_by_reason_and_the_first_job() -> None:
 def test_reports_beyond_the_limit_follow_in_later_rounds() -> None:
     kinds = [shapes.encode(shapes.Shape(requests={"cpu": 1000 * cpu})) for cpu in range(2, 9)]
     view = fold([submitted(f"j{at}", shape=kind) for at, kind in enumerate(kinds)])
-    reporter, told = Reporter(CLASSES, reports_max=4), set[str]()
+    reporter, keys = Reporter(CLASSES, reports_max=4), set[str]()
     for turn in range(5):
         found = said(view, (), reporter=reporter)
         assert len(found) <= 4
-        told |= {key for key, report in found.items() if isinstance(report, Waiting)}
+        keys |= {key for key, report in found.items() if isinstance(report, Waiting)}
         if not reporter.has_more("default"):
             break
         assert turn < 4
-    assert len(told) == len(kinds)
+    assert len(keys) == len(kinds)
 
 
 def test_jobs_of_a_pool_without_nodes_have_that_reason() -> None:

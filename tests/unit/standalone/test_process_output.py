@@ -26,37 +26,37 @@ def test_important(line: bytes, want: str | None) -> None:
 
 
 @pytest.fixture
-def shown() -> list[str]:
+def printed_lines() -> list[str]:
     """What a person saw."""
     return []
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[RotatingLog]:
+def rotating_log(tmp_path: Path) -> Iterator[RotatingLog]:
     """The log file of a child."""
     with contextlib.closing(RotatingLog(tmp_path / "web.log")) as file:
         yield file
 
 
 @pytest.fixture
-def sink(kept: RotatingLog, shown: list[str]) -> Output:
+def sink(rotating_log: RotatingLog, printed_lines: list[str]) -> Output:
     """The output of a child called web."""
-    return Output("web", kept, shown.append)
+    return Output("web", rotating_log, printed_lines.append)
 
 
-def test_lines_can_arrive_in_pieces(sink: Output, shown: list[str]) -> None:
+def test_lines_can_arrive_in_pieces(sink: Output, printed_lines: list[str]) -> None:
     sink.feed(b'{"level": "ERROR", "mes', 0)
     sink.feed(b'sage": "x"}\nPANIC: y', 0)
     sink.feed(b"\n", 0)
-    assert shown == ["web: x", "web: PANIC: y"]
+    assert printed_lines == ["web: x", "web: PANIC: y"]
 
 
-def test_a_flood_is_cut_and_says_where_the_rest_is(sink: Output, shown: list[str]) -> None:
+def test_a_flood_is_cut_and_says_where_the_rest_is(sink: Output, printed_lines: list[str]) -> None:
     sink.feed(b"PANIC: y\n" * 1000, 0)
-    assert len(shown) == process_output.FORWARDED_LINES_MAX + 1
-    assert shown[-1].endswith("web.log")
+    assert len(printed_lines) == process_output.FORWARDED_LINES_MAX + 1
+    assert printed_lines[-1].endswith("web.log")
     sink.feed(b"PANIC: z\n", process_output.FORWARD_WINDOW_S + 1)
-    assert shown[-1] == "web: PANIC: z"
+    assert printed_lines[-1] == "web: PANIC: z"
 
 
 def test_a_line_without_end_needs_no_memory_without_end(sink: Output) -> None:
@@ -66,10 +66,10 @@ def test_a_line_without_end_needs_no_memory_without_end(sink: Output) -> None:
 
 
 def test_a_log_is_limited_to_twice_its_bound(tmp_path: Path) -> None:
-    kept = RotatingLog(tmp_path / "web.log", bytes_max=100)
+    rotating_log = RotatingLog(tmp_path / "web.log", bytes_max=100)
     for number in range(50):
-        kept.write(b"%09d\n" % number)
-    kept.close()
+        rotating_log.write(b"%09d\n" % number)
+    rotating_log.close()
     newer, older = (tmp_path / "web.log").read_bytes(), (tmp_path / "web.log.1").read_bytes()
     assert len(newer) <= 100
     assert (older + newer).endswith(b"000000048\n000000049\n")
@@ -77,34 +77,34 @@ def test_a_log_is_limited_to_twice_its_bound(tmp_path: Path) -> None:
 
 def test_a_log_goes_on_where_it_ended(tmp_path: Path) -> None:
     for text in (b"one\n", b"two\n"):
-        kept = RotatingLog(tmp_path / "web.log")
-        kept.write(text)
-        kept.close()
+        rotating_log = RotatingLog(tmp_path / "web.log")
+        rotating_log.write(text)
+        rotating_log.close()
     assert (tmp_path / "web.log").read_bytes() == b"one\ntwo\n"
 
 
-def test_a_log_that_cannot_be_written_is_said_once(shown: list[str]) -> None:
+def test_a_log_that_cannot_be_written_is_said_once(printed_lines: list[str]) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full on this machine")
-    with contextlib.closing(RotatingLog(full)) as kept:
-        sink = Output("web", kept, shown.append)
+    with contextlib.closing(RotatingLog(full)) as rotating_log:
+        sink = Output("web", rotating_log, printed_lines.append)
         sink.feed(b"x\n", 0)
         sink.feed(b"x\n", 0)
-    assert len(shown) == 1
-    assert "No space left" in shown[0]
+    assert len(printed_lines) == 1
+    assert "No space left" in printed_lines[0]
 
 
 def test_a_disk_that_refuses_a_new_file_leaves_the_old_one_in_use(tmp_path: Path) -> None:
     logs, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
     logs.mkdir()
-    with contextlib.closing(RotatingLog(logs / "web.log", bytes_max=8)) as kept:
-        kept.write(b"12345678")
+    with contextlib.closing(RotatingLog(logs / "web.log", bytes_max=8)) as rotating_log:
+        rotating_log.write(b"12345678")
         logs.rename(elsewhere)  # as a full disk: no file can be made there
         for _ in range(2):
             with pytest.raises(OSError, match="No such file"):
-                kept.write(b"9")
+                rotating_log.write(b"9")
         elsewhere.rename(logs)
-        kept.write(b"10")
+        rotating_log.write(b"10")
     assert (logs / "web.log").read_bytes() == b"10"
     assert (logs / "web.log.1").read_bytes() == b"12345678"

@@ -106,9 +106,9 @@ def test_a_duplicate_name_is_an_error(body: bytes, pointers: list[str]) -> None:
 
 @given(document=things)
 def test_a_body_without_its_invalid_fields_is_valid(document: object) -> None:
-    _, kept = validation.validate_document(document, request_types.Submission)
-    if kept is not None:
-        again, _ = validation.validate_document(kept, request_types.Submission)
+    _, validated = validation.validate_document(document, request_types.Submission)
+    if validated is not None:
+        again, _ = validation.validate_document(validated, request_types.Submission)
         assert again == []
 
 

@@ -135,23 +135,23 @@ async def test_a_too_large_record_is_refused_before_it_waits(log: MemoryLog) -> 
 
 
 @pytest.mark.parametrize(
-    ("fault", "there"),
+    ("append_failure", "there"),
     [
         (AppendFailure.UNKNOWN_WRITTEN, [b"a", b"b", b"c"]),
         (AppendFailure.UNKNOWN_NOT_WRITTEN, [b"c"]),
     ],
 )
 async def test_an_unknown_outcome_fails_all_requests_and_the_writer_continues(
-    log: MemoryLog, fault: AppendFailure, there: list[bytes]
+    log: MemoryLog, append_failure: AppendFailure, there: list[bytes]
 ) -> None:
-    log.core.fail_next(fault, NAME)
+    log.core.fail_next(append_failure, NAME)
     async with writing(log) as (writer, _):
         results = await outcomes(writer, [record("a")], [record("b")])
         assert [type(result) for result in results] == [AppendUnknown, AppendUnknown]
-        troubles = [writer.failure]
+        causes = [writer.failure]
         await writer.append([record("c")])
-        troubles.append(writer.failure)
-    assert [trouble is None for trouble in troubles] == [False, True]
+        causes.append(writer.failure)
+    assert [cause is None for cause in causes] == [False, True]
     assert written(log) == there
 
 

@@ -177,8 +177,8 @@ def test_pods_that_differ_only_in_order_have_one_shape() -> None:
     assert shape.tolerations[0].operator == "Exists" or shape.tolerations[1].operator == "Exists"
 
 
-def preferring(*wishes: object) -> dict[str, object]:
-    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(wishes)}}
+def preferring(*preferences: object) -> dict[str, object]:
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(preferences)}}
 
 
 def test_weights_of_equal_preferred_terms_are_added() -> None:
@@ -186,16 +186,16 @@ def test_weights_of_equal_preferred_terms_are_added() -> None:
     same = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["a", "b"]}]}
     near = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     given = [(30, fast), (1, near), (12, same), (100, {})]
-    wishes = [{"weight": weight, "preference": term} for weight, term in given]
+    preferences = [{"weight": weight, "preference": term} for weight, term in given]
     reads = [
         demand({"containers": [container()], "affinity": preferring(*order)})
-        for order in (wishes, wishes[::-1])
+        for order in (preferences, preferences[::-1])
     ]
     assert not any(read.errors for read in reads)
     assert bytes(reads[0].shape) == bytes(reads[1].shape)
     shape = shapes.decode(reads[0].shape)
     assert shape.affinity == ()
-    fields = {wish.weight: wish.term for wish in shape.preferred}
+    fields = {preferred_term.weight: preferred_term.term for preferred_term in shape.preferred}
     assert fields[42].match_expressions[0].values == ("a", "b")
     assert fields[1].match_fields[0].values == ("n1",)
     assert len(fields) == 2
@@ -260,8 +260,8 @@ def test_tolerations_are_added_by_class_and_by_resource() -> None:
     spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]}
     read = pod_spec.read_pod_spec(msgspec.json.encode(spec), "high", defaults)
     assert {item.key for item in shapes.decode(read.shape).tolerations} == {"urgent", "gpu"}
-    kept = pod_spec.complete_pod_spec(msgspec.convert(spec, dict[str, object]), read)
-    assert kept["tolerations"] == [
+    complete = pod_spec.complete_pod_spec(msgspec.convert(spec, dict[str, object]), read)
+    assert complete["tolerations"] == [
         {"key": "urgent", "operator": "Exists"},
         {"key": "gpu", "value": "true", "effect": "NoSchedule"},
     ]

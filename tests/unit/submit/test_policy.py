@@ -91,17 +91,19 @@ def test_other_queues_are_not_limited() -> None:
 
 
 def test_a_queue_with_nodes_of_its_own_stays_on_them() -> None:
-    wish = shapes.Requirement("metadata.name", "In", ("n0", "n1"))
+    requirement = shapes.Requirement("metadata.name", "In", ("n0", "n1"))
     event, found = submitted(RUN, AllowList(nodes=("n1", "n0")))
     assert found == []
-    assert shapes.decode(event.shape).affinity == (shapes.SelectorTerm(match_fields=(wish,)),)
+    assert shapes.decode(event.shape).affinity == (
+        shapes.SelectorTerm(match_fields=(requirement,)),
+    )
     expression = {"key": "a", "operator": "Exists"}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}, {}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     event, found = submitted(pod(affinity=affinity), AllowList(nodes=("n0", "n1")))
     assert found == []
     terms = shapes.decode(event.shape).affinity
-    assert [term.match_fields for term in terms if term.match_expressions] == [(wish,)]
+    assert [term.match_fields for term in terms if term.match_expressions] == [(requirement,)]
     assert shapes.SelectorTerm() in terms, "what meets nothing goes on meeting nothing"
 
 

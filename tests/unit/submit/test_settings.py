@@ -11,7 +11,7 @@ from fairlead_submit.service.settings import SubmitSettings
 
 PLAIN = SubmitSettings()
 
-FAULTS: dict[str, tuple[dict[str, object], str]] = {
+ERRORS: dict[str, tuple[dict[str, object], str]] = {
     "no class at all": (
         {"priority_classes": ()},
         "priorityClasses: must contain at least one class",
@@ -36,7 +36,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("fields", "said"), FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(("fields", "said"), ERRORS.values(), ids=ERRORS.keys())
 def test_invalid_settings_are_refused_by_name(fields: dict[str, object], said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         msgspec.structs.replace(PLAIN, **fields).check()

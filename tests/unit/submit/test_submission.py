@@ -176,7 +176,7 @@ words = some(
 any_job = st.one_of(
     words, st.builds(lambda job, spec: {**job, "podSpec": spec}, some(priority=(0, 3)), specs)
 )
-KEPT = JobTemplates(JobPolicy())
+TEMPLATES = JobTemplates(JobPolicy())
 """Of all examples: what one left there must not show in another."""
 
 
@@ -185,9 +185,9 @@ def test_the_template_cache_does_not_change_the_result(
     job: dict[str, object], defaults: dict[str, object] | None
 ) -> None:
     fresh, found = prepared([job], defaults)
-    kept, said = prepared([job], defaults, templates=KEPT)
+    prepared_jobs, said = prepared([job], defaults, templates=TEMPLATES)
     assert found == said
-    assert found or fresh == kept
+    assert found or fresh == prepared_jobs
 
 
 def test_the_number_of_dependencies_is_limited() -> None:
