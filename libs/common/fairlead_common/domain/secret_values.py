@@ -44,7 +44,7 @@ class Keyring:
         return f"{_VERSION}.{name}.{base64.urlsafe_b64encode(sealed).decode()}"
 
     def open(self, queue: str, text: str) -> str:
-        """The value of a text that was sealed for this queue. Raises `SealBroken`."""
+        """The value of a text that was sealed for this queue. Raises `DecryptionFailed`."""
         version, _, rest = text.partition(".")
         name, _, body = rest.partition(".")
         key = self._keys.get(name)

@@ -106,7 +106,7 @@ class Tier(enum.IntEnum):
 
 
 class Code(enum.IntEnum):
-    """Reason codes (E1). `explain.NAMES` gives the written form, for example `queue-limit`."""
+    """Reason codes (E1). `reason_texts.CODE_NAMES` has the written forms, such as `queue-limit`."""
 
     NONE = 0
     QUEUE_CORDONED = 1

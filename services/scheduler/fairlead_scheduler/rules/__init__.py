@@ -1,1 +1,2 @@
-"""What the scheduler decides outside of a round: pure."""
+"""What the scheduler decides outside of a round: leases, retries, deadlines. Pure. The rules of
+a round (docs/rules.md) are in `engine`."""

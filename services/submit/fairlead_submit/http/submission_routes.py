@@ -26,14 +26,14 @@ class PriorityClasses(msgspec.Struct, frozen=True, rename="camel"):
 def job_routes(service: Service) -> APIRouter:
     """The routes under `/jobs`, `/actions` and `/priority-classes`."""
     router = APIRouter(prefix="/api/v1", tags=["jobs"])
-    intake, rights = service.submissions, service.permissions
-    submissions = metrics.REQUESTS.labels("submit")
+    submissions, permissions = service.submissions, service.permissions
+    requests = metrics.REQUESTS.labels("submit")
 
     @router.post(
         "/jobs",
         summary="Submit jobs: all of them, or none",
         responses={
-            200: openapi_schemas.describe_response(SubmissionResponse, "Taken."),
+            200: openapi_schemas.describe_response(SubmissionResponse, "All jobs are accepted."),
             **openapi_schemas.describe_problems(400, 409, 413, 415),
         },
         openapi_extra={
@@ -44,22 +44,22 @@ def job_routes(service: Service) -> APIRouter:
     async def submit_jobs(request: Request) -> Response:
         context = deps.request_context(request)
         deps.require_confined_jobs(service.settings.tokens_for_others, context.caller)
-        await deps.require_any_queue(rights, context.caller, Verb.SUBMIT)
-        submissions.inc()
-        bytes_max = intake.limits.body_bytes_max
+        await deps.require_any_queue(permissions, context.caller, Verb.SUBMIT)
+        requests.inc()
+        bytes_max = submissions.limits.body_bytes_max
         if (
             request_body.check_content_type(request, (request_body.JSON, request_body.NDJSON))
             == request_body.JSON
         ):
             dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
             content = await request_body.read_content(request, bytes_max)
-            return _json_response(await intake.submit(content, context, dry_run=dry_run))
+            return _json_response(await submissions.submit(content, context, dry_run=dry_run))
         given = query_string.read_query(request, "dryRun", "queue", "jobSet")
         dry_run = given.flag("dryRun")
         queue, job_set = given.text("queue"), given.text("jobSet")
         pieces = request_body.stream_content(request, bytes_max)
         return _json_response(
-            await intake.submit_lines(pieces, queue, job_set, context, dry_run=dry_run)
+            await submissions.submit_lines(pieces, queue, job_set, context, dry_run=dry_run)
         )
 
     @router.get(
