@@ -462,9 +462,10 @@ EVERY_OTHER_CALL: Final = {
     ),
     "webhook: a replay of what is not there": Case("POST", "/webhooks/nobody/replay", 404),
     "webhook: replays of what is not there": Case("GET", "/webhooks/nobody/replays", 404),
-    "webhook: a delivery again of what is not there": Case(
-        "POST", "/webhooks/nobody/deliveries/1/replay", 404
-    ),
+    "webhook: a delivery once more": Case("POST", "/webhooks/nobody/deliveries/1/replay", 404),
+    "saved views: an unknown parameter": Case("GET", "/saved-views?x=1", 422, "/query/x"),
+    "saved view: without a name": Case("POST", "/saved-views", 422, "/name", {"address": "/jobs"}),
+    "saved view: no such view": Case("DELETE", "/saved-views/999999999", 404),
     "token: no such token": Case("DELETE", "/tokens/999999999", 404),
     "token: an id that is no number": Case("DELETE", "/tokens/mine", 404),
 }

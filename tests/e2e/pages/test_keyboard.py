@@ -81,7 +81,7 @@ async def test_the_palette_finds_pages_queues_job_sets_and_jobs(
         await page.goto(address(harness, "/pools"))
         await page.keyboard.press("Control+k")
         palette = page.get_by_role("dialog", name="Find")
-        await expect(palette.get_by_role("link")).to_have_count(10)
+        await expect(palette.get_by_role("link")).to_have_count(11)
         await page.keyboard.type("img")
         await expect(palette.get_by_role("link")).to_have_count(1)
         await expect(palette.get_by_role("link")).to_contain_text(EVIL)
