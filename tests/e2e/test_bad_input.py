@@ -10,13 +10,17 @@ import msgspec
 import pytest
 
 from fairlead_standalone.service.testing import StandaloneInstallation
-from tests.e2e import bad_input
-from tests.e2e.bad_input import CASES, Case
+from tests.e2e import bad_input, bad_manifests
+from tests.e2e.bad_input import Case
 
 QUEUE: Final = "bad-input"
 ANSWER_S_MAX: Final = 60.0
 API: Final = "/api/v1"
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "openapi.json"
+CASES: Final[dict[str, Case]] = {
+    **bad_input.CASES,
+    **{f"manifests: {name}": case for name, case in bad_manifests.CASES.items()},
+}
 
 
 class Running(NamedTuple):

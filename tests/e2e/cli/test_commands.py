@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.cli.conftest import COMMAND_S_MAX, Terminal
 
+EXAMPLES = Path(__file__).parents[3] / "examples" / "manifests"
 LONG = "[seq, '1', '200000']"
 SMALL = "defaults: {cpu: 100m, memory: 64Mi}"
 
@@ -419,3 +420,18 @@ def test_unicode_names_are_printed_unchanged(terminal: Terminal, job_set: str) -
     printed = terminal("get", "jobs", "--jobset", name).stdout
     assert name in printed
     assert "été" in printed
+
+
+@pytest.mark.parametrize("name", ["indexed-job.yaml", "pod-group.yaml"])
+def test_the_examples_of_manifests_run_to_success(terminal: Terminal, name: str) -> None:
+    example = EXAMPLES / name
+    done = terminal("submit", str(example), "--wait")
+    assert "submitted" in done.stdout
+    again = terminal("submit", str(example))
+    assert "exist already" in again.stdout
+
+
+def test_indexed_jobs_print_their_index(terminal: Terminal) -> None:
+    terminal("submit", str(EXAMPLES / "indexed-job.yaml"), "--jobset", "index", "--wait")
+    done = terminal("logs", "default/index/indexed-2")
+    assert done.stdout == "this is index 2\n"

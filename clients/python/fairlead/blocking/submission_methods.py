@@ -1,13 +1,14 @@
 # Generated from fairlead/asynchronous/submission_methods.py (`make client`).
 """The methods that submit jobs. Repeating a submission creates no job twice."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from fairlead import errors
 from fairlead.blocking.client_connection import Connection
-from fairlead.calls import submission_batches
+from fairlead.calls import request_building, submission_batches
 from fairlead.calls.submission_batches import AnyJob
 from fairlead.models.job_models import JobValidation, SubmitResult, SubmittedJob, ValidationResult
+from fairlead.models.manifest_models import ManifestConversion, ManifestResult, Manifests
 
 
 class SubmissionMethods(Connection):
@@ -70,3 +71,35 @@ class SubmissionMethods(Connection):
             except errors.RequestRefused as refused:
                 raise submission_batches.relocate_refusal(refused, batch) from None
         return ValidationResult(jobs=tuple(checked))
+
+    def submit_manifests(
+        self,
+        manifests: Iterable[Mapping[str, object]],
+        *,
+        queue: str | None = None,
+        job_set: str | None = None,
+        dry_run: bool = False,
+    ) -> ManifestResult:
+        """Submit manifests of Kubernetes as jobs, all or none.
+
+        Queue and job set are taken from labels and names of the manifests unless they are given.
+        """
+        body = Manifests(manifests=tuple(manifests), queue=queue, job_set=job_set)
+        query = request_building.make_dry_run_query(dry_run)
+        request = request_building.build_post("/manifests", body, query=query)
+        done = self._request(request, ManifestResult)
+        if done.position is not None:
+            self._positions.record(done.queue, done.job_set, done.position)
+        return done
+
+    def convert_manifests(
+        self,
+        manifests: Iterable[Mapping[str, object]],
+        *,
+        queue: str | None = None,
+        job_set: str | None = None,
+    ) -> ManifestConversion:
+        """The jobs that manifests of Kubernetes become; nothing is created."""
+        body = Manifests(manifests=tuple(manifests), queue=queue, job_set=job_set)
+        request = request_building.build_post("/manifests/convert", body)
+        return self._request(request, ManifestConversion)

@@ -22,7 +22,7 @@ from fairlead.cli.support import command_base
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "run_command": ("run",),
-        "submit_command": ("submit",),
+        "submit_command": ("submit", "convert"),
         "watch_command": ("watch",),
         "get_command": ("get",),
         "export_command": ("export",),

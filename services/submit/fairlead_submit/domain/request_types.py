@@ -179,6 +179,18 @@ class Submission(Request, kw_only=True):
     jobs: list[Job] | None = None
 
 
+class Manifests(Request, kw_only=True):
+    """The body of `POST /api/v1/manifests`: manifests of Kubernetes, as JSON.
+
+    `queue` and `jobSet` replace what labels and names of the manifests say.
+    """
+
+    queue: str | None = None
+    job_set: str | None = None
+    manifests: Annotated[list[dict[str, Any]], Meta(max_length=10_000)] | None = None
+    # `Any`: JSON, which `manifests/` reads field by field
+
+
 class Filter(Request, kw_only=True):
     """Selects jobs of a queue; an absent field does not restrict the selection."""
 
@@ -283,6 +295,7 @@ class ExecutorCordon(Request, kw_only=True):
 
 REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Submission: ("queue", "jobSet", "jobs"),
+    Manifests: ("manifests",),
     Gang: ("name", "size"),
     NetworkObject: ("name", "spec"),
     EnvVar: ("name",),

@@ -40,11 +40,23 @@ _SHORT: Final = {
     "cpu": "1",
     "memory": "2Gi",
 }
+_CONTAINER: Final = {"name": "main", "image": "busybox", "command": ["true"]}
 _FILTER: Final = {"queue": "physics", "jobSet": "scan-12", "states": ["QUEUED"]}
 EXAMPLES: Final[Mapping[type, object]] = MappingProxyType(
     {
         request_types.Submission: {"queue": "physics", "jobSet": "scan-12", "jobs": [_SHORT]},
         request_types.Job: _SHORT,
+        request_types.Manifests: {
+            "queue": "physics",
+            "manifests": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "metadata": {"name": "scan"},
+                    "spec": {"completions": 3, "template": {"spec": {"containers": [_CONTAINER]}}},
+                }
+            ],
+        },
         request_types.Action: {"filter": _FILTER, "reason": "wrong input"},
         request_types.Reprioritization: {"filter": _FILTER, "priority": 10},
         request_types.Release: {"ids": ["0a01k3v8m0c5q2r7t9w4x6y8zb1d"]},

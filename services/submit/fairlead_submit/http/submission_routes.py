@@ -10,6 +10,7 @@ from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.web import request_body
 from fairlead_submit.domain import job_actions, request_types
 from fairlead_submit.http import deps, openapi_schemas, query_string
+from fairlead_submit.http.json_responses import json_response
 from fairlead_submit.service import metrics
 from fairlead_submit.service.action_service import ActionResult
 from fairlead_submit.service.resubmission_service import Progress, ResubmissionResponse
@@ -53,12 +54,12 @@ def job_routes(service: Service) -> APIRouter:
         ):
             dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
             content = await request_body.read_content(request, bytes_max)
-            return _json_response(await submissions.submit(content, context, dry_run=dry_run))
+            return json_response(await submissions.submit(content, context, dry_run=dry_run))
         given = query_string.read_query(request, "dryRun", "queue", "jobSet")
         dry_run = given.flag("dryRun")
         queue, job_set = given.text("queue"), given.text("jobSet")
         pieces = request_body.stream_content(request, bytes_max)
-        return _json_response(
+        return json_response(
             await submissions.submit_lines(pieces, queue, job_set, context, dry_run=dry_run)
         )
 
@@ -72,7 +73,7 @@ def job_routes(service: Service) -> APIRouter:
     )
     async def priority_classes(request: Request) -> Response:
         query_string.check_read_query(request)
-        return _json_response(PriorityClasses(service.settings.priority_classes))
+        return json_response(PriorityClasses(service.settings.priority_classes))
 
     for kind in job_actions.ACTION_KINDS:
         _add_action(router, kind, service)
@@ -100,7 +101,7 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
         query_string.read_query(request)
         content = await request_body.read_body(request)
         metrics.REQUESTS.labels("resubmit").inc()
-        return _json_response(await service.resubmissions.start(content, context), 202)
+        return json_response(await service.resubmissions.start(content, context), 202)
 
     @router.get(
         "/actions/{action}",
@@ -112,7 +113,7 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
     )
     async def get_action(request: Request, action: Annotated[str, Path(max_length=64)]) -> Response:
         query_string.check_read_query(request)
-        return _json_response(
+        return json_response(
             await service.resubmissions.progress(action, deps.request_context(request))
         )
 
@@ -126,7 +127,7 @@ def _add_action(router: APIRouter, kind: job_actions.ActionKind, service: Servic
         dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
         content = await request_body.read_body(request)
         metrics.REQUESTS.labels(kind.name).inc()
-        return _json_response(await service.actions.act(kind, content, context, dry_run=dry_run))
+        return json_response(await service.actions.act(kind, content, context, dry_run=dry_run))
 
     router.add_api_route(
         f"/jobs/{kind.name}",
@@ -144,13 +145,4 @@ def _add_action(router: APIRouter, kind: job_actions.ActionKind, service: Servic
             **openapi_schemas.describe_body(kind.body),
             "parameters": [openapi_schemas.DRY_RUN],
         },
-    )
-
-
-def _json_response(
-    value: object, status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
-    """A JSON answer."""
-    return Response(
-        msgspec.json.encode(value), status, headers=headers, media_type="application/json"
     )

@@ -24,6 +24,7 @@ from fairlead_submit.service import configuration_repair
 from fairlead_submit.service.action_service import ActionService
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.manifest_service import ManifestService
 from fairlead_submit.service.outbox_relay import Relay
 from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.resubmission_service import ResubmissionService
@@ -81,6 +82,7 @@ class Service:
             self._quotas,
             self.secrets,
         )
+        self.manifests: Final = ManifestService(self.submissions, self._validation)
         self.actions: Final = ActionService(
             settings.limits,
             self._writer,

@@ -1,4 +1,7 @@
-"""`fairlead submit FILE`: jobs from YAML or JSON, as the API takes them."""
+"""`fairlead submit FILE`: jobs from YAML or JSON, as the API takes them, or from manifests.
+
+`fairlead convert FILE` only shows the jobs that manifests become.
+"""
 
 import shlex
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +27,14 @@ def register(app: typer.Typer) -> None:
             "make-jobs | fairlead submit - --queue default --jobset nightly -o name",
         ),
     )(submit)
+    app.command(
+        "convert",
+        short_help="Show what manifests of Kubernetes become.",
+        epilog=command_base.format_examples(
+            "fairlead convert job.yaml > jobs.yaml",
+            "fairlead convert job.yaml --report",
+        ),
+    )(convert)
 
 
 def submit(
@@ -48,16 +59,23 @@ def submit(
 ) -> None:
     """Submit the jobs of a file.
 
-    The file holds {queue, jobSet, defaults, jobs: [...]}, or several such documents. With --wait
-    or --watch the exit code is 1 when one of the submitted jobs did not succeed. Where jobs run on
-    this machine as the same user, those without a `workingDir` start in the current folder.
+    The file holds {queue, jobSet, defaults, jobs: [...]}, several such documents, or manifests of
+    Kubernetes, which `fairlead convert` shows as jobs. With --wait or --watch the exit code is 1
+    when one of the submitted jobs did not succeed. Where jobs run on this machine as the same user,
+    those without a `workingDir` start in the current folder.
     """
     from fairlead import Conflict, Invalid
     from fairlead.cli.support import submission_files
 
+    documents = submission_files.load_documents(file)
+    if submission_files.are_manifests(file, documents):
+        with command_base.connect(context) as client:
+            sent = _submit_manifests(client, documents, queue, jobset, dry_run, output_format)
+            _wait_for_success(client, sent, wait, show)
+        return
     found = [
         submission_files.fill_place(item, queue, jobset)
-        for item in submission_files.read_submissions(file)
+        for item in submission_files.decode_submissions(file, documents)
     ]
     way_out = "every error is listed with its place; `--dry-run` checks without creating"
     other = (
@@ -79,8 +97,80 @@ def submit(
                 _report_check(item, done)
             return
         sent = _submit_all(client, found, output_format)
-        if (wait or show) and not all(_wait(client, sent, show)):
-            raise typer.Exit(command_base.EXIT_JOBS_FAILED)
+        _wait_for_success(client, sent, wait, show)
+
+
+def convert(
+    context: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="YAML or JSON file; - for standard input.")
+    ],
+    queue: Annotated[
+        str, typer.Option(help="Queue, instead of the manifests'.", metavar="NAME")
+    ] = "",
+    jobset: Annotated[
+        str, typer.Option(help="Job set, instead of the manifests'.", metavar="NAME")
+    ] = "",
+    report: Annotated[
+        bool, typer.Option("--report", help="List every field and what becomes of it.")
+    ] = False,
+    output_format: Annotated[
+        output_formats.Format,
+        typer.Option("-o", "--output", help="How to print: table, json or yaml."),
+    ] = output_formats.Format.YAML,
+) -> None:
+    """Show what manifests of Kubernetes become, as a file for `fairlead submit`.
+
+    Fields that are ignored are listed on stderr with the reason. Nothing is created.
+    """
+    from fairlead.cli.support import manifest_reports, submission_files
+
+    documents = submission_files.load_documents(file)
+    if not submission_files.are_manifests(file, documents):
+        command_base.fail(f"{submission_files.describe_file(file)} has no manifest of Kubernetes")
+    with command_base.connect(context) as client:
+        made = client.convert_manifests(
+            manifest_reports.select_objects(documents), queue=queue or None, job_set=jobset or None
+        )
+    if report:
+        manifest_reports.print_report(made.fields, output_format)
+        return
+    manifest_reports.print_ignored(made.fields)
+    submission = {"queue": made.queue, "jobSet": made.job_set, "jobs": made.jobs}
+    if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
+        output_formats.print_object(submission, output_format)
+    else:
+        command_base.fail("jobs are printed as yaml or json; add --report for a table of fields")
+
+
+def _submit_manifests(
+    client: "Client",
+    documents: list[object],
+    queue: str,
+    jobset: str,
+    dry_run: bool,
+    output_format: output_formats.Format,
+) -> "list[tuple[Submission, SubmitResult]]":
+    """Submit manifests as jobs of one job set, and list the fields that have no effect."""
+    from fairlead import SubmitResult, ValidationResult
+    from fairlead.cli.support import manifest_reports, submission_files
+
+    done = client.submit_manifests(
+        manifest_reports.select_objects(documents),
+        queue=queue or None,
+        job_set=jobset or None,
+        dry_run=dry_run,
+    )
+    manifest_reports.print_ignored(done.fields)
+    jobs: list[dict[str, object]] = [{"clientId": job.client_id} for job in done.jobs]
+    item = submission_files.Submission(queue=done.queue, job_set=done.job_set, jobs=jobs)
+    if done.position is None:
+        _report_check(item, ValidationResult(jobs=done.jobs))
+        return []
+    recent_job_set.save(client.server.url, done.queue, done.job_set, done.position)
+    sent = [(item, SubmitResult(position=done.position, jobs=done.jobs))]
+    _report(sent, output_format)
+    return sent
 
 
 def _submit_all(
@@ -153,6 +243,14 @@ def _report_check(item: "Submission", done: "ValidationResult") -> None:
         command_base.print_message(
             f"... and {len(stuck) - command_base.FIELD_ERRORS_LISTED_MAX} more"
         )
+
+
+def _wait_for_success(
+    client: "Client", sent: "list[tuple[Submission, SubmitResult]]", wait: bool, show: bool
+) -> None:
+    """With `--wait` or `--watch`, wait, and end with an error if a job did not succeed."""
+    if (wait or show) and not all(_wait(client, sent, show)):
+        raise typer.Exit(command_base.EXIT_JOBS_FAILED)
 
 
 def _wait(

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,24 @@ class Submission(
 
 def read_submissions(file: str) -> list[Submission]:
     """The submissions of a file, or of standard input for `-`. Raises `Unreadable`."""
-    return [_decode_submission(file, document) for document in load_documents(file)]
+    return decode_submissions(file, load_documents(file))
+
+
+def decode_submissions(file: str, documents: Iterable[object]) -> list[Submission]:
+    """The submissions in the documents of a file. Raises `Unreadable`."""
+    return [_decode_submission(file, document) for document in documents]
+
+
+def are_manifests(file: str, documents: Sequence[object]) -> bool:
+    """Whether the documents are manifests of Kubernetes. Raises `Unreadable` if only some are."""
+    found = [isinstance(one, dict) and "apiVersion" in one and "kind" in one for one in documents]
+    if any(found) and not all(found):
+        other = found.index(False) + 1
+        raise Unreadable(
+            f"{describe_file(file)} has manifests of Kubernetes and, as document {other}, something"
+            " else. Put them in separate files."
+        )
+    return any(found)
 
 
 def load_documents(file: str) -> list[object]:

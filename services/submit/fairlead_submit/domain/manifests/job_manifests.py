@@ -1,0 +1,119 @@
+"""Jobs of `batch/v1`: one job of Fairlead for each completion."""
+
+from typing import Final
+
+from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
+from fairlead_submit.domain.manifests.pod_manifests import (
+    Document,
+    Metadata,
+    add_variable,
+    read_metadata,
+    read_pod,
+)
+
+BACKOFF_LIMIT: Final = 6
+"""What Kubernetes takes for a Job without `backoffLimit`."""
+INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
+INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
+_CONTROLLER_LABELS: Final = (
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "controller-uid",
+    "job-name",
+)
+
+_REASONS: Final = {
+    "managedBy": "Fairlead manages the jobs",
+    "manualSelector": "Fairlead finds the pods of its jobs itself",
+    "maxFailedIndexes": "a failed job does not end others; `fairlead cancel` does",
+    "parallelism": "Fairlead starts as many of the jobs as the share of the queue allows",
+    "podReplacementPolicy": "a retry always starts after the run before it has ended",
+    "selector": "Fairlead finds the pods of its jobs itself",
+    "successPolicy": "every job of the job set runs to its own end",
+    "ttlSecondsAfterFinished": "the server's retention settings apply to all jobs",
+}
+_EXIT_CODES: Final = "retries do not depend on exit codes: every failure is retried up to the limit"
+_DISRUPTIONS: Final = "preemptions and lost nodes never use up a retry"
+
+
+def read_job(manifest: ManifestObject, jobs_max: int) -> tuple[Metadata, list[Document]]:
+    """Take a Job: its metadata and the jobs that it becomes, at most `jobs_max`."""
+    metadata = read_metadata(manifest)
+    spec = manifest.open("spec")
+    indexed = _take_completion_mode(spec)
+    count = _take_count(spec, jobs_max)
+    common: Document = {"retry": {"limit": _take_retries(spec)}}
+    deadline = spec.take_count(
+        "activeDeadlineSeconds", "maxRuntimeSeconds of each job, not of all together", least=1
+    )
+    if deadline is not None:
+        common["maxRuntimeSeconds"] = deadline
+    if spec.take_flag("suspend", "hold"):
+        common["hold"] = True
+    if not spec.has("template"):
+        spec.refuse("template", "is missing")
+    inner, pod = read_pod(spec.open("template"), template=True)
+    spec.ignore_others(_REASONS)
+    manifest.ignore_others({"status": "the jobs are new"}, silent=("apiVersion", "kind"))
+    job = {**pod, **common}
+    if metadata.namespace:
+        job["namespace"] = metadata.namespace
+    labels = {**metadata.labels, **inner.labels}
+    for name in _CONTROLLER_LABELS:
+        labels.pop(name, None)
+    if labels:
+        job["labels"] = labels
+    annotations = {**metadata.annotations, **inner.annotations}
+    if annotations:
+        job["annotations"] = annotations
+    return metadata, [
+        _make_job(job, metadata.name, index, count, indexed) for index in range(count)
+    ]
+
+
+def _make_job(job: Document, name: str, index: int, count: int, indexed: bool) -> Document:
+    made = dict(job)
+    if name:
+        made["clientId"] = f"{name}-{index}" if count > 1 or indexed else name
+    if not indexed:
+        return made
+    annotations = made.get("annotations")
+    known = annotations if isinstance(annotations, dict) else {}
+    made["annotations"] = {**known, INDEX_ANNOTATION: str(index)}
+    return add_variable(made, INDEX_VARIABLE, str(index))
+
+
+def _take_completion_mode(spec: ManifestObject) -> bool:
+    mode = spec.take_text("completionMode", f"Indexed sets {INDEX_VARIABLE}")
+    if mode not in (None, "Indexed", "NonIndexed"):
+        spec.refuse("completionMode", f"is {mode!r}; use Indexed or NonIndexed")
+    return mode == "Indexed"
+
+
+def _take_count(spec: ManifestObject, jobs_max: int) -> int:
+    """The number of jobs: `completions`, or `parallelism` for a work queue."""
+    name = "completions" if spec.has("completions") else "parallelism"
+    count = spec.take_count(name, "the number of jobs", least=1)
+    if count is not None and count > jobs_max:
+        spec.refuse(
+            name,
+            f"is {count}; with it the request would exceed its limit by {count - jobs_max} jobs",
+        )
+        return 0
+    return 1 if count is None else count
+
+
+def _take_retries(spec: ManifestObject) -> int:
+    """The retries of each job. `backoffLimitPerIndex` replaces `backoffLimit`, as in Kubernetes."""
+    for rule in spec.open("podFailurePolicy").open_list("rules"):
+        rule.take_text("action")
+        rule.ignore("onExitCodes", _EXIT_CODES)
+        rule.ignore("onPodConditions", _DISRUPTIONS)
+        rule.ignore_others({})
+    if spec.has("backoffLimitPerIndex"):
+        spec.ignore("backoffLimit", "backoffLimitPerIndex is given")
+        name = "backoffLimitPerIndex"
+    else:
+        name = "backoffLimit"
+    limit = spec.take_count(name, "retry.limit of each job, not of all together")
+    return min(BACKOFF_LIMIT if limit is None else limit, 1_000)

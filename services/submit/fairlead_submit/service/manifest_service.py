@@ -1,0 +1,88 @@
+"""Manifests of Kubernetes: conversion to jobs, and their submission."""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_submit.domain.callers import RequestContext
+from fairlead_submit.domain.manifests.conversion import (
+    Conversion,
+    ConvertedManifests,
+    convert_manifests,
+)
+from fairlead_submit.domain.manifests.manifest_fields import ReportedField
+from fairlead_submit.domain.request_types import Manifests
+from fairlead_submit.service.submission_service import SubmissionService, SubmittedJob
+from fairlead_submit.service.validation_thread import ValidationThread
+
+
+class ManifestResponse(msgspec.Struct, frozen=True, rename="camel"):
+    """The response to manifests: the jobs as of `POST /api/v1/jobs`, and the report of fields."""
+
+    queue: str
+    job_set: str
+    position: str | None
+    jobs: list[SubmittedJob]
+    fields: list[ReportedField]
+
+
+class ManifestService:
+    """Converts manifests, and submits the jobs that they become, all or none."""
+
+    def __init__(self, submissions: SubmissionService, validation: ValidationThread) -> None:
+        self._submissions = submissions
+        self._validation = validation
+        self._decoder: Final = Decoder(Manifests)
+
+    async def convert(self, body: bytes) -> Conversion:
+        """The jobs of a body's manifests, which are not created. Raises a `Problem`."""
+        return (await self._convert(body)).conversion
+
+    async def submit(
+        self, body: bytes, context: RequestContext, *, dry_run: bool = False
+    ) -> ManifestResponse:
+        """Submit the jobs of a body's manifests. Raises a `Problem` or `WorldError`."""
+        converted = await self._convert(body)
+        made = converted.conversion
+        if found := _find_missing(made):
+            raise validation_problem(found)
+        submission = {"queue": made.queue, "jobSet": made.job_set, "jobs": made.jobs}
+        try:
+            response = await self._submissions.submit(
+                msgspec.json.encode(submission), context, dry_run=dry_run
+            )
+        except Problem as problem:
+            problem.field_errors = list(dict.fromkeys(converted.locate(problem.field_errors)))
+            raise
+        return ManifestResponse(
+            made.queue, made.job_set, response.position, response.jobs, made.fields
+        )
+
+    async def _convert(self, body: bytes) -> ConvertedManifests:
+        request, found = await self._validation.decode(self._decoder, body)
+        if request.manifests is None:
+            found.append(FieldError("/manifests", "is missing"))
+        if found:
+            raise validation_problem(found)
+        jobs_max = self._submissions.limits.jobs_max
+        manifests = request.manifests or []
+        converted = await self._validation.run(
+            lambda: convert_manifests(manifests, request.queue, request.job_set, jobs_max)
+        )
+        if converted.errors:
+            raise validation_problem(converted.errors)
+        return converted
+
+
+def _find_missing(made: Conversion) -> list[FieldError]:
+    found = []
+    if not made.queue:
+        detail = "is missing; set it, or the label fairlead.dev/queue of a manifest"
+        found.append(FieldError("/queue", detail))
+    if not made.job_set:
+        detail = "is missing; set it, or name a manifest by metadata.name"
+        found.append(FieldError("/jobSet", detail))
+    return found

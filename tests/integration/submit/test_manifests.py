@@ -1,0 +1,92 @@
+"""Manifests of Kubernetes through the API: all of them become jobs, or none."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.cli.support import yaml_reader
+from fairlead_common.domain.records import events
+from tests.integration.submit.submit_server import Served, served
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "manifests"
+
+
+@pytest.fixture
+async def submit(database: str) -> AsyncIterator[Served]:
+    async with served(database) as made:
+        yield made
+
+
+def read(name: str) -> list[Any]:  # `Any`: JSON
+    """The manifests of an example."""
+    return yaml_reader.read_documents((EXAMPLES / name).read_bytes())
+
+
+async def test_an_indexed_job_becomes_jobs_that_know_their_index(submit: Served) -> None:
+    body = {"queue": submit.queue, "manifests": read("indexed-job.yaml")}
+    answer = await submit.post("/manifests", body)
+    assert answer.status_code == 200, answer.text
+    done = answer.json()
+    assert (done["queue"], done["jobSet"]) == (submit.queue, "indexed")
+    assert [job["clientId"] for job in done["jobs"]] == ["indexed-0", "indexed-1", "indexed-2"]
+    ignored = [field["pointer"] for field in done["fields"] if field["use"] == "ignored"]
+    assert "/manifests/0/spec/parallelism" in ignored
+    found = await submit.events()
+    assert [event.job_id for event in found if isinstance(event, events.JobSubmitted)] == [
+        job["id"] for job in done["jobs"]
+    ]
+    assert b'"JOB_COMPLETION_INDEX","value":"2"' in bytes(found[2].spec)  # type: ignore[union-attr]
+
+
+async def test_the_same_manifests_again_create_nothing(submit: Served) -> None:
+    body = {"queue": submit.queue, "manifests": read("pod-group.yaml")}
+    first = (await submit.post("/manifests", body)).json()
+    again = (await submit.post("/manifests", body)).json()
+    assert [job["id"] for job in again["jobs"]] == [job["id"] for job in first["jobs"]]
+
+
+async def test_a_dry_run_and_a_conversion_create_nothing(submit: Served) -> None:
+    body = {"queue": submit.queue, "manifests": read("pod-group.yaml")}
+    dry = await submit.post("/manifests?dryRun=true", body)
+    assert (dry.status_code, dry.json()["position"]) == (200, None)
+    made = (await submit.post("/manifests/convert", body)).json()
+    assert [job["gang"]["size"] for job in made["jobs"]] == [2, 2]
+    assert await submit.events() == []
+    accepted = await submit.post("/jobs", {key: made[key] for key in ("queue", "jobSet", "jobs")})
+    assert accepted.status_code == 200, accepted.text
+
+
+async def test_one_bad_manifest_refuses_all_and_is_named_where_it_stands(submit: Served) -> None:
+    good, bad = read("indexed-job.yaml") * 2
+    bad = {**bad, "metadata": {"name": "bad"}}
+    bad["spec"] = {
+        **bad["spec"],
+        "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]}},
+    }
+    answer = await submit.post("/manifests", {"queue": submit.queue, "manifests": [good, bad]})
+    assert answer.status_code == 422
+    pointers = [error["pointer"] for error in answer.json()["errors"]]
+    place = "/manifests/1/spec/template/spec/containers/0/resources/requests/cpu"
+    assert pointers == [place]
+    assert await submit.events() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/manifests"),
+        ({"manifests": []}, "/manifests"),
+        ({"manifests": ["x"]}, "/manifests/0"),
+        ({"manifests": [{"kind": "Deployment"}], "queue": "q"}, "/manifests/0/kind"),
+        ({"manifests": [{"apiVersion": "v1", "kind": "Pod", "spec": {}}]}, "/queue"),
+        ({"manifests": [], "more": 1}, "/more"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_named(
+    submit: Served, body: dict[str, object], pointer: str
+) -> None:
+    answer = await submit.post("/manifests", body)
+    assert answer.status_code == 422, answer.text
+    assert pointer in [error["pointer"] for error in answer.json()["errors"]]
