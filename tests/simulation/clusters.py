@@ -171,7 +171,7 @@ class VirtualCluster:
         due.end = end
         self._set(run, msgspec.structs.replace(pod, stopping=True))
 
-    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
+    def prevent_start(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         """It never starts; it looks like one that ended at once."""
         if run not in self._pods:
             self._set(run, Pod(run, Phase.ENDED, ended_ms=now_ms, end=end))

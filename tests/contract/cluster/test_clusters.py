@@ -146,9 +146,9 @@ async def test_stopping_what_was_never_there_makes_nothing(bed: Bed) -> None:
     assert run_of("a") not in bed.cluster.pods
 
 
-async def test_a_run_that_is_ruled_out_never_starts(bed: Bed) -> None:
+async def test_a_run_that_is_prevented_never_starts(bed: Bed) -> None:
     end = pods.lost("the executor was restarted")
-    bed.cluster.rule_out(run_of("a"), end, clock.now_ms(), bed.namespace)
+    bed.cluster.prevent_start(run_of("a"), end, clock.now_ms(), bed.namespace)
     create(bed, "a", SUCCEEDS)
     pod = await until(bed.cluster, "a", ended)
     assert (pod.end, pod.started_ms) == (end, 0)
@@ -157,7 +157,7 @@ async def test_a_run_that_is_ruled_out_never_starts(bed: Bed) -> None:
 async def test_ruling_out_a_run_that_is_there_changes_nothing(bed: Bed) -> None:
     create(bed, "a", LASTS)
     await until(bed.cluster, "a", runs)
-    bed.cluster.rule_out(run_of("a"), pods.lost("x"), clock.now_ms(), bed.namespace)
+    bed.cluster.prevent_start(run_of("a"), pods.lost("x"), clock.now_ms(), bed.namespace)
     bed.cluster.changes(clock.now_ms())
     assert bed.cluster.pods[run_of("a")].live
 
@@ -259,9 +259,9 @@ async def test_a_new_executor_can_stop_what_an_earlier_one_started(lasting_bed: 
     assert pod.end.reason == "enough"
 
 
-async def test_a_run_that_was_ruled_out_stays_so(lasting_bed: Bed) -> None:
+async def test_a_run_that_was_prevented_stays_so(lasting_bed: Bed) -> None:
     end = pods.lost("x")
-    lasting_bed.cluster.rule_out(run_of("a"), end, clock.now_ms(), lasting_bed.namespace)
+    lasting_bed.cluster.prevent_start(run_of("a"), end, clock.now_ms(), lasting_bed.namespace)
     await until(lasting_bed.cluster, "a", ended)
     await lasting_bed.open()
     assert lasting_bed.cluster.pods[run_of("a")].end == end

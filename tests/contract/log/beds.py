@@ -42,7 +42,7 @@ class Bed(Protocol):
 
     name: str
 
-    async def open(self, away_s: float = 30.0) -> EventLog:
+    async def open(self, timeout_s: float = 30.0) -> EventLog:
         """A connection to the log, as another process would have it."""
         ...
 
@@ -101,7 +101,7 @@ class MemoryBed:
     def __init__(self) -> None:
         self.core = MemoryCore()
 
-    async def open(self, away_s: float = 30.0) -> EventLog:
+    async def open(self, timeout_s: float = 30.0) -> EventLog:
         return MemoryLog(clock.now_ms, self.core)
 
     @asynccontextmanager
@@ -146,8 +146,8 @@ class PostgresBed:
         self.url = url
         self._server = server
 
-    async def open(self, away_s: float = 30.0) -> PostgresLog:
-        return await PostgresLog.open(self.url, away_s=away_s)
+    async def open(self, timeout_s: float = 30.0) -> PostgresLog:
+        return await PostgresLog.open(self.url, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
@@ -215,14 +215,14 @@ class KafkaBed:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def open(self, away_s: float = 30.0) -> KafkaLog:
-        return await KafkaLog.open(self._server.url(), away_s=away_s)
+    async def open(self, timeout_s: float = 30.0) -> KafkaLog:
+        return await KafkaLog.open(self._server.url(), timeout_s=timeout_s)
 
     @asynccontextmanager
     async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
         log = await self.open()
-        producer = await kafka_clients.start_or_stop(
-            kafka_clients.new_producer(log.address, a_name(), log.away_s)
+        producer = await kafka_clients.start_client(
+            kafka_clients.new_producer(log.address, a_name(), log.timeout_s)
         )
         async with producer.transaction():
             for record in records:
@@ -234,13 +234,13 @@ class KafkaBed:
                     partition=partition_of(record.key, partitions),
                 )
             yield
-        await kafka_clients.stop(producer)
+        await kafka_clients.stop_client(producer)
         await log.close()
 
     async def expire(self, topic: str) -> None:
         log = await self.open()
         ends = await log.end_positions(topic)
-        async with kafka_clients.admin(log.address, log.away_s) as admin:
+        async with kafka_clients.open_admin_client(log.address, log.timeout_s) as admin:
             await admin.delete_records(
                 {TopicPartition(topic, n): RecordsToDelete(end) for n, end in ends.items()}
             )
@@ -254,12 +254,12 @@ class KafkaBed:
 
     async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         log = await self.open()
-        producer = await kafka_clients.start_or_stop(
-            kafka_clients.new_producer(log.address, a_name(), log.away_s)
+        producer = await kafka_clients.start_client(
+            kafka_clients.new_producer(log.address, a_name(), log.timeout_s)
         )
         async with producer.transaction():
             await producer.send_and_wait(topic, key=key, value=value, partition=0)
-        await kafka_clients.stop(producer)
+        await kafka_clients.stop_client(producer)
         await log.close()
 
     def check_ours(self) -> None:

@@ -26,19 +26,19 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 async def log(kafka_broker: Server) -> AsyncIterator[KafkaLog]:
-    log = await KafkaLog.open(kafka_broker.url(), away_s=30)
+    log = await KafkaLog.open(kafka_broker.url(), timeout_s=30)
     yield log
     await log.close()
 
 
 async def settings_there(log: KafkaLog, topic: str) -> dict[str, str]:
-    async with kafka_clients.admin(log.address, log.away_s) as admin:
+    async with kafka_clients.open_admin_client(log.address, log.timeout_s) as admin:
         (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     return {entry[0]: entry[1] for entry in answer.resources[0][4]}
 
 
 async def change_settings(log: KafkaLog, topic: str, settings: dict[str, str]) -> None:
-    async with kafka_clients.admin(log.address, log.away_s) as admin:
+    async with kafka_clients.open_admin_client(log.address, log.timeout_s) as admin:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
 
 
@@ -46,7 +46,7 @@ async def change_settings(log: KafkaLog, topic: str, settings: dict[str, str]) -
 async def test_a_topic_is_created_with_explicit_settings(log: KafkaLog, compacted: bool) -> None:
     topic = a_topic(compacted=compacted)
     await log.create(topic)
-    wanted = kafka_clients.settings_of(topic)
+    wanted = kafka_clients.topic_settings(topic)
     there = await settings_there(log, topic.name)
     assert {name: there[name] for name in wanted} == wanted
 
@@ -63,14 +63,14 @@ async def test_the_owner_of_a_topic_changes_its_retention(log: KafkaLog) -> None
 async def test_missing_brokers_are_reported() -> None:
     port = free_port()
     with pytest.raises(LogUnavailable, match=f"{port}"):
-        await KafkaLog.open(f"kafka://127.0.0.1:{port}", away_s=0.3)
+        await KafkaLog.open(f"kafka://127.0.0.1:{port}", timeout_s=0.3)
 
 
 async def test_unresponsive_brokers_are_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(LogUnavailable, match=f"{port}"):
-            await KafkaLog.open(f"kafka://127.0.0.1:{port}", away_s=0.3)
+            await KafkaLog.open(f"kafka://127.0.0.1:{port}", timeout_s=0.3)
 
 
 async def test_any_of_several_brokers_can_be_the_bootstrap_server(kafka_broker: Server) -> None:
@@ -86,8 +86,8 @@ async def test_any_of_several_brokers_can_be_the_bootstrap_server(kafka_broker: 
 async def test_a_new_producer_aborts_the_open_transaction_of_its_predecessor(log: KafkaLog) -> None:
     topic = await made(log)
     name = a_name()
-    dead = await kafka_clients.start_or_stop(
-        kafka_clients.new_producer(log.address, name, log.away_s)
+    dead = await kafka_clients.start_client(
+        kafka_clients.new_producer(log.address, name, log.timeout_s)
     )
     await dead.begin_transaction()
     await dead.send_and_wait(topic.name, key=b"k", value=b"left open", partition=0)
@@ -99,7 +99,7 @@ async def test_a_new_producer_aborts_the_open_transaction_of_its_predecessor(log
     batch = await reader.read(wait_s=30)
     assert texts(batch.entries) == ["new"]
     assert batch.positions == await log.end_positions(topic.name)
-    await kafka_clients.stop(dead)
+    await kafka_clients.stop_client(dead)
 
 
 class SilentConsumer:
@@ -125,11 +125,11 @@ class SilentConsumer:
 async def test_a_stuck_consumer_is_replaced(
     kafka_broker: Server,
 ) -> None:
-    log = await KafkaLog.open(kafka_broker.url(), away_s=30)
+    log = await KafkaLog.open(kafka_broker.url(), timeout_s=30)
     topic = await made(log)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "1")])
-    log.away_s = 5
+    log.timeout_s = 5
     reader = KafkaReader(log, topic.name, {0: 0}, SilentConsumer())
     with pytest.raises(LogUnavailable, match="has more records"):
         await reader.read(wait_s=0)
@@ -141,7 +141,7 @@ async def test_a_stuck_consumer_is_replaced(
 async def test_an_append_after_an_open_transaction_returns_within_its_bound(
     kafka_broker: Server,
 ) -> None:
-    log = await KafkaLog.open(kafka_broker.url(), away_s=2)
+    log = await KafkaLog.open(kafka_broker.url(), timeout_s=2)
     topic = await made(log)
     producer = await log.producer(a_name())
     async with KafkaBed(kafka_broker).open_append([record(topic, "a", "1")]):
@@ -158,7 +158,7 @@ async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> N
     await change_settings(
         log,
         topic.name,
-        kafka_clients.settings_of(topic)
+        kafka_clients.topic_settings(topic)
         | {
             "segment.ms": "100",
             "min.cleanable.dirty.ratio": "0.01",
@@ -198,7 +198,7 @@ async def test_settings_of_an_older_topic_are_updated(
     log: KafkaLog,
 ) -> None:
     topic = await made(log, compacted=True)
-    old = kafka_clients.settings_of(topic) | {"delete.retention.ms": "86400000"}
+    old = kafka_clients.topic_settings(topic) | {"delete.retention.ms": "86400000"}
     await change_settings(log, topic.name, old)
     await log.create(topic)
     there = await settings_there(log, topic.name)
@@ -213,7 +213,7 @@ async def test_a_cancelled_reader_leaves_no_consumer_open(
     was_opened = False
     patience = 0
     while not was_opened:
-        mine = await KafkaLog.open(kafka_broker.url(), away_s=30)
+        mine = await KafkaLog.open(kafka_broker.url(), timeout_s=30)
         opening = asyncio.create_task(mine.reader(topic.name, {0: 0}))
         for _ in range(patience):
             await asyncio.sleep(0)

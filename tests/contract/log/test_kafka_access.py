@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kafka
 
 PASSWORD = "a:b/c@d"
 JAAS = "org.apache.kafka.common.security"
-AWAY_S = 30.0
+TIMEOUT_S = 30.0
 REFUSED_S = 1.0
 
 
@@ -85,7 +85,7 @@ def signed_in(password: str = PASSWORD) -> str:
 
 async def check_usable(url: str) -> None:
     """A record goes in and comes out."""
-    log = await KafkaLog.open(url, away_s=AWAY_S)
+    log = await KafkaLog.open(url, timeout_s=TIMEOUT_S)
     try:
         topic = await made(log)
         producer = await log.producer(a_name())
@@ -97,7 +97,7 @@ async def check_usable(url: str) -> None:
 
 async def check_refused(url: str) -> None:
     with pytest.raises(LogUnavailable, match="Kafka"):
-        await KafkaLog.open(url, away_s=REFUSED_S)
+        await KafkaLog.open(url, timeout_s=REFUSED_S)
 
 
 @pytest.mark.parametrize("mechanism", ["", "&mechanism=SCRAM-SHA-512", "&mechanism=PLAIN"])

@@ -20,7 +20,7 @@ from tests.contract.log.helpers import (
 )
 from tests.contract.log.load import Load
 
-AWAY_S = 3.0
+TIMEOUT_S = 3.0
 """Enough for whatever is asked of a server that is there, on a busy machine too."""
 
 
@@ -46,7 +46,7 @@ async def fails(work: Coroutine[object, object, object], *errors: type[Exception
 async def test_an_unavailable_log_raises_in_time_without_partial_appends(
     bed: Bed, kill: Callable[[], None]
 ) -> None:
-    log = await bed.open(away_s=AWAY_S)
+    log = await bed.open(timeout_s=TIMEOUT_S)
     topic = await made(log)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "before")])

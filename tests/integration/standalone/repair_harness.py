@@ -106,7 +106,7 @@ class Installation:
                 await log.maintain(clock.now_ms() + MONTHS_MS)
             case KafkaLog():
                 places = {TopicPartition(topics.JOBS, part): end for part, end in ends.items()}
-                async with kafka_clients.admin(log.address, log.away_s) as admin:
+                async with kafka_clients.open_admin_client(log.address, log.timeout_s) as admin:
                     await admin.delete_records(
                         {place: RecordsToDelete(end) for place, end in places.items()}
                     )

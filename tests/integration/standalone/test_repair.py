@@ -34,9 +34,9 @@ async def in_kafka(
     kafka_broker: Server, fresh_database: str, valkey_url: str
 ) -> AsyncIterator[Installation]:
     """The log is on a broker whose topics were deleted before."""
-    log = await KafkaLog.open(kafka_broker.url(), away_s=30)
+    log = await KafkaLog.open(kafka_broker.url(), timeout_s=30)
     try:
-        async with kafka_clients.admin(log.address, log.away_s) as admin:
+        async with kafka_clients.open_admin_client(log.address, log.timeout_s) as admin:
             ours = [name for name in await admin.list_topics() if name.startswith("fairlead.")]
             await admin.delete_topics(ours)
     finally:

@@ -69,7 +69,7 @@ class DurableCluster:
         if pod is not None and pod.live:
             self._put(msgspec.structs.replace(pod, stopping=True))
 
-    def rule_out(self, name: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
+    def prevent_start(self, name: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         if name not in self.there:
             self._put(Pod(name, Phase.ENDED, ended_ms=now_ms, end=end))
 

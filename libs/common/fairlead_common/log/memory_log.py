@@ -232,13 +232,13 @@ class MemoryCore:
     def _topic(self, name: str) -> _Stored:
         stored = self._topics.get(name)
         if stored is None:
-            raise TopicMismatch(f"there is no topic {name!r}")
+            raise TopicMismatch(f"the topic {name!r} does not exist")
         return stored
 
     def _append_topic(self, record: Record) -> Topic:
         stored = self._topics.get(record.topic)
         if stored is None:
-            raise AppendRefused(f"there is no topic {record.topic!r}")
+            raise AppendRefused(f"the topic {record.topic!r} does not exist")
         return stored.topic
 
     def _take_failure(self, producer: str) -> AppendFailure | None:
@@ -304,9 +304,9 @@ def _compact(partition: _Partition, now_ms: int) -> None:
 class MemoryLog:
     """An `EventLog` over a core that several logs may share: each is one process's connection."""
 
-    def __init__(self, clock: Callable[[], int], core: MemoryCore | None = None) -> None:
+    def __init__(self, clock_ms: Callable[[], int], core: MemoryCore | None = None) -> None:
         self.core = MemoryCore() if core is None else core
-        self._clock = clock
+        self._clock_ms = clock_ms
         self._committed = asyncio.Event()
         self.core.listen(self._wake)
 
@@ -320,7 +320,7 @@ class MemoryLog:
 
     async def producer(self, name: str) -> "MemoryProducer":
         """See `EventLog`."""
-        return MemoryProducer(self.core, self._clock, name, self.core.begin(name))
+        return MemoryProducer(self.core, self._clock_ms, name, self.core.begin(name))
 
     async def reader(self, topic: str, positions: Positions) -> "MemoryReader":
         """See `EventLog`."""
@@ -353,10 +353,12 @@ class MemoryLog:
 class MemoryProducer:
     """A `Producer`: one epoch of a name."""
 
-    def __init__(self, core: MemoryCore, clock: Callable[[], int], name: str, epoch: int) -> None:
+    def __init__(
+        self, core: MemoryCore, clock_ms: Callable[[], int], name: str, epoch: int
+    ) -> None:
         self.name = name
         self._core = core
-        self._clock = clock
+        self._clock_ms = clock_ms
         self._epoch = epoch
         self._dead = False
 
@@ -368,7 +370,7 @@ class MemoryProducer:
         if not records:
             return {}
         try:
-            return self._core.append(self.name, self._epoch, records, self._clock())
+            return self._core.append(self.name, self._epoch, records, self._clock_ms())
         except (ProducerFenced, AppendUnknown):
             self._dead = True
             raise

@@ -48,7 +48,7 @@ async def _open(url: str) -> EventLog:
 
 
 async def maintain_log(
-    log: EventLog, clock: Callable[[], int], *, every_s: float = CLEANUP_S
+    log: EventLog, clock_ms: Callable[[], int], *, every_s: float = CLEANUP_S
 ) -> None:
     """Drop what the log no longer keeps, again and again; Kafka does that itself.
 
@@ -65,5 +65,5 @@ async def maintain_log(
         return
     while True:
         with contextlib.suppress(LogUnavailable):
-            await log.maintain(clock())
+            await log.maintain(clock_ms())
         await asyncio.sleep(every_s)

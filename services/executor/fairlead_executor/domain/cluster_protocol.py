@@ -2,13 +2,13 @@
 
 Commands return at once and never fail: their outcome is seen in `pods`. Clauses:
 
-- after `create` the run has a pod; a run that has one, or was ruled out, is not started (again),
-  whoever asks and whatever was killed in between; what belongs to its pod is completed;
+- after `create` the run has a pod; a run that has one, or must not start, is not started (again),
+  also after any process was killed in between; what belongs to its pod is completed;
 - a pod that ended stays until `remove`; its `end` never changes;
 - `stop` ends a live pod within the grace, and does nothing to one that ended or never existed;
   of several stops the first sets the reported end, and the shortest grace counts;
-- after `rule_out` the run has a pod: the one that was there all the same, or one with that end,
-  which it shows as soon as it would also be seen by a new executor;
+- after `prevent_start` the run has a pod: the one that existed already, or one with that end,
+  which it shows as soon as a new executor would also see it;
 - a pod that ended before it started names the node that failed to start it, "" if none was tried;
 - a run of a job with services or ingresses has them, or fails with the reason;
 - `changes` names every run whose pod changed since the last call; the first call names all.
@@ -72,7 +72,7 @@ class Cluster(Protocol):
 
     @property
     def pods(self) -> Mapping[RunId, Pod]:
-        """All pods that are Fairlead's, as of the last `changes`, create or rule_out."""
+        """All pods that are Fairlead's, as of the last `changes`, create or prevent_start."""
         ...
 
     def nodes(self) -> Sequence[Node]:
@@ -99,7 +99,7 @@ class Cluster(Protocol):
         """Request the run to end; if this ends it, `end` is reported as its end."""
         ...
 
-    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
+    def prevent_start(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         """Make sure that this run never starts here; `end` is reported as its end.
 
         `namespace`: that of its lease, where its pod would be.

@@ -272,7 +272,7 @@ class ExecutorState:
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
                 case RuleOut(run, end, namespace):
-                    self.cluster.rule_out(run, end, now_ms, namespace)
+                    self.cluster.prevent_start(run, end, now_ms, namespace)
                 case Remove(run):
                     removes.append(run)
                 case _:

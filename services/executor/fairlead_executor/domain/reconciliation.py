@@ -7,7 +7,7 @@ in the end. Reports are appended to the log first; only then are the other actio
 1. A lease with the desired state `run` and no pod is reported pending and created, once the runs
    that it names in `after` have ended.
 2. A lease that a previous executor reported pending and that has no pod is never created: it is
-   ruled out, and reported lost.
+   prevented from starting, and reported lost.
 3. A lease with the desired state `stop` and no pod is excluded and reported stopped.
 4. A live pod is stopped when its lease says so, when it exceeds its maximum run time, or when it
    has no lease.

@@ -67,7 +67,7 @@ class Superseded(WorldError):
 
 
 class Executor:
-    """Drives an `ExecutorState`. `producer` is from `fence`; `clock` gives ms, `monotonic` s."""
+    """Drives an `ExecutorState`. `producer` is from `fence`; the last two arguments are clocks."""
 
     def __init__(
         self,
@@ -75,16 +75,16 @@ class Executor:
         log: EventLog,
         producer: Producer,
         instance: str,
-        clock: Callable[[], int],
-        monotonic: Callable[[], float],
+        clock_ms: Callable[[], int],
+        monotonic_s: Callable[[], float],
     ) -> None:
         self.state = state
         self.problem: str | None = "it has not written its first heartbeat yet"
         """Why the executor cannot read or report now; None: it can."""
         self._log = log
         self._instance = instance
-        self._clock = clock
-        self._monotonic = monotonic
+        self._clock_ms = clock_ms
+        self._monotonic_s = monotonic_s
         self._producer = producer
         self._changed = asyncio.Event()
         self._plan_made = asyncio.Event()
@@ -177,24 +177,24 @@ class Executor:
 
     async def _reconcile_forever(self) -> None:
         while True:
-            started_s = self._monotonic()
+            started_s = self._monotonic_s()
             plan = await self._reconcile()
             self._plan_made.set()
-            took_s = self._monotonic() - started_s
+            took_s = self._monotonic_s() - started_s
             if not self.state.has_more_due:
                 await asyncio.sleep(pause_after_s(len(plan.actions), took_s))
-                await self._wait_for_change(self.state.idle_s(self._clock()))
+                await self._wait_for_change(self.state.idle_s(self._clock_ms()))
 
     async def _reconcile(self) -> ReconcilePlan:
         """Make one plan, append it, apply it."""
-        with _timed("plan", self._monotonic):
-            plan = self.state.plan(self._clock())
+        with _timed("plan", self._monotonic_s):
+            plan = self.state.plan(self._clock_ms())
         if plan.records:
-            with _timed("append", self._monotonic):
+            with _timed("append", self._monotonic_s):
                 await self._append(plan.records)
             self.problem = None
-        with _timed("do", self._monotonic):
-            self.state.apply(plan, self._clock())
+        with _timed("do", self._monotonic_s):
+            self.state.apply(plan, self._clock_ms())
         metrics.LEASES.set(len(self.state.desired))
         metrics.PODS.set(len(self.state.cluster.pods))
         for action in plan.actions:
@@ -295,7 +295,7 @@ def producer_name(executor: str) -> str:
 
 
 @contextlib.contextmanager
-def _timed(step: str, monotonic: Callable[[], float]) -> Iterator[None]:
-    started_s = monotonic()
+def _timed(step: str, monotonic_s: Callable[[], float]) -> Iterator[None]:
+    started_s = monotonic_s()
     yield
-    metrics.TURN_SECONDS.labels(step).observe(monotonic() - started_s)
+    metrics.TURN_SECONDS.labels(step).observe(monotonic_s() - started_s)

@@ -220,10 +220,10 @@ async def test_a_part_of_the_log_of_a_container_can_be_asked_for(world: FakeWorl
         await world.read_log(run, stream=Stream.STDERR)
 
 
-async def test_a_run_without_a_pod_is_ruled_out_by_a_pod_of_its_name(world: FakeWorld) -> None:
+async def test_a_run_without_a_pod_is_prevented_by_a_pod_of_its_name(world: FakeWorld) -> None:
     await world.open()
     run = RunId(f"{'a'.ljust(28, '0')}-1")
-    world.cluster.rule_out(run, pods.lost("restarted"), clock.now_ms(), "default")
+    world.cluster.prevent_start(run, pods.lost("restarted"), clock.now_ms(), "default")
     await world.until_ended(run)
     pod = world.server.find("pods", run)
     assert pod is not None

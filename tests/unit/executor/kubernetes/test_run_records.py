@@ -101,16 +101,16 @@ def test_a_pod_that_does_not_end_after_its_grace_is_deleted_by_force() -> None:
     assert next_of(record, DELETED_MS + 1000 * STUCK_S) is Operation.DELETE_BY_FORCE
 
 
-def test_a_run_that_was_stopped_before_it_was_created_is_ruled_out() -> None:
+def test_a_run_that_was_stopped_before_it_was_created_does_not_start() -> None:
     record = leased()
     run_records.request_stop(record, 0, END)
     assert next_of(record) is Operation.CREATE_PLACEHOLDER
-    assert run_records.ruled_out_end(record) == END
+    assert run_records.find_prevented_end(record) == END
     assert shown(record).stopping
 
 
-def test_a_run_that_was_ruled_out_has_ended_once_its_pod_says_so() -> None:
-    record = RunRecord(run=RUN, ruled_out=END)
+def test_a_run_that_was_prevented_has_ended_once_its_pod_says_so() -> None:
+    record = RunRecord(run=RUN, prevented_end=END)
     assert next_of(record) is Operation.CREATE_PLACEHOLDER
     assert shown(record).live
     never = {pod_manifest.NEVER_STARTS: pod_manifest.encode_end(END)}
@@ -119,8 +119,8 @@ def test_a_run_that_was_ruled_out_has_ended_once_its_pod_says_so() -> None:
     assert next_of(record) is None
 
 
-def test_a_run_that_was_there_all_the_same_is_not_ruled_out() -> None:
-    record = RunRecord(run=RUN, ruled_out=END)
+def test_a_run_that_was_there_all_the_same_is_not_prevented() -> None:
+    record = RunRecord(run=RUN, prevented_end=END)
     run_records.observe(record, make_pod(RUNNING))
     assert shown(record).phase is Phase.RUNNING
     assert next_of(record) is None
@@ -165,7 +165,7 @@ def test_an_ended_pod_is_released_when_it_is_no_longer_retained() -> None:
     record.removed = True
     assert run_records.describe_run(record) is None
     assert next_of(record) is None
-    record.release = True
+    record.release_requested = True
     assert next_of(record) is Operation.RELEASE
     record.released = True
     assert next_of(record) is None
@@ -174,7 +174,7 @@ def test_an_ended_pod_is_released_when_it_is_no_longer_retained() -> None:
 def released(**metadata: Any) -> RunRecord:
     record = running()
     run_records.observe(record, make_pod(FAILED, version=2, **DELETED, **metadata))
-    record.removed = record.release = record.released = True
+    record.removed = record.release_requested = record.released = True
     return record
 
 

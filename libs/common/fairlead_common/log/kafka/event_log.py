@@ -47,11 +47,11 @@ from fairlead_common.log.protocol import (
 )
 from fairlead_common.service import clock
 
-AWAY_S_MAX: Final = 10.0
-"""How long a call tries to reach brokers that are away; an append in all."""
+TIMEOUT_S: Final = 10.0
+"""How long a call tries to reach unavailable brokers; the longest time of an append."""
 ABORT_S_MAX: Final = 2.0
 PROBE_S: Final = 1.0
-"""A reader to whom nothing comes asks as often as this whether the brokers are there."""
+"""How often a reader that receives nothing checks that the brokers are available."""
 VISIBLE_S_MIN: Final = 0.001
 VISIBLE_S_MAX: Final = 0.05
 
@@ -63,22 +63,22 @@ _Batches = dict[TopicPartition, list[Record]]
 class KafkaLog:
     """An `EventLog`; see `open`."""
 
-    def __init__(self, address: KafkaAddress, away_s: float) -> None:
+    def __init__(self, address: KafkaAddress, timeout_s: float) -> None:
         self.address = address
-        self.away_s = away_s
-        self.controls = BrokerQueries(address, away_s)
+        self.timeout_s = timeout_s
+        self.controls = BrokerQueries(address, timeout_s)
         self.tombstone_retention_ms = kafka_clients.TOMBSTONE_RETENTION_MS
         self._identity = ""
         self._opened: list[KafkaProducer | KafkaReader] = []
 
     @classmethod
-    async def open(cls, url: str, *, away_s: float = AWAY_S_MAX) -> "KafkaLog":
+    async def open(cls, url: str, *, timeout_s: float = TIMEOUT_S) -> "KafkaLog":
         """The log of the brokers that a URL names; see `kafka_address`.
 
         Raises `LogUrlInvalid` for one that makes no sense, and `LogUnavailable` if no broker can be
-        reached within `away_s`, or lets us in.
+        reached within `timeout_s`, or lets us in.
         """
-        log = cls(kafka_address.parse(url), away_s)
+        log = cls(kafka_address.parse(url), timeout_s)
         log._identity = f"kafka/{await log.controls.cluster_id()}"
         return log
 
@@ -93,11 +93,11 @@ class KafkaLog:
 
     async def producer(self, name: str) -> "KafkaProducer":
         """See `EventLog`."""
-        client = await kafka_clients.bounded(
+        client = await kafka_clients.retry_until_deadline(
             self.address,
-            self.away_s,
-            lambda: kafka_clients.start_or_stop(
-                kafka_clients.new_producer(self.address, name, self.away_s)
+            self.timeout_s,
+            lambda: kafka_clients.start_client(
+                kafka_clients.new_producer(self.address, name, self.timeout_s)
             ),
         )
         producer = KafkaProducer(self, name, client)
@@ -118,11 +118,11 @@ class KafkaLog:
 
     async def start_positions(self, topic: str) -> dict[int, int]:
         """See `EventLog`."""
-        return _by_number(await self.controls.starts(await self._places(topic)))
+        return _by_number(await self.controls.start_offsets(await self._places(topic)))
 
     async def end_positions(self, topic: str) -> dict[int, int]:
         """See `EventLog`."""
-        return _by_number(await self.controls.ends(await self._places(topic)))
+        return _by_number(await self.controls.end_offsets(await self._places(topic)))
 
     async def close(self) -> None:
         """See `EventLog`."""
@@ -141,10 +141,10 @@ class KafkaLog:
 
 async def new_consumer(log: KafkaLog) -> Consumer:
     """A started consumer. Raises `LogUnavailable`."""
-    return await kafka_clients.bounded(
+    return await kafka_clients.retry_until_deadline(
         log.address,
-        log.away_s,
-        lambda: kafka_clients.start_or_stop(kafka_clients.new_consumer(log.address, log.away_s)),
+        log.timeout_s,
+        lambda: kafka_clients.start_client(kafka_clients.new_consumer(log.address, log.timeout_s)),
     )
 
 
@@ -153,7 +153,7 @@ def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
 
 
 class _ClientStop:
-    """Stops a client of aiokafka once, however often its owner and the log ask for it."""
+    """Stops a client of aiokafka once, even if both its owner and the log request it."""
 
     def __init__(self, on_stopped: Callable[[], None]) -> None:
         self._on_stopped = on_stopped
@@ -161,13 +161,13 @@ class _ClientStop:
 
     @property
     def begun(self) -> bool:
-        """Whether anybody has asked for it."""
+        """Whether the stop was requested."""
         return self._task is not None
 
     def begin(self, client: kafka_clients.Producer | Consumer) -> "asyncio.Task[None]":
-        """Stop the client in a task. It may take a while when the brokers are away."""
+        """Stop the client in a task, which takes up to several seconds without brokers."""
         if self._task is None:
-            self._task = asyncio.create_task(kafka_clients.stop(client))
+            self._task = asyncio.create_task(kafka_clients.stop_client(client))
             self._task.add_done_callback(lambda _: self._on_stopped())
         return self._task
 
@@ -195,7 +195,7 @@ class KafkaProducer:
             # Unless the outcome is known, and good or harmless, this was the last append.
             self._usable = False
             try:
-                deadline = asyncio.get_running_loop().time() + self._log.away_s
+                deadline = asyncio.get_running_loop().time() + self._log.timeout_s
                 last = await self._transact(batches, deadline)
                 await self._wait_until_visible(last)
                 self._usable = True
@@ -245,7 +245,7 @@ class KafkaProducer:
         return last
 
     async def _send(self, batches: _Batches) -> Mapping[TopicPartition, int]:
-        """Send everything, the partitions side by side; return when all has been written."""
+        """Send all batches concurrently; return when all records were written."""
         sends = [asyncio.ensure_future(self._send_to(*item)) for item in batches.items()]
         try:
             results = await asyncio.gather(*sends, return_exceptions=True)
@@ -279,9 +279,9 @@ class KafkaProducer:
         return last
 
     async def _abort(self, reason: Exception) -> None:
-        """Take the transaction back. If that is not confirmed, the append is unknown.
+        """Abort the transaction. Raises `AppendUnknown` if the abort is not confirmed.
 
-        (It will not be committed, but this producer cannot go on, and a caller has to know.)
+        (The transaction will not be committed, but this producer can no longer be used.)
         """
         try:
             async with asyncio.timeout(ABORT_S_MAX):
@@ -291,17 +291,17 @@ class KafkaProducer:
         self._usable = True
 
     async def _wait_until_visible(self, last: Mapping[TopicPartition, int]) -> None:
-        """A commit is confirmed before its markers are written: wait for those, within a bound.
+        """Wait until readers see the commit, which is confirmed before its markers are written.
 
-        Past the bound the append is done all the same. Readers see it when the brokers are back,
-        or when they have ended an open transaction of another producer in the same partition.
+        After `timeout_s` the append succeeds nevertheless. Readers see it when the brokers are
+        available, or when an open transaction of another producer in the partition has ended.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._log.away_s
+        deadline = loop.time() + self._log.timeout_s
         pause = VISIBLE_S_MIN
         while loop.time() < deadline:
             try:
-                ends = await self._log.controls.ends(list(last))
+                ends = await self._log.controls.end_offsets(list(last))
             except LogUnavailable:
                 return
             if all(ends[place] > offset for place, offset in last.items()):
@@ -311,7 +311,7 @@ class KafkaProducer:
 
 
 class KafkaReader:
-    """A `Reader` on a consumer of its own. It keeps what was fetched beyond the limits asked."""
+    """A `Reader` with its own consumer. Records beyond the limits wait for the next read."""
 
     def __init__(self, log: KafkaLog, topic: str, positions: Positions, client: Consumer) -> None:
         self.topic = topic
@@ -322,12 +322,12 @@ class KafkaReader:
         self._fetched: deque[deque[Entry]] = deque()
         """Each of one partition, none empty, and no two of the same partition."""
         self._guarded_s: float | None = None
-        """When it was last certain to miss no tombstone; None: of no interest."""
+        """When it was last certain that no tombstone was missed; None: not checked."""
         self._seek(positions)
 
     async def guard(self) -> None:
-        """From now on a tombstone that may have been missed is a `PositionExpired`."""
-        starts = await self._log.controls.starts(self._places)
+        """From now on, raise `PositionExpired` when a tombstone could have been missed."""
+        starts = await self._log.controls.start_offsets(self._places)
         positions = await self._positions()
         is_whole = all(positions[place.partition] <= starts[place] for place in self._places)
         self._guarded_s = asyncio.get_running_loop().time() if is_whole else -math.inf
@@ -345,8 +345,8 @@ class KafkaReader:
             passed = asyncio.get_running_loop().time() - began
             left = wait_s - passed
             if await self._is_more():
-                if passed > max(wait_s, self._log.away_s):
-                    await self._start_again(before)
+                if passed > max(wait_s, self._log.timeout_s):
+                    await self._replace_consumer(before)
                     raise LogUnavailable(
                         f"{self.topic}: the partition has more records, but Kafka does"
                         f" not deliver them"
@@ -369,11 +369,11 @@ class KafkaReader:
         for place in self._places:
             self._client.seek(place, positions[place.partition])
 
-    async def _start_again(self, positions: Positions) -> None:
-        """Take a new consumer in place of one that gives nothing."""
+    async def _replace_consumer(self, positions: Positions) -> None:
+        """Replace a consumer that delivers nothing."""
         replaced, self._client = self._client, await new_consumer(self._log)
         self._seek(positions)
-        await kafka_clients.stop(replaced)
+        await kafka_clients.stop_client(replaced)
 
     async def _fetch(self, wait_s: float) -> None:
         if self._client_stop.begun:
@@ -381,33 +381,33 @@ class KafkaReader:
         try:
             found = await self._client.getmany(timeout_ms=round(wait_s * 1000))
         except OffsetOutOfRangeError as error:
-            raise await self._gone(error) from error
+            raise await self._describe_expired(error) from error
         except KafkaError as error:
-            raise LogUnavailable(f"Kafka refused to be read: {_text(error)}") from error
+            raise LogUnavailable(f"Kafka refused the read: {_text(error)}") from error
         for place, records in found.items():
             number = place.partition
             entries = (Entry(number, r.offset, _key(r.key), r.value, r.timestamp) for r in records)
             self._fetched.append(deque(entries))
 
     async def _is_more(self) -> bool:
-        """Whether something is committed that did not come yet.
+        """Whether there are committed records that were not fetched yet.
 
-        Nothing comes from brokers that are away either: they are asked, so this raises
-        `LogUnavailable` past the bound.
+        This queries the brokers, so it raises `LogUnavailable` if they are unavailable.
         """
-        ends = await self._log.controls.ends(self._places)
+        ends = await self._log.controls.end_offsets(self._places)
         return not caught_up(await self._positions(), _by_number(ends))
 
     async def _positions(self) -> dict[int, int]:
-        """Where the consumer is, also behind markers and records that were compacted away;
-        before what it fetched and we still have."""
+        """The position after the last record that was returned, in each partition.
+
+        Markers and compacted records are skipped; fetched records that still wait are not."""
         positions = {place.partition: await self._client.position(place) for place in self._places}
         for entries in self._fetched:
             positions[entries[0].partition] = entries[0].position
         return positions
 
     def _take(self, records_max: int, bytes_max: int) -> list[Entry]:
-        """What is within the limits. The partition served first comes last next time."""
+        """Entries within the limits. The partition that was served first is the last next time."""
         entries: list[Entry] = []
         size = 0
         while self._fetched and len(entries) < records_max:
@@ -422,33 +422,34 @@ class KafkaReader:
         return entries
 
     async def _check_tombstones(self, positions: Positions) -> None:
-        """Raises `PositionExpired` if there is more to read that is so old that tombstones among it
-        may have been removed; asked when this reader is resumed, and then now and then."""
+        """Raise `PositionExpired` if unread records are older than the retention of tombstones.
+
+        Checked at the first read, and then twice per retention time at most."""
         loop = asyncio.get_running_loop()
         retained_ms = self._log.tombstone_retention_ms // 2
         if self._guarded_s is None or loop.time() - self._guarded_s < retained_ms / 1000:
             return
         asked_s = loop.time()
         controls = self._log.controls
-        firsts = await controls.first_since(self._places, clock.now_ms() - retained_ms)
-        ends = await controls.ends(self._places)
+        firsts = await controls.offsets_since(self._places, clock.now_ms() - retained_ms)
+        ends = await controls.end_offsets(self._places)
         for place in self._places:
             young = firsts[place]
             position = positions[place.partition]
             if position < (ends[place] if young is None else young):
-                starts = await controls.starts([place])
+                starts = await controls.start_offsets([place])
                 raise PositionExpired(self.topic, place.partition, position, starts[place])
         self._guarded_s = asked_s
 
-    async def _gone(self, error: OffsetOutOfRangeError) -> PositionExpired:
-        """What the brokers said, in our words."""
+    async def _describe_expired(self, error: OffsetOutOfRangeError) -> PositionExpired:
+        """The brokers' error as a `PositionExpired`."""
         place, position = next(iter(error.args[0].items()))
-        starts = await self._log.controls.starts([place])
+        starts = await self._log.controls.start_offsets([place])
         return PositionExpired(self.topic, place.partition, position, starts[place])
 
 
 def _key(key: bytes | None) -> str:
-    """The key as `Entry` has it, also one that no producer of ours has written."""
+    """The key as text, also one that another program has written."""
     return "" if key is None else key.decode(errors="surrogateescape")
 
 

@@ -1,6 +1,6 @@
-"""Bounds around `aiokafka`: its own waits end only when the brokers are back.
+"""Clients of `aiokafka` with deadlines: its own waits end only when the brokers are back.
 
-Here are the settings of its clients, calls with a deadline, and topics as Kafka keeps them.
+Also the settings of topics, which are created here.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ RETRY_MS: Final = 50
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000
 TOMBSTONE_RETENTION_MS: Final = 15 * MINUTE_MS
-"""How long the brokers keep a tombstone after the older records of its key have gone. Readers
+"""How long the brokers retain a tombstone after the older records of its key were deleted. Readers
 assume half of it, so that their clocks can differ from the brokers'."""
 
 _EXISTS: Final = 36
@@ -51,13 +51,18 @@ _RETENTION: Final = ("retention.ms", "delete.retention.ms", "max.compaction.lag.
 
 
 BROKER_ERRORS: Final = (KafkaError, IllegalOperation, OSError)
-"""What calls raise while the brokers are away, or refuse."""
+"""What calls raise while the brokers are unavailable, or refuse a request."""
 
 
-async def bounded(address: KafkaAddress, away_s: float, attempt: Callable[[], Awaitable[T]]) -> T:
-    """The result of a call that may be repeated. Raises `LogUnavailable` past the bound."""
+async def retry_until_deadline(
+    address: KafkaAddress, timeout_s: float, attempt: Callable[[], Awaitable[T]]
+) -> T:
+    """Call `attempt`, which can be repeated safely, until it succeeds; its result.
+
+    Raises `LogUnavailable` after `timeout_s`.
+    """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + away_s
+    deadline = loop.time() + timeout_s
     pause = PAUSE_S_MIN
     reason = ""
     while True:
@@ -75,11 +80,11 @@ async def bounded(address: KafkaAddress, away_s: float, attempt: Callable[[], Aw
         pause = min(2 * pause, PAUSE_S_MAX)
 
 
-async def stop(client: Any) -> None:
+async def stop_client(client: Any) -> None:
     """Stop a producer or consumer of `aiokafka`, within a bound, whatever state it is in.
 
-    A producer that cannot flush would wait for ever. Then the task that sends is ended first, and
-    the connections are closed last, for which there are no public ways.
+    A producer that cannot flush waits for ever. Then its sender task is cancelled first, and its
+    connections are closed last; `aiokafka` has no public way to do either.
     """
     stopping = asyncio.ensure_future(client.stop())
     done, _ = await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
@@ -97,8 +102,8 @@ async def stop(client: Any) -> None:
             raise error
 
 
-def new_producer(address: KafkaAddress, name: str, away_s: float) -> Producer:
-    """A producer of transactions, not started."""
+def new_producer(address: KafkaAddress, name: str, timeout_s: float) -> Producer:
+    """A transactional producer, not started."""
     return AIOKafkaProducer(
         **address.options(),
         client_id=f"fairlead-{name}",
@@ -106,13 +111,13 @@ def new_producer(address: KafkaAddress, name: str, away_s: float) -> Producer:
         transaction_timeout_ms=TRANSACTION_S_MAX * 1000,
         max_batch_size=MESSAGE_BYTES_MAX,
         max_request_size=MESSAGE_BYTES_MAX,
-        request_timeout_ms=round(away_s * 1000),
+        request_timeout_ms=round(timeout_s * 1000),
         retry_backoff_ms=RETRY_MS,
     )
 
 
-def new_consumer(address: KafkaAddress, away_s: float) -> Consumer:
-    """A consumer of what is committed, not started and of no group."""
+def new_consumer(address: KafkaAddress, timeout_s: float) -> Consumer:
+    """A consumer of committed records, not started and without a consumer group."""
     return AIOKafkaConsumer(
         **address.options(),
         client_id="fairlead",
@@ -122,18 +127,18 @@ def new_consumer(address: KafkaAddress, away_s: float) -> Consumer:
         enable_auto_commit=False,
         fetch_max_bytes=READ_BYTES_MAX,
         max_partition_fetch_bytes=READ_BYTES_MAX // 2,
-        request_timeout_ms=round(away_s * 1000),
+        request_timeout_ms=round(timeout_s * 1000),
         retry_backoff_ms=RETRY_MS,
     )
 
 
 @asynccontextmanager
-async def admin(address: KafkaAddress, away_s: float) -> AsyncIterator[Any]:
+async def open_admin_client(address: KafkaAddress, timeout_s: float) -> AsyncIterator[Any]:
     """A started `AIOKafkaAdminClient`, closed afterwards."""
     client = AIOKafkaAdminClient(
         **address.options(),
         client_id="fairlead",
-        request_timeout_ms=round(away_s * 1000),
+        request_timeout_ms=round(timeout_s * 1000),
         retry_backoff_ms=RETRY_MS,
     )
     try:
@@ -144,114 +149,116 @@ async def admin(address: KafkaAddress, away_s: float) -> AsyncIterator[Any]:
 
 
 class BrokerQueries:
-    """What a log asks its brokers besides records: topics, offsets, who they are."""
+    """Queries of a log to its brokers about topics, offsets and the id of the Kafka cluster."""
 
-    def __init__(self, address: KafkaAddress, away_s: float) -> None:
+    def __init__(self, address: KafkaAddress, timeout_s: float) -> None:
         self._address = address
-        self._away_s = away_s
+        self._timeout_s = timeout_s
         self._consumer: Consumer = None
         self._starting = asyncio.Lock()
         self._partitions: dict[str, int] = {}
         self.compacted: set[str] = set()
-        """The compacted topics among those that this process has made or checked."""
+        """The compacted topics that this process has created or checked."""
 
     async def cluster_id(self) -> str:
-        """The name that the brokers gave themselves for good."""
+        """The id of the Kafka cluster, which never changes."""
 
         async def attempt() -> str:
-            async with admin(self._address, self._away_s) as client:
+            async with open_admin_client(self._address, self._timeout_s) as client:
                 return str((await client.describe_cluster())["cluster_id"])
 
-        return await bounded(self._address, self._away_s, attempt)
+        return await retry_until_deadline(self._address, self._timeout_s, attempt)
 
     async def create(self, topic: Topic) -> None:
-        """Make the topic, or check the one that is there. Raises `TopicMismatch`.
+        """Create the topic, or check the one that exists. Raises `TopicMismatch`.
 
-        The controller says that it is made before the brokers have heard of it: we wait for them.
+        The controller answers before all brokers know the topic: we wait for them.
         """
 
         async def attempt() -> int:
-            async with admin(self._address, self._away_s) as client:
+            async with open_admin_client(self._address, self._timeout_s) as client:
                 await _create(client, topic)
                 return await _known_partitions(client, topic.name)
 
-        self._partitions[topic.name] = await bounded(self._address, self._away_s, attempt)
+        self._partitions[topic.name] = await retry_until_deadline(
+            self._address, self._timeout_s, attempt
+        )
         if topic.compacted:
             self.compacted.add(topic.name)
 
     async def partitions(self, topic: str) -> int:
-        """How many it has, which never changes. Raises `TopicMismatch` if it is not there."""
+        """The number of partitions. Raises `TopicMismatch` if the topic does not exist."""
         known = self._partitions.get(topic)
         if known is not None:
             return known
 
         async def attempt() -> int:
-            async with admin(self._address, self._away_s) as client:
+            async with open_admin_client(self._address, self._timeout_s) as client:
                 return await _count_partitions(client, topic)
 
-        found = await bounded(self._address, self._away_s, attempt)
+        found = await retry_until_deadline(self._address, self._timeout_s, attempt)
         if not found:
-            raise TopicMismatch(f"there is no topic {topic!r}")
+            raise TopicMismatch(f"the topic {topic!r} does not exist")
         self._partitions[topic] = found
         return found
 
-    async def ends(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The offset behind everything committed and visible, for each."""
+    async def end_offsets(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The offset after the last committed record of each partition."""
 
         async def attempt() -> Mapping[TopicPartition, int]:
             consumer = await self._get_consumer()
             found: Mapping[TopicPartition, int] = await consumer.end_offsets(partitions)
             return found
 
-        return await bounded(self._address, self._away_s, attempt)
+        return await retry_until_deadline(self._address, self._timeout_s, attempt)
 
-    async def first_since(
+    async def offsets_since(
         self, partitions: list[TopicPartition], time_ms: int
     ) -> Mapping[TopicPartition, int | None]:
-        """The offset of the first record from that time on, for each; None without one."""
+        """The offset of the first record of each partition since that time; None without one."""
 
         async def attempt() -> Mapping[TopicPartition, int | None]:
             consumer = await self._get_consumer()
             found = await consumer.offsets_for_times(dict.fromkeys(partitions, time_ms))
             return {place: None if at is None else at.offset for place, at in found.items()}
 
-        return await bounded(self._address, self._away_s, attempt)
+        return await retry_until_deadline(self._address, self._timeout_s, attempt)
 
-    async def starts(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The first offset that is kept, for each."""
+    async def start_offsets(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The first retained offset of each partition."""
 
         async def attempt() -> Mapping[TopicPartition, int]:
             consumer = await self._get_consumer()
             found: Mapping[TopicPartition, int] = await consumer.beginning_offsets(partitions)
             return found
 
-        return await bounded(self._address, self._away_s, attempt)
+        return await retry_until_deadline(self._address, self._timeout_s, attempt)
 
     async def close(self) -> None:
-        """Give up the connection. Safe to call twice."""
+        """Close the connection. Can be called twice."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await stop(consumer)
+            await stop_client(consumer)
 
     async def _get_consumer(self) -> Consumer:
         async with self._starting:
             if self._consumer is None:
-                self._consumer = await start_or_stop(new_consumer(self._address, self._away_s))
+                self._consumer = await start_client(new_consumer(self._address, self._timeout_s))
             return self._consumer
 
 
-async def start_or_stop(client: Any) -> Any:
-    """Start a client of `aiokafka`; one that does not start is stopped."""
+async def start_client(client: Any) -> Any:
+    """Start a client of `aiokafka`, and stop it if its start fails."""
     try:
         await _start_shielded(client)
     except BaseException:
-        await stop(client)
+        await stop_client(client)
         raise
     return client
 
 
 async def _start_shielded(client: Any) -> None:
-    """Start it. When this is cancelled the start may finish first, within a bound: a client that is
+    """Start it. If this is cancelled, the start is given `CLOSE_S_MAX` to finish: a client that is
     cancelled while it connects leaves its connection open."""
     starting = asyncio.ensure_future(client.start())
     try:
@@ -262,8 +269,8 @@ async def _start_shielded(client: Any) -> None:
         raise
 
 
-def settings_of(topic: Topic) -> dict[str, str]:
-    """All that we rely on, whatever the brokers' defaults are."""
+def topic_settings(topic: Topic) -> dict[str, str]:
+    """The settings of the topic that we rely on, independent of the brokers' defaults."""
     settings = {
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(MESSAGE_BYTES_MAX),
@@ -289,7 +296,7 @@ def settings_of(topic: Topic) -> dict[str, str]:
 
 
 async def _create(client: Any, topic: Topic) -> None:
-    settings = settings_of(topic)
+    settings = topic_settings(topic)
     # No assignments and a factor of -1: as many replicas as the brokers make by default.
     new = NewTopic(topic.name, topic.partitions, -1, {}, settings)
     answer = await client.create_topics([new])
@@ -301,7 +308,7 @@ async def _create(client: Any, topic: Topic) -> None:
 
 
 async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None:
-    """Raises `TopicMismatch`; sets how long records and tombstones are kept, if that differs."""
+    """Update the retention settings of the topic where they differ. Raises `TopicMismatch`."""
     found = await _known_partitions(client, topic.name)
     resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
     answers = await client.describe_configs([resource])
@@ -312,8 +319,8 @@ async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None
     compacted = "compact" in there["cleanup.policy"]
     if (found, compacted) != (topic.partitions, topic.compacted):
         raise TopicMismatch(
-            f"{topic.name} exists with {found} partitions, compacted: {compacted}; "
-            f"{topic.partitions} and {topic.compacted} were asked for"
+            f"the topic {topic.name} has {found} partitions, compacted: {compacted}; "
+            f"expected are {topic.partitions} partitions, compacted: {topic.compacted}"
         )
     owned = {name: settings[name] for name in _RETENTION if name in settings}
     if topic.retention_s is None:

@@ -62,9 +62,11 @@ class AnswerLost(Exception):
 class Link:
     """Used by one task at a time: others wait their turn."""
 
-    def __init__(self, url: str, away_s: float, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, timeout_s: float, settings: Mapping[str, str] | None = None
+    ) -> None:
         self._url = url
-        self._away_s = away_s
+        self._timeout_s = timeout_s
         self._settings = {**SETTINGS, **(settings or {})}
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
@@ -75,10 +77,10 @@ class Link:
     ) -> T:
         """The result of a call that may be repeated: it is, when the connection breaks.
 
-        Raises `LogUnavailable` past the bound (`away_s` if None), or when the server refuses.
+        Raises `LogUnavailable` past the bound (`timeout_s` if None), or when the server refuses.
         """
         async with self._turn:
-            deadline = asyncio.get_running_loop().time() + (within_s or self._away_s)
+            deadline = asyncio.get_running_loop().time() + (within_s or self._timeout_s)
             while True:
                 connection = await self._connect(deadline)
                 try:
@@ -100,7 +102,7 @@ class Link:
         or the `asyncpg.PostgresError` with which a server that is still there refused it.
         """
         async with self._turn:
-            connection = await self._connect(asyncio.get_running_loop().time() + self._away_s)
+            connection = await self._connect(asyncio.get_running_loop().time() + self._timeout_s)
             try:
                 async with asyncio.timeout(answer_s):
                     return await call(connection)

@@ -46,7 +46,7 @@ from fairlead_common.log.protocol import (
     partition_of,
 )
 
-AWAY_S_MAX: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """How long a call tries to reach a database that is away."""
 STATEMENT_S_MAX: Final = 15.0
 """The server ends an append that takes longer: then nothing of it was written."""
@@ -74,23 +74,23 @@ class _Place(msgspec.Struct, frozen=True):
 class PostgresLog:
     """An `EventLog`; see `open`."""
 
-    def __init__(self, url: str, identity: str, away_s: float) -> None:
+    def __init__(self, url: str, identity: str, timeout_s: float) -> None:
         self.url = url
         self.bell = Notifier(url)
         self._identity = identity
-        self._away_s = away_s
-        self._link = Link(url, away_s)
+        self._timeout_s = timeout_s
+        self._link = Link(url, timeout_s)
         self._places: dict[str, _Place] = {}
         self._opened: list[PostgresProducer | PostgresReader] = []
 
     @classmethod
-    async def open(cls, url: str, *, away_s: float = AWAY_S_MAX) -> "PostgresLog":
+    async def open(cls, url: str, *, timeout_s: float = TIMEOUT_S) -> "PostgresLog":
         """The log of this database; its tables are made if they are not there.
 
-        Raises `LogUnavailable` if the database cannot be reached within `away_s`.
+        Raises `LogUnavailable` if the database cannot be reached within `timeout_s`.
         """
         try:
-            pool = await open_pool(url, size_max=1, connect_s_max=away_s, name="fairlead-log")
+            pool = await open_pool(url, size_max=1, connect_s_max=timeout_s, name="fairlead-log")
             try:
                 await migrate(pool, SCHEMA, PACKAGE, MIGRATIONS)
                 identity = await pool.fetchval(SQL["identity"])
@@ -98,7 +98,7 @@ class PostgresLog:
                 await pool.close()
         except (DatabaseUnavailable, *AWAY, asyncpg.PostgresError) as error:
             raise LogUnavailable(f"the log in Postgres cannot be opened: {error}") from error
-        return cls(url, f"postgres/{identity}", away_s)
+        return cls(url, f"postgres/{identity}", timeout_s)
 
     async def identity(self) -> str:
         """See `EventLog`."""
@@ -120,8 +120,9 @@ class PostgresLog:
         place = await self.place(topic.name)
         if (len(place.parts), place.compacted) != (topic.partitions, topic.compacted):
             raise TopicMismatch(
-                f"{topic.name} exists with {len(place.parts)} partitions, compacted: "
-                f"{place.compacted}; {topic.partitions} and {topic.compacted} were asked for"
+                f"the topic {topic.name} has {len(place.parts)} partitions, compacted: "
+                f"{place.compacted}; expected are {topic.partitions} partitions, compacted: "
+                f"{topic.compacted}"
             )
 
     async def producer(self, name: str) -> "PostgresProducer":
@@ -129,7 +130,7 @@ class PostgresLog:
         epoch = await self._link.query(
             lambda connection: connection.fetchval(SQL["begin_producer"], name)
         )
-        producer = PostgresProducer(self, name, epoch, self._away_s)
+        producer = PostgresProducer(self, name, epoch, self._timeout_s)
         self._opened.append(producer)
         return producer
 
@@ -139,7 +140,7 @@ class PostgresLog:
         unknown = [number for number in positions if not 0 <= number < len(place.parts)]
         if unknown:
             raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
-        reader = PostgresReader(self, place, positions, self._away_s)
+        reader = PostgresReader(self, place, positions, self._timeout_s)
         self._opened.append(reader)
         return reader
 
@@ -164,7 +165,7 @@ class PostgresLog:
 
         Somebody has to call this now and then; any number of processes may (see `keep_tidy`).
         """
-        link = Link(self.url, self._away_s, session_timeouts())
+        link = Link(self.url, self._timeout_s, session_timeouts())
         try:
             return await maintain(link, now_ms)
         finally:
@@ -198,18 +199,18 @@ class PostgresLog:
             lambda connection: connection.fetch(SQL["topic"], topic)
         )
         if not rows:
-            raise TopicMismatch(f"there is no topic {topic!r}")
+            raise TopicMismatch(f"the topic {topic!r} does not exist")
         return rows
 
 
 class PostgresProducer:
     """A `Producer`: one epoch of a name, on a connection of its own."""
 
-    def __init__(self, log: PostgresLog, name: str, epoch: int, away_s: float) -> None:
+    def __init__(self, log: PostgresLog, name: str, epoch: int, timeout_s: float) -> None:
         self.name = name
         self._log = log
         self._epoch = epoch
-        self._link = Link(log.url, away_s, {"statement_timeout": f"{STATEMENT_S_MAX:g}s"})
+        self._link = Link(log.url, timeout_s, {"statement_timeout": f"{STATEMENT_S_MAX:g}s"})
         self._turn = asyncio.Lock()
         self._usable = True
 
@@ -287,11 +288,11 @@ class PostgresReader:
     """A `Reader` on a connection of its own."""
 
     def __init__(
-        self, log: PostgresLog, place: _Place, positions: Positions, away_s: float
+        self, log: PostgresLog, place: _Place, positions: Positions, timeout_s: float
     ) -> None:
         self.topic = place.name
         self._log = log
-        self._link = Link(log.url, away_s)
+        self._link = Link(log.url, timeout_s)
         self._part_of = {number: place.parts[number] for number in positions}
         self._number_of = {part: number for number, part in self._part_of.items()}
         self._positions = dict(positions)

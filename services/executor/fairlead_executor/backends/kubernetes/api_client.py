@@ -58,20 +58,20 @@ class Response(msgspec.Struct, frozen=True):
 class ApiClient:
     """A connection to one API server. Created by `open`."""
 
-    def __init__(self, settings: KubernetesSettings, monotonic: Callable[[], float]) -> None:
+    def __init__(self, settings: KubernetesSettings, monotonic_s: Callable[[], float]) -> None:
         self._settings = settings
-        self._monotonic = monotonic
+        self._monotonic_s = monotonic_s
         self._configuration = Configuration()
         self._session: aiohttp.ClientSession | None = None
-        self._renewed_s = monotonic()
+        self._renewed_s = monotonic_s()
         self._renewal = asyncio.Lock()
 
     @classmethod
     async def open(
-        cls, settings: KubernetesSettings, monotonic: Callable[[], float]
+        cls, settings: KubernetesSettings, monotonic_s: Callable[[], float]
     ) -> "ApiClient":
         """Raises `WorldError` if there are no credentials."""
-        client = cls(settings, monotonic)
+        client = cls(settings, monotonic_s)
         await client._connect()
         return client
 
@@ -173,9 +173,9 @@ class ApiClient:
         async with self._renewal:
             if self._renewed_s != before_s:
                 return True
-            if self._monotonic() - self._renewed_s < RENEWAL_S_MIN:
+            if self._monotonic_s() - self._renewed_s < RENEWAL_S_MIN:
                 return False
-            self._renewed_s = self._monotonic()
+            self._renewed_s = self._monotonic_s()
             _logger.info("the API server refused the credentials; they are read again")
             old = self._session
             await self._connect()

@@ -191,10 +191,10 @@ class KubernetesCluster:
             run_records.request_stop(record, grace_s, end)
             self._update(record)
 
-    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
+    def prevent_start(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         """See `Cluster`."""
         if run not in self._records:
-            record = RunRecord(run=run, namespace=namespace, ruled_out=end)
+            record = RunRecord(run=run, namespace=namespace, prevented_end=end)
             self._records[run] = record
             self._update(record)
 
@@ -209,7 +209,7 @@ class KubernetesCluster:
             if pod.started_ms:
                 self._retained.append((self._clock_ms(), run))
             else:
-                record.release = True
+                record.release_requested = True
             self._update(record)
             self._changed.pop(run, None)
         self._release_retained()
@@ -430,7 +430,7 @@ class KubernetesCluster:
             _, run = self._retained.popleft()
             record = self._records.get(run)
             if record is not None:
-                record.release = True
+                record.release_requested = True
                 self._update(record)
 
 

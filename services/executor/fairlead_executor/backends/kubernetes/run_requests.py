@@ -43,13 +43,13 @@ class Requests:
         owner: Owner,
         settings: KubernetesSettings,
         keyring: Keyring,
-        clock: Callable[[], int],
+        clock_ms: Callable[[], int],
     ) -> None:
         self._client = client
         self._owner = owner
         self._settings = settings
         self._keyring = keyring
-        self._clock = clock
+        self._clock_ms = clock_ms
 
     async def perform(self, record: RunRecord, operation: Operation) -> bool:
         """Do it; whether it succeeded."""
@@ -81,7 +81,7 @@ class Requests:
             manifest = pod_manifest.build_pod(lease, self._owner, self._settings, self._keyring)
         except pod_manifest.Refused as error:
             end = pods.failed(FailureCategory.ADMISSION, str(error))
-            run_records.refuse(record, end, self._clock())
+            run_records.refuse(record, end, self._clock_ms())
             return True
         record.secrets = dict(manifest.secrets)
         return await self._post_pod(record, manifest.pod)
@@ -96,7 +96,7 @@ class Requests:
             record.secrets = dict(manifest.secrets)
 
     async def _create_placeholder(self, record: RunRecord) -> bool:
-        end = run_records.ruled_out_end(record)
+        end = run_records.find_prevented_end(record)
         assert end is not None, record.run
         record.secrets = {}
         pod = pod_manifest.build_placeholder_pod(record.run, record.namespace, self._owner, end)
@@ -123,8 +123,8 @@ class Requests:
                 assert_never(refusal.outcome)
 
     def _refuse(self, record: RunRecord, end: End) -> bool:
-        """The run never starts. What was ruled out ends so: a former executor is refused, too."""
-        run_records.refuse(record, run_records.ruled_out_end(record) or end, self._clock())
+        """The run never starts. A prevented run keeps its end: a former executor is refused too."""
+        run_records.refuse(record, run_records.find_prevented_end(record) or end, self._clock_ms())
         return True
 
     async def _refuse_unless_created(self, record: RunRecord, end: End) -> bool:
@@ -224,7 +224,7 @@ class Requests:
         }
         response = await self._client.request("DELETE", _pod_path(record), body)
         if response.code == 404:
-            run_records.observe_deletion(record, None, self._clock())
+            run_records.observe_deletion(record, None, self._clock_ms())
             return True
         if response.code not in (200, 202):
             return False
@@ -260,7 +260,7 @@ class Requests:
             "PATCH", _pod_path(record), body, content_type=MERGE_PATCH
         )
         if response.code == 404:
-            run_records.observe_deletion(record, None, self._clock())
+            run_records.observe_deletion(record, None, self._clock_ms())
             return True
         return response.code == 200 and self._observe(record, response)
 

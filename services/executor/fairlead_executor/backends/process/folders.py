@@ -31,14 +31,14 @@ RECORD_BYTES_MAX: Final = 64 * 1024
 
 
 class Start(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The process that runs the command. `ruled_out`: the end of a run that never starts."""
+    """The process that runs the command. `prevented_end`: the end of a run that never starts."""
 
     at_ms: int = 0
     runner: int = 0
     boot: str = ""
     grace_s: int = 30
     memory_bytes: int = 0
-    ruled_out: End | None = None
+    prevented_end: End | None = msgspec.field(default=None, name="ruledOut")
 
 
 class Exit(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -108,8 +108,8 @@ class Folders:
         if found is None:
             return None
         start, started_ms = found
-        if start.ruled_out is not None:
-            return Pod(run, Phase.ENDED, self._node, ended_ms=start.at_ms, end=start.ruled_out)
+        if start.prevented_end is not None:
+            return Pod(run, Phase.ENDED, self._node, ended_ms=start.at_ms, end=start.prevented_end)
         ended = _read(folder / runner.EXIT, _exits, _DAMAGED)
         if ended is not None:
             return Pod(
@@ -144,7 +144,7 @@ class Folders:
         processes that it left, and write an exit record that says that the run is lost."""
         folder = self.folder(run)
         start = self.read_start(run)
-        if start is None or start.ruled_out is not None or self.has_runner(run):
+        if start is None or start.prevented_end is not None or self.has_runner(run):
             return
         if (folder / runner.EXIT).exists():
             return
@@ -158,11 +158,11 @@ class Folders:
         )
         runner.write_record(str(folder), runner.EXIT, msgspec.to_builtins(record))
 
-    def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
+    def prevent_start(self, run: RunId, end: End, now_ms: int) -> None:
         """Write a start record that prevents the run from starting, if there is no start record."""
         folder = self.folder(run)
         folder.mkdir(mode=0o700, exist_ok=True)
-        record = Start(at_ms=now_ms, ruled_out=end)
+        record = Start(at_ms=now_ms, prevented_end=end)
         claimed = runner.claim(str(folder), msgspec.to_builtins(record))
         if claimed is not None:
             os.close(claimed)
@@ -175,7 +175,7 @@ class Folders:
         folder = self.folder(run)
         start = self.read_start(run)
         if start is None:
-            self.rule_out(run, end, clock.now_ms())
+            self.prevent_start(run, end, clock.now_ms())
             start = self.read_start(run)
         if start is None or start.runner == 0:
             return

@@ -1,6 +1,6 @@
 """The executor's side of the fork server that starts runners: a pipe for requests.
 
-Runners continue when the fork server ends. The executor then rules out the runs that it had
+Runners continue when the fork server ends. The executor then prevents the start of runs that it had
 requested and that no runner has claimed.
 """
 

@@ -167,7 +167,7 @@ class ProcessCluster:
             try:
                 command = admission.admit(lease, base, self._keyring)
             except admission.Refused as error:
-                self.rule_out(run, pods.failed(FailureCategory.ADMISSION, str(error)), now_ms)
+                self.prevent_start(run, pods.failed(FailureCategory.ADMISSION, str(error)), now_ms)
                 continue
             self._put(Pod(run, Phase.CREATED, self._nodes[0].name, grace_s=lease.grace_s))
             self._requested_ms[run] = now_ms
@@ -193,10 +193,10 @@ class ProcessCluster:
             return  # the pod is not marked as stopping, so the executor calls this again
         self._refresh(run)
 
-    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
+    def prevent_start(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         """See `Cluster`."""
         try:
-            self.folders.rule_out(run, end, now_ms)
+            self.folders.prevent_start(run, end, now_ms)
         except OSError as error:
             _logger.error(
                 "cannot record that %s never starts: %s", run, error, extra=run_fields(run)
@@ -315,13 +315,13 @@ class ProcessCluster:
     def _handle_failure(self, failure: Failure) -> None:
         """Rule out a run that its runner could not claim."""
         end = pods.returned(f"this machine could not start another process: {failure.error}")
-        self.rule_out(failure.run, end, clock.now_ms())
+        self.prevent_start(failure.run, end, clock.now_ms())
 
     def _handle_server_end(self) -> None:
         """Rule out the runs that the server had not started."""
         end = pods.lost("the process that starts runs was killed before it had started this one")
         for run in list(self._requested_ms):
-            self.rule_out(run, end, clock.now_ms())
+            self.prevent_start(run, end, clock.now_ms())
 
     async def _check_periodically(self) -> None:
         while True:
@@ -336,7 +336,7 @@ class ProcessCluster:
                 continue
             requested_ms = self._requested_ms.get(run)
             if requested_ms is not None and now_ms - requested_ms > BEGIN_MS_MAX:
-                self.rule_out(run, pods.lost("it was not started within 60 s"), now_ms)
+                self.prevent_start(run, pods.lost("it was not started within 60 s"), now_ms)
             elif (
                 requested_ms is None and pod.phase is Phase.RUNNING and self.folders.has_runner(run)
             ):

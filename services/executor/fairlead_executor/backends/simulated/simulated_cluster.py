@@ -36,18 +36,18 @@ class _Run(msgspec.Struct, gc=False):
 
 
 class SimulatedCluster:
-    """A `Cluster`; see `cluster_protocol.py`. `clock` (ms) only decides how long to wait."""
+    """A `Cluster`; see `cluster_protocol.py`. `clock_ms` only decides how long to wait."""
 
     backend = "simulated"
     stops_with_executor = True
 
     def __init__(
-        self, nodes: Sequence[Node], simulation: Simulation, clock: Callable[[], int]
+        self, nodes: Sequence[Node], simulation: Simulation, clock_ms: Callable[[], int]
     ) -> None:
         self._nodes = list(nodes)
         self._names = {node.name for node in nodes}
         self._simulation = simulation
-        self._clock = clock
+        self._clock_ms = clock_ms
         self._pods: dict[RunId, Pod] = {}
         self._runs: dict[RunId, _Run] = {}
         self._heap: list[tuple[int, int, RunId, int]] = []
@@ -93,7 +93,7 @@ class SimulatedCluster:
         """See `Cluster`."""
         while not (self._changed or self._nodes_changed):
             next_ms = self.next_ms()
-            wait_s = _NEXT_S_MAX if next_ms is None else (next_ms - self._clock()) / 1000
+            wait_s = _NEXT_S_MAX if next_ms is None else (next_ms - self._clock_ms()) / 1000
             if wait_s <= 0:
                 return
             try:
@@ -143,7 +143,7 @@ class SimulatedCluster:
         self._schedule(due_ms, run, live)
         self._changed_event.set()
 
-    def rule_out(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
+    def prevent_start(self, run: RunId, end: End, now_ms: int, namespace: str = "default") -> None:
         """See `Cluster`."""
         if run not in self._pods:
             self._put_ended(run, end, now_ms)

@@ -29,7 +29,7 @@ LOG: Final = f"{PREFIX}log"
 RUN_ENDS_AS: Final = f"{PREFIX}run-ends-as"
 """An annotation: how a run ends that was stopped."""
 NEVER_STARTS: Final = f"{PREFIX}never-starts"
-"""An annotation: the end of a run that was ruled out; such a pod is never scheduled."""
+"""An annotation: the end of a run that must not start; such a pod is never scheduled."""
 FINALIZER: Final = f"{PREFIX}report"
 """Kubernetes removes a pod only after its end was reported to the log."""
 

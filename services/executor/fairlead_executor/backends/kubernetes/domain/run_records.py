@@ -57,12 +57,12 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     `lease`: to be created from, until the API server has the pod. `secrets`: to be created after
     the pod. `has_network_objects`: the services and ingresses of the pod are to be created.
-    `observed`: the newest version of the pod. `ruled_out`: the run must never start; its pod has
-    ended once that is recorded on the API server. `stop`: the first end and the shortest grace of
-    all stops; `deleted_grace_s`: the shortest grace for which the deletion was accepted.
+    `observed`: the newest version of the pod. `prevented_end`: the end of a run that must never
+    start; its pod has ended once that end is recorded on the API server. `stop`: the first end and
+    the shortest grace of all stops; `deleted_grace_s`: the shortest grace of accepted deletions.
     `ended`: the end, which never changes. `removed`: its end was reported; the pod is retained for
-    its logs until `release`. Once it is `released`, it is only deleted again if its deletion does
-    not complete. `waiting_reason` and `waiting_since_ms`: why it does not start.
+    its logs until `release_requested`. Once it is `released`, it is only deleted again if it does
+    not disappear. `waiting_reason` and `waiting_since_ms`: why it does not start.
     """
 
     run: RunId
@@ -71,12 +71,12 @@ class RunRecord(msgspec.Struct, kw_only=True):
     secrets: dict[str, str] = {}
     has_network_objects: bool = False
     observed: PodObject | None = None
-    ruled_out: End | None = None
+    prevented_end: End | None = None
     stop: StopRequest | None = None
     deleted_grace_s: int | None = None
     ended: Pod | None = None
     removed: bool = False
-    release: bool = False
+    release_requested: bool = False
     released: bool = False
     waiting_reason: str | None = None
     waiting_since_ms: int = 0
@@ -91,12 +91,12 @@ def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> 
     if pod is None:
         if record.ended is not None:
             return None
-        if ruled_out_end(record) is not None:
+        if find_prevented_end(record) is not None:
             return Operation.CREATE_PLACEHOLDER
         return Operation.CREATE if record.lease is not None else None
     due_ms = force_due_ms(record, stuck_terminating_s)
     is_stuck = due_ms is not None and due_ms <= now_ms
-    if record.release and not record.released:
+    if record.release_requested and not record.released:
         return Operation.RELEASE
     if record.released:
         return Operation.DELETE_BY_FORCE if is_stuck else None
@@ -117,11 +117,11 @@ def next_operation(record: RunRecord, now_ms: int, stuck_terminating_s: int) -> 
     return Operation.DELETE_BY_FORCE if is_stuck else None
 
 
-def ruled_out_end(record: RunRecord) -> End | None:
+def find_prevented_end(record: RunRecord) -> End | None:
     """The end of a run that must not start; also of one that was stopped before it was created."""
-    if record.ruled_out is None and record.stop is not None and record.observed is None:
+    if record.prevented_end is None and record.stop is not None and record.observed is None:
         return record.stop.end
-    return record.ruled_out
+    return record.prevented_end
 
 
 def force_due_ms(record: RunRecord, stuck_terminating_s: int) -> int | None:
@@ -152,7 +152,7 @@ def describe_run(record: RunRecord) -> Pod | None:
     lease = record.lease
     if lease is None:
         return Pod(record.run, Phase.CREATED, stopping=True)
-    stopping = ruled_out_end(record) is not None
+    stopping = find_prevented_end(record) is not None
     return Pod(record.run, Phase.CREATED, lease.node, stopping=stopping, grace_s=lease.grace_s)
 
 
@@ -166,9 +166,9 @@ def observe(record: RunRecord, pod: PodObject) -> bool:
     record.observed = pod
     record.namespace = pod.metadata.namespace
     record.lease = None
-    record.ruled_out = None
+    record.prevented_end = None
     if pod_manifest.FINALIZER not in pod.metadata.finalizers and record.removed:
-        record.release = True
+        record.release_requested = True
     if record.ended is None and not record.removed:
         seen = pod_status.describe_pod(record.run, pod)
         if not seen.live:
