@@ -13,7 +13,7 @@ from fairlead_scheduler.engine import EngineSettings
 from fairlead_scheduler.engine.preparation import (
     array_types,
     prepared_pool,
-    round_setup,
+    round_builder,
     static_pool,
 )
 from fairlead_scheduler.engine.round import never
@@ -41,7 +41,7 @@ def count_work(name: str, nodes: int) -> tuple[int, int]:
     clock = RoundClock(never, settings)
     static = static_pool.renew_static_pool(None, snapshot, settings, clock)
     start = prepared_pool.prepare_pool(snapshot, static, clock)
-    model = round_setup.set_up_round(snapshot, settings, start, clock).model
+    model = round_builder.build_round(snapshot, settings, start, clock).model
     bounds = settings.offers_per_check, settings.work_per_check
     while scheduling_pass.run_pass(model, *bounds) != scheduling_pass.DONE:
         pass

@@ -13,7 +13,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
     inlined,
-    write_down,
+    pack_for_kernels,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int64
 
@@ -114,7 +114,7 @@ def test_a_call_retains_no_array() -> None:
 
 def test_what_was_written_down_once_serves_several_calls() -> None:
     outer = Outer(held(), held(), np.zeros(1, np.int64))
-    written = write_down(outer)
+    written = pack_for_kernels(outer)
     add_up(written)
     add_up(written)
     assert outer.second.amount[0].tolist() == [[0, 1], [2, 5]]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.engine.preparation import round_setup
+from fairlead_scheduler.engine.preparation import round_builder
 from fairlead_scheduler.engine.preparation.snapshot_checks import InvalidSnapshotError
 from fairlead_scheduler.engine.preparation.static_pool import SOURCES, renew_static_pool
 from fairlead_scheduler.engine.round import never
@@ -92,7 +92,7 @@ def test_an_invalid_column_is_found_when_it_changes() -> None:
 
 
 def test_rounds_that_cannot_preempt_write_nothing_to_what_they_share() -> None:
-    shared, _written = round_setup.unread_parts(2, 2, 2)
+    shared, _written = round_builder.unread_tables(2, 2, 2)
     before = {
         (name, field): array.copy()
         for name, part in shared.items()

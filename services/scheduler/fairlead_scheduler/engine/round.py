@@ -12,7 +12,7 @@ from fairlead_scheduler.engine.plan.round_result import RoundContext
 from fairlead_scheduler.engine.preparation import (
     array_types,
     prepared_pool,
-    round_setup,
+    round_builder,
     snapshot_checks,
     static_pool,
 )
@@ -61,7 +61,7 @@ def schedule(
     times.append(clock_s())
     # 2. The order of nodes for the whole round (N3), the order of jobs (R3), evicted runs (R2).
     try:
-        round_ = round_setup.set_up_round(snapshot, settings, start, clock)
+        round_ = round_builder.build_round(snapshot, settings, start, clock)
     except TimeLimitReachedError:
         return unplanned_round.build_plan(snapshot, start)
     times.append(clock_s())
@@ -85,7 +85,7 @@ def _pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> 
     """Run the pass to its end, or until time is up: then evicted runs that are left return."""
     model = round_.model
     bounds = settings.offers_per_check, settings.work_per_check
-    while scheduling_pass.run_pass(round_.written, *bounds) != scheduling_pass.DONE:
+    while scheduling_pass.run_pass(round_.packed_model, *bounds) != scheduling_pass.DONE:
         if clock.check():
             if model.counters[round_state.N_STOP] == Code.NONE:
                 model.counters[round_state.N_STOP] = Code.TIME_LIMIT
@@ -101,7 +101,7 @@ def _resolve_oversubscription(
     while position < round_.model.nodes.node_type.size:
         clock.check()
         position = oversubscription.resolve_oversubscription(
-            round_.written, position, settings.work_per_check
+            round_.packed_model, position, settings.work_per_check
         )
 
 
@@ -126,7 +126,7 @@ def _second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClo
     model.progress.next_queued[:] = first[:-1]
     gang = model.jobs.gang[gone]
     away = np.bincount(gang[gang >= 0], minlength=model.gangs.min_size.size).astype(np.int64)
-    oversubscription.start_second_pass(round_.written, rows, first)
+    oversubscription.start_second_pass(round_.packed_model, rows, first)
     left = rows, first, away, settings.work_per_check
-    while not oversubscription.run_second_pass(round_.written, *left, int(clock.check())):
+    while not oversubscription.run_second_pass(round_.packed_model, *left, int(clock.check())):
         pass

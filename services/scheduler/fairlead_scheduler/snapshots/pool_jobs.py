@@ -108,7 +108,7 @@ class PoolJobs:
         self.queued_order = job_order.JobOrder()
         self.running_order = job_order.JobOrder()
         self._order_changes = _OrderChanges()
-        self._counted: job_totals.WrittenColumns | None = None
+        self._counted: job_totals.PackedColumns | None = None
         self._values: dict[int, int] = {}
         """Value -> live runs at it."""
         self._used = np.zeros((0, 0), np.int64)
@@ -364,7 +364,7 @@ class PoolJobs:
 
     def _count(self, rows: Int32, sign: int) -> None:
         columns = self._columns
-        self._counted = job_totals.write_columns(
+        self._counted = job_totals.pack_columns(
             self._counted,
             job_totals.JobColumns(columns.node, columns.queue, columns.shape),
             JobTotals(

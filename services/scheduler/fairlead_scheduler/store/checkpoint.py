@@ -56,7 +56,7 @@ async def save_changes(
     async with pool.acquire() as connection:
         if changes.ended:
             await _make_partitions(connection, {at_ms // _WEEK_MS for *_, at_ms in changes.ended})
-        for table in ("kept_jobs", "kept_specs"):
+        for table in ("copied_jobs", "copied_specs"):
             await connection.execute(SQL[table])
         async with connection.transaction():
             moved = await connection.execute(
@@ -75,7 +75,7 @@ async def save_specs(pool: Pool, saved: list[int], specs: SpecsSave) -> None:
     Raises `ViewConflict` if the saved positions are not these.
     """
     async with pool.acquire() as connection:
-        await connection.execute(SQL["kept_specs"])
+        await connection.execute(SQL["copied_specs"])
         async with connection.transaction():
             if await connection.fetchval(SQL["lock_view"], saved) is None:
                 raise ViewConflict(DEPOSED)
@@ -91,7 +91,7 @@ async def _write(connection: Connection, changes: Changes) -> None:
         await connection.executemany(SQL["save_name"], changes.names)
     if changes.jobs is not None:
         await connection.copy_to_table(
-            "kept_jobs",
+            "copied_jobs",
             source=_pieces(changes.jobs.encode()),
             columns=("job_id", "record", "rare"),
             format="binary",
@@ -113,7 +113,7 @@ async def _write(connection: Connection, changes: Changes) -> None:
 
 
 async def _write_specs(connection: Connection, specs: SpecsSave) -> None:
-    await connection.copy_records_to_table("kept_specs", records=specs, timeout=SAVE_S_MAX)
+    await connection.copy_records_to_table("copied_specs", records=specs, timeout=SAVE_S_MAX)
     await connection.execute(SQL["merge_specs"], timeout=SAVE_S_MAX)
 
 

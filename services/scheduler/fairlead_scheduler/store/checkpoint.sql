@@ -33,23 +33,23 @@ WHERE (kind, number) IN (SELECT * FROM unnest($1::text[], $2::int[]))
 -- name: read_names
 SELECT kind, number, parts FROM fairlead_scheduler.names
 
--- name: kept_jobs
--- The temporary table that COPY fills, kept for the life of the connection.
-CREATE TEMPORARY TABLE IF NOT EXISTS kept_jobs
+-- name: copied_jobs
+-- The temporary table that COPY fills. It exists as long as the connection.
+CREATE TEMPORARY TABLE IF NOT EXISTS copied_jobs
     (LIKE fairlead_scheduler.jobs) ON COMMIT DELETE ROWS
 
 -- name: merge_jobs
-INSERT INTO fairlead_scheduler.jobs SELECT * FROM kept_jobs
+INSERT INTO fairlead_scheduler.jobs SELECT * FROM copied_jobs
 ON CONFLICT (job_id) DO UPDATE SET record = excluded.record, rare = excluded.rare
 
--- name: kept_specs
-CREATE TEMPORARY TABLE IF NOT EXISTS kept_specs
+-- name: copied_specs
+CREATE TEMPORARY TABLE IF NOT EXISTS copied_specs
     (LIKE fairlead_scheduler.job_specs) ON COMMIT DELETE ROWS
 
 -- name: merge_specs
 -- Submissions are saved before the positions move past them, so some are here already after a kill;
 -- another submission with the same id can only be left over from a part of the log that is lost.
-INSERT INTO fairlead_scheduler.job_specs AS saved SELECT * FROM kept_specs
+INSERT INTO fairlead_scheduler.job_specs AS saved SELECT * FROM copied_specs
 ON CONFLICT (job_id) DO UPDATE SET spec = excluded.spec WHERE saved.spec <> excluded.spec
 
 -- name: remove_jobs

@@ -1,16 +1,15 @@
 """Named tuples of arrays that kernels pass on by address.
 
-numba passes a tuple by value: each array in it as some eight numbers. For the tuples of a round
-that were a thousand arguments per call, which cost more to compile than all the rest together. A
-class given to `register` is written down once per call from Python, by Python (`write_down`), and
-is an address from there on. What is written down never changes while a kernel runs, and LLVM knows
-that: what is read from there can stay in a register.
+numba passes a tuple by value, and each array in it as about eight numbers. With the tuples of a
+round, a call had a thousand arguments, which cost more to compile than everything else together.
+An instance of a class given to `register` is packed by Python (`pack_for_kernels`) when Python
+calls a kernel, and kernels pass on its address. The packed words never change while a kernel runs,
+and LLVM is told so: it can keep in registers what it reads from them.
 
-What is written down are 64-bit words, field by field: a whole number is one; an array is the
-address of its data and its shape; a tuple within the tuple is its own words. In kernels such an
-array can be indexed, whole or in part, and has `size` and `shape`; nothing else. Indexes below zero
-do not count from the end. Bounds are checked where NUMBA_BOUNDSCHECK=1 is set, as in arrays of
-numba.
+The packed words have 64 bits. They are, field by field: a whole number; the address of the data of
+an array, and its shape; the words of a tuple within the tuple. In kernels such an array can be
+indexed, whole or in part, and has `size` and `shape`; nothing else. Negative indexes do not count
+from the end. Bounds are checked if NUMBA_BOUNDSCHECK=1 is set, as in arrays of numba.
 
 Only `decorators.py` imports this, and only where numba is.
 """
@@ -95,41 +94,40 @@ def _count_words(kind: Any) -> int:
 
 
 def register(tuple_class: Any) -> None:
-    """Have kernels take instances of this NamedTuple by address, alone or within another one."""
+    """Pass instances of this NamedTuple to kernels by address, alone or within another one."""
     _kinds[tuple_class] = {}
     typeof_impl.register(tuple_class)(lambda value, _context: _write(value, {})[0])
 
 
-class WrittenTuple:
-    """The words of a tuple; kernels take it in place of the tuple."""
+class PackedTuple:
+    """The words of a tuple; kernels accept it instead of the tuple."""
 
-    def __init__(self, value: Any, known: Mapping[str, WrittenTuple]) -> None:
+    def __init__(self, value: Any, known: Mapping[str, PackedTuple]) -> None:
         self.value = value
         self.tuple_class = type(value)
         self.kind, self.words = _write(value, known)
-        written = np.array(self.words, np.int64)
-        self.address = _find_address(written)
-        self._owned = written, known
+        packed = np.array(self.words, np.int64)
+        self.address = _find_address(packed)
+        self._owned = packed, known
 
 
-@typeof_impl.register(WrittenTuple)
-def _type_of_written(written: WrittenTuple, _context: Any) -> Shared:
-    return written.kind
+@typeof_impl.register(PackedTuple)
+def _type_of_packed(packed: PackedTuple, _context: Any) -> Shared:
+    return packed.kind
 
 
-_NOTHING_KNOWN: Final[Mapping[str, WrittenTuple]] = MappingProxyType({})
+_NOTHING_KNOWN: Final[Mapping[str, PackedTuple]] = MappingProxyType({})
 
 
-def write_down(value: Any, known: Mapping[str, WrittenTuple] = _NOTHING_KNOWN) -> WrittenTuple:
-    """The words of a tuple, or what was written down before.
+def pack_for_kernels(value: Any, known: Mapping[str, PackedTuple] = _NOTHING_KNOWN) -> PackedTuple:
+    """The tuple packed; the value itself if it is packed already.
 
-    `known`: of some fields that hold tuples, what was written down for an earlier tuple. It is
-    used where this one holds the same object.
+    `known`: by field, packed tuples that are used where the value contains the same object.
     """
-    return value if isinstance(value, WrittenTuple) else WrittenTuple(value, known)
+    return value if isinstance(value, PackedTuple) else PackedTuple(value, known)
 
 
-def _write(value: Any, known: Mapping[str, WrittenTuple]) -> tuple[Shared, list[int]]:
+def _write(value: Any, known: Mapping[str, PackedTuple]) -> tuple[Shared, list[int]]:
     """The type of a tuple, and its words."""
     form, words = list[tuple[str, int]](), list[int]()
     for field, part in zip(value._fields, value, strict=True):
@@ -139,9 +137,9 @@ def _write(value: Any, known: Mapping[str, WrittenTuple]) -> tuple[Shared, list[
             words.append(_find_address(part))
             words += part.shape
         elif type(part) in _kinds:
-            written = known.get(field)
-            if written is not None and written.value is part:
-                kind, more = written.kind, written.words
+            packed = known.get(field)
+            if packed is not None and packed.value is part:
+                kind, more = packed.kind, packed.words
             else:
                 kind, more = _write(part, _NOTHING_KNOWN)
             form.append((kind.name, _WITHIN))
@@ -174,18 +172,18 @@ class _Model(models.PrimitiveModel):
 
 @unbox(Shared)
 def _find_words(_kind: Shared, value: Any, c: Any) -> Any:
-    """The address of what `write_down` gives for the tuple, which is kept until the call ends."""
+    """The address of the packed tuple, which exists until the call ends."""
     builder, pyapi = c.builder, c.pyapi
-    function = pyapi.unserialize(pyapi.serialize_object(write_down))
-    written = pyapi.call_function_objargs(function, (value,))
+    function = pyapi.unserialize(pyapi.serialize_object(pack_for_kernels))
+    packed = pyapi.call_function_objargs(function, (value,))
     pyapi.decref(function)
-    failed = cgutils.is_null(builder, written)
+    failed = cgutils.is_null(builder, packed)
     place = cgutils.alloca_once_value(builder, ir.Constant(_WORD.as_pointer(), None))
     with builder.if_then(builder.not_(failed)):
-        address = pyapi.object_getattr_string(written, "address")
+        address = pyapi.object_getattr_string(packed, "address")
         builder.store(builder.inttoptr(pyapi.long_as_longlong(address), _WORD.as_pointer()), place)
         pyapi.decref(address)
-    return NativeValue(builder.load(place), is_error=failed, cleanup=lambda: pyapi.decref(written))
+    return NativeValue(builder.load(place), is_error=failed, cleanup=lambda: pyapi.decref(packed))
 
 
 @infer_getattr

@@ -55,18 +55,20 @@ def by_address(tuple_class: C) -> C:
     return tuple_class
 
 
-def write_down(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
-    """What kernels that are called again and again are given in place of a tuple that is passed by
-    address: each call would write it down again.
+def pack_for_kernels(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
+    """A tuple that is passed by address, packed for many calls of kernels: each call would pack it
+    again.
 
-    `known`: of some fields, what `write_down` returned for a tuple that the value may hold again.
+    `known`: by field, earlier results for tuples that the value possibly still contains.
     """
     if not COMPILED:
         return value
     from fairlead_scheduler.engine.compiler import address_types
 
-    written: Any = address_types.write_down(value, known)  # kernels cannot tell it from the tuple
-    result: T = written
+    packed: Any = address_types.pack_for_kernels(
+        value, known
+    )  # kernels cannot tell it from the tuple
+    result: T = packed
     return result
 
 

@@ -52,14 +52,14 @@ def declare(function: Function, **options: bool) -> Any:
 
 def load_kernels(model: Any) -> None:
     """Compile every kernel that is declared for models of this class, or read what was compiled
-    earlier. The model can be one that was written down, whose type is known."""
-    written = address_types.write_down(model)
-    kind = written.kind
+    earlier. The model can be packed already."""
+    packed = address_types.pack_for_kernels(model)
+    kind = packed.kind
     if _loaded.get(kind) == len(_functions):
         return
     new = _functions[_loaded.get(kind, 0) :]
     _loaded[kind] = len(_functions)
-    missing = [each for each in new if _model_class(each[0]) is written.tuple_class]
+    missing = [each for each in new if _model_class(each[0]) is packed.tuple_class]
     for function, _ in missing:
         entry = _entries.setdefault(_symbol(function, kind), ctypes.c_void_p())
         binding.add_symbol(_symbol(function, kind), ctypes.addressof(entry))

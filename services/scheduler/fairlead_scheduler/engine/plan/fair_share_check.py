@@ -52,7 +52,7 @@ def _list_by_node(nodes: Int32, at: Int64, rows: Int32) -> None:
 
 
 @by_address
-class Allocations(NamedTuple):
+class RunsByNode(NamedTuple):
     """Runs and placements when the round ends, by node.
 
     In a round in which something can be preempted all runs are linked by position (`RunTable`).
@@ -89,14 +89,14 @@ class Allocations(NamedTuple):
 
 
 @inlined
-def counts_as_victim(x: Allocations, j: int) -> bool:
+def counts_as_victim(runs: RunsByNode, j: int) -> bool:
     """Whether the run, of a round in which something can be preempted, is live and `any`."""
-    return x.kind[j] == 0 and is_live(x.state[j])
+    return runs.kind[j] == 0 and is_live(runs.state[j])
 
 
 @inlined
 def add_node(
-    x: Allocations,
+    runs: RunsByNode,
     n: int,
     q: int,
     value: int,
@@ -106,35 +106,37 @@ def add_node(
     free: Int64,
 ) -> None:
     """Add to `free` ([R]) what queue `q` can count on on node `n`, see above."""
-    j = x.head[x.place[n]] if x.active else x.run_head[n]
+    j = runs.head[runs.place[n]] if runs.active else runs.run_head[n]
     while j >= 0:
-        if x.active:
-            if counts_as_victim(x, j):
-                own = x.levels[x.level[j]]
-                evicted = x.balance[x.queue[j]] and x.node[j] >= 0
-                if can_preempt(x, j, own, evicted, q, value, per_weight, after):
-                    add_request(request, x.shape[j], free)
-            j = x.link[j]
+        if runs.active:
+            if counts_as_victim(runs, j):
+                own = runs.levels[runs.level[j]]
+                evicted = runs.balance[runs.queue[j]] and runs.node[j] >= 0
+                if can_preempt(runs, j, own, evicted, q, value, per_weight, after):
+                    add_request(request, runs.shape[j], free)
+            j = runs.link[j]
         else:
-            s = x.shape[j]
-            if x.soft[s]:
-                own = x.value[j] if x.value.size else x.shape_value[s]
-                if can_preempt(x, j, own, x.balance[x.queue[j]], q, value, per_weight, after):
-                    add_request(request, x.shape[j], free)
-            j = x.run_link[j]
-    if not x.active:
-        for i in range(x.new_first[n], x.new_first[n + 1]):
-            j = x.new_job[x.new_rows[i]]
-            s = x.shape[j]
-            if x.soft[s]:
-                own = x.shape_value[s]
-                if can_preempt(x, j, own, False, q, value, per_weight, after):
-                    add_request(request, x.shape[j], free)
+            s = runs.shape[j]
+            if runs.soft[s]:
+                own = runs.value[j] if runs.value.size else runs.shape_value[s]
+                if can_preempt(
+                    runs, j, own, runs.balance[runs.queue[j]], q, value, per_weight, after
+                ):
+                    add_request(request, runs.shape[j], free)
+            j = runs.run_link[j]
+    if not runs.active:
+        for i in range(runs.new_first[n], runs.new_first[n + 1]):
+            j = runs.new_job[runs.new_rows[i]]
+            s = runs.shape[j]
+            if runs.soft[s]:
+                own = runs.shape_value[s]
+                if can_preempt(runs, j, own, False, q, value, per_weight, after):
+                    add_request(request, runs.shape[j], free)
 
 
 @inlined
 def can_preempt(
-    x: Allocations,
+    runs: RunsByNode,
     j: int,
     own: int,
     evicted: bool,
@@ -144,7 +146,7 @@ def can_preempt(
     after: float,
 ) -> bool:
     """Whether queue `q` can count on a run of class `any` that runs at value `own`."""
-    other = x.queue[j]
+    other = runs.queue[j]
     if other == q or own > value:
         return False
     return evicted or per_weight[other] <= after + TOLERANCE
@@ -211,18 +213,18 @@ def begin_scan(
 
 
 def find_over_fair_share(
-    x: Allocations, model: RoundModel, queue: Int32, shape: Int32, match: Byte, scan: NodeScan
+    runs: RunsByNode, model: RoundModel, queue: Int32, shape: Int32, match: Byte, scan: NodeScan
 ) -> Bool:
     """[M] whether each waiting (queue, shape) waits for its queue's share; the rows are in the
     order of queues and class values."""
     result = np.zeros(queue.size, np.bool_)
-    _find_over_fair_share(x, model, queue, shape, match, scan, result)
+    _find_over_fair_share(runs, model, queue, shape, match, scan, result)
     return result
 
 
 @entry_point
 def _find_over_fair_share(
-    x: Allocations,
+    runs: RunsByNode,
     model: RoundModel,
     queue: Int32,
     shape: Int32,
@@ -239,14 +241,14 @@ def _find_over_fair_share(
     """
     request, whole = model.shapes.request, model.shapes.full_request
     weight, factor = model.entitlements.weight, model.entitlements.cost_factor
-    held = model.usage.held if x.active else model.usage.counted
-    per_weight, capacity = x.per_weight, scan.capacity
+    held = model.usage.held if runs.active else model.usage.counted
+    per_weight, capacity = runs.per_weight, scan.capacity
     resources = request.shape[1]
     for m in range(queue.size):
         q = queue[m]
         s = shape[m]
-        value = x.shape_value[s]
-        if m == 0 or q != queue[m - 1] or value != x.shape_value[shape[m - 1]]:
+        value = runs.shape_value[s]
+        if m == 0 or q != queue[m - 1] or value != runs.shape_value[shape[m - 1]]:
             forget_nodes(scan)
         if scan.top[resources] and not fits(request, s, scan.top):
             continue
@@ -258,14 +260,14 @@ def _find_over_fair_share(
             if scan.closed[n] != 255 or match[s, 0, scan.node_type[n]] != 0:
                 continue
             if not scan.found[n]:
-                if exceeds_bound(x, model, scan, n, s, value):
+                if exceeds_bound(runs, model, scan, n, s, value):
                     continue
-                find_most(x, scan, n, q, value, per_weight, request)
+                find_most(runs, scan, n, q, value, per_weight, request)
             if not fits(request, s, scan.most[n]):
                 continue
             for r in range(resources):
                 capacity[r] = scan.free[n, r]
-            add_node(x, n, q, value, per_weight, after, request, capacity)
+            add_node(runs, n, q, value, per_weight, after, request, capacity)
             examined += 1
             if fits(request, s, capacity):
                 result[m] = True
@@ -273,7 +275,7 @@ def _find_over_fair_share(
             if result[m] or examined == NODES_EXAMINED_MAX:
                 break
         if not result[m] and examined < NODES_EXAMINED_MAX and not scan.top[resources]:
-            find_top(x, model, scan, value)
+            find_top(runs, model, scan, value)
 
 
 @inlined
@@ -296,7 +298,7 @@ def fits(request: Int64, s: int, capacity: Int64) -> bool:
 
 @inlined
 def find_most(
-    x: Allocations,
+    runs: RunsByNode,
     scan: NodeScan,
     n: int,
     q: int,
@@ -308,13 +310,13 @@ def find_most(
     scan.found[n] = 1
     for r in range(request.shape[1]):
         scan.capacity[r] = scan.free[n, r]
-    add_node(x, n, q, value, per_weight, np.inf, request, scan.capacity)
+    add_node(runs, n, q, value, per_weight, np.inf, request, scan.capacity)
     for r in range(request.shape[1]):
         scan.most[n, r] = scan.capacity[r]
 
 
 @inlined
-def find_top(x: Allocations, model: RoundModel, scan: NodeScan, value: int) -> None:
+def find_top(runs: RunsByNode, model: RoundModel, scan: NodeScan, value: int) -> None:
     """Compute the most of each resource that any node could have, by what is known of each."""
     resources = model.shapes.request.shape[1]
     scan.top[resources] = 1
@@ -325,23 +327,23 @@ def find_top(x: Allocations, model: RoundModel, scan: NodeScan, value: int) -> N
             if scan.found[n]:
                 scan.top[r] = max(scan.top[r], scan.most[n, r])
             else:
-                scan.top[r] = max(scan.top[r], bound_capacity(x, model, scan, n, r, value))
+                scan.top[r] = max(scan.top[r], bound_capacity(runs, model, scan, n, r, value))
 
 
 @inlined
 def exceeds_bound(
-    x: Allocations, model: RoundModel, scan: NodeScan, n: int, s: int, value: int
+    runs: RunsByNode, model: RoundModel, scan: NodeScan, n: int, s: int, value: int
 ) -> bool:
     """Whether a job of the shape needs more than node `n` could have for any queue."""
     for r in range(model.shapes.request.shape[1]):
-        if model.shapes.request[s, r] > bound_capacity(x, model, scan, n, r, value):
+        if model.shapes.request[s, r] > bound_capacity(runs, model, scan, n, r, value):
             return True
     return False
 
 
 @inlined
 def bound_capacity(
-    x: Allocations, model: RoundModel, scan: NodeScan, n: int, r: int, value: int
+    runs: RunsByNode, model: RoundModel, scan: NodeScan, n: int, r: int, value: int
 ) -> int:
     """What would be free of a resource on node `n` without any run of no higher value.
 
@@ -349,10 +351,10 @@ def bound_capacity(
     when it is first needed.
     """
     amount = scan.free[n, r]
-    if x.active:
-        p = x.place[n]
-        for lv in range(x.levels.size):
-            if x.levels[lv] <= value:
+    if runs.active:
+        p = runs.place[n]
+        for lv in range(runs.levels.size):
+            if runs.levels[lv] <= value:
                 amount += model.capacity.evicted[p, lv, r] + model.capacity.preemptible[p, lv, r]
         return amount
     v = 0
@@ -360,24 +362,24 @@ def bound_capacity(
         v += 1
     if not scan.summed[v, n]:
         scan.summed[v, n] = 1
-        sum_node(x, n, value, model.shapes.request, scan.held[v, n])
+        sum_node(runs, n, value, model.shapes.request, scan.held[v, n])
     return amount + scan.held[v, n, r]
 
 
 @inlined
-def sum_node(x: Allocations, n: int, value: int, request: Int64, held: Int64) -> None:
+def sum_node(runs: RunsByNode, n: int, value: int, request: Int64, held: Int64) -> None:
     """Sum up what runs of class `any` and no higher value hold on node `n`, in a round in which
     nothing can be preempted."""
-    j = x.run_head[n]
+    j = runs.run_head[n]
     while j >= 0:
-        s = x.shape[j]
-        own = x.value[j] if x.value.size else x.shape_value[s]
-        if x.soft[s] and own <= value:
+        s = runs.shape[j]
+        own = runs.value[j] if runs.value.size else runs.shape_value[s]
+        if runs.soft[s] and own <= value:
             add_request(request, s, held)
-        j = x.run_link[j]
-    for i in range(x.new_first[n], x.new_first[n + 1]):
-        s = x.shape[x.new_job[x.new_rows[i]]]
-        if x.soft[s] and x.shape_value[s] <= value:
+        j = runs.run_link[j]
+    for i in range(runs.new_first[n], runs.new_first[n + 1]):
+        s = runs.shape[runs.new_job[runs.new_rows[i]]]
+        if runs.soft[s] and runs.shape_value[s] <= value:
             add_request(request, s, held)
 
 

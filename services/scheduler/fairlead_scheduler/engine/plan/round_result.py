@@ -1,4 +1,4 @@
-"""The result of a round: the plan, from the model as the passes left it."""
+"""Builds the plan, the result of a round, from the model after the passes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import write_down
+from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
 from fairlead_scheduler.engine.plan import fair_share_check, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
 from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order, prepared_pool
@@ -34,16 +34,16 @@ from fairlead_scheduler.engine.state.round_state import DISPLACED, FAILED, PLACE
 from fairlead_scheduler.engine.state.run_states import GANG_RUNS, GANG_WAITS, SHARE_STEPS
 
 UNLIMITED_LEFT: Final = 2.0**62
-"""What is left where there is no limit: the most that fits a column."""
-PASSING: Final = frozenset(
+"""The amount left where there is no limit: the largest that a column can contain."""
+TEMPORARY_LIMITS: Final = frozenset(
     {Code.ROUND_LIMIT, Code.RATE_LIMIT, Code.TIME_LIMIT, Code.LOOKBACK_LIMIT, Code.PREEMPTION_LIMIT}
 )
-"""Limits that the next round can find at another level."""
+"""Codes of limits that can be different in the next round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundContext:
-    """A round under way."""
+    """The input and the model of a round in progress."""
 
     snapshot: Snapshot
     settings: EngineSettings
@@ -51,48 +51,50 @@ class RoundContext:
     position: Int32
     """[N] rows of nodes in the order of N3."""
     levels: Int64
-    """[L] the distinct values that anything runs at."""
+    """[L] the distinct values at which jobs run."""
     first: Int64
     """[Q+1] where each queue begins in the order of queued jobs."""
     balance: Bool
     """[Q] queues evicted by R2."""
     gangs: GangTable
     model: RoundModel
-    written: RoundModel
-    """`model` as kernels are given it, written down once."""
+    packed_model: RoundModel
+    """`model`, packed for kernels once."""
 
 
 def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
-    """The answer of `schedule`. Reasons that are not made when time is up (L6) are left open."""
+    """The result of `schedule`. Reasons that time did not suffice for (L6) say `time-limit`."""
     clock.check()
     snapshot, start, model = round_.snapshot, round_.start, round_.model
-    placed = _placed(round_)
+    placed = _list_placed(round_)
     job = model.placements.job[placed]
-    preempted = _preempted(round_)
-    preemptors = _preemptors(round_, preempted)
+    preempted = _list_preempted(round_)
+    preemptors = _find_preemptors(round_, preempted)
     _spare_further_members(round_)
-    failed, failed_code = _failed(round_)
-    rejected, rejected_code = _rejected(round_)
+    failed, failed_code = _list_failed(round_)
+    rejected, rejected_code = _list_rejected(round_)
     ended = np.concatenate([job, failed, rejected])
-    queued = start.queued - _pair_counts(snapshot, ended, start.queued.shape)
+    queued = start.queued - _count_pairs(snapshot, ended, start.queued.shape)
     waiting = queued.sum(axis=1)
     queue_count = len(snapshot.queue_names)
     tokens_left = model.usage.tokens[-1]
     balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
     refused = np.concatenate([failed, rejected])
     checks = TimeChecks(clock, round_.settings.pairs_per_check)
-    rows = _reasons(round_, queued, refused, np.concatenate([failed_code, rejected_code]), checks)
+    rows = _build_reason_rows(
+        round_, queued, refused, np.concatenate([failed_code, rejected_code]), checks
+    )
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
         placed_node=round_.position[model.placements.position[placed]],
-        placed_value=_placed_value(round_, job),
+        placed_value=_find_placed_values(round_, job),
         placed_tier=model.runs.tier[job]
         if model.runs.active
         else np.full(job.size, Tier.FREE, np.uint8),
         placed_away=(model.placements.away[placed] - 1).astype(np.int8),
         preempted_job=preempted,
-        preempted_cause=_causes(model, preempted),
+        preempted_cause=_find_causes(model, preempted),
         preemptor_job=preemptors,
         preempted_share=model.runs.share_before[preempted],
         preemptor_share=model.usage.share_steps[model.jobs.queue[preemptors]] / SHARE_STEPS,
@@ -103,30 +105,32 @@ def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
         reasons=rows,
         shares=start.shares,
         shape_feasible=start.feasible.shape,
-        gang_feasible=_feasible_gangs(round_),
+        gang_feasible=_find_feasible_gangs(round_),
         capacity=start.capacity.total,
         queue_scheduled=np.bincount(snapshot.job_queue[job], minlength=queue_count),
         queue_preempted=np.bincount(snapshot.job_queue[preempted], minlength=queue_count),
         queue_waiting=waiting,
         queue_skipped=reason_rows.count_skipped(rows, queue_count),
-        queue_position=_positions(round_, ended, waiting),
-        stopped_by=_stopped(round_),
-        limited=_limited(round_, rows),
+        queue_position=_find_queue_positions(round_, ended, waiting),
+        stopped_by=_find_stop_code(round_),
+        limited=_is_limited(round_, rows),
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
     )
 
 
-def _stopped(round_: RoundContext) -> Code:
+def _find_stop_code(round_: RoundContext) -> Code:
     return Code(int(round_.model.counters[round_state.N_STOP]))
 
 
-def _limited(round_: RoundContext, rows: Reasons) -> bool:
-    """Whether something was held back that the same input could let through next time."""
-    return _stopped(round_) != Code.NONE or not PASSING.isdisjoint(rows.code.tolist())
+def _is_limited(round_: RoundContext, rows: Reasons) -> bool:
+    """Whether a limit of this round kept jobs waiting that the next round could start."""
+    return _find_stop_code(round_) != Code.NONE or not TEMPORARY_LIMITS.isdisjoint(
+        rows.code.tolist()
+    )
 
 
-def _placed(round_: RoundContext) -> Int64:
+def _list_placed(round_: RoundContext) -> Int64:
     """Rows of the model's placements that were not displaced."""
     n = int(round_.model.counters[round_state.N_PLACED])
     if not round_.model.runs.active:
@@ -134,13 +138,13 @@ def _placed(round_: RoundContext) -> Int64:
     return np.flatnonzero(round_.model.runs.state[round_.model.placements.job[:n]] == PLACED)
 
 
-def _placed_value(round_: RoundContext, job: Int32) -> Int64:
+def _find_placed_values(round_: RoundContext, job: Int32) -> Int64:
     if round_.model.runs.active:
         return round_.levels[round_.model.runs.level[job]]
     return round_.start.shape_value[round_.snapshot.job_shape[job]]
 
 
-def _preempted(round_: RoundContext) -> Int32:
+def _list_preempted(round_: RoundContext) -> Int32:
     """R8: runs that were preempted and did not return, by submission."""
     if not round_.model.runs.active:
         return np.zeros(0, np.int32)
@@ -148,8 +152,8 @@ def _preempted(round_: RoundContext) -> Int32:
     return rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
 
 
-def _final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
-    """R8: what a displaced job had displaced names the one that displaced it."""
+def _find_final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
+    """R8: a run that was preempted for a displaced job names the job that displaced that one."""
     preemptors = model.runs.preemptor[preempted]
     for _ in range(preemptors.size + 1):
         displaced = model.runs.state[preemptors] == DISPLACED
@@ -159,7 +163,7 @@ def _final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
     return preemptors.astype(np.int32)
 
 
-def _preemptors(round_: RoundContext, preempted: Int32) -> Int32:
+def _find_preemptors(round_: RoundContext, preempted: Int32) -> Int32:
     """E5: the job that each run was preempted for. A member that went with a victim of its gang
     (N8) on another node was preempted for a job placed there (no further member, none less urgent)
     that needs its capacity, else for the preemptor of the victim.
@@ -167,17 +171,17 @@ def _preemptors(round_: RoundContext, preempted: Int32) -> Int32:
     model, snapshot = round_.model, round_.snapshot
     if not preempted.size:
         return preempted
-    preemptors = _final_preemptors(model, preempted)
+    preemptors = _find_final_preemptors(model, preempted)
     members = np.flatnonzero(model.runs.cause[preempted] == Cause.GANG)
     if not members.size:
         return preemptors
-    placed = _placed(round_)
-    placed = placed[~_are_further_members(round_)[placed]]
+    placed = _list_placed(round_)
+    placed = placed[~_find_further_members(round_)[placed]]
     newest = np.full(snapshot.node_number.size, -1, np.int32)
     newest[round_.position[model.placements.position[placed]]] = model.placements.job[placed]
     rows = preempted[members]
     node = snapshot.job_node[rows]
-    short = snapshot.shape_request[snapshot.job_shape[rows]] > _free_after(round_)[node]
+    short = snapshot.shape_request[snapshot.job_shape[rows]] > _find_free_capacity(round_)[node]
     elsewhere = model.runs.position[preemptors[members]] != model.runs.position[rows]
     there = (newest[node] >= 0) & short.any(axis=1) & elsewhere
     there &= model.runs.level[newest[node]] >= model.runs.level[rows]
@@ -185,17 +189,17 @@ def _preemptors(round_: RoundContext, preempted: Int32) -> Int32:
     return preemptors
 
 
-def _are_further_members(round_: RoundContext) -> Bool:
+def _find_further_members(round_: RoundContext) -> Bool:
     """Which placements are members beyond those that start their gang (N7, N8)."""
     gangs, jobs = round_.gangs, round_.model.placements.job
-    gang = _gang_of(round_, jobs[: int(round_.model.counters[round_state.N_PLACED])])
+    gang = _find_gangs(round_, jobs[: int(round_.model.counters[round_state.N_PLACED])])
     order, rank = np.argsort(gang, kind="stable"), np.empty_like(gang)
     rank[order] = np.arange(gang.size) - np.searchsorted(gang[order], gang[order])
     further = (gangs.mode[gang] == GANG_RUNS) | (rank >= gangs.minimum[gang])
     return np.asarray(further & (gang >= 0))
 
 
-def _causes(model: RoundModel, preempted: Int32) -> Byte:
+def _find_causes(model: RoundModel, preempted: Int32) -> Byte:
     """R8: a run that was preempted for fair share by a job that was itself displaced has cause
     urgency."""
     cause = model.runs.cause[preempted]
@@ -214,8 +218,9 @@ def _spare_further_members(round_: RoundContext) -> None:
     model.runs.state[member[model.gangs.live[model.jobs.gang[member]] == 0]] = QUEUED
 
 
-def _failed(round_: RoundContext) -> tuple[Int32, Byte]:
-    """Queued jobs that end: left over or without a place under `rest: fail`, or out of nodes."""
+def _list_failed(round_: RoundContext) -> tuple[Int32, Byte]:
+    """Queued jobs that fail: members without a node under `rest: fail`, and jobs that have failed
+    on all nodes; their rows and codes."""
     if not round_.model.runs.active:
         return np.zeros(0, np.int32), np.zeros(0, np.uint8)
     rows = np.flatnonzero(round_.model.runs.state == FAILED)
@@ -225,10 +230,10 @@ def _failed(round_: RoundContext) -> tuple[Int32, Byte]:
     return rows.astype(np.int32), code.astype(np.uint8)
 
 
-def _rejected(round_: RoundContext) -> tuple[Int32, Byte]:
+def _list_rejected(round_: RoundContext) -> tuple[Int32, Byte]:
     """Queued jobs that can never run, by submission (section 6, L4, N9)."""
     snapshot = round_.snapshot
-    single = _infeasible_jobs(round_)
+    single = _list_infeasible_jobs(round_)
     rows, codes = [single], [np.full(single.size, Code.INFEASIBLE, np.uint8)]
     gangs = round_.gangs
     if not gangs.present and not single.size:
@@ -252,8 +257,8 @@ def _rejected(round_: RoundContext) -> tuple[Int32, Byte]:
     return job[by].astype(np.int32), code[by]
 
 
-def _infeasible_jobs(round_: RoundContext) -> Int32:
-    """Single queued rows of shapes that can never run, but for those that are kept."""
+def _list_infeasible_jobs(round_: RoundContext) -> Int32:
+    """Queued rows, without gangs, of shapes that can never run, unless they wait if infeasible."""
     snapshot = round_.snapshot
     if round_.start.static.all_feasible:
         return np.zeros(0, np.int32)
@@ -269,7 +274,7 @@ def _infeasible_jobs(round_: RoundContext) -> Int32:
     return rows[~prepared_pool.find_wait_if_infeasible(snapshot, rows.astype(np.intp))]
 
 
-def _feasible_gangs(round_: RoundContext) -> Bool:
+def _find_feasible_gangs(round_: RoundContext) -> Bool:
     """[G] gangs that were found to fit: complete, or running already."""
     gangs = round_.gangs
     if not gangs.present:
@@ -279,7 +284,7 @@ def _feasible_gangs(round_: RoundContext) -> Bool:
     return np.asarray(round_.start.feasible.gang & complete)
 
 
-def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int64:
+def _count_pairs(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int64:
     """[Q, S] how often each pair occurs among these rows."""
     if not rows.size:
         return np.zeros(size, np.int64)
@@ -287,33 +292,33 @@ def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int6
     return np.bincount(pair, minlength=size[0] * size[1]).reshape(size).astype(np.int64)
 
 
-def _reasons(
+def _build_reason_rows(
     round_: RoundContext, queued: Int64, refused: Int32, refused_code: Byte, checks: TimeChecks
 ) -> Reasons:
     """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
 
-    Where nothing waits but a job was refused there is a row too, for its text.
+    A pair of which no job waits has a row too if a job was refused, for its text.
     """
     snapshot, model = round_.snapshot, round_.model
     if not refused.size and not queued.any():
         return reason_rows.no_reasons()
-    members, gang_rows = _waiting_gangs(round_)
-    single = queued - _pair_counts(snapshot, members, queued.shape)
+    members, gang_rows = _list_waiting_gangs(round_)
+    single = queued - _count_pairs(snapshot, members, queued.shape)
     pair_code = model.progress.skip_code.copy()
-    in_gang = _gang_of(round_, refused) >= 0
+    in_gang = _find_gangs(round_, refused) >= 0
     of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])
-    gone = np.zeros(single.shape, np.bool_)
-    gone[of_refused] = True
-    gone &= single == 0
-    alone_refused = gone[of_refused]
+    refused_pairs = np.zeros(single.shape, np.bool_)
+    refused_pairs[of_refused] = True
+    refused_pairs &= single == 0
+    alone_refused = refused_pairs[of_refused]
     pair_code[of_refused] = np.where(alone_refused, refused_code[~in_gang], pair_code[of_refused])
-    listed = (single > 0) | gone
+    listed = (single > 0) | refused_pairs
     pair = np.flatnonzero(listed)
     queue = np.repeat(np.arange(listed.shape[0]), np.count_nonzero(listed, axis=1))
     shape = pair - queue * listed.shape[1]
     code = pair_code.ravel()[pair]
     alone = model.progress.stop_code[queue]
-    rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
+    rest = Code.NOT_REACHED if _find_stop_code(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
     code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
     gangs = np.flatnonzero(gang_rows)
     first_member = np.zeros(gangs.size, np.int64)
@@ -321,13 +326,13 @@ def _reasons(
         first_member = members[np.searchsorted(round_.gangs.of_job[members], gangs)].astype(
             np.int64
         )
-    ended, last, last_code = _refused_gangs(
+    ended, last, last_code = _list_refused_gangs(
         round_, refused[in_gang], refused_code[in_gang], gang_rows
     )
-    gang_code = np.concatenate([_gang_codes(round_, gangs, first_member), last_code])
+    gang_code = np.concatenate([_find_gang_codes(round_, gangs, first_member), last_code])
     gangs, first_member = np.concatenate([gangs, ended]), np.concatenate([first_member, last])
     whose = np.concatenate([shape, snapshot.job_shape[first_member]]).astype(np.int32)
-    free = _free_after(round_)
+    free = _find_free_capacity(round_)
     rows = WaitingRows(
         queue=np.concatenate([queue, snapshot.job_queue[first_member]]).astype(np.int32),
         shape=whose,
@@ -337,31 +342,31 @@ def _reasons(
     )
     made = reason_rows.build_reasons(snapshot, rows, free, round_.start.overfull, checks)
     _mark_over_fair_share(round_, made, free, checks)
-    _describe_limits(round_, made, whose)
+    _fill_limits(round_, made, whose)
     return made
 
 
-def _gang_of(round_: RoundContext, rows: Int32) -> Int32:
-    """The gangs of these jobs; -1 for those of none, and for those left over (N9)."""
+def _find_gangs(round_: RoundContext, rows: Int32) -> Int32:
+    """The gang of each job; -1 without one, and for members that were left over (N9)."""
     if not round_.gangs.present:
         return np.full(rows.size, -1, np.int32)
     return round_.gangs.of_job[rows]
 
 
-def _refused_gangs(
+def _list_refused_gangs(
     round_: RoundContext, refused: Int32, code: Byte, waiting: Int64
 ) -> tuple[Int64, Int64, Byte]:
     """Gangs whose queued members were all refused: their rows, one member of each, and its code."""
-    gangs, at = np.unique(_gang_of(round_, refused), return_index=True)
+    gangs, at = np.unique(_find_gangs(round_, refused), return_index=True)
     alone = waiting[gangs] == 0
     at = at[alone]
     return gangs[alone].astype(np.int64), refused[at].astype(np.int64), code[at]
 
 
-def _describe_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
-    """For rows that wait for a limit: the resource, how much of it is needed and how much is left.
+def _fill_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
+    """Fill in, for rows that wait for a limit, the resource, the amount needed and the amount left.
 
-    `shape` is that of each row, or of a member of its gang.
+    `shape`: of each row, or of a member of its gang.
     """
     model = round_.model
     for code in (Code.QUEUE_LIMIT, Code.FLOATING_LIMIT):
@@ -385,7 +390,7 @@ def _describe_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
         made.best[rows] = np.clip(left[each, first], 0, UNLIMITED_LEFT)
 
 
-def _waiting_gangs(round_: RoundContext) -> tuple[Int32, Int64]:
+def _list_waiting_gangs(round_: RoundContext) -> tuple[Int32, Int64]:
     """Queued members of gangs that wait after the round, by gang; and how many per gang."""
     gangs, model = round_.gangs, round_.model
     if not gangs.present:
@@ -395,12 +400,12 @@ def _waiting_gangs(round_: RoundContext) -> tuple[Int32, Int64]:
         model.runs.state[members], [QUEUED, DISPLACED]
     )
     members = members[waits]
-    rejected, _ = _rejected(round_)
+    rejected, _ = _list_rejected(round_)
     members = members[~np.isin(members, rejected)]
     return members, np.bincount(gangs.of_job[members], minlength=gangs.size)
 
 
-def _gang_codes(round_: RoundContext, gangs: Int64, first_member: Int64) -> Byte:
+def _find_gang_codes(round_: RoundContext, gangs: Int64, first_member: Int64) -> Byte:
     """Why these gangs, or their further members, wait."""
     model = round_.model
     if not gangs.size:
@@ -414,7 +419,7 @@ def _gang_codes(round_: RoundContext, gangs: Int64, first_member: Int64) -> Byte
     code = np.where((code == 0) & further, pair, code)
     alone = model.progress.stop_code[snapshot.job_queue[first_member]]
     rest = np.where(further, Code.INSUFFICIENT_RESOURCES, Code.GANG_DOES_NOT_FIT)
-    if _stopped(round_) != Code.NONE:
+    if _find_stop_code(round_) != Code.NONE:
         rest = np.full(gangs.size, Code.NOT_REACHED)
     return np.where(code != 0, code, np.where(alone != 0, alone, rest)).astype(np.uint8)
 
@@ -422,7 +427,7 @@ def _gang_codes(round_: RoundContext, gangs: Int64, first_member: Int64) -> Byte
 def _mark_over_fair_share(
     round_: RoundContext, made: Reasons, free: Int64, checks: TimeChecks
 ) -> None:
-    """Turn `insufficient-resources` into `over-fair-share` where that is what it is (E1)."""
+    """Replace `insufficient-resources` by `over-fair-share` in the rows that E1 names."""
     rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
     if not rows.size:
         return
@@ -431,13 +436,13 @@ def _mark_over_fair_share(
     closed = reason_rows.find_closed_nodes(snapshot, start.overfull)
     active = round_.model.runs.active
     scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free, active)
-    scan, allocations = write_down(scan), write_down(_collect_allocations(round_))
+    scan, allocations = pack_for_kernels(scan), pack_for_kernels(_collect_runs_by_node(round_))
     reached = 0
     for part in checks.slices(rows.size, closed.size):
         mine = rows[part]
         pair = made.queue[mine], made.shape[mine]
         over = fair_share_check.find_over_fair_share(
-            allocations, round_.written, *pair, snapshot.shape_match, scan
+            allocations, round_.packed_model, *pair, snapshot.shape_match, scan
         )
         made.code[mine[over]] = Code.OVER_FAIR_SHARE
         reached += mine.size
@@ -445,18 +450,18 @@ def _mark_over_fair_share(
     fair_share_check.compare_shares(snapshot, round_.model, start.shares.fair, made)
 
 
-def _collect_allocations(round_: RoundContext) -> fair_share_check.Allocations:
+def _collect_runs_by_node(round_: RoundContext) -> fair_share_check.RunsByNode:
     """All runs and placements as the round ends, for `fair_share_check`."""
     snapshot, start, model = round_.snapshot, round_.start, round_.model
     nodes = snapshot.node_number.size
     place = np.empty_like(round_.position)
     place[round_.position] = np.arange(nodes, dtype=np.int32)
-    placed = np.zeros(0, np.int64) if model.runs.active else _placed(round_)
+    placed = np.zeros(0, np.int64) if model.runs.active else _list_placed(round_)
     new_first, new_rows = fair_share_check.group_by_node(
         round_.position[round_.model.placements.position[placed]], nodes
     )
     held = model.usage.held if model.runs.active else model.usage.counted
-    return fair_share_check.Allocations(
+    return fair_share_check.RunsByNode(
         active=model.runs.active,
         place=place,
         head=model.runs.head,
@@ -482,17 +487,18 @@ def _collect_allocations(round_: RoundContext) -> fair_share_check.Allocations:
     )
 
 
-def _free_after(round_: RoundContext) -> Int64:
-    """[N, R] free beside everything, by row of the snapshot."""
+def _find_free_capacity(round_: RoundContext) -> Int64:
+    """[N, R] free capacity when the round ends, by row of the snapshot."""
     size = round_.model.capacity.tree_types.size // 2
     result = np.empty_like(round_.start.free)
     result[round_.position] = round_.model.capacity.tree[size : size + round_.position.size]
     return result
 
 
-def _positions(round_: RoundContext, gone: Int32, waiting: Int64) -> Int64:
+def _find_queue_positions(round_: RoundContext, ended: Int32, waiting: Int64) -> Int64:
+    """[Q] how many jobs are ahead of the first that waits in each queue; -1 where none waits."""
     if not waiting.any():
         return np.full(waiting.size, -1, np.int64)
     chosen = np.zeros(round_.snapshot.job_queue.size, np.bool_)
-    chosen[gone] = True
+    chosen[ended] = True
     return job_order.find_first_waiting(round_.model.jobs.order, round_.first, chosen, waiting)

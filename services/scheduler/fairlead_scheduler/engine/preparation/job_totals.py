@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, write_down
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, pack_for_kernels
 from fairlead_scheduler.engine.snapshot import Int32, Int64, JobTotals, Snapshot
 
 
@@ -59,32 +59,32 @@ class JobColumns(NamedTuple):
     shape: Int32
 
 
-class WrittenColumns(NamedTuple):
-    """What `count_rows` reads and writes, and the same as kernels are given it."""
+class PackedColumns(NamedTuple):
+    """The columns that `count_rows` reads and writes, and the same packed for kernels."""
 
     sources: tuple[JobColumns, JobTotals]
     jobs: JobColumns
     totals: JobTotals
 
 
-def write_columns(
-    before: WrittenColumns | None, jobs: JobColumns, totals: JobTotals
-) -> WrittenColumns:
-    """`before` if it was made from the same arrays: writing them down takes longer than counting a
-    few rows."""
+def pack_columns(
+    before: PackedColumns | None, jobs: JobColumns, totals: JobTotals
+) -> PackedColumns:
+    """The columns packed; `before` if it has the same arrays, since packing takes longer than
+    counting a few rows."""
     sources = jobs, totals
     if before is not None and all(
         map(is_, itertools.chain(*sources), itertools.chain(*before.sources))
     ):
         return before
-    return WrittenColumns(sources, write_down(jobs), write_down(totals))
+    return PackedColumns(sources, pack_for_kernels(jobs), pack_for_kernels(totals))
 
 
 @entry_point
 def count_rows(rows: Int32, sign: int, jobs: JobColumns, request: Int64, totals: JobTotals) -> None:
     """Count these rows (sign 1), or count them no longer (sign -1), as they are described now.
 
-    `request` is [S, R]. All of `totals` is written but `values`.
+    `request` is [S, R]. All of `totals` except `values` is written.
     """
     for i in range(rows.size):
         j = rows[i]

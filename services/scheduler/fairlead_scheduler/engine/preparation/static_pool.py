@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import write_down
+from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
 from fairlead_scheduler.engine.preparation import (
     array_types,
     fair_shares,
@@ -97,8 +97,8 @@ class StaticPool:
     """[S] `Preemption` of the shape's class."""
     shapes: ShapeTable
     """With the costs of `capacity`, or zeros without one, and rows of `levels`."""
-    written_shapes: ShapeTable
-    """`shapes` as kernels are given it, written down once."""
+    packed_shapes: ShapeTable
+    """`shapes`, packed for kernels once."""
     values: Int64
     """[S, W] value that a job of the shape runs at; `NO_AWAY`."""
     levels: Int64
@@ -194,7 +194,7 @@ def _prepare(
         shape_value=shape_value,
         shape_preemption=shape_preemption,
         shapes=shapes,
-        written_shapes=write_down(shapes),
+        packed_shapes=pack_for_kernels(shapes),
         values=values,
         levels=levels,
         open=flags == 0,

@@ -38,14 +38,14 @@ from fairlead_scheduler.engine.state.run_states import FREE, URGENCY
 VALUES_TRIED_MAX: Final = 16
 """How many label values are tried for a gang on free capacity, and then with preemption."""
 VALUES_CONSIDERED_MAX: Final = 64
-"""How many values are found for that whose nodes could have enough together."""
+"""How many values whose nodes have enough together are considered for being tried."""
 
 SEARCHING: Final = -2
-"""In place of a label value or a code: the search for a value goes on in the next call."""
+"""Instead of a label value or a code: the search for a value continues in the next call."""
 
-# How far the search for a label value has come, by index into `ValueCapacity.search`.
+# The progress of the search for a label value, by index into `ValueCapacity.search`.
 SEARCHED_GANG: Final = 0
-"""gang + 1; 0 = none is searched for"""
+"""gang + 1; 0 = no search is in progress"""
 STAGE: Final = 1
 NEXT_AFTER: Final = 2
 CONSIDERED: Final = 3
@@ -63,7 +63,7 @@ PREEMPTIBLE_VALUES: Final = 1
 
 
 class ValueRating(NamedTuple):
-    """What N7 compares of a label value; what would stay free is in `ValueCapacity.least_waste`."""
+    """What N7 compares of a label value. Free capacity is in `ValueCapacity.least_waste`."""
 
     value: int
     """`ANY_VALUE` when the gang fits on no value so far"""
@@ -72,7 +72,7 @@ class ValueRating(NamedTuple):
     """whether any run would be preempted"""
     lost_work: float
     limited: bool
-    """whether on any value so far only the limit of preemptions (L8) held the gang back"""
+    """whether on any value so far only the limit of preemptions (L8) prevented the start"""
 
 
 class PreemptionCost(NamedTuple):
@@ -84,24 +84,24 @@ class PreemptionCost(NamedTuple):
 
 
 class LabelValue(NamedTuple):
-    """What N7 chooses."""
+    """The label value that N7 chooses."""
 
     value: int
     """-1 when the gang fits on no value"""
     limited: bool
-    """whether on one of them only the limit of preemptions (L8) held it back"""
+    """whether on some value only the limit of preemptions (L8) prevented the start"""
 
 
 @separate
 def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> LabelValue:
     """N7: the best of the label values that are tried for the gang.
 
-    First those are tried on which all its queued members could find free capacity, the least free
-    first; a value on which more would stay free than on the best so far is passed over. Unless all
-    of them were placed that way without preemption, those are tried then on which enough could be
-    freed, the most free first. At most `VALUES_TRIED_MAX` values are tried each time.
+    First it tries values with free capacity for all queued members, the least free first, and
+    skips values on which more would stay free than on the best so far. Unless all members were
+    placed without preemption, it then tries values on which enough could be freed, the most free
+    first. It tries at most `VALUES_TRIED_MAX` values each time.
 
-    Between two values it returns `SEARCHING` when the pass is to return (L6), and goes on there
+    It returns `SEARCHING` between two values when the pass has to return (L6), and continues there
     when it is called again for the gang.
     """
     search = model.values.search
@@ -144,7 +144,7 @@ def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: floa
 
 @inlined
 def save_search(model: RoundModel, stage: int, at: int, best: ValueRating) -> None:
-    """Write down how far the search for a label value has come."""
+    """Save the progress of the search for a label value."""
     search = model.values.search
     search[STAGE] = stage
     search[NEXT_AFTER] = at
@@ -164,10 +164,9 @@ def try_free_values(
     label = model.gangs.label[g]
     search = model.values.search
     rank = search[NEXT_AFTER]
-    while search[CONSIDERED] < VALUES_CONSIDERED_MAX:
-        search[CONSIDERED] += 1
+    while True:
         rank = find_next_value(model, model.values.free[label], label, rank + 1)
-        if rank < 0 or search[TRIED] == VALUES_TRIED_MAX:
+        if rank < 0:
             break
         value = model.values.value[label, rank]
         all_free = best.placed == waiting and best.preempts == 0
@@ -191,10 +190,9 @@ def try_preemptible_values(
     label = model.gangs.label[g]
     search = model.values.search
     place = search[NEXT_AFTER]
-    while search[CONSIDERED] < VALUES_CONSIDERED_MAX:
-        search[CONSIDERED] += 1
+    while True:
         place = find_next_value(model, model.values.preemptible[label], label, place + 1)
-        if place < 0 or search[TRIED] == VALUES_TRIED_MAX:
+        if place < 0:
             break
         rank = model.values.value.shape[1] - 1 - place
         value = model.values.value[label, rank]
@@ -221,9 +219,13 @@ def was_tried_free(model: RoundModel, value: int) -> bool:
 
 @inlined
 def find_next_value(model: RoundModel, tree: Int64, label: int, start: int) -> int:
-    """The first leaf from `start` on where what the gang at hand needs is no more than the value's
-    nodes have together, or -1."""
-    return find_first_fit(
+    """The first leaf from `start` on whose label value has, on its nodes together, what the gang at
+    hand needs; -1 without one, or when no more values are considered or tried."""
+    search = model.values.search
+    if search[CONSIDERED] == VALUES_CONSIDERED_MAX:
+        return -1
+    search[CONSIDERED] += 1
+    found = find_first_fit(
         tree,
         model.values.bits[label],
         model.gangs.waiting_request,
@@ -231,6 +233,7 @@ def find_next_value(model: RoundModel, tree: Int64, label: int, start: int) -> i
         start,
         model.counters,
     )
+    return -1 if search[TRIED] == VALUES_TRIED_MAX else found
 
 
 @separate
@@ -243,7 +246,7 @@ def try_value(
     value: int,
     rank: int,
 ) -> ValueRating:
-    """Place the gang on a label value, compare that with the best so far, and undo it."""
+    """Place the gang on a label value, compare the result with the best so far, and undo it."""
     label = model.gangs.label[g]
     mark = model.counters[N_JOURNAL]
     attempt = place_members(model, g, need, after, value, URGENCY)
@@ -265,7 +268,7 @@ def try_value(
 
 @inlined
 def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
-    """Sum up what the journal says after `mark`, with the runs below jobs on tier (c)."""
+    """Sum up the preemptions in the journal after `mark`, with the runs below jobs on tier (c)."""
     preempts = 0
     lost_work = 0.0
     for i in range(mark, model.counters[N_JOURNAL]):
@@ -283,8 +286,8 @@ def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
 def is_better_value(
     model: RoundModel, a: ValueRating, b: ValueRating, label: int, rank: int
 ) -> bool:
-    """N7: whether `a`, of this rank and with the gang placed on it, is better than the best so
-    far, `b`."""
+    """N7: whether `a`, the value of this rank with the gang placed on it, is better than `b`, the
+    best so far."""
     if a.placed != b.placed:
         return a.placed > b.placed
     if a.preempts != b.preempts:
@@ -348,7 +351,7 @@ def find_least_request(model: RoundModel, g: int, r: int) -> int:
 
 @inlined
 def has_free_capacity(model: RoundModel, label: int, rank: int) -> bool:
-    """Whether what the gang at hand needs is free on the nodes of the value together."""
+    """Whether the nodes of the value have enough free capacity together for the gang at hand."""
     leaf = model.values.free.shape[1] // 2 + rank
     for r in range(model.gangs.waiting_request.size):
         if model.gangs.waiting_request[r] > model.values.free[label, leaf, r]:

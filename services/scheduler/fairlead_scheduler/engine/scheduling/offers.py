@@ -33,7 +33,7 @@ from fairlead_scheduler.engine.state.round_state import (
     EVICTED_RUN,
     FAILED,
     FURTHER_MEMBER,
-    N_HELD,
+    N_FITS_FREE,
     N_JOURNAL,
     N_PLACED,
     N_PREEMPTED,
@@ -108,19 +108,19 @@ def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
 
 @inlined
 def offer_within_budget(model: RoundModel, q: int) -> bool:
-    """Replace the first offer of the queue, one of queued jobs, where R4 says so; True."""
-    release_held(model, q)
+    """Replace the first offer of the queue, one of queued jobs, if R4 requires it; always True."""
+    forget_fit(model, q)
     if model.offers.over_budget[q] and model.counters[N_STOP] == NO_REASON:
         replace_offer(model, q)
     return True
 
 
 @inlined
-def release_held(model: RoundModel, q: int) -> None:
-    """Forget that the offer was found to fit on free capacity."""
-    if model.offers.held[q] > 0:
-        model.offers.held[q] = 0
-        model.counters[N_HELD] -= 1
+def forget_fit(model: RoundModel, q: int) -> None:
+    """Reset `fits_free_at` of the queue's offer."""
+    if model.offers.fits_free_at[q] > 0:
+        model.offers.fits_free_at[q] = 0
+        model.counters[N_FITS_FREE] -= 1
 
 
 @separate
@@ -131,8 +131,8 @@ def replace_offer(model: RoundModel, q: int) -> None:
     if kind == NO_OFFER:
         return
     if fits_on_free_capacity(model, q):
-        model.offers.held[q] = model.counters[N_PLACED] + 1
-        model.counters[N_HELD] += 1
+        model.offers.fits_free_at[q] = model.counters[N_PLACED] + 1
+        model.counters[N_FITS_FREE] += 1
         return
     # The first offer keeps its place, and is examined again (L5).
     model.progress.examined[q] -= count_jobs(model, q)

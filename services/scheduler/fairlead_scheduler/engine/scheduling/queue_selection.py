@@ -259,19 +259,19 @@ def renew_offers(model: RoundModel) -> None:
 
 
 @separate
-def renew_held_offers(model: RoundModel, top: int) -> bool:
-    """Look again at first offers over budget that fitted on free capacity, before the offer of
+def recheck_fitting_offers(model: RoundModel, top: int) -> bool:
+    """Check again the first offers over budget that fitted on free capacity, before the offer of
     queue `top`, which is over budget too; True if any queue has another offer now.
 
-    Each only after as many placements as it takes tries (`count_tries`).
+    An offer is checked again after as many placements as the check costs (`count_tries`).
     """
     renewed = False
     model.counters[N_WORK] += model.entitlements.weight.size
     for q in range(model.entitlements.weight.size):
         if (
-            model.offers.held[q] == 0
+            model.offers.fits_free_at[q] == 0
             or model.offers.class_value[q] != model.offers.class_value[top]
-            or model.counters[N_PLACED] < model.offers.held[q] - 1 + count_tries(model, q)
+            or model.counters[N_PLACED] < model.offers.fits_free_at[q] - 1 + count_tries(model, q)
         ):
             continue
         offer_within_budget(model, q)

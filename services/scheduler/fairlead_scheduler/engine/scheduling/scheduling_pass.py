@@ -13,11 +13,11 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     sum_members,
 )
 from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING, start_gang
-from fairlead_scheduler.engine.scheduling.offers import release_held
+from fairlead_scheduler.engine.scheduling.offers import forget_fit
 from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
 from fairlead_scheduler.engine.scheduling.queue_selection import (
     find_offer,
-    renew_held_offers,
+    recheck_fitting_offers,
     renew_offers,
     replace_top,
     return_queues,
@@ -32,7 +32,7 @@ from fairlead_scheduler.engine.state.round_state import (
     EVICTED_RUN,
     FURTHER_MEMBER,
     INSUFFICIENT,
-    N_HELD,
+    N_FITS_FREE,
     N_JOURNAL,
     N_QUEUES,
     N_REOPENED,
@@ -82,16 +82,16 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
         if model.counters[N_QUEUES] == 0:
             return DONE
         q = model.offers.heap[0]
-        if model.counters[N_HELD] > 0:
-            if model.offers.over_budget[q] and renew_held_offers(model, q):
+        if model.counters[N_FITS_FREE] > 0:
+            if model.offers.over_budget[q] and recheck_fitting_offers(model, q):
                 continue
-            release_held(model, q)
+            forget_fit(model, q)
         kind = model.offers.kind[q]
         model.counters[N_JOURNAL] = 0
         if kind == NEW_JOB:
             goes_on = handle_new_job(model, q, model.offers.job[q])
         else:
-            goes_on = handle_other_offer(model, q, kind, model.offers.job[q])
+            goes_on = handle_run_or_gang(model, q, kind, model.offers.job[q])
             if model.values.search[SEARCHED_GANG] != 0:
                 return MORE
         replace_top(model, goes_on and find_offer(model, q))
@@ -147,7 +147,7 @@ def pass_offer(model: RoundModel, q: int, j: int) -> None:
 
 
 @separate
-def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
+def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
     """Handle an offer of an evicted run or of a gang; False when the queue must stop."""
     g = int(model.jobs.gang[j])
     if kind == EVICTED_RUN:

@@ -210,9 +210,9 @@ class QueueOffers(NamedTuple):
     """[Q] whether the offer runs already"""
     replaces_first: Bool
     """[Q] whether the offer is one within budget, from behind the first"""
-    held: Int64
+    fits_free_at: Int64
     """[Q] counters[N_PLACED] + 1 when the offer, over budget, was last found to fit on free
-    capacity although one within budget is behind it; 0 for all other offers"""
+    capacity while an offer within budget is behind it; 0 for all other offers"""
 
 
 @by_address

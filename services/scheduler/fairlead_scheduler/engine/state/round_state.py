@@ -24,8 +24,8 @@ N_REOPENED: Final = 6
 N_WORK: Final = capacity_tree.N_WORK
 N_PREEMPTED: Final = 8
 """Preemptions in the pass, also those that were undone: without one, free capacity only falls"""
-N_HELD: Final = 9
-"""Queues whose first offer is over budget and fits on free capacity, see `QueueOffers.held`"""
+N_FITS_FREE: Final = 9
+"""Queues whose first offer is over budget and fits on free capacity (`fits_free_at`)"""
 N_STARTED: Final = 10
 """1 once every queue's first offer was found"""
 N_WORK_END: Final = 11

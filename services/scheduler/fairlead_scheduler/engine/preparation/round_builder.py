@@ -1,4 +1,4 @@
-"""How a round begins: the order of nodes, and the model that the kernels work on."""
+"""Builds the context of a round: the order of nodes, and the model that the kernels change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, TypedDict
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import load_kernels, write_down
+from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels
 from fairlead_scheduler.engine.plan.round_result import RoundContext
 from fairlead_scheduler.engine.preparation import (
     eviction,
@@ -56,12 +56,12 @@ from fairlead_scheduler.engine.state.round_model import (
     VictimOrder,
 )
 
-UNREAD_PARTS_MAX: Final = 64
-"""Of how many sizes of pools `unread_parts` are retained."""
+UNREAD_TABLES_MAX: Final = 64
+"""Of how many sizes of pools `unread_tables` are retained."""
 _UNBOUNDED: Final = np.iinfo(np.int64).max
 
 
-def set_up_round(
+def build_round(
     snapshot: Snapshot, settings: EngineSettings, start: PreparedPool, clock: RoundClock
 ) -> RoundContext:
     """Make the model, and evict the runs that R2 names.
@@ -84,12 +84,12 @@ def set_up_round(
         or eviction.is_urgency_possible(snapshot, start, shapes, levels.size)
     )
     queues, resources = len(snapshot.queue_names), snapshot.shape_request.shape[1]
-    written_parts = {"shapes": start.static.written_shapes}
+    packed_tables = {"shapes": start.static.packed_shapes}
     if active:
-        parts = _preemption_parts(snapshot, start, gangs, position, levels.size)
+        parts = _preemption_tables(snapshot, start, gangs, position, levels.size)
     else:
-        parts, more = unread_parts(queues, resources, start.capacity.total.size)
-        written_parts |= more
+        parts, more = unread_tables(queues, resources, start.capacity.total.size)
+        packed_tables |= more
     jobs = snapshot.job_queue.size if active else 0
     model = RoundModel(
         shapes=shapes,
@@ -122,8 +122,8 @@ def set_up_round(
         model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels, clock)
         clock.require_time()
         value_capacity.count_values(model)
-    written = write_down(model, written_parts)
-    load_kernels(written)
+    packed_model = pack_for_kernels(model, packed_tables)
+    load_kernels(packed_model)
     return RoundContext(
         snapshot=snapshot,
         settings=settings,
@@ -134,12 +134,12 @@ def set_up_round(
         balance=balance,
         gangs=gangs,
         model=model,
-        written=written,
+        packed_model=packed_model,
     )
 
 
-class _PreemptionParts(TypedDict):
-    """The parts of a model that only rounds with preemption or gangs read (`RunTable.active`)."""
+class _PreemptionTables(TypedDict):
+    """The tables of a model that only rounds with preemption or gangs read (`RunTable.active`)."""
 
     avoided: AvoidedNodes
     runs: RunTable
@@ -150,14 +150,14 @@ class _PreemptionParts(TypedDict):
     victim_order: VictimOrder
 
 
-def _preemption_parts(
+def _preemption_tables(
     snapshot: Snapshot, start: PreparedPool, gangs: GangTable, position: Int32, levels: int
-) -> _PreemptionParts:
+) -> _PreemptionTables:
     jobs, queues = snapshot.job_queue.size, len(snapshot.queue_names)
     resources = snapshot.shape_request.shape[1]
     all_resources = start.capacity.total.size
     pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
-    return _PreemptionParts(
+    return _PreemptionTables(
         avoided=_avoided_nodes(jobs, pairs),
         runs=_run_table(jobs, position.size),
         evicted=_no_evicted_runs(queues),
@@ -168,13 +168,13 @@ def _preemption_parts(
     )
 
 
-@functools.lru_cache(maxsize=UNREAD_PARTS_MAX)
-def unread_parts(
+@functools.lru_cache(maxsize=UNREAD_TABLES_MAX)
+def unread_tables(
     queues: int, resources: int, all_resources: int
-) -> tuple[_PreemptionParts, Mapping[str, Any]]:
-    """Those of all rounds that read none of them, and as they were written down; nothing is written
-    to them either."""
-    parts = _PreemptionParts(
+) -> tuple[_PreemptionTables, Mapping[str, Any]]:
+    """The empty tables of rounds that neither read nor write them, and the same packed for
+    kernels, by field."""
+    tables = _PreemptionTables(
         avoided=_avoided_nodes(0, 0),
         runs=_run_table(0, 0),
         evicted=_no_evicted_runs(queues),
@@ -183,8 +183,8 @@ def unread_parts(
         victims=_victim_choice(0, queues, resources, all_resources, 0),
         victim_order=_victim_order(0, 0, resources),
     )
-    tables: Any = parts
-    return parts, {field: write_down(table) for field, table in tables.items()}
+    fields: Any = tables
+    return tables, {field: pack_for_kernels(table) for field, table in fields.items()}
 
 
 def _number_levels(start: PreparedPool) -> tuple[Int64, Int64]:
@@ -307,7 +307,7 @@ def _queue_offers(queues: int) -> QueueOffers:
         size=np.zeros(queues, np.float64),
         runs=np.zeros(queues, np.bool_),
         replaces_first=np.zeros(queues, np.bool_),
-        held=np.zeros(queues, np.int64),
+        fits_free_at=np.zeros(queues, np.int64),
     )
 
 
