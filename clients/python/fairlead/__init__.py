@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         Round,
         ShareSample,
         Usage,
-        Waiting,
+        WaitingReport,
     )
     from fairlead.models.token_models import SignInLink, Token
     from fairlead.transport.retry_policy import Retries
@@ -128,8 +128,8 @@ __all__ = [
     "Usage",
     "ValidationResult",
     "WaitTimeout",
-    "Waiting",
     "WaitingReason",
+    "WaitingReport",
 ]
 
 _MODULES: Final = (

@@ -33,7 +33,7 @@ def reported() -> list[Record]:
             ("research", 3.0, 0.5, 0.7, 0.9, 0),
         )
     ]  # fmt: skip
-    why = scheduling_reports.Waiting(
+    why = scheduling_reports.WaitingReport(
         pool="default", queue="q", code="queue-limit", sentence="It is at its limit.", shape="x",
         jobs=7,
     )  # fmt: skip

@@ -81,7 +81,7 @@ async def test_a_job_page_has_the_reasons_of_waiting_and_failure(
         running(fresh_database, valkey_url) as harness,
         browser_page(browser) as page,
     ):
-        why = scheduling_reports.Waiting(
+        why = scheduling_reports.WaitingReport(
             pool="default",
             queue="q",
             code="insufficient-resources",
@@ -224,7 +224,7 @@ async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
         running(fresh_database, valkey_url) as harness,
         browser_page(browser) as page,
     ):
-        why = scheduling_reports.Waiting(
+        why = scheduling_reports.WaitingReport(
             pool="default",
             queue="q",
             code="queue-limit",

@@ -171,7 +171,7 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness:
-        why = scheduling_reports.Waiting(
+        why = scheduling_reports.WaitingReport(
             pool="default",
             queue="q",
             code="insufficient-resources",
@@ -179,7 +179,7 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
             shape=shapes.key(bytes(SHAPE), "default"),
             jobs=3,
         )
-        member = scheduling_reports.Waiting(
+        member = scheduling_reports.WaitingReport(
             pool="default",
             queue="q",
             code="gang-incomplete",

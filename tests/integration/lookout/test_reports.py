@@ -84,7 +84,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
     now_ms = clock.now_ms()
     async with running(fresh_database, valkey_url, core) as harness:
         queue = configuration.Queue(name="q", weight=2.0, limits={"default": {"cpu": 0.5}})
-        why = scheduling_reports.Waiting(
+        why = scheduling_reports.WaitingReport(
             pool="default",
             queue="q",
             code="queue-limit",

@@ -15,7 +15,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_common.domain.records.scheduling_reports import RoundReport, Waiting
+from fairlead_common.domain.records.scheduling_reports import RoundReport, WaitingReport
 from fairlead_common.log import topics
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
@@ -93,8 +93,10 @@ async def test_a_failing_pool_is_reported_and_does_not_stop_the_others(
         assert isinstance(failed, RoundReport)
         assert (failed.outcome, failed.waiting) == ("failed", 1)
         assert failed.error == "ArithmeticError: nodes of imaginary size"
-        why = await world.report(f"bad/research/s/{KEY}", lambda found: isinstance(found, Waiting))
-        assert isinstance(why, Waiting)
+        why = await world.report(
+            f"bad/research/s/{KEY}", lambda found: isinstance(found, WaitingReport)
+        )
+        assert isinstance(why, WaitingReport)
         assert why.code == "pool-failing"
         said = await service.checks()["pools"]()
         assert isinstance(said, Degraded)
@@ -280,8 +282,8 @@ async def test_a_cordoned_executor_gets_no_new_runs(
     await world.tell(submitted("a"))
     async with scheduler(fresh_database, valkey_url):
         waits = f"default/research/s/{KEY}"
-        why = await world.report(waits, lambda found: isinstance(found, Waiting))
-        assert isinstance(why, Waiting)
+        why = await world.report(waits, lambda found: isinstance(found, WaitingReport))
+        assert isinstance(why, WaitingReport)
         assert why.nodes == {"cordoned": 1}
         await world.configure(Cordon(executor="e0", version=2, cordoned=False))
         await world.first(ev.JobRunLeased, "a")

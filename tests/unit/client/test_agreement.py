@@ -49,7 +49,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "node": (cluster_models.Node, responses.NodeResponse, set()),
     "run": (job_models.Run, responses.RunResponse, set()),
     "why": (job_models.WaitingReason, responses.WaitingReasonResponse, set()),
-    "why jobs wait": (client_reports.Waiting, scheduling_reports.Waiting, set()),
+    "why jobs wait": (client_reports.WaitingReport, scheduling_reports.WaitingReport, set()),
     "a queue's share": (client_reports.QueueShare, scheduling_reports.QueueShare, set()),
     "round": (client_reports.Round, responses.RoundResponse, set()),
     "rounds": (client_reports.Rounds, responses.RoundsResponse, set()),

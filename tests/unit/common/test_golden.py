@@ -26,7 +26,11 @@ FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], objec
     "clusters.jsonl": (get_args(clusters.ClusterRecord), clusters.decode),
     "config.jsonl": ((configuration.Queue, configuration.Cordon), configuration.decode),
     "reports.jsonl": (
-        (scheduling_reports.Waiting, scheduling_reports.QueueShare, scheduling_reports.RoundReport),
+        (
+            scheduling_reports.WaitingReport,
+            scheduling_reports.QueueShare,
+            scheduling_reports.RoundReport,
+        ),
         scheduling_reports.decode,
     ),
     "shapes.jsonl": ((shapes.Shape,), shapes.decode),

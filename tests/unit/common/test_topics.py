@@ -4,7 +4,7 @@ from fairlead_common.domain.ids import JobId, RunId
 from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
-from fairlead_common.domain.records.scheduling_reports import QueueShare, RoundReport, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, RoundReport, WaitingReport
 from fairlead_common.log import Record, topics
 
 JOB = JobId("0k01kzm9q5n7s8t9v2w3x4y5z6ab")
@@ -57,11 +57,11 @@ def test_a_queue_and_cordons_have_keys_of_their_own() -> None:
 
 
 def test_a_report_has_the_key_of_what_it_is_about() -> None:
-    items: list[Waiting | QueueShare | RoundReport] = [
+    items: list[WaitingReport | QueueShare | RoundReport] = [
         RoundReport(pool="p", at_ms=1),
         QueueShare(pool="p", queue="q", weight=1.0),
-        Waiting(pool="p", queue="q", code="c", sentence="s", shape="00ff"),
-        Waiting(pool="p", queue="q", code="c", sentence="s", job_set="j", gang="g"),
+        WaitingReport(pool="p", queue="q", code="c", sentence="s", shape="00ff"),
+        WaitingReport(pool="p", queue="q", code="c", sentence="s", job_set="j", gang="g"),
     ]
     keys = [where(scheduling_reports.record(item))[1] for item in items]
     assert keys == ["p", "p/q", "p/q/s/00ff", "p/q/g/j/g"]

@@ -3,15 +3,17 @@
 import asyncio
 
 from fairlead_common.domain.records import scheduling_reports
-from fairlead_common.domain.records.scheduling_reports import Waiting
+from fairlead_common.domain.records.scheduling_reports import WaitingReport
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_lookout.store.topic_caches import ReportCache
 
 
-def waiting(number: int) -> Waiting:
+def waiting(number: int) -> WaitingReport:
     """Why the jobs of a queue and a pool of their own wait."""
-    return Waiting(pool=f"p{number}", queue=f"q{number}", code="c", sentence="s", shape="x", jobs=1)
+    return WaitingReport(
+        pool=f"p{number}", queue=f"q{number}", code="c", sentence="s", shape="x", jobs=1
+    )
 
 
 async def test_pools_and_queues_without_reports_are_removed() -> None:

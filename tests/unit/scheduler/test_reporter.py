@@ -9,7 +9,7 @@ from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import Gang
-from fairlead_common.domain.records.scheduling_reports import QueueShare, RoundReport, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, RoundReport, WaitingReport
 from fairlead_scheduler.rules.housekeeping import Housekeeping
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter
@@ -38,7 +38,7 @@ def said(
     *queues: Queue,
     reporter: Reporter | None = None,
     now_ms: int = 10_000,
-) -> dict[str, Waiting | QueueShare | RoundReport]:
+) -> dict[str, WaitingReport | QueueShare | RoundReport]:
     """What a round of the default pool says, by key."""
     harness = harness_of(view, cores, *queues)
     decider = harness.make_decider(SETTINGS)
@@ -55,9 +55,9 @@ def said(
     }
 
 
-def waiting(found: dict[str, Waiting | QueueShare | RoundReport]) -> Waiting:
+def waiting(found: dict[str, WaitingReport | QueueShare | RoundReport]) -> WaitingReport:
     """The only reason."""
-    (one,) = [report for report in found.values() if isinstance(report, Waiting)]
+    (one,) = [report for report in found.values() if isinstance(report, WaitingReport)]
     return one
 
 
@@ -77,7 +77,7 @@ def test_reports_beyond_the_limit_follow_in_later_rounds() -> None:
     for turn in range(5):
         found = said(view, (), reporter=reporter)
         assert len(found) <= 4
-        keys |= {key for key, report in found.items() if isinstance(report, Waiting)}
+        keys |= {key for key, report in found.items() if isinstance(report, WaitingReport)}
         if not reporter.has_more("default"):
             break
         assert turn < 4
@@ -137,7 +137,7 @@ def test_a_failing_pool_is_the_reason_of_its_waiting_jobs() -> None:
     said(view, (0,), reporter=reporter)
     made = reporter.report_failure(view, "default", "ValueError: bad", now_ms=20_000)
     found = [scheduling_reports.decode(record.value) for record in made if record.value is not None]
-    reasons = [report for report in found if isinstance(report, Waiting)]
+    reasons = [report for report in found if isinstance(report, WaitingReport)]
     assert {(report.code, report.gang) for report in reasons} == {
         ("pool-failing", ""),
         ("pool-failing", "g"),

@@ -8,7 +8,7 @@ from msgspec import field
 from fairlead.models.job_models import ResponseModel
 
 
-class Waiting(ResponseModel, frozen=True, kw_only=True):
+class WaitingReport(ResponseModel, frozen=True, kw_only=True):
     """Why a group of `jobs` queued jobs waits: the jobs of one shape, or a gang.
 
     `nodes`: the number of nodes by the reason that excludes them.
@@ -80,7 +80,7 @@ class QueueReport(ResponseModel, frozen=True, kw_only=True):
     reason: str | None = None
     limits: dict[str, dict[str, float | str]] = field(default_factory=dict)
     shares: tuple[QueueShare, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingReport, ...] = ()
     reasons: dict[str, int] = field(default_factory=dict)
 
 
@@ -90,7 +90,7 @@ class PoolReport(ResponseModel, frozen=True, kw_only=True):
     pool: str
     round: Round | None = None
     shares: tuple[QueueShare, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingReport, ...] = ()
     reasons: dict[str, int] = field(default_factory=dict)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from fairlead_common.domain.records.scheduling_reports import (
     QueueShare,
     RoundReport,
-    Waiting,
+    WaitingReport,
     decode,
 )
 from fairlead_lookout.domain.resource_usage import HOUR_MS, split_time
@@ -34,7 +34,7 @@ class ReportRecord(msgspec.Struct, frozen=True):
 
     key: str
     time_ms: int
-    report: Waiting | QueueShare | RoundReport | None
+    report: WaitingReport | QueueShare | RoundReport | None
 
 
 class ReportedShare(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ def fold_reports(
                 changes.current[key] = ReportedShare(share, record.time_ms)
             case RoundReport() as last:
                 changes.rounds.append(last)
-            case Waiting():
+            case WaitingReport():
                 pass
             case None:
                 pool, _, queue = record.key.partition("/")

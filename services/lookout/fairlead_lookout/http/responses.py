@@ -259,7 +259,7 @@ class QueueReportResponse(ResponseBody, frozen=True, kw_only=True):
     reason: str | None = None
     limits: dict[str, dict[str, float | str]]
     shares: list[scheduling_reports.QueueShare]
-    waiting: list[scheduling_reports.Waiting]
+    waiting: list[scheduling_reports.WaitingReport]
     reasons: dict[str, int]
 
 
@@ -283,7 +283,7 @@ class PoolReportResponse(ResponseBody, frozen=True, kw_only=True):
     pool: str
     round: RoundResponse | None = None
     shares: list[scheduling_reports.QueueShare]
-    waiting: list[scheduling_reports.Waiting]
+    waiting: list[scheduling_reports.WaitingReport]
     reasons: dict[str, int]
 
 

@@ -94,7 +94,7 @@ class Reports(msgspec.Struct, frozen=True):
     """Decoded reports. `waiting`: reasons, the one of most jobs first."""
 
     shares: list[scheduling_reports.QueueShare]
-    waiting: list[scheduling_reports.Waiting]
+    waiting: list[scheduling_reports.WaitingReport]
     round: scheduling_reports.RoundReport | None
 
 
@@ -108,9 +108,9 @@ class ReportCache(TopicCache):
 
     def find_waiting_reason(
         self, pool: str, queue: str, shape: str, job_set: str, gang: str
-    ) -> scheduling_reports.Waiting | None:
+    ) -> scheduling_reports.WaitingReport | None:
         """Why jobs like this one wait, if the scheduler has reported it."""
-        wanted = scheduling_reports.Waiting(
+        wanted = scheduling_reports.WaitingReport(
             pool=pool,
             queue=queue,
             code="",
@@ -123,7 +123,7 @@ class ReportCache(TopicCache):
         if value is None and gang:  # its gang has ended: it waits like any other job of its shape
             return self.find_waiting_reason(pool, queue, shape, "", "")
         found = None if value is None else scheduling_reports.decode(value)
-        return found if isinstance(found, scheduling_reports.Waiting) else None
+        return found if isinstance(found, scheduling_reports.WaitingReport) else None
 
     def read_queue(self, queue: str) -> Reports:
         """The reports about a queue, in all pools."""
@@ -149,7 +149,7 @@ class ReportCache(TopicCache):
             match None if value is None else scheduling_reports.decode(value):
                 case scheduling_reports.QueueShare() as share:
                     found.shares.append(share)
-                case scheduling_reports.Waiting() as reason:
+                case scheduling_reports.WaitingReport() as reason:
                     found.waiting.append(reason)
                 case scheduling_reports.RoundReport() as last:
                     found = msgspec.structs.replace(found, round=last)

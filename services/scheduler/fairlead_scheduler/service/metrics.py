@@ -9,7 +9,7 @@ from fairlead_common.domain.records.scheduling_reports import (
     QueueShare,
     Report,
     RoundReport,
-    Waiting,
+    WaitingReport,
 )
 
 QUEUES_MAX: Final = 1_000
@@ -95,7 +95,7 @@ class PoolGauges:
             match report:
                 case QueueShare():
                     shares[report.queue] = report
-                case Waiting():
+                case WaitingReport():
                     waiting[report.code] = waiting.get(report.code, 0) + report.jobs
                 case RoundReport():
                     pass

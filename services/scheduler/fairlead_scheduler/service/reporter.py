@@ -15,7 +15,7 @@ from fairlead_common.domain.records.scheduling_reports import (
     QueueShare,
     Report,
     RoundReport,
-    Waiting,
+    WaitingReport,
 )
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.engine import Plan
@@ -153,7 +153,7 @@ class Reporter:
 
 def _waiting(
     view: View, built: BuiltSnapshot, plan: Plan, queues: Queues, classes: frozenset[str]
-) -> list[Waiting]:
+) -> list[WaitingReport]:
     snapshot, reasons = built.snapshot, plan.reasons
     found = []
     for row in range(len(reasons.code)):
@@ -169,7 +169,7 @@ def _waiting(
         counts = reasons.counts[row].tolist()
         queue = snapshot.queue_names[int(reasons.queue[row])]
         found.append(
-            Waiting(
+            WaitingReport(
                 pool=plan.pool,
                 queue=queue,
                 code=reason_texts.CODE_NAMES[engine.Code(int(reasons.code[row]))],
@@ -216,7 +216,7 @@ def _sentence(
     return written
 
 
-def _stopping(view: View, pool: str, written: set[str]) -> list[Waiting]:
+def _stopping(view: View, pool: str, written: set[str]) -> list[WaitingReport]:
     """Members of gangs that wait until the others, which are being stopped, have ended."""
     jobs = view.jobs
     gangs: set[job_table.GangName] = set()
@@ -230,7 +230,7 @@ def _stopping(view: View, pool: str, written: set[str]) -> list[Waiting]:
     for gang in sorted(gangs):
         rows = [jobs.rows[job_id] for job_id in view.gang_members.get(gang, ())]
         queued = sum(1 for row in rows if jobs.state[row] == job_table.QUEUED)
-        report = Waiting(
+        report = WaitingReport(
             pool=pool,
             queue=gang.queue,
             code=GANG_STOPPING,
@@ -245,7 +245,7 @@ def _stopping(view: View, pool: str, written: set[str]) -> list[Waiting]:
     return found
 
 
-def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
+def _all_wait(view: View, pool: str, sentence: str) -> list[WaitingReport]:
     """One reason for every queued job of a pool, by queue and shape, and by gang."""
     jobs = view.jobs
     here = jobs.pools.find(pool)
@@ -254,7 +254,7 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
     number = np.int64(len(jobs.shapes))
     by_kind, counts = _counted(jobs.queue[rows] * number + jobs.shape[rows])
     found = [
-        Waiting(
+        WaitingReport(
             pool=pool,
             queue=jobs.queues.values[key // number],
             code=POOL_FAILING,
@@ -270,7 +270,7 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
         if rare.gang and here == jobs.pool[row]
     }
     found += [
-        Waiting(
+        WaitingReport(
             pool=pool,
             queue=gang.queue,
             code=POOL_FAILING,

@@ -10,7 +10,7 @@ from fairlead.cli.support import command_base, job_selection, job_story, output_
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fairlead import JobDetail, QueueShare, Round, Run, Waiting
+    from fairlead import JobDetail, QueueShare, Round, Run, WaitingReport
 
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
 PoolName = Annotated[str, typer.Argument(metavar="NAME", help="The pool's name.")]
@@ -248,7 +248,7 @@ def _print_shares(shares: "Sequence[QueueShare]", *, of_pool: bool) -> None:
     )
 
 
-def _print_waiting(waiting: "Sequence[Waiting]") -> None:
+def _print_waiting(waiting: "Sequence[WaitingReport]") -> None:
     """One sentence per kind of job that waits."""
     for each in waiting:
         whose = f"gang {each.gang} of {each.job_set}" if each.gang else each.queue

@@ -13,7 +13,7 @@ from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import REPORTS
 
 
-class Waiting(
+class WaitingReport(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="waiting"
 ):
     """Why the queued jobs of one queue and (shape, class), or of one gang, did not start.
@@ -79,7 +79,7 @@ class RoundReport(
     error: str = ""
 
 
-Report = Waiting | QueueShare | RoundReport
+Report = WaitingReport | QueueShare | RoundReport
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
@@ -97,9 +97,9 @@ def key(report: Report) -> str:
             return pool
         case QueueShare(pool=pool, queue=queue):
             return f"{pool}/{queue}"
-        case Waiting(pool=pool, queue=queue, gang="", shape=shape):
+        case WaitingReport(pool=pool, queue=queue, gang="", shape=shape):
             return f"{pool}/{queue}/s/{shape}"
-        case Waiting(pool=pool, queue=queue, gang=gang, job_set=job_set):
+        case WaitingReport(pool=pool, queue=queue, gang=gang, job_set=job_set):
             return f"{pool}/{queue}/g/{job_set}/{gang}"
 
 

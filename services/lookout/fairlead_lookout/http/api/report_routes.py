@@ -99,7 +99,7 @@ async def describe_rounds(deps: Deps, pool: str, limit: int) -> responses.Rounds
     )
 
 
-def _count_reasons(waiting: list[scheduling_reports.Waiting]) -> dict[str, int]:
+def _count_reasons(waiting: list[scheduling_reports.WaitingReport]) -> dict[str, int]:
     totals: dict[str, int] = {}
     for reason in waiting:
         totals[reason.code] = totals.get(reason.code, 0) + reason.jobs

@@ -49,7 +49,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     termination_grace_period_seconds: int | None = None
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
+class ContainerStateWaiting(msgspec.Struct, frozen=True, gc=False):
     """A container that waits."""
 
     reason: str = ""
@@ -75,7 +75,7 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel", gc=False):
 class ContainerState(msgspec.Struct, frozen=True, gc=False):
     """One of the three."""
 
-    waiting: Waiting | None = None
+    waiting: ContainerStateWaiting | None = None
     running: Started | None = None
     terminated: Terminated | None = None
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.domain.records.scheduling_reports import QueueShare, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, WaitingReport
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import fairness_routes, report_routes
 from fairlead_lookout.http.deps import Deps
@@ -24,7 +24,7 @@ class QueueRow(msgspec.Struct, frozen=True):
     weight: float | None
     cordoned: bool
     share: QueueShare | None
-    reason: Waiting | None
+    reason: WaitingReport | None
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
@@ -58,7 +58,7 @@ async def _queues(deps: Deps) -> Fragment:
 def _describe_queue(deps: Deps, queue: str, configured: Queue | None) -> list[QueueRow]:
     """One row for each pool in which it has a share; one row if it has none."""
     found = deps.reports.read_queue(queue)
-    reasons: dict[str, Waiting] = {}
+    reasons: dict[str, WaitingReport] = {}
     for reason in found.waiting:  # the one of most jobs first
         reasons.setdefault(reason.pool, reason)
     shares: list[QueueShare | None] = [*sorted(found.shares, key=lambda share: share.pool)]
