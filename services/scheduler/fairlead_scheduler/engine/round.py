@@ -30,7 +30,7 @@ def never() -> bool:
 
 
 def no_clock() -> float:
-    """For rounds that nobody times."""
+    """For rounds that are not timed."""
     return 0.0
 
 
@@ -44,10 +44,10 @@ def schedule(
 ) -> Plan:
     """Decide one round for one pool.
 
-    `expired` is asked between portions of bounded work in every step (L6); once it returns True it
-    is not asked again, nothing new is tried, what was placed stays placed, and the plan says so.
-    `clock_s` times the steps, and nothing is decided by it. `static` is that of this snapshot or
-    of an earlier round of the pool. Raises `snapshot_checks.InvalidSnapshotError` for an invalid
+    `expired` is called between portions of bounded work in every step (L6). After it has returned
+    True it is not called again, no further job is tried, placements stay, and the plan reports it.
+    `clock_s` times the steps; no decision depends on it. `static` is that of this snapshot or of an
+    earlier round of the pool. Raises `snapshot_checks.InvalidSnapshotError` for an invalid
     snapshot.
     """
     times = [clock_s()]

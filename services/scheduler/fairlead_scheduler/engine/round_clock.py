@@ -1,4 +1,4 @@
-"""The time limit of a round (L6): asked between portions of bounded work, in every step."""
+"""The time limit of a round (L6), checked between portions of bounded work in every step."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ class Preemption(enum.IntEnum):
 
 
 class NodeFlag(enum.IntFlag):
-    """Why a node gets nothing new (`node_flags`, or-ed). Overfull nodes the engine sees itself."""
+    """Why no new job is placed on a node (`node_flags`, or-ed). The engine finds overfull nodes
+    itself."""
 
     LOST = 1
     """Its executor is stale: its runs are left alone and counted nowhere (R1)."""
@@ -64,24 +65,24 @@ class NodeFlag(enum.IntFlag):
 
 
 class SchedulingFlag(enum.IntFlag):
-    """What else is known of a job (`job_flags`, or-ed)."""
+    """Further properties of a job (`job_flags`, or-ed)."""
 
     STOPPING = 1
     """Its run is being stopped and still holds capacity: never evicted, never a victim."""
     WAITS_IF_INFEASIBLE = 2
     """The job stays queued when it is infeasible: it is never listed in `Plan.rejected_job` as
-    `INFEASIBLE`, it only has the reason. One such member keeps its whole gang."""
+    `INFEASIBLE`, it only has the reason. One such member keeps its whole gang queued."""
 
 
 class Rest(enum.IntEnum):
-    """What becomes of members above `minSize` without a place (`gang_rest`)."""
+    """What happens to members above `minSize` that cannot be placed (`gang_rest`)."""
 
     WAIT = 0
     FAIL = 1
 
 
 class Match(enum.IntEnum):
-    """First thing by which a node type rules out a shape (`shape_match`)."""
+    """The first reason why a node type is not eligible for a shape (`shape_match`)."""
 
     SUITS = 0
     TAINT = 1
@@ -131,7 +132,7 @@ class Code(enum.IntEnum):
 
 
 class Bucket(enum.IntEnum):
-    """Columns of `Reasons.counts`: nodes by the first thing that rules them out (E3)."""
+    """Columns of `Reasons.counts`: nodes by the first reason that excludes them (E3)."""
 
     LOST = 0
     AVOIDED = 1
@@ -144,12 +145,12 @@ class Bucket(enum.IntEnum):
     TOO_SMALL = 8
     BUSY = 9
     OPEN = 10
-    """Nothing rules them out: there is free capacity, and a limit holds the job back."""
+    """No reason excludes them: there is free capacity, and the job waits for a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EngineSettings:
-    """How the engine decides. Names of resources are those of `Snapshot.resources`/`floating`."""
+    """The settings of a round. Resources have the names in `Snapshot.resources` and `floating`."""
 
     protected_fraction: float = 1.0
     """R2: a queue at or below this times its fair share is not evicted for balance."""
@@ -222,7 +223,7 @@ class Snapshot:
 
     # Queues ---------------------------------------------------------------------------------
     queue_names: tuple[str, ...]
-    """Q names, ascending, each once. A queue without jobs in the pool may be there or not."""
+    """Q names, ascending, each once. A queue without jobs in the pool can be left out."""
     queue_weight: Float
     """[Q] above 0."""
     queue_cordoned: Bool
@@ -262,11 +263,11 @@ class Snapshot:
     shape_class: Int32
     """[S] row of its priority class."""
     shape_match: Byte
-    """[S, 1+K, T] a `Match`: at home in [:, 0], under the k-th away entry in [:, k]. Without
-    away classes K is 0. `snapshots.matching.table` makes it. Sizes are not looked at here."""
+    """[S, 1+K, T] a `Match`: at home in [:, 0], under the k-th away entry in [:, k]. Without away
+    classes K is 0. `snapshots.matching.table` makes it. Sizes are not compared here."""
     shape_rank: Byte | None = None
-    """[S, T] place of the type in what the shape prefers, 0 first (N1: PreferNoSchedule, preferred
-    affinity); None = nothing is preferred. `snapshots.matching.ranks` makes it."""
+    """[S, T] rank of the type among those that the shape prefers, 0 first (N1: PreferNoSchedule,
+    preferred affinity); None = nothing is preferred. `snapshots.matching.ranks` makes it."""
 
     shape_fitted: Bool | None = None
     """[S] it was found feasible before (`Plan.shape_feasible`): a job of it is never rejected as
@@ -274,7 +275,7 @@ class Snapshot:
 
     # Nodes ----------------------------------------------------------------------------------
     node_number: Int64
-    """[N] the node's number for life, each once: the last tie-break everywhere."""
+    """[N] the node's permanent, unique number: the last tie-break everywhere."""
     node_allocatable: Int64
     """[N, R] what the node has for jobs; at least 0. All known nodes, flagged ones too."""
     node_type: Int32
@@ -320,7 +321,7 @@ class Snapshot:
     avoid_node: Int32 | None = None
     """[A] ... and the node rows that they avoid."""
 
-    # What the service may keep between rounds (None = the engine sorts, and adds up) ----------
+    # What the service can keep between rounds (None = the engine sorts, and adds up) ----------
     job_totals: JobTotals | None = None
     queued_order: Int32 | None = None
     """Rows of all queued jobs by queue ascending, class value descending, priority descending,
@@ -353,7 +354,7 @@ class Snapshot:
 class Shares:
     """Rules S, one number per queue, [Q] each, in the order of `Snapshot.queue_names`.
 
-    They are those the round started with. A queue that takes no part has zeros.
+    They are as of the start of the round. A queue that takes no part has zeros.
     """
 
     weight: Float
@@ -369,7 +370,7 @@ class Reasons:
 
     A single queued job that was not placed has the reason of its (queue, shape); the member of a
     gang that of its gang, where there is one, else that of its (queue, shape).
-    `explain.sentence(snapshot, plan, row)` says one in words.
+    `reason_texts.describe_reason` puts one into words.
     """
 
     queue: Int32
@@ -461,8 +462,8 @@ class Plan:
     stopped_by: Code
     """What ended the round early: `ROUND_LIMIT`, `RATE_LIMIT`, `TIME_LIMIT`, else `NONE`."""
     limited: bool
-    """Whether any limit kept something from being tried: the next round may go on without a
-    change (see R10: otherwise nothing changed means nothing to do)."""
+    """Whether a limit prevented a job from being tried: the next round can then have decisions to
+    make although nothing changed (R10)."""
     tokens_used: int
     """Tokens to take from the global bucket; per queue it is `queue_scheduled`."""
     preemption_tokens_used: int

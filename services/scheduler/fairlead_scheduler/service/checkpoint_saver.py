@@ -22,8 +22,8 @@ from fairlead_scheduler.store import checkpoint
 
 PAUSE_FACTOR: Final = 3.0
 PAUSE_S_MAX: Final = 10.0
-"""After a save this many times what it took passes before the next, at most so long: under load
-jobs change again and again, and what is saved later is saved once."""
+"""The pause after a save as a multiple of its duration, and the longest pause: under load jobs
+change repeatedly, and a later save writes them once."""
 SPECS_CHECK_S: Final = 0.5
 """How often the saver checks meanwhile whether too many submissions are unsaved."""
 

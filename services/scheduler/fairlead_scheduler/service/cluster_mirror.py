@@ -1,4 +1,4 @@
-"""Mirrors the clusters into Redis for whoever else wants them. Losing Redis loses nothing.
+"""Mirrors the clusters into Redis for other programs. Losing Redis loses nothing.
 
 `fairlead:clusters:heartbeats` and `fairlead:clusters:nodes` are hashes by the keys of
 `fairlead.clusters`, `fairlead:clusters:position` is where the mirror stands; each step is one
@@ -27,7 +27,7 @@ _logger = logging.getLogger("fairlead.scheduler.mirror")
 
 
 async def mirror_clusters(log: EventLog, url: str) -> None:
-    """Mirror for ever; while Redis is away, try again every `RETRY_S`."""
+    """Mirror for ever; while Redis is unavailable, try again every `RETRY_S`."""
     away = False
     while True:
         client = redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)

@@ -15,7 +15,7 @@ from typing import Final
 
 EVERY_S: Final = 30.0
 MAPPED_BYTES_MIN: Final = 1 << 20
-"""What is at least this large is a mapping of its own, always."""
+"""Allocations of at least this size are always separate mappings."""
 HEAPS_MAX: Final = 2
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3

@@ -1,8 +1,8 @@
 """The scheduler's part of `fairlead repair`, and of `fairlead doctor --deep`: what its checkpoint
-and the log still know of jobs.
+and the log still contain about jobs.
 
 Works on a copy in memory. Nothing is written here but `Recovery.relocate`, which is the last step
-of a repair: whoever breaks off before it can begin again.
+of a repair: a repair that is interrupted before it can start again.
 """
 
 import asyncio

@@ -191,7 +191,7 @@ def _waiting(
 def _sentence(
     view: View, built: BuiltSnapshot, plan: Plan, queues: Queues, row: int, classes: frozenset[str]
 ) -> str:
-    """The engine's sentence, or a better one where the service knows more than arrays say."""
+    """The engine's sentence, or a more specific one from what only the service knows."""
     snapshot, reasons = built.snapshot, plan.reasons
     queue = queues.get(snapshot.queue_names[int(reasons.queue[row])])
     shape = int(reasons.shape[row])
@@ -284,7 +284,7 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[WaitingReport]:
 
 
 def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The different keys and how often each is there, without a sort where they are small."""
+    """The distinct keys and their counts; small keys are counted without a sort."""
     if not keys.size or keys.max() > 4 * keys.size:
         return np.unique(keys, return_counts=True)
     counts = np.bincount(keys)

@@ -33,11 +33,11 @@ from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint
 
 LISTED_RECORDS_MAX: Final = 20
-"""Most records that make no sense that `/readyz` names."""
+"""The largest number of undecodable records that `/readyz` names."""
 SETTLE_S_MAX: Final = 5.0
-"""Health is served so long after the checkpoint was loaded, whatever the first cycle waits for."""
+"""The longest time from loading the checkpoint until health is served."""
 REPAIR_CHECK_S: Final = 1.0
-"""How often a scheduler whose checkpoint cannot be used looks whether it was repaired."""
+"""How often a scheduler with an unusable checkpoint checks whether it was repaired."""
 _logger: Final = logging.getLogger("fairlead.scheduler")
 
 
@@ -97,7 +97,7 @@ class Service:
             await pool.close()
 
     def checks(self) -> Mapping[str, Check]:
-        """What `/readyz` asks."""
+        """The checks of `/readyz`."""
 
         async def checkpoint_usable() -> str | None:
             # The process is well and waits: starting it again would change nothing.

@@ -35,7 +35,7 @@ class Specs:
         self.saving: dict[JobId, JobSubmitted | bytes] = {}
         """As `unsaved`: what is being saved."""
         self.saved: dict[JobId, bytes] = {}
-        """Some of those that are, oldest first, encoded."""
+        """Some saved submissions, oldest first, encoded."""
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self.unsaved or job_id in self.saving or job_id in self.saved
@@ -105,11 +105,11 @@ class Specs:
         }
 
     def add_saved(self, found: Mapping[JobId, bytes]) -> None:
-        """Take up what the checkpoint holds."""
+        """Add submissions from the checkpoint."""
         self.saved.update(found)
 
     def trim_saved(self, bound: int) -> None:
-        """Forget the oldest that are saved, beyond `bound`."""
+        """Drop the oldest saved submissions beyond `bound`."""
         for job_id in list(islice(self.saved, max(0, len(self.saved) - bound))):
             del self.saved[job_id]
 
@@ -144,7 +144,7 @@ _names: Final = msgspec.json.Decoder(_Named)
 def _extract_submissions(
     messages: Iterable[bytes], wanted: Container[JobId]
 ) -> Iterator[tuple[JobId, msgspec.Raw]]:
-    """Those of these jobs that the messages submit, each with its submission, encoded."""
+    """The jobs among these that the messages submit, each with its encoded submission."""
     for message in {id(message): message for message in messages}.values():
         for encoded in _messages.decode(message).events:
             job_id = _names.decode(encoded).job_id

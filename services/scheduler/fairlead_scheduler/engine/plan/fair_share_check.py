@@ -31,7 +31,7 @@ from fairlead_scheduler.engine.state.round_state import RESTORED, TOLERANCE, cos
 from fairlead_scheduler.engine.state.run_states import is_live
 
 NODES_EXAMINED_MAX: Final = 64
-"""On how many nodes the runs are examined for a row."""
+"""The number of nodes whose runs are examined for a row."""
 
 
 def group_by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
@@ -105,7 +105,8 @@ def add_node(
     request: Int64,
     free: Int64,
 ) -> None:
-    """Add to `free` ([R]) what queue `q` can count on on node `n`, see above."""
+    """Add to `free` ([R]) the capacity on node `n` that queue `q` could preempt (see the
+    module)."""
     j = runs.head[runs.place[n]] if runs.active else runs.run_head[n]
     while j >= 0:
         if runs.active:
@@ -145,7 +146,7 @@ def can_preempt(
     per_weight: Float,
     after: float,
 ) -> bool:
-    """Whether queue `q` can count on a run of class `any` that runs at value `own`."""
+    """Whether queue `q` could preempt a run of class `any` that runs at value `own`."""
     other = runs.queue[j]
     if other == q or own > value:
         return False
@@ -154,14 +155,14 @@ def can_preempt(
 
 @inlined
 def add_request(request: Int64, s: int, free: Int64) -> None:
-    """Add the request of a shape to what is free."""
+    """Add the request of a shape to `free`."""
     for r in range(free.size):
         free[r] += request[s, r]
 
 
 @by_address
 class NodeScan(NamedTuple):
-    """The nodes that are examined for rows one after the other, and what was found of them."""
+    """The nodes to examine, and results that later rows use again."""
 
     nodes: Int32
     """[N] rows of nodes in the order in which they are examined (N3)"""
@@ -172,13 +173,13 @@ class NodeScan(NamedTuple):
     free: Int64
     """[N, R]"""
     most: Int64
-    """[N, R] free without any run that a queue and class could count on, where `found` says so"""
+    """[N, R] free capacity without the runs that the queue could preempt, where `found` is set"""
     found: Byte
     """[N]"""
     top: Int64
-    """[R+1] the most of each resource that any node could have; last whether it is known"""
+    """[R+1] the most of each resource that could be free on any node; last: whether it is known"""
     hint: Int64
-    """[S] place in `nodes` where a job of the shape would have had capacity last"""
+    """[S] place in `nodes` of the last node with capacity for a job of the shape"""
     values: Int64
     """[V] the values of classes, ascending"""
     held: Int64
@@ -187,7 +188,7 @@ class NodeScan(NamedTuple):
     summed: Byte
     """[V, N]"""
     capacity: Int64
-    """[R] what the queue at hand can count on on the node at hand"""
+    """[R] the capacity for the current queue on the current node"""
 
 
 def begin_scan(

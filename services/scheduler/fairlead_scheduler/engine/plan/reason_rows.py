@@ -43,7 +43,7 @@ FREE_CAPACITY: Final = 2
 
 
 class TimeChecks(NamedTuple):
-    """When the clock is asked while reasons are made (L6)."""
+    """Checks of the time limit while reasons are built (L6)."""
 
     clock: RoundClock
     pairs: int
@@ -60,7 +60,7 @@ class TimeChecks(NamedTuple):
 
 
 def find_closed_nodes(snapshot: Snapshot, overfull: Bool) -> Byte:
-    """[N] the `Bucket` of nodes that get nothing new whatever the shape, else 255."""
+    """[N] the `Bucket` of nodes that accept no new job of any shape, else 255."""
     flags = snapshot.node_flags
     result = np.full(flags.size, 255, np.uint8)
     result[(flags & NodeFlag.LAGGING) != 0] = Bucket.LAGGING
@@ -151,7 +151,7 @@ def has_node_with_capacity(
 
 @by_address
 class NodeCounts(NamedTuple):
-    """What is found of nodes for each of M shapes (E3)."""
+    """The counts of nodes for each of M shapes (E3)."""
 
     counts: Int32
     """[M, 10] nodes by the first thing that rules them out"""
@@ -372,9 +372,9 @@ def refine_codes(codes: Byte, back: Int64, counts: Int32, apart: Byte, explained
     """Distinguish the codes of what was tried: a lagging executor has the capacity, or no node is
     eligible.
 
-    A node that is cordoned or out of contact is eligible all the same (N1).
-    `counts` and `apart` are per shape that waits, `back` says which of them each code is of; only
-    the first `explained` shapes were reached in time (L6).
+    A node that is cordoned or out of contact is eligible nevertheless (N1). `counts` and `apart`
+    are per shape that waits, `back` says which of them each code is of; only the first `explained`
+    shapes were reached in time (L6).
     """
     eligible = (counts[:, _BUSY] > 0) | (counts[:, _OPEN] > 0) | (apart != 0)
     verdict = np.where(eligible, Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)

@@ -35,7 +35,7 @@ _RULED_OUT: Final[dict[Bucket, str]] = {
 def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = None) -> str:
     """Reason `row` of the plan in words, with its numbers.
 
-    `refused` is the code of a job that was refused, where others of the row wait for another.
+    `refused`: the code of a refused job, if the other jobs of the row wait for another reason.
     """
     reasons = plan.reasons
     code = Code(int(reasons.code[row])) if refused is None else refused

@@ -31,7 +31,8 @@ from fairlead_scheduler.engine.state.run_states import GANG_NOT_OFFERED, GANG_RU
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GangTable:
-    """G gangs as the round starts; the arrays of `GangTables`, and who fails or is rejected."""
+    """G gangs as the round starts; the arrays of `GangTables`, and which jobs fail or are
+    rejected."""
 
     present: bool
     size: int
@@ -87,7 +88,7 @@ def build_gang_table(
     waiting = waiting[of_job[waiting] >= 0]
     last_queued = np.full(gangs, -1, np.int32)
     last_queued[of_job[waiting]] = waiting
-    if snapshot.avoid_job is not None:  # who has fewer nodes to choose from chooses first
+    if snapshot.avoid_job is not None:  # a gang with fewer nodes to choose from goes first
         avoided = np.bincount(snapshot.avoid_job, minlength=of_job.size)
         waiting = waiting[clock.sort_rows([-avoided[waiting]])]
     clock.require_time()

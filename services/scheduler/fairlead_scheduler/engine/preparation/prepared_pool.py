@@ -38,7 +38,8 @@ IntP = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedPool:
-    """The pool as the round starts. W = 1+K columns of `shape_match`; the rest as there."""
+    """The pool as the round starts. W = 1+K columns of `shape_match`; other letters as in
+    `Snapshot`."""
 
     static: StaticPool
     capacity: Capacity
@@ -56,7 +57,7 @@ class PreparedPool:
     overfull: Bool
     """[N]"""
     usable: Bool
-    """[N] whether the node may get something new."""
+    """[N] whether the node accepts new jobs."""
     running: Int64
     """[Q, S] runs that count."""
     queued: Int64

@@ -1,4 +1,4 @@
-"""What of a round follows from nodes, shapes, classes, queues and settings alone.
+"""The part of a round that depends only on nodes, shapes, classes, queues and settings.
 
 These change rarely, and the round of one new job would spend most of its time on them. The caller
 may keep the result for the next round of the pool: it is used again while the columns that it was
@@ -42,7 +42,7 @@ MEMORY: Final = "memory"
 STORAGE: Final = "ephemeral-storage"
 PREFIXES: Final = ("queue_", "class_", "shape_", "node_", "floating", "resources", "pool")
 VARYING: Final = frozenset({"queue_tokens", "queue_burst", "shape_fitted"})
-"""Columns with these prefixes that say something of the moment."""
+"""Columns with these prefixes that describe the current moment."""
 SOURCES: Final = tuple(
     field.name
     for field in fields(Snapshot)
@@ -57,7 +57,7 @@ IntP = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Capacity:
-    """What the pool has (R1), and what follows from it."""
+    """The pool's capacity (R1), and values computed from it."""
 
     total: Int64
     """[R+F]"""

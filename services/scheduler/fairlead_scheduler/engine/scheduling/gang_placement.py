@@ -42,11 +42,11 @@ from fairlead_scheduler.engine.state.run_states import (
 
 
 class Attempt(NamedTuple):
-    """What placing members came to."""
+    """The result of placing members."""
 
     placed: int
     limited: bool
-    """whether only the limit of preemptions (L8) holds back those that are missing"""
+    """whether the missing members lack only preemption tokens (L8)"""
 
 
 @separate
@@ -100,7 +100,7 @@ def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bo
 
 @separate
 def undo_offer(model: RoundModel, mark: int) -> None:
-    """Undo what the journal says after `mark`, last first."""
+    """Undo the entries of the journal after `mark`, last first."""
     while model.counters[N_JOURNAL] > mark:
         model.counters[N_JOURNAL] -= 1
         entry = model.journal[model.counters[N_JOURNAL]]

@@ -30,7 +30,7 @@ TO_FIT: Final = 2
 NO_RUN: Final = -1
 
 NOT_PERMITTED: Final = -1
-"""In place of the number of victims: no set of them is permitted."""
+"""Instead of the number of victims: no set of victims is permitted."""
 
 UNTOUCHED: Final = 0
 CHOSEN: Final = 1
@@ -57,8 +57,8 @@ class NodeVictims(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What `take_until_fit` did: how many candidates it examined, and how many victims there are
-    then."""
+    """The result of `take_until_fit`: how many candidates it examined, and the number of
+    victims."""
 
     examined: int
     victim_count: int

@@ -233,8 +233,7 @@ def start_queues(model: RoundModel) -> None:
 def renew_offers(model: RoundModel) -> None:
     """Find new offers for queues whose own offer was preempted, in whole or in part, by this one.
 
-    An offer in the heap was compared with what it would return; unchanged, its queue would be
-    compared by an offer that it no longer has.
+    The heap compares queues by their offers, so an offer that no longer exists must be replaced.
     """
     for i in range(model.counters[N_JOURNAL]):
         if model.journal[i] >= 0:

@@ -21,7 +21,7 @@ from fairlead_scheduler.engine.state.capacity_tree import Bits
 
 @by_address
 class ShapeTable(NamedTuple):
-    """What jobs of each shape need and where they can run; never changes in a round."""
+    """What jobs of each shape need and where they can run; constant during a round."""
 
     request: Int64
     """[S, R] what a job needs of its node"""
@@ -48,7 +48,7 @@ class ShapeTable(NamedTuple):
 
 @by_address
 class NodeTable(NamedTuple):
-    """What the nodes are, by position; never changes in a round."""
+    """The nodes by position; constant during a round."""
 
     node_type: Int64
     """[N]"""
@@ -64,7 +64,7 @@ class NodeTable(NamedTuple):
 
 @by_address
 class RoundJobs(NamedTuple):
-    """What the jobs are and the order of R3; never changes in a round."""
+    """The jobs and the order of R3; constant during a round."""
 
     shape: Int32
     """[J]"""
@@ -82,7 +82,7 @@ class RoundJobs(NamedTuple):
 
 @by_address
 class Entitlements(NamedTuple):
-    """What queues are entitled to, and the limits of the round; never changes in a round."""
+    """What queues are entitled to, and the limits; constant during a round."""
 
     cost_factor: Float
     """[R+F]"""
@@ -113,7 +113,7 @@ class NodeCapacity(NamedTuple):
     """
 
     tree: Int64
-    """[2*size, R] of capacity_tree.py: free beside all runs"""
+    """[2*size, R] of capacity_tree.py: free capacity"""
     tree_types: Bits
     """[2*size] node types below each tree node, as bits"""
     cursor: Int64
@@ -207,7 +207,7 @@ class QueueOffers(NamedTuple):
     size: Float
     """[Q] cost x weight of the offer"""
     runs: Bool
-    """[Q] whether the offer runs already"""
+    """[Q] whether the offer is of evicted runs"""
     replaces_first: Bool
     """[Q] whether the offer is one within budget, from behind the first"""
     fits_free_at: Int64
@@ -247,7 +247,7 @@ class RunTable(NamedTuple):
     lost_work: Float
     """[J] R9, in steps of `eviction.LOST_STEPS`"""
     started: Int64
-    """[J] when its run started; now for what is new"""
+    """[J] when its run started; the time of the round for new placements"""
     head: Int64
     """[N] last run of each position, -1"""
     link: Int64
@@ -255,7 +255,7 @@ class RunTable(NamedTuple):
     tier: Byte
     """[J] of what is new"""
     cause: Byte
-    """[J] of what was preempted"""
+    """[J] why it was preempted"""
     preemptor: Int64
     """[J] the job that it was preempted for"""
     share_before: Float
@@ -289,7 +289,7 @@ class EvictedRuns(NamedTuple):
 
 @by_address
 class GangTables(NamedTuple):
-    """Gangs: their members, what they need, and how far they are.
+    """Gangs: their members, what they need, and their progress.
 
     Written by gang_placement.py; `value` by gang_start.py, `passed` by queue_selection.py, `code`
     by scheduling_pass.py, `live` by run_states.py.
@@ -303,7 +303,8 @@ class GangTables(NamedTuple):
     min_size: Int64
     rest: Byte
     need: Int64
-    """[G] how many must be live for it to go on: `minSize`, or as many as ran when fewer did"""
+    """[G] how many members must be live for it to continue: `minSize`, or those that ran if
+    fewer"""
     live: Int64
     """[G] live runs"""
     passed: Int64
@@ -355,7 +356,7 @@ class ValueCapacity(NamedTuple):
 
 @by_address
 class AvoidedNodes(NamedTuple):
-    """N10: nodes that jobs avoid, linked by job; never changes in a round."""
+    """N10: nodes that jobs avoid, linked by job; constant during a round."""
 
     first: Int64
     """[J] last pair of the job, -1; [0] when there are no pairs"""
@@ -379,9 +380,9 @@ class VictimChoice(NamedTuple):
     chosen: Int64
     chosen_takes_gang: Int64
     assumed_held: Int64
-    """[Q, R+F] what a queue would hold less"""
+    """[Q, R+F] what each queue would lose"""
     assumed_members: Int64
-    """[G] how many members would go"""
+    """[G] how many members would be preempted"""
     need: Int64
     """[R] what is still lacking on the node at hand"""
     examined: Int64
@@ -412,8 +413,8 @@ class VictimOrder(NamedTuple):
     queues: Bits
     """[2*size] queues that had preemptible runs below each tree node, as bits (queue modulo 64)"""
     amounts: Int64
-    """[trees, 2*size, R] trees over the order, for tier (b), then for tier (c): what is free once
-    all that is below a level has gone"""
+    """[trees, 2*size, R] trees over the order, for tier (b), then for tier (c): what is free after
+    the preemption of all runs below a level"""
 
 
 @by_address
@@ -437,6 +438,7 @@ class RoundModel(NamedTuple):
     victims: VictimChoice
     victim_order: VictimOrder
     journal: Int64
-    """row + 1 placed, -row - 1 preempted: what an offer did, to undo it or to clear up after it"""
+    """row + 1 placed, -row - 1 preempted: what an offer did, to undo it or to update what depends
+    on it"""
     counters: Int64
     """[COUNTERS] scalars by the N_ constants of round_state.py"""

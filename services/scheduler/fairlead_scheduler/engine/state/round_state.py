@@ -58,10 +58,10 @@ EXCLUDED: Final = 7
 FAILED: Final = 8
 
 NON_PREEMPTIBLE: Final = 2
-"""`Preemption.NONE` as a number of the kernels: from it on a run is no victim."""
+"""`Preemption.NONE` as a number: runs with this or a greater number cannot be victims."""
 
 NO_REASON: Final = int(Code.NONE)
-"""Nothing holds it back: an offer is permitted or was placed, a shape or queue is still tried."""
+"""No reason: an offer is permitted or was placed, a shape or queue is still tried."""
 QUEUE_LIMIT: Final = int(Code.QUEUE_LIMIT)
 ROUND_LIMIT: Final = int(Code.ROUND_LIMIT)
 RATE_LIMIT: Final = int(Code.RATE_LIMIT)

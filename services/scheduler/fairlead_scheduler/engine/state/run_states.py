@@ -97,7 +97,7 @@ def update_share(model: RoundModel, q: int) -> None:
 
 @separate
 def update_indexes(model: RoundModel, p: int) -> None:
-    """Bring what is derived from the runs and the capacity of a position up to date."""
+    """Update everything that is derived from the runs and the capacity of a position."""
     update_victim_order(model, p)
     update_value_capacity(model, p)
 

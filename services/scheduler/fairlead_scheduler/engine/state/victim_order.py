@@ -46,7 +46,8 @@ def ran_before(state: int) -> bool:
 
 @inlined
 def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
-    """The end of N4 for single victims of one value: gangs last, lost work, younger, greater id."""
+    """The last criteria of N4, for single victims of one value: gangs last, lost work, younger,
+    greater id."""
     if (model.jobs.gang[a] >= 0) != (model.jobs.gang[b] >= 0):
         return model.jobs.gang[b] >= 0
     if model.runs.lost_work[a] != model.runs.lost_work[b]:
@@ -143,7 +144,8 @@ def make_order(model: RoundModel) -> None:
 
 @inlined
 def set_amounts(model: RoundModel, tree: int, p: int) -> None:
-    """Set the leaf of a position: what is free once all that its level can preempt have gone."""
+    """Set the leaf of a position: what is free after the preemption of all runs that its level can
+    preempt."""
     order = model.victim_order
     per_tier = order.made.size // 2
     levels = model.capacity.runs_at_level.size

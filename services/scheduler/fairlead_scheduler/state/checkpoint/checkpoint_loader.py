@@ -1,4 +1,4 @@
-"""Makes a view of the records that a checkpoint holds. Pure.
+"""Builds a view from the records of a checkpoint. Pure.
 
 Records come as blocks of rows in any order, then rare properties. Columns are filled block by block
 and put into the order of submission if many rows are not: rows that lie together are then looked at
@@ -64,7 +64,7 @@ class CheckpointLoader:
         jobs.queue[at] = self._queue_of_set[jobs.job_set[at]]
 
     def index_rows(self) -> None:
-        """All blocks were added."""
+        """Index the rows, after all blocks were added."""
         if not self._keys:
             return
         jobs, blocks = self._view.jobs, self._keys
@@ -103,7 +103,7 @@ class CheckpointLoader:
                     view.gang_started.add(rare.gang)
 
     def finish(self) -> None:
-        """All was added: find the rows to examine."""
+        """Find the rows to examine, after everything was added."""
         view, jobs = self._view, self._view.jobs
         rows = view.live_rows()
         is_over = job_table.IS_HELD[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]

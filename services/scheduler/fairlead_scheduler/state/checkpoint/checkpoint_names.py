@@ -41,7 +41,8 @@ class SavedNames:
         self._free = {kind: _holes(known.values()) for kind, known in self._numbers.items()}
         self._added: list[SavedName] = []
         self._needed: dict[str, set[Name]] = {}
-        """Of kinds with many unused names: those that records may refer to when the save ends."""
+        """The names to which records can refer when the save ends, of kinds with many unused
+        names."""
 
     def begin_save(self, used: Mapping[str, Iterable[Name]]) -> None:
         """All changes are saved now, in parts.

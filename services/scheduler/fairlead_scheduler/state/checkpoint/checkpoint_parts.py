@@ -1,4 +1,4 @@
-"""What the checkpoint does not hold yet, taken out of the view in parts of bounded size. Pure.
+"""The changes of the view that the checkpoint does not have yet, in parts of bounded size. Pure.
 
 A part is some partitions of the log, each with all its changes and its position. What happens in
 one partition concerns no job of another, so a checkpoint whose partitions stand at different
@@ -42,7 +42,7 @@ class Changes(msgspec.Struct, frozen=True):
     """Everything one transaction writes, copied out of the view at one moment."""
 
     before: list[int]
-    """The saved positions on which this builds."""
+    """The saved positions before this part."""
     positions: list[int]
     jobs: JobRows | None
     names: list[SavedName]
@@ -82,7 +82,7 @@ class CheckpointParts:
         return not self._parts
 
     def take_next(self) -> Changes:
-        """What has changed in the next part; the view forgets that it changed."""
+        """The changes of the next part, which the view no longer marks as changed."""
         part = self._parts.pop()
         view, names, before = self._view, self._names, self._saved
         jobs = view.jobs

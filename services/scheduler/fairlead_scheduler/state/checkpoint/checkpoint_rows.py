@@ -16,7 +16,8 @@ import numpy.typing as npt
 from fairlead_common.domain.ids import JOB_ID_LENGTH
 
 FORMAT: Final = 1
-"""Of `RECORD`; saved with the positions. A migration that changes records sets the next number."""
+"""The version of `RECORD`; saved with the positions. A migration that changes records sets the next
+number."""
 
 RECORD: Final = np.dtype(
     [
@@ -62,7 +63,7 @@ _ROW: Final = [
 _READ: Final = np.dtype(_ROW)
 """A row of `COPY (SELECT job_id, record ...)`."""
 _WRITTEN: Final = np.dtype([*_ROW, ("rare_length", _LENGTH)])
-"""A row of `COPY ... (job_id, record, rare)`; what is rare follows."""
+"""A row of `COPY ... (job_id, record, rare)`; the rare properties follow."""
 _NULL: Final = -1
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
 _HEADER: Final = _SIGNATURE + struct.pack(">ii", 0, 0)
@@ -120,7 +121,7 @@ def _encode_block(keys: Keys, records: Records, rare: Mapping[int, bytes]) -> by
 
 
 class RowDecoder:
-    """Takes what `COPY (SELECT job_id, record ...) TO STDOUT` sends, in pieces of any size."""
+    """Decodes the output of `COPY (SELECT job_id, record ...) TO STDOUT`, in pieces of any size."""
 
     def __init__(self, rows_per_block: int = DECODED_ROWS) -> None:
         self._block_bytes = rows_per_block * _READ.itemsize
@@ -148,7 +149,7 @@ class RowDecoder:
         return _rows(whole[: -len(_TRAILER)])
 
     def _take(self) -> memoryview:
-        """What has come and is not decoded yet, without the header."""
+        """The bytes that arrived and are not decoded yet, without the header."""
         whole = memoryview(b"".join(self._pieces))
         if self._begun or len(whole) < len(_HEADER):
             return whole
