@@ -17,8 +17,8 @@ Connection: TypeAlias = Any
 """An `asyncpg.Connection`, or one lent by a pool."""
 
 CONNECT_S_MAX: Final = 900.0
-"""How long a process that starts waits for a database that is away: it says so, and a restart would
-not bring the database back sooner."""
+"""How long a starting process waits for an unavailable database. It logs the wait; a restart would
+not make it shorter."""
 STATEMENT_S_MAX: Final = 60.0
 
 PLANNING: Final = {
@@ -41,24 +41,24 @@ AWAY: Final = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # what a pooled connection says whose server died under it
+    asyncpg.InternalClientError,  # the error of a pooled connection whose server has died
 )
-"""What a call raises while the database is away: worth trying again, within a bound."""
+"""The errors of an unavailable database: the call can be retried within a bound."""
 
 REFUSES: Final = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.PostgresSystemError,
 )
-"""What it raises for want of disk, memory or connections, while it is a standby, or after an I/O
-error: the statement was not carried out, and the same one works later."""
+"""The errors of a database that lacks disk, memory or connections, is a standby, or had an I/O
+error: the statement was not executed, and can succeed later."""
 
 
 DISK_FULL: Final = "The disk of Postgres is full, nothing was written: {}"
 
 
 class DatabaseFull(StorageFull):
-    """The database has no space left on its disk. Reads go on."""
+    """The database has no space left on its disk. Reads continue."""
 
 
 class DatabaseUnavailable(WorldError):
@@ -94,9 +94,9 @@ async def open_pool(
 ) -> Pool:
     """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound.
 
-    Not `is_reset`: whoever borrows a connection leaves no setting, lock or cursor of the session
-    behind, which saves a statement after each use. Transactions are always rolled back.
-    `query_s_max`: the database ends a statement after this (`asyncpg.QueryCanceledError`).
+    Not `is_reset`: users of a connection leave no setting, lock or cursor of the session behind,
+    which saves a statement after each use. Transactions are always rolled back. `query_s_max`: the
+    database ends a statement after this (`asyncpg.QueryCanceledError`).
     """
     limit = {} if query_s_max is None else {"statement_timeout": f"{query_s_max * 1000:.0f}"}
 
@@ -128,4 +128,4 @@ async def check_database(pool: Pool) -> str | None:
 
 
 async def _leave(_: Connection) -> None:
-    """Nothing of the session has to be put back."""
+    """Reset nothing when a connection returns to the pool."""

@@ -1,4 +1,4 @@
-"""Database sessions that hold advisory locks, and that end when their holder falls silent.
+"""Database sessions that hold advisory locks, and that end when their holder stops responding.
 
 A session lock ends with its session, at once when the holder's process dies. A holder whose host
 vanished or that is frozen keeps its connection: so Postgres is set to end a session whose client
@@ -24,9 +24,9 @@ from fairlead_common.service import clock
 T = TypeVar("T")
 
 SILENCE_S: Final = 10.0
-"""Postgres ends a session whose client sends nothing for so long."""
+"""Postgres ends a session whose client sends nothing for this long."""
 RENEW_S: Final = 2.0
-"""A holder confirms its session as often as this."""
+"""How often a holder confirms its session."""
 ANSWER_S_MAX: Final = 5.0
 """An answer that takes longer ends the session from this side. With RENEW_S below SILENCE_S."""
 POLL_S: Final = 0.5
@@ -34,15 +34,15 @@ SQL: Final = load("fairlead_common", "db/locks.sql")
 
 
 class LockLost(WorldError):
-    """The session that held the lock has ended, so that another process may hold it by now."""
+    """The session that held the lock has ended, so another process can hold it now."""
 
 
 class DatabaseUnsuitable(WorldError):
-    """This database server, or what is between it and us, cannot hold locks as we need it."""
+    """This database server, or a proxy in front of it, cannot hold locks as Fairlead needs them."""
 
 
 def session_timeouts(silence_s: float = SILENCE_S) -> dict[str, str]:
-    """The settings of a session by which Postgres ends it when its client falls silent.
+    """The settings of a session by which Postgres ends it when its client stops responding.
 
     The first two cover a client that sends nothing; the others a peer that cannot be reached, also
     in the middle of a statement or of an answer.
@@ -66,7 +66,8 @@ async def connect(
     silence_s: float = SILENCE_S,
     command_s_max: float = ANSWER_S_MAX,
 ) -> Connection:
-    """A connection that may hold locks. Raises `DatabaseUnsuitable`, or what is in `AWAY`."""
+    """A connection that is able to hold locks. Raises `DatabaseUnsuitable`, or what is in
+    `AWAY`."""
     given = {
         "application_name": name,
         "jit": "off",
@@ -149,22 +150,23 @@ class LockSession:
         return await self._ask(lambda: try_lock(self._connection, lock, self._silence_s))
 
     async def end_silent_transactions(self, application: str) -> None:
-        """End what a frozen predecessor left open, so that it keeps no rows locked."""
+        """End open transactions of a frozen predecessor, so that they lock no rows."""
         silence = timedelta(seconds=self._silence_s / 2)
         await self._ask(
             lambda: self._connection.fetch(SQL["end_silent_transactions"], application, silence)
         )
 
     async def confirm(self) -> None:
-        """Return if the session was there less than `RENEW_S` ago, or is now. Raises `LockLost`.
+        """Return if the session was confirmed less than `RENEW_S` ago, or exists now. Raises
+        `LockLost`.
 
-        To be called right before whatever only the holder may do.
+        Call this right before each action that only the holder is permitted.
         """
         if clock.monotonic_s() - self._confirmed_s >= RENEW_S:
             await self._ask(lambda: self._connection.fetchval(SQL["confirm"]))
 
     async def renew(self) -> NoReturn:
-        """Keep the session from being silent, for ever. Raises `LockLost`."""
+        """Confirm the session at intervals until cancelled. Raises `LockLost`."""
         while True:
             await self.confirm()
             await asyncio.sleep(RENEW_S / 2)
@@ -195,8 +197,8 @@ async def holding(
 ) -> AsyncIterator[LockSession]:
     """Wait until this process holds the lock, calling `waiting` at each try; it is free afterwards.
 
-    Whoever holds it runs `renew` beside its work. Raises `DatabaseUnavailable` when the database
-    cannot be reached for `CONNECT_S_MAX`, and `DatabaseUnsuitable`.
+    The holder runs `renew` beside its work. Raises `DatabaseUnavailable` when the database cannot
+    be reached for `CONNECT_S_MAX`, and `DatabaseUnsuitable`.
     """
     reached_s = clock.monotonic_s()
     while True:
@@ -214,7 +216,8 @@ async def holding(
                 yield session
                 return
         finally:
-            # Without a word to a server that may not answer: the socket's end is enough.
+            # Without a message, which the server would perhaps not answer: closing the socket is
+            # enough.
             connection.terminate()
 
 

@@ -1,9 +1,9 @@
 """Position tokens of the API: opaque texts that name a place in the log.
 
-A change of jobs answers with the positions in `fairlead.jobs` that a reader has passed when it has
-seen it, a change of what is configured with the version of its record in `fairlead.config` (the
-outbox may tell versions of different records in any order). A read is given the token and waits
-until its view has passed what is in it, which is only what matters.
+The response to a change of jobs has the positions in `fairlead.jobs` after the change; the response
+to a change of the configuration has the version of its record in `fairlead.config` (the outbox can
+append versions of different records in any order). A read with the token waits until its view has
+reached them.
 """
 
 import base64
@@ -46,7 +46,7 @@ def encode_configured(key: str, version: int) -> str:
 
 
 def decode(token: str) -> Place:
-    """What a token names. Raises ValueError for what is no token of ours."""
+    """The place that a token names. Raises ValueError for an invalid token."""
     if len(token) > TOKEN_LENGTH_MAX:
         raise ValueError("the position is too long")
     try:
@@ -63,7 +63,7 @@ def _encoded(content: Mapping[Any, int]) -> str:
 
 
 def merge(*tokens: Mapping[int, int]) -> dict[int, int]:
-    """The place that is behind all of these."""
+    """The place after all of these."""
     merged: dict[int, int] = {}
     for token in tokens:
         for partition, position in token.items():

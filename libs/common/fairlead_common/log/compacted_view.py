@@ -1,4 +1,5 @@
-"""Folding a compacted topic: the newest value of every key, and following it without a miss."""
+"""Folds a compacted topic into the newest value of every key, and follows it without missing
+any."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ from fairlead_common.log.protocol import (
 )
 
 SCANS_MAX: Final = 5
-"""How often a topic is read from its beginning that changes faster than it can be read."""
+"""How many times a topic that changes faster than it can be read is read from its beginning."""
 V = TypeVar("V")
 _logger: Final = logging.getLogger("fairlead.log")
 
@@ -37,7 +38,7 @@ class CompactedView(Generic[V]):
         self._keys_max = keys_max
 
     def fold(self, entries: Iterable[Entry]) -> list[str]:
-        """Apply entries in the order of the log; returns the keys whose value is another one.
+        """Apply entries in the order of the log; returns the keys whose value has changed.
 
         An entry without a value deletes its key.
         """
@@ -98,16 +99,16 @@ async def _scan(log: EventLog, topic: str) -> tuple[dict[str, Entry], dict[int, 
 class CompactedReader:
     """A `Reader` of a whole compacted topic that misses no deletion.
 
-    When it was away for longer than tombstones are kept, it reads the topic again from its
-    beginning: that is one batch with the newest entry of every key, and with a null for each key
-    that is no longer there.
+    If it pauses for longer than tombstones are retained, it reads the topic again from its
+    beginning, as one batch with the newest entry of every key, and a null for each key that no
+    longer exists.
     """
 
     def __init__(
         self, log: EventLog, reader: Reader, live: Iterable[str], *, read_again: bool = False
     ) -> None:
-        """`live`: the keys that are there at the positions of `reader`, or, with `read_again`, that
-        were there when their holder last read the topic."""
+        """`live`: the keys that exist at the positions of `reader`, or, with `read_again`, that
+        existed when the topic was last read."""
         self.topic = reader.topic
         self._log = log
         self._reader = reader
@@ -126,7 +127,7 @@ class CompactedReader:
     ) -> "CompactedReader":
         """From positions at which these keys were live; without positions, from the beginning.
 
-        Keys that are live and no longer there at the beginning are deleted by the first batch.
+        The first batch deletes keys in `live` that no longer exist.
         """
         if positions is not None:
             return cls(log, await log.reader(topic, positions), live)
@@ -158,7 +159,7 @@ class CompactedReader:
         await self._reader.close()
 
     async def _read_from_start(self) -> Batch:
-        """The topic as it is now, as a batch of changes to what was read before."""
+        """The present state of the topic, as a batch of changes to what was read before."""
         found, positions = await read_newest_entries(self._log, self.topic)
         removed = sorted(self._live.values.keys() - found.keys())
         if removed:

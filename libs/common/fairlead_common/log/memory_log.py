@@ -2,8 +2,7 @@
 
 `MemoryCore` is plain data with plain methods: no event loop, and the time is an argument.
 `MemoryLog` is the `EventLog` over it. Like Kafka, each append leaves a hole behind its records in
-every partition that it touched (the commit marker), so that nobody comes to rely on dense
-positions.
+every partition that it touched (the commit marker), so that no code relies on dense positions.
 
 Entries are delivered again by opening a reader at an old position; that needs no failure.
 """
@@ -39,7 +38,7 @@ from fairlead_common.log.protocol import (
 
 
 class AppendFailure(enum.Enum):
-    """What shall happen to an append."""
+    """How an append fails."""
 
     REFUSED = "refused"
     UNKNOWN_WRITTEN = "unknown, and it was written"
@@ -47,7 +46,8 @@ class AppendFailure(enum.Enum):
 
 
 class _Partition:
-    """Entries in order of position; `first` is the first kept position, `next` the next free."""
+    """Entries in order of position; `first`: the first retained position, `next`: the next free
+    one."""
 
     __slots__ = ("buried", "buried_round", "cleaned", "entries", "first", "next", "round")
 
@@ -60,7 +60,7 @@ class _Partition:
         which round of cleanup."""
         self.round = 0
         self.buried = 0
-        """Tombstones below it were dropped, ..."""
+        """Tombstones below this position were dropped, ..."""
         self.buried_round = 0
         """... the last of them as seen in this round."""
 
@@ -79,7 +79,7 @@ class _Stored(msgspec.Struct):
 
 
 class MemoryCore:
-    """All topics, producers and faults of one log. Every method is done at once."""
+    """All topics, producers and faults of one log. No method waits."""
 
     def __init__(self, identity: str = "memory") -> None:
         self.identity = identity
@@ -91,7 +91,8 @@ class MemoryCore:
         self._listeners: list[Callable[[], None]] = []
 
     def fail_next(self, failure: AppendFailure, producer: str | None = None) -> None:
-        """Let the next append (of this producer, if named) fail so. Several faults queue up."""
+        """Let the next append (of this producer, if named) fail in this way. Failures are
+        queued."""
         self._failures.append((failure, producer))
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -99,12 +100,12 @@ class MemoryCore:
         self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[], None]) -> None:
-        """Call it no more. Nothing happens when it was not there."""
+        """Stop calling the listener. An unknown listener is ignored."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     def create(self, topic: Topic) -> None:
-        """Make the topic. Raises `TopicMismatch`."""
+        """Create the topic. Raises `TopicMismatch`."""
         check_topic(topic)
         self._check_away()
         stored = self._topics.get(topic.name)
@@ -119,7 +120,7 @@ class MemoryCore:
             stored.topic = topic
 
     def topics(self) -> list[Topic]:
-        """All topics, in the order in which they were made."""
+        """All topics, in the order of their creation."""
         return [stored.topic for stored in self._topics.values()]
 
     def begin(self, producer: str) -> int:
@@ -131,7 +132,7 @@ class MemoryCore:
     def append(
         self, producer: str, epoch: int, records: Sequence[Record], time_ms: int
     ) -> Appended:
-        """Append all or nothing. Raises as `Producer.append` says."""
+        """Append all records or none. Raises what `Producer.append` raises."""
         check_append(records)
         if self.away:
             raise AppendRefused("the log is unavailable")
@@ -154,7 +155,7 @@ class MemoryCore:
     def write_foreign(
         self, topic: str, partition: int, key: str, value: bytes | None, time_ms: int
     ) -> int:
-        """Append what only another program would write, with any `Entry.key`; its position."""
+        """Append a record as another program could, with any `Entry.key`; its position."""
         stored = self._topic(topic).partitions[partition]
         position = stored.next
         stored.entries.append(Entry(partition, position, key, value, time_ms))
@@ -171,9 +172,9 @@ class MemoryCore:
         bytes_max: int = READ_BYTES_MAX,
         since: Mapping[int, int] | None = None,
     ) -> Batch:
-        """What comes next, partitions in the order of `positions`. Raises `PositionExpired`.
+        """The next records, partitions in the order of `positions`. Raises `PositionExpired`.
 
-        `since`: in which round of cleanup each partition was begun to be read.
+        `since`: the round of cleanup in which the reading of each partition began.
         """
         self._check_away()
         stored = self._topic(topic)
@@ -202,12 +203,12 @@ class MemoryCore:
         return Batch(entries, after)
 
     def start_positions(self, topic: str) -> dict[int, int]:
-        """The first position kept, for each partition."""
+        """The first retained position, for each partition."""
         self._check_away()
         return {n: part.first for n, part in enumerate(self._topic(topic).partitions)}
 
     def rounds(self, topic: str) -> dict[int, int]:
-        """How often cleanup has been at each partition."""
+        """The number of cleanups of each partition."""
         self._check_away()
         return {n: part.round for n, part in enumerate(self._topic(topic).partitions)}
 
@@ -217,7 +218,7 @@ class MemoryCore:
         return {n: part.next for n, part in enumerate(self._topic(topic).partitions)}
 
     def maintain(self, now_ms: int) -> None:
-        """Drop what the topics no longer keep."""
+        """Drop what the topics no longer retain."""
         for stored in self._topics.values():
             for partition in stored.partitions:
                 if stored.topic.compacted:
@@ -272,7 +273,7 @@ def _place(topic: Topic, record: Record) -> int:
 
 
 def _expire(partition: _Partition, before_ms: int) -> None:
-    """Drop the oldest entries, up to the first that is young enough."""
+    """Drop the oldest entries, up to the first that is retained."""
     entries = partition.entries
     count = next((n for n, e in enumerate(entries) if e.time_ms >= before_ms), len(entries))
     if count:
@@ -281,7 +282,8 @@ def _expire(partition: _Partition, before_ms: int) -> None:
 
 
 def _compact(partition: _Partition, now_ms: int) -> None:
-    """Keep the newest entry per key; drop tombstones whose older records are long gone."""
+    """Retain the newest entry per key; drop tombstones whose older records were dropped long
+    ago."""
     newest = {entry.key: entry.position for entry in partition.entries}
     before_ms = now_ms - TOMBSTONE_RETENTION_MS
     buried = {at: seen for at, (ms, seen) in partition.cleaned.items() if ms <= before_ms}
@@ -363,7 +365,7 @@ class MemoryProducer:
         self._dead = False
 
     async def append(self, records: Sequence[Record]) -> Appended:
-        """See `Producer`. Others run before it happens, as with a log that is elsewhere."""
+        """See `Producer`. Other tasks run before it happens, as with a remote log."""
         await asyncio.sleep(0)
         if self._dead:
             raise ProducerFenced(f"this producer {self.name!r} can no longer be used")
@@ -381,7 +383,7 @@ class MemoryProducer:
 
 
 class MemoryReader:
-    """A `Reader`: remembers its positions, and which partition's turn it is."""
+    """A `Reader`. It has the positions of its partitions, and which of them is next."""
 
     def __init__(self, log: MemoryLog, topic: str, positions: Positions) -> None:
         self.topic = topic

@@ -50,17 +50,17 @@ async def _open(url: str) -> EventLog:
 async def maintain_log(
     log: EventLog, clock_ms: Callable[[], int], *, every_s: float = CLEANUP_S
 ) -> None:
-    """Drop what the log no longer keeps, again and again; Kafka does that itself.
+    """Drop records whose retention has ended, at intervals, for ever. Kafka does that itself.
 
-    To be run as a task by whoever may; of several processes one does the work. An outage of the
-    log is left to those who need it to notice.
+    Several processes can run this task: only one of them does the work. An outage of the log is
+    ignored here; readers and producers report it.
     """
     if isinstance(log, DiskGuardedLog):
         log = log.log
     if not isinstance(log, PostgresLog):
         from fairlead_common.log.kafka.event_log import KafkaLog
 
-        # Anything else around a log has to be taken off, or nothing would ever be pruned.
+        # A wrapper that is not known here would prevent every cleanup.
         assert isinstance(log, KafkaLog | MemoryLog), f"no cleanup for {type(log).__name__}"
         return
     while True:

@@ -1,4 +1,4 @@
-"""What every event log offers, and what its readers and writers may rely on.
+"""What every event log offers, and what its readers and writers can rely on.
 
 The clauses below are tested on all implementations by `tests/contract/log/`:
 
@@ -7,9 +7,9 @@ The clauses below are tested on all implementations by `tests/contract/log/`:
 - a second producer of the same name fences the first;
 - a record that another program has written is read whatever its key and value are (`Entry`);
 - positions grow and may have holes; a reader stores the *position to read next*;
-- a reader of a compacted topic that may have missed a deletion, because it was away or read for
-  longer than tombstones are kept, gets `PositionExpired`: it starts from the beginning and drops
-  every key that it does not see again (`compacted_view.CompactedReader` does).
+- a reader of a compacted topic that could have missed a deletion, because it paused or read for
+  longer than tombstones are retained, gets `PositionExpired`: it has to start from the beginning
+  and drop every key that it does not see again (as `compacted_view.CompactedReader` does).
 """
 
 import zlib
@@ -25,23 +25,24 @@ APPEND_RECORDS_MAX: Final = 100_000
 APPEND_BYTES_MAX: Final = 64 * RECORD_BYTES_MAX
 READ_BYTES_MAX: Final = 16 * RECORD_BYTES_MAX
 TOMBSTONE_RETENTION_MS: Final = 120_000
-"""Least time for which readers find a tombstone after the older records of its key have gone.
+"""How long a tombstone is retained at least after the older records of its key were removed.
 
-Long enough to read any compacted topic once; the number of tombstones, and with it what a start has
-to read, is bounded by the rate of deletions times a few of these.
+Long enough to read any compacted topic once; the number of tombstones, which every start has to
+read, is at most the rate of deletions times a few of these.
 """
 
 
 RETENTION_S: Final = 30 * 86_400
-"""How long records of topics that are not compacted are kept unless their owner says otherwise."""
+"""The retention of topics that are not compacted, unless their owner sets another one."""
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A named sequence of partitions; their number is fixed when it is made.
+    """A named sequence of partitions, whose number is fixed when the topic is created.
 
-    `compacted`: only the newest value per key is kept for good. Otherwise records are kept for
-    `retention_s` seconds. None leaves an existing topic as it is, and is `RETENTION_S` for a new
-    one: only the owner of a topic gives a number, so that services do not overwrite each other's.
+    `compacted`: only the newest value per key is retained. Otherwise records are retained for
+    `retention_s` seconds. None leaves the retention of an existing topic unchanged, and means
+    `RETENTION_S` for a new one: only the owner of a topic sets a number, so that services do not
+    overwrite it.
     """
 
     name: str
@@ -51,12 +52,12 @@ class Topic(msgspec.Struct, frozen=True):
 
     @property
     def initial_retention_s(self) -> int:
-        """How long a new topic keeps its records."""
+        """The retention of a new topic."""
         return RETENTION_S if self.retention_s is None else self.retention_s
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """What is appended. `value` None deletes the key of a compacted topic.
+    """A record to append. `value` None deletes the key of a compacted topic.
 
     `partition` None means `partition_of(key, topic.partitions)`.
     """
@@ -68,9 +69,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """What is read: a record with its place and the time at which the log took it (ms, UTC).
+    """A record that was read, with its place and the time at which it was appended (ms, UTC).
 
-    Other programs may have written what no producer of ours writes: a record without a key is read
+    Other programs can write records that our producers never write: a record without a key is read
     with an empty `key`, and bytes of a key that are not UTF-8 as lone surrogates (`\\udc80` to
     `\\udcff`, Python's `surrogateescape`).
     """
@@ -85,7 +86,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class Batch(msgspec.Struct, frozen=True):
     """One read. `positions` holds the position to read next of *every* partition of the reader.
 
-    It may have moved although `entries` is empty (transaction markers, compacted records).
+    They can have advanced although `entries` is empty (transaction markers, compacted records).
     """
 
     entries: list[Entry]
@@ -96,13 +97,13 @@ Positions = Mapping[int, int]
 """partition -> position to read next."""
 
 Appended = Mapping[tuple[str, int], int]
-"""(topic, partition) -> a position that a reader has passed when it has read this append."""
+"""(topic, partition) -> a position that a reader reaches by reading this append."""
 
 
 class Producer(Protocol):
-    """A named writer; at most one of a name can write.
+    """A named writer. Only the newest producer of a name can write.
 
-    Callers append one after the other: a second `append` while one is under way waits for it.
+    Appends are sequential: an `append` waits for the previous one.
     """
 
     name: str
@@ -110,15 +111,15 @@ class Producer(Protocol):
     async def append(self, records: Sequence[Record]) -> Appended:
         """Append all records or none, and return when they are visible to readers.
 
-        Raises `ProducerFenced` (a newer producer of this name exists), `AppendRefused` (nothing
-        was written: the log was away for longer than the bound, or a record is too large) or
-        `AppendUnknown` (make a new producer and read back). After the first and the last of
-        these every further append raises `ProducerFenced`.
+        Raises `ProducerFenced` (a newer producer of this name exists), `AppendRefused` (nothing was
+        written: the log was unavailable for longer than the bound, or a record is too large) or
+        `AppendUnknown` (open a new producer, and read what was written). After `ProducerFenced` or
+        `AppendUnknown` every further append raises `ProducerFenced`.
         """
         ...
 
     async def close(self) -> None:
-        """Give up the connection. Safe to call twice."""
+        """Close the connection. Can be called twice."""
         ...
 
 
@@ -130,17 +131,17 @@ class Reader(Protocol):
     async def read(
         self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
     ) -> Batch:
-        """What comes next, in order within each partition; empty after `wait_s` of nothing.
+        """The next records, in order within each partition; empty if there are none for `wait_s`.
 
-        Returns at once when there is something, else wakes when something is committed. At least
-        one record is returned when there is one, whatever `bytes_max` says. Raises
+        Returns at once if there are records, else as soon as one is committed. At least one record
+        is returned if there is one, even if it is larger than `bytes_max`. Raises
         `PositionExpired`, or `LogUnavailable` after bounded retries (the reader can be used again
         afterwards).
         """
         ...
 
     async def close(self) -> None:
-        """Give up the connection. Safe to call twice."""
+        """Close the connection. Can be called twice."""
         ...
 
 
@@ -148,15 +149,16 @@ class EventLog(Protocol):
     """An append-only, ordered, durable log of records in topics."""
 
     async def identity(self) -> str:
-        """A text that names this log for good, so that a view can refuse another log."""
+        """The permanent id of this log, by which a view detects another log."""
         ...
 
     async def create(self, topic: Topic) -> None:
-        """Make the topic if it is not there. Raises `TopicMismatch` if it is there otherwise."""
+        """Create the topic if it does not exist. Raises `TopicMismatch` if it has other
+        properties."""
         ...
 
     async def producer(self, name: str) -> Producer:
-        """A new producer of that name; whoever had the name before is fenced from now on."""
+        """A new producer of that name; earlier ones are fenced from now on."""
         ...
 
     async def reader(self, topic: str, positions: Positions) -> Reader:
@@ -164,20 +166,21 @@ class EventLog(Protocol):
         ...
 
     async def start_positions(self, topic: str) -> dict[int, int]:
-        """The first position still kept, for each partition of the topic."""
+        """The first retained position, for each partition of the topic."""
         ...
 
     async def end_positions(self, topic: str) -> dict[int, int]:
-        """For each partition: who has everything committed until now reads next at or after it."""
+        """The end of each partition: a reader that has read all committed records is at or after
+        it."""
         ...
 
     async def close(self) -> None:
-        """Close all producers and readers made by this log. Safe to call twice."""
+        """Close all producers and readers of this log. Can be called twice."""
         ...
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition of a key: the same in every implementation, for ever."""
+    """The partition of a key. It never changes, and is the same in every implementation."""
     return zlib.crc32(key.encode()) % partitions
 
 

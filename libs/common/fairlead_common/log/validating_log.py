@@ -50,7 +50,7 @@ class ValidatingLog:
         return await self.inner.producer(name)
 
     async def reader(self, topic: str, positions: Positions) -> Reader:
-        """See `EventLog`. A topic that is not one of ours is read as it is."""
+        """See `EventLog`. Records of an unknown topic are not validated."""
         inner = await self.inner.reader(topic, positions)
         decode = _quarantined if topic == QUARANTINE else decoders.decoder_of(topic)
         return inner if decode is None else ValidatingReader(inner, self.quarantine, decode)
@@ -69,10 +69,11 @@ class ValidatingLog:
 
 
 class ValidatingReader:
-    """A `Reader` that passes on what can be decoded.
+    """A `Reader` that returns only records that can be decoded.
 
-    Batches of `fairlead.jobs` are not screened by `read`, for decoding is most of the work of who
-    folds them: who meets an `Undecodable` record there screens the batch and decodes it again.
+    `read` does not screen batches of `fairlead.jobs`, because a fold decodes them anyway, which is
+    most of its work: a fold that meets an `Undecodable` record calls `screen` and decodes the batch
+    again.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class ValidatingReader:
         return Batch(entries, {**batch.positions, **self.stopped})
 
     def screen(self, batch: Batch) -> Batch:
-        """The batch without what cannot be decoded, and without what follows a stop."""
+        """The batch without undecodable records, and without records after a stop."""
         entries: list[Entry] = []
         for entry in batch.entries:
             if entry.partition not in self.stopped:

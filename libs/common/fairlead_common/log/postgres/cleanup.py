@@ -1,10 +1,10 @@
-"""Dropping what the log in Postgres no longer keeps, in short transactions.
+"""Drops records that the log in Postgres no longer retains, in short transactions.
 
-Folding stays right at every moment. A record of a compacted topic is removed only when a newer one
-of its key is there to be read. A tombstone is removed only when the older records of its key have
-been gone for `TOMBSTONE_RETENTION_MS`: a reader that saw one of them had that long to come by the
-tombstone, and gets `PositionExpired` if it did not. Of other topics the oldest records go, and
-readers below get `PositionExpired`.
+Folds are correct at every moment. A record of a compacted topic is removed only if a newer one of
+its key is readable. A tombstone is removed only `TOMBSTONE_RETENTION_MS` after the older records of
+its key: a reader that has read one of those records had this time to reach the tombstone, and gets
+`PositionExpired` if it did not. In other topics the oldest records are removed; readers at lower
+positions get `PositionExpired`.
 """
 
 from typing import Final
@@ -18,19 +18,19 @@ from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS
 _LOCK: Final = (LOG_CLEANUP.classid, LOG_CLEANUP.objid)
 TURN_S_MAX: Final = 600.0
 LOOKED_AT_MAX: Final = 5_000
-"""Records that one statement looks at."""
+"""Records that one statement examines."""
 REMOVED_MAX: Final = 200
-"""Records that one statement removes where each may have a MiB."""
+"""Records that one statement removes, because each can have a MiB."""
 TOMBSTONES_REMOVED_MAX: Final = 5_000
 
 
 async def maintain(link: Link, now_ms: int) -> int:
-    """Drop what is due and return how many records went; at once if somebody else is doing it."""
+    """Drop what is due and return the number of records; at once if another process is doing it."""
     return await link.query(lambda connection: _Turn(connection, now_ms).run(), TURN_S_MAX)
 
 
 class _Turn:
-    """One turn of cleanup. It may break off anywhere and be done again."""
+    """One cleanup. It can be interrupted anywhere and repeated."""
 
     def __init__(self, connection: Connection, now_ms: int) -> None:
         self._connection = connection

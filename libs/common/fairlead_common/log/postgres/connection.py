@@ -24,7 +24,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "synchronous_commit": "on",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
-    # Every statement has its index. New tables have no statistics that would say so.
+    # Every statement has an index, which the planner would not choose without statistics.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -40,7 +40,7 @@ _HOPELESS: Final = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.exceptions.ClientConfigurationError,
 )
-"""What trying again does not mend."""
+"""Errors that a retry does not resolve."""
 
 
 def is_away(error: Exception, connection: Connection | None) -> bool:
@@ -51,7 +51,7 @@ def is_away(error: Exception, connection: Connection | None) -> bool:
 
 
 def is_refusal(error: asyncpg.PostgresError) -> bool:
-    """Whether the server, still there, could not do it just now: the world's error, not ours."""
+    """Whether the server could not execute the statement now: an error of the environment."""
     return str(error.sqlstate)[:2] in _REFUSED_CLASSES
 
 
@@ -60,7 +60,7 @@ class AnswerLost(Exception):
 
 
 class Link:
-    """Used by one task at a time: others wait their turn."""
+    """A connection that one task at a time uses; others wait."""
 
     def __init__(
         self, url: str, timeout_s: float, settings: Mapping[str, str] | None = None
@@ -75,7 +75,7 @@ class Link:
     async def query(
         self, call: Callable[[Connection], Awaitable[T]], within_s: float | None = None
     ) -> T:
-        """The result of a call that may be repeated: it is, when the connection breaks.
+        """The result of a call, which is repeated if the connection breaks.
 
         Raises `LogUnavailable` past the bound (`timeout_s` if None), or when the server refuses.
         """
@@ -98,8 +98,8 @@ class Link:
     async def query_once(self, call: Callable[[Connection], Awaitable[T]], answer_s: float) -> T:
         """The result of a call that is made at most once.
 
-        Raises `LogUnavailable` if it was not made, `AnswerLost` if nobody knows what came of it,
-        or the `asyncpg.PostgresError` with which a server that is still there refused it.
+        Raises `LogUnavailable` if it was not made, `AnswerLost` if its outcome is unknown, or the
+        `asyncpg.PostgresError` with which the server refused it.
         """
         async with self._turn:
             connection = await self._connect(asyncio.get_running_loop().time() + self._timeout_s)
@@ -113,13 +113,13 @@ class Link:
                 raise AnswerLost(str(error) or f"no answer within {answer_s:g} s") from error
 
     def drop(self) -> None:
-        """Give the connection up, without a word to a server that may not answer."""
+        """Drop the connection without a message, which the server would perhaps not answer."""
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
 
     async def close(self) -> None:
-        """Give the connection up for good."""
+        """Close the connection; it is not opened again."""
         self._closed = True
         connection, self._connection = self._connection, None
         if connection is not None and not connection.is_closed():

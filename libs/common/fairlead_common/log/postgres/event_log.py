@@ -47,24 +47,24 @@ from fairlead_common.log.protocol import (
 )
 
 TIMEOUT_S: Final = 10.0
-"""How long a call tries to reach a database that is away."""
+"""How long a call tries to reach an unavailable database."""
 STATEMENT_S_MAX: Final = 15.0
-"""The server ends an append that takes longer: then nothing of it was written."""
+"""The server cancels an append that takes longer; nothing of it is written."""
 ANSWER_S_MAX: Final = 20.0
-"""How long the answer to an append is waited for: longer than the server works at it."""
+"""How long to wait for the answer to an append: longer than `STATEMENT_S_MAX`."""
 POLL_S: Final = 0.5
-"""A reader looks as often as this, even if no bell rings."""
+"""How often a reader polls without a notification."""
 READ_RECORDS_MIN: Final = 16
 
 _FENCED: Final = "FLF01"
 _RESUMED: Final = -1
-"""Instead of a round: what lies below the position was read nobody knows when."""
+"""Instead of a round of cleanup: it is unknown when the records below the position were read."""
 _NOT_BEGUN: Final = 2**62
-"""Instead of a round: nothing was read yet."""
+"""Instead of a round of cleanup: nothing was read yet."""
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """A topic as it is stored: the number that names each of its partitions in the tables."""
+    """A stored topic. `parts`: the number of each partition in the tables."""
 
     name: str
     compacted: bool
@@ -153,7 +153,7 @@ class PostgresLog:
         return {row["partition"]: row["next"] for row in await self._rows(topic)}
 
     async def skip_positions(self, topic: str, ends: Positions) -> None:
-        """Give no position below these to records to come: for `fairlead repair` only."""
+        """Give later records no position below these: for `fairlead repair` only."""
         place = await self.place(topic)
         parts = [place.parts[number] for number in ends]
         await self._link.query(
@@ -161,9 +161,9 @@ class PostgresLog:
         )
 
     async def maintain(self, now_ms: int) -> int:
-        """Drop what is no longer kept at this time; returns how many records went.
+        """Drop records whose retention has ended; returns their number.
 
-        Somebody has to call this now and then; any number of processes may (see `keep_tidy`).
+        `opening.maintain_log` calls this at intervals; several processes can.
         """
         link = Link(self.url, self._timeout_s, session_timeouts())
         try:
@@ -185,7 +185,7 @@ class PostgresLog:
             self._opened.remove(opened)
 
     async def place(self, topic: str) -> _Place:
-        """Where a topic is stored, which never changes. Raises `TopicMismatch` if nowhere."""
+        """The stored topic, which never changes. Raises `TopicMismatch` if it does not exist."""
         place = self._places.get(topic)
         if place is None:
             rows = await self._rows(topic)
@@ -297,7 +297,7 @@ class PostgresReader:
         self._number_of = {part: number for number, part in self._part_of.items()}
         self._positions = dict(positions)
         self._record_bytes = 1.0
-        # In which round of cleanup each partition was begun to be read from its start.
+        # The round of cleanup in which the reading of each partition began at its start.
         self._since = {
             number: _NOT_BEGUN if not at else _RESUMED for number, at in positions.items()
         }
@@ -327,7 +327,7 @@ class PostgresReader:
         await self._link.close()
 
     async def _next(self, records_max: int, bytes_max: int) -> list[Entry]:
-        # The database looks at as many records as may be asked for; not at many more than fit.
+        # The database examines `limit` records, so it should not be much more than fit.
         fitting = int(2 * bytes_max / self._record_bytes)
         limit = min(records_max, max(READ_RECORDS_MIN, fitting))
         parts = [self._part_of[number] for number in self._positions]
@@ -357,10 +357,10 @@ class PostgresReader:
         return entries
 
     def _advance(self, entries: list[Entry], ends: dict[int, int]) -> None:
-        """Move over what was read. The partitions were read in the order of our positions: those
-        before the last that gave something are at their end, and so are all if none did.
+        """Advance the positions. Partitions are read in the order of `_positions`: those before the
+        last one with entries were read to their end, or all of them if there are no entries.
 
-        The partition that was served first comes last next time, so that none starves.
+        The partition that was served first is last next time, so that none starves.
         """
         last = entries[-1].partition if entries else None
         after: dict[int, int] = {}

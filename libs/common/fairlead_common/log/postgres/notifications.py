@@ -1,8 +1,8 @@
 """Tells readers, here and in other processes, that something was committed.
 
-NOTIFY makes every commit wait for every other, so it is never part of an append: one task gathers
-the topics that were appended to and tells of them afterwards, on a connection of its own. What it
-fails to tell is found by the readers' poll.
+NOTIFY serialises commits, so it is never part of an append: one task collects the topics of appends
+and notifies readers afterwards, on its own connection. Readers also poll, so a lost notification
+delays them only.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from fairlead_common.log.postgres.statements import SQL
 
 CHANNEL: Final = "fairlead_log"
 RING_S_MIN: Final = 0.005
-"""Least time between two notifications."""
+"""The shortest time between two notifications."""
 PAUSE_S: Final = 0.3
 CONNECT_S_MAX: Final = 5.0
 PROBE_S: Final = 5.0
-"""On a connection on which nothing was sent for so long, the server is asked whether it is there.
+"""A connection on which nothing was sent for this long is tested with a query.
 """
 PAYLOAD_BYTES_MAX: Final = 7_900
 EVERYTHING: Final = "*"
 
 
 class Notifier:
-    """Rings for topics; `heard` gives what is set at the next ring."""
+    """Notifies readers of topics; `heard` returns an event that the next notification sets."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -39,12 +39,13 @@ class Notifier:
         self._task: asyncio.Task[None] | None = None
 
     def heard(self, topic: str) -> asyncio.Event:
-        """Take it before reading, wait for it when nothing was read: so no ring is missed."""
+        """Call this before a read, and wait for the event if nothing was read: so none is
+        missed."""
         self._run()
         return self._heard[topic]
 
     def ring(self, topics: set[str]) -> None:
-        """Wake the readers here at once and those elsewhere soon."""
+        """Wake the readers of this process at once, and those of other processes soon."""
         self._run()
         self._pending |= topics
         self._work.set()
@@ -57,7 +58,8 @@ class Notifier:
             await asyncio.wait([self._task])
 
     def _run(self) -> None:
-        """Start the task with the first use; an error of ours in it comes out at the next."""
+        """Start the task at the first use; an assertion that failed in it is raised at the next
+        use."""
         if self._task is None:
             self._task = asyncio.create_task(self._serve(), name="fairlead-log-bell")
         elif self._task.done() and not self._task.cancelled():
@@ -72,7 +74,7 @@ class Notifier:
             try:
                 await self._connected()
             except (*AWAY, asyncpg.PostgresError):
-                # The readers' poll goes on meanwhile, and says so when the database is away.
+                # Readers continue to poll, and report an unavailable database.
                 await asyncio.sleep(PAUSE_S)
 
     async def _connected(self) -> None:
@@ -89,7 +91,7 @@ class Notifier:
                     async with asyncio.timeout(PROBE_S):
                         await self._work.wait()
                 if not self._work.is_set():
-                    # A server that has vanished says nothing either.
+                    # A server that has disappeared would not close the connection.
                     await connection.execute("SELECT 1", timeout=CONNECT_S_MAX)
                 self._work.clear()
                 await self._notify(connection)
