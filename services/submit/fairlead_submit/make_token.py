@@ -20,7 +20,7 @@ from fairlead_submit.store import token_store
 
 
 async def make(name: str, roles: Sequence[str]) -> str:
-    """The token. Raises ValueError for a role that there is not."""
+    """The token. Raises ValueError for an unknown role."""
     pool = await db.open_pool(settings.load(SubmitSettings, os.environ).database_url, size_max=1)
     try:
         return await token_store.make_token(pool, name, roles)

@@ -19,7 +19,7 @@ from fairlead_executor.domain.reconciliation import (
     PendingReported,
     Remove,
     Report,
-    RuleOut,
+    PreventStart,
     Stop,
     reconcile,
 )
@@ -52,7 +52,7 @@ def short(action: Action) -> str:
             return f"create {a_lease.job_id[0]}"
         case Stop(name, grace_s, end):
             return f"stop {name[0]} {grace_s}s {end.kind.value} {end.reason}".rstrip()
-        case RuleOut(name, end):
+        case PreventStart(name, end):
             return f"rule out {name[0]} {end.kind.value}"
         case Remove(name):
             return f"remove {name[0]}"

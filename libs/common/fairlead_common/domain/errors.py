@@ -52,7 +52,7 @@ class AppendUnknown(LogError):
 
 
 class ProducerFenced(LogError):
-    """A newer producer of the same name exists; this one will never append again."""
+    """A newer producer of the same name exists; this one can no longer append."""
 
 
 class PositionExpired(LogError):

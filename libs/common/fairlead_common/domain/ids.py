@@ -114,8 +114,8 @@ def client_job_ids(
 def job_id_of(reference: str) -> JobId:
     """The id of the job that is named: by its id, or as `queue/jobSet/clientId`.
 
-    Raises ValueError for a text of neither form. A job set's name may hold slashes; a client id
-    that does cannot be named so.
+    Raises ValueError for a text of neither form. A job set's name can contain slashes; a client id
+    with slashes cannot be named in this form.
     """
     if is_job_id(reference):
         return JobId(reference)
@@ -127,7 +127,7 @@ def job_id_of(reference: str) -> JobId:
 
 
 def partition_of_job(job_id: str) -> int:
-    """The partition named by the id. Raises ValueError for what is no job id."""
+    """The partition named by the id. Raises ValueError for a text that is not a job id."""
     if len(job_id) != JOB_ID_LENGTH or not set(job_id) <= _VALUES.keys():
         raise ValueError(f"{job_id!r} is not a job id: {JOB_ID_LENGTH} characters are expected")
     return _VALUES[job_id[0]] * 32 + _VALUES[job_id[1]]
@@ -145,14 +145,14 @@ def parse_run_id(text: str) -> tuple[JobId, int]:
 
 
 def is_job_id(text: str) -> bool:
-    """Whether this is the form of a job id, and its partition exists."""
+    """Whether the text has the form of a job id with an existing partition."""
     if len(text) != JOB_ID_LENGTH or text.strip(ALPHABET):
         return False
     return partition_of_job(text) < JOB_PARTITIONS
 
 
 NUMBER_EPOCH_MS: Final = 1_704_067_200_000
-"""The start of 2024: nothing was submitted before."""
+"""The start of 2024, before the first submission."""
 
 
 def submission_number(time_ms: int, partition: int, position: int, index: int) -> int:

@@ -1,6 +1,6 @@
-"""Whether a node suits a shape by taints and labels, as Kubernetes means it. Pure.
+"""Whether a node is eligible for a shape by taints and labels, as in Kubernetes. Pure.
 
-Amounts are no part of this, nor are cordons and load.
+Amounts, cordons and load are not considered.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +65,7 @@ def has_affinity(shape: Shape, labels: Mapping[str, str], name: str) -> bool:
 
 
 def meets(term: SelectorTerm, labels: Mapping[str, str], name: str) -> bool:
-    """Whether the node meets all of a term; one without any requirement is met by nothing."""
+    """Whether the node meets all of a term; no node meets a term without requirements."""
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {NODE_NAME: name}

@@ -19,7 +19,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.configuration import Permission
 
 GROUP: Final = "group:"
-"""A subject that begins so is a group, any other is a user: nobody gets in by taking its name."""
+"""The prefix of subjects that are groups. A user cannot have a name with this prefix."""
 
 
 class Role(StrEnum):

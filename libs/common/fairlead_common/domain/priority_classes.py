@@ -26,7 +26,7 @@ class Preemption(StrEnum):
 class AwayNodeType(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
 ):
-    """Nodes kept for others on which the class may run as a guest, at a lower value."""
+    """Nodes for other jobs, on which the class is permitted to run at a lower value."""
 
     taints: tuple[Taint, ...]
     value: int
@@ -58,7 +58,7 @@ VALUE_MAX: Final = 2**31 - 1
 
 
 def find_errors(classes: Sequence[PriorityClass]) -> list[FieldError]:
-    """Everything that contradicts itself in a list of classes, by the setting's name."""
+    """The field errors of a list of classes, by the setting's name."""
     found = [] if classes else [FieldError("priorityClasses", "must contain at least one class")]
     for name, count in Counter(item.name for item in classes).items():
         if count > 1:

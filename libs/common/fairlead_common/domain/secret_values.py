@@ -37,7 +37,7 @@ class Keyring:
         return bool(self._keys)
 
     def seal(self, queue: str, value: str) -> str:
-        """The value as a text that says nothing but its length to whoever has no key."""
+        """The encrypted value, which reveals nothing but its length without a key."""
         name, key = next(iter(self._keys.items()))
         # A zero in front: AES-SIV takes no empty text.
         sealed = key.encrypt(b"\0" + value.encode(), [queue.encode()])

@@ -1,4 +1,4 @@
-"""A shape: everything about a job that decides where it may run, except its priority class.
+"""A shape: everything about a job that decides where it is able to run, except its priority class.
 
 Its canonical JSON travels in `JobSubmitted.shape`; equal shapes are equal bytes, so folds intern
 them without decoding. Made by submit, read by scheduler and lookout.
@@ -31,7 +31,7 @@ class Requirement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class SelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """All of it must match; of several terms one must."""
+    """All of its requirements must match; of several terms one must match."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -45,8 +45,8 @@ class Preference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Shape(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """`requests` in fixed units (see `quantities`). `affinity` holds the required terms; what is
-    `preferred` only ranks the nodes that suit.
+    """`requests` in fixed units (see `quantities`). `affinity` holds the required terms;
+    `preferred` only ranks eligible nodes.
     """
 
     requests: dict[ResourceName, Amount]

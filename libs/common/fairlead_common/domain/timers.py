@@ -1,4 +1,4 @@
-"""Times at which something becomes due: a heap that never holds many more entries than are set."""
+"""Times at which something becomes due: a heap with few more entries than keys."""
 
 import heapq
 from collections.abc import Iterable
@@ -30,13 +30,13 @@ class Timers(Generic[K]):
         self._shrink()
 
     def unset(self, keys: Iterable[K]) -> None:
-        """These keys have no time any more, if they had one."""
+        """Remove the times of these keys, if they have one."""
         for key in keys:
             self._set.pop(key, None)
         self._shrink()
 
     def due(self, now_ms: int) -> list[K]:
-        """The keys whose time has come, the earliest first; they have no time any more."""
+        """Remove and return the keys whose time has come, the earliest first."""
         found: list[K] = []
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, key = heapq.heappop(self._heap)
@@ -52,8 +52,8 @@ class Timers(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def _shrink(self) -> None:
-        """Make the heap again from what counts, once more than half of it does not: each entry that
-        is dropped pays for one that stays, so the average cost of a timer does not grow."""
+        """Rebuild the heap from its valid entries once more than half of it is outdated: each entry
+        that is dropped pays for one that stays, so the average cost of a timer does not grow."""
         if len(self._heap) > SPARE + 2 * len(self._set):
             self._heap = [(at_ms, key) for key, at_ms in self._set.items()]
             heapq.heapify(self._heap)

@@ -1,4 +1,4 @@
-"""What an append may hold: the same check before every implementation sends anything."""
+"""The limits of an append, which every implementation checks before it sends anything."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def check_topic(topic: Topic) -> None:
-    """Raise ValueError for a topic that not every log could make."""
+    """Raise ValueError for a topic that some log could not create."""
     if not TOPIC_NAME.fullmatch(topic.name):
         raise ValueError(f"{topic.name!r} cannot name a topic: it must match {TOPIC_NAME.pattern}")
     if not 1 <= topic.partitions <= PARTITIONS_MAX:
@@ -32,8 +32,8 @@ def check_topic(topic: Topic) -> None:
 
 
 def check_append(records: Sequence[Record]) -> None:
-    """Raise `RecordTooLarge` for what no log takes; ValueError for a key that is not UTF-8 text or
-    holds a NUL."""
+    """Raise `RecordTooLarge` beyond the limits, ValueError for a key that is not UTF-8 text or
+    contains a NUL."""
     if len(records) > APPEND_RECORDS_MAX:
         raise RecordTooLarge(
             f"{len(records)} records in one append; at most {APPEND_RECORDS_MAX} are allowed"

@@ -131,7 +131,7 @@ class Reader(Protocol):
     async def read(
         self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
     ) -> Batch:
-        """The next records, in order within each partition; empty if there are none for `wait_s`.
+        """The next records, in order within each partition; empty after `wait_s` without any.
 
         Returns at once if there are records, else as soon as one is committed. At least one record
         is returned if there is one, even if it is larger than `bytes_max`. Raises

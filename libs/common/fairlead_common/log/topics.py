@@ -1,4 +1,4 @@
-"""The topics, their keys, and how long they are kept."""
+"""The topics, their keys and their retention."""
 
 from functools import lru_cache
 from typing import Final

@@ -30,7 +30,7 @@ from fairlead_common.web.problem_documents import ErrorPage, respond
 from fairlead_common.web.rate_limits import ConcurrencyLimiter, RateLimiter
 
 CHANGES_PREFIX: Final = "/api/"
-"""What changes something is below this. Signing in is not: who looks at pages needs a session."""
+"""Paths of requests that change something. Signing in is not one: pages need a session."""
 OPEN_PATHS: Final = frozenset(
     {
         "/healthz",
@@ -43,7 +43,7 @@ OPEN_PATHS: Final = frozenset(
     }
 )
 OPEN_PREFIXES: Final = ("/problems", "/static/")
-"""What everybody may see: that it lives, how to talk to it, and how to sign in."""
+"""Paths that are open to everybody: health, API documentation, signing in."""
 
 REQUEST_ID_MAX: Final = 64
 TRACE_LENGTH: Final = 32

@@ -21,7 +21,7 @@ _DETAILS: Final = {
     404: "{path} does not exist. /openapi.json lists all calls.",
     405: "{path} does not support {method}; the header Allow lists the methods that it supports.",
 }
-"""What the framework says in fewer words."""
+"""Details for two errors of the framework."""
 _logger = logging.getLogger("fairlead.http")
 
 
@@ -60,11 +60,11 @@ def build_response(request: Request, problem: Problem) -> Response:
 
 
 EXPECTED: Final = (Problem, WorldError, ClientDisconnect)
-"""What a route may raise: `answer` makes an answer of it."""
+"""The errors that routes raise; `respond_to_error` responds to them."""
 
 
 ErrorPage = Callable[[Request, Problem], Response]
-"""How a problem is shown to somebody who looks at pages."""
+"""Renders a problem as a page."""
 
 
 def respond(request: Request, problem: Problem, error_page: ErrorPage | None) -> Response:
@@ -80,9 +80,9 @@ def respond_to_error(
     error: Problem | WorldError | ClientDisconnect,
     error_page: ErrorPage | None = None,
 ) -> Response:
-    """The response to what a route raised."""
+    """The response to an error of a route."""
     if isinstance(error, ClientDisconnect):
-        return Response(status_code=400)  # it went away while it sent: nobody reads this
+        return Response(status_code=400)  # the client has disconnected
     return respond(request, to_problem(error), error_page)
 
 
@@ -95,7 +95,7 @@ def to_problem(error: Problem | WorldError) -> Problem:
 
 
 def field_errors(error: RequestValidationError) -> list[FieldError]:
-    """What FastAPI found in the parameters, in our words."""
+    """The errors that FastAPI found in the parameters."""
     return [
         FieldError(
             "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in each["loc"]),

@@ -43,13 +43,13 @@ from fairlead_common.web.middleware import (
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048
 GRACE_S: Final = 5.0
-"""What requests under way are given to end when the server does."""
+"""How long requests in progress have to end when the server ends."""
 CANCELLED_S: Final = 1.0
-"""What they are given to say so when they could not."""
+"""How long they then have to respond with an error."""
 ACCEPT_TURNS: Final = 3
-"""Turns of the loop until a connection that was just taken is made, and closed."""
+"""Turns of the event loop until a connection that was just accepted is created, and closed."""
 _SILENT: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False}
-"""The framework would look for a tracer with each request; ours are counted by the services."""
+"""Without this the framework looks for a tracer in each request; services have own metrics."""
 _silent_parser: Final = refused_requests.SilentParser()
 _logger = logging.getLogger("fairlead.http")
 

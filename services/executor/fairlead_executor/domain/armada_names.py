@@ -16,11 +16,11 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "FAIRLEAD_GANG_SIZE": "ARMADA_GANG_CARDINALITY",
     "FAIRLEAD_GANG_MIN_SIZE": "ARMADA_GANG_MINIMUM_CARDINALITY",
 }
-"""What has another word there; all else differs in its beginning alone."""
+"""Names that differ; all others differ only in their prefix."""
 
 
 def add_armada_names(lease: Lease) -> Lease:
-    """The lease with everything that Fairlead tells a run said in both names."""
+    """The lease, whose run gets each variable of Fairlead under both names."""
     also = {
         OTHER_NAMES.get(name, name.replace(OURS, THEIRS, 1)): text
         for name, text in lease.env.items()

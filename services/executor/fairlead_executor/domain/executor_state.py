@@ -32,7 +32,7 @@ from fairlead_executor.domain.reconciliation import (
     PendingReported,
     Remove,
     Report,
-    RuleOut,
+    PreventStart,
     RunReport,
     Stop,
     deadline_ms,
@@ -271,7 +271,7 @@ class ExecutorState:
                     self._drop_spec(lease)
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
-                case RuleOut(run, end, namespace):
+                case PreventStart(run, end, namespace):
                     self.cluster.prevent_start(run, end, now_ms, namespace)
                 case Remove(run):
                     removes.append(run)

@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 
 class EndKind(StrEnum):
-    """Which of the five reports tells an end."""
+    """Which of the five events reports an end."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -45,36 +45,36 @@ NO_SERVICES: Final = (
     "this cluster has no services and ingresses: remove them from the job, or choose a pool of a"
     " Kubernetes cluster"
 )
-"""Why a cluster that is not of Kubernetes refuses a job."""
+"""Why a cluster other than Kubernetes refuses a job."""
 
 SUCCEEDED: Final = End(EndKind.SUCCEEDED, exit_code=0)
 
 
 def failed(category: FailureCategory, reason: str, exit_code: int | None = None) -> End:
-    """The run ended badly."""
+    """The end of a run that failed."""
     return End(EndKind.FAILED, reason, category, exit_code)
 
 
 def returned(reason: str) -> End:
-    """The run never started here; another node may do."""
+    """The end of a run that never started here, and can start on another node."""
     return End(EndKind.RETURNED, reason)
 
 
 def stopped(reason: str, exit_code: int | None = None) -> End:
-    """The run ended because it was asked to."""
+    """The end of a run that was requested to stop."""
     return End(EndKind.STOPPED, reason, None, exit_code)
 
 
 def lost(reason: str) -> End:
-    """Nobody knows of this run; it uses up no retry."""
+    """The end of a run that no longer exists; it does not count as a retry."""
     return End(EndKind.LOST, reason)
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
     """One pod as it is now. Times are of the cluster's clock (ms); 0: not yet, or not known.
 
-    `stopping`: it was asked to end. `grace_s`: what it is given to end when nobody says otherwise.
-    `end` is there when the phase is ENDED, and only then.
+    `stopping`: its end was requested. `grace_s`: its grace period, unless a request names a shorter
+    one. `end` is set if and only if the phase is ENDED.
     """
 
     run: RunId
@@ -88,7 +88,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def live(self) -> bool:
-        """Whether it may still use what it was given."""
+        """Whether it possibly still holds its resources."""
         return self.phase is not Phase.ENDED
 
 

@@ -1,4 +1,4 @@
-"""What to do so that a cluster becomes what its leases ask for. Pure.
+"""What to do so that a cluster reaches the state that its leases require. Pure.
 
 `reconcile(desired, observed, now_ms)` compares leases with pods, run by run, and returns reports
 and actions. It compares states, not messages, so a lost, late or repeated message changes nothing
@@ -38,7 +38,7 @@ REPEAT_REPORT_MS: Final = 60_000
 
 SHUTDOWN: Final = "executor shut down"
 _LOST: Final = pods.lost(
-    "the executor was restarted before it had created this run, or its pod is gone"
+    "the executor was restarted before it had created this run, or its pod was deleted"
 )
 _VANISHED: Final = pods.failed(
     FailureCategory.POD_DELETED, "its pod was deleted by somebody other than Fairlead"
@@ -85,14 +85,14 @@ class Create(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stop(msgspec.Struct, frozen=True, gc=False):
-    """Ask the run to end within the grace; `end` is what to report if it does."""
+    """Request the run to end within the grace; `end` is reported if it does."""
 
     run: RunId
     grace_s: int
     end: End
 
 
-class RuleOut(msgspec.Struct, frozen=True, gc=False):
+class PreventStart(msgspec.Struct, frozen=True, gc=False):
     """Make sure that the run never starts, and report this end."""
 
     run: RunId
@@ -106,7 +106,7 @@ class Remove(msgspec.Struct, frozen=True, gc=False):
     run: RunId
 
 
-Action = Report | Create | Stop | RuleOut | Remove
+Action = Report | Create | Stop | PreventStart | Remove
 
 
 def reconcile(
@@ -157,11 +157,11 @@ def _reconcile_without_pod(
     if wanted.end_reported_ms:
         return  # the pod was removed after its end was reported
     if lease.desired_state is DesiredState.STOP:
-        yield RuleOut(run, _requested_end(lease, "stopped before it started"), lease.namespace)
+        yield PreventStart(run, _requested_end(lease, "stopped before it started"), lease.namespace)
     elif wanted.pending_reported is PendingReported.BEFORE:
-        yield RuleOut(run, _LOST, lease.namespace)
+        yield PreventStart(run, _LOST, lease.namespace)
     elif wanted.pending_reported is PendingReported.NOW:
-        yield RuleOut(run, _VANISHED, lease.namespace)
+        yield PreventStart(run, _VANISHED, lease.namespace)
     elif not closing and all(has_ended(other, desired, observed) for other in lease.after):
         yield Report(run, ev.JobRunPending(job_id=lease.job_id, run=lease.run))
         yield Create(lease)

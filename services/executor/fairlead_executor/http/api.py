@@ -26,7 +26,7 @@ BEARER: Final = "Bearer "
 
 
 def routes(cluster: Cluster, signing_key: str) -> APIRouter:
-    """`GET /logs/{run_id}`; without a signing key nobody may read anything."""
+    """`GET /logs/{run_id}`; without a signing key every request is refused."""
     router = APIRouter()
 
     @router.get("/logs/{run_id}", summary="What a run wrote")

@@ -85,7 +85,7 @@ class FoldLoop:
         self.stopped: Mapping[int, int] = {}
         """Partition -> position at which this fold has stopped."""
         self.unusable: ViewUnusable | None = None
-        """Why the fold waits for a repair, if it does. The view is still validated_by."""
+        """Why the fold waits for a repair, if it does. The view is still readable."""
         self.unrepaired: Gap | None = None
         """What the view lacks until a repair, although the fold continues."""
 

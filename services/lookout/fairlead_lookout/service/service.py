@@ -207,7 +207,7 @@ class Service:
         if self.fold_loop.disk_full is not None:
             return Degraded(self.fold_loop.disk_full)
         if self.fold_loop.unusable is not None:
-            # The view is still validated_by, and a restart or another process would not help.
+            # The view is still readable, and a restart or another process would not help.
             return Degraded(str(self.fold_loop.unusable))
         if self.fold_loop.problem is not None:
             return self.fold_loop.problem

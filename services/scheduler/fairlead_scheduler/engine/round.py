@@ -107,24 +107,24 @@ def _resolve_oversubscription(
 
 def _second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
     snapshot, model = round_.snapshot, round_.model
-    gone = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
+    preempted = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
         np.int32
     )
-    if not gone.size:
+    if not preempted.size:
         return
     keys: list[Int64 | Int32] = [
-        snapshot.job_submission[gone],
-        snapshot.job_started_ms[gone],
-        -snapshot.job_priority[gone],
-        -model.runs.level[gone],
-        snapshot.job_queue[gone],
+        snapshot.job_submission[preempted],
+        snapshot.job_started_ms[preempted],
+        -snapshot.job_priority[preempted],
+        -model.runs.level[preempted],
+        snapshot.job_queue[preempted],
     ]
-    rows = gone[np.lexsort(keys)].astype(np.int64)
+    rows = preempted[np.lexsort(keys)].astype(np.int64)
     first = np.searchsorted(
         snapshot.job_queue[rows], np.arange(len(snapshot.queue_names) + 1)
     ).astype(np.int64)
     model.progress.next_queued[:] = first[:-1]
-    gang = model.jobs.gang[gone]
+    gang = model.jobs.gang[preempted]
     away = np.bincount(gang[gang >= 0], minlength=model.gangs.min_size.size).astype(np.int64)
     oversubscription.start_second_pass(round_.packed_model, rows, first)
     left = rows, first, away, settings.work_per_check

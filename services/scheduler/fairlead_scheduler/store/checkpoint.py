@@ -151,8 +151,8 @@ async def prune_ended(pool: Pool, before_ms: int) -> list[str]:
 
 async def prune_nodes(pool: Pool, names: Iterable[job_table.NodeName]) -> None:
     """Drop the numbers of these nodes."""
-    if gone := list(names):
-        await pool.execute(SQL["prune_nodes"], *zip(*gone, strict=True))
+    if pruned := list(names):
+        await pool.execute(SQL["prune_nodes"], *zip(*pruned, strict=True))
 
 
 async def read_positions(pool: Pool, log_id: str, partitions: int) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""The one folder in which everything of a standalone Fairlead lies, and the right to use it.
+"""The folder that contains everything of a standalone installation, and its lock.
 
 format          what wrote this folder, as a number
 lock            held by the running supervisor; says which one
@@ -27,7 +27,7 @@ from fairlead import discovery
 from fairlead_common.domain.errors import WorldError
 
 FORMAT: Final = 1
-"""Changes only when an older program could not work with the folder any more."""
+"""The number of the format. It changes only if older versions cannot use the folder."""
 
 LINK_FILE: Final = "sign-in"
 
@@ -71,7 +71,7 @@ class DataFolder:
     def announce(
         self, address: str, database_url: str, redis_url: str = "", log_url: str = ""
     ) -> None:
-        """Write into the lock file who holds it, its address and the servers that it uses."""
+        """Write the holder of the lock, its address and its servers into the lock file."""
         holder = Holder(
             pid=os.getpid(),
             address=address,

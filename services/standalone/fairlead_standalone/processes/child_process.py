@@ -119,7 +119,7 @@ def spawn(command: Command, output: Output) -> "subprocess.Popen[bytes]":
 
 
 def _die_with_parent(number: int) -> Callable[[], None] | None:
-    """What the child does between fork and exec, so only what is safe there. None: not Linux.
+    """What the child does between fork and exec, where only few calls are safe. None: not Linux.
 
     Ctrl-C is ignored in what a script starts in its background; children must not inherit that.
     """

@@ -1,4 +1,4 @@
-"""Keeps child processes running: starts them in order, restarts who dies, ends them in order.
+"""Keeps child processes running: starts them in order, restarts those that die, ends them in order.
 
     async with Supervisor(logs, say) as children:
         await children.start(postgres, valkey)       # returns when both are ready
@@ -31,15 +31,15 @@ from fairlead_standalone.processes.process_output import Output, RotatingLog
 PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 10.0
 SETTLED_S: Final = 30.0
-"""A child that ran for so long starts again with the shortest pause."""
+"""A child that ran for this long is restarted after the shortest pause."""
 
 FIRST_STARTS_MAX: Final = 3
 DEATHS_COUNTED_MAX: Final = 10
 PROBE_S: Final = 0.02
 PROBE_S_MAX: Final = 0.2
 AGAIN_S: Final = 1_000.0
-"""How long a child that was ready before may take to be so again: services wait for a database or a
-log that is away for `CONNECT_S_MAX` before they listen."""
+"""How long a child that was ready before can take to be ready again: services wait up to
+`CONNECT_S_MAX` for an unavailable database or log before they listen."""
 PIECE_BYTES: Final = 64 * 1024
 LAST_OUTPUT_S_MAX: Final = 1.0
 
@@ -216,7 +216,7 @@ class _Child:
             transport.close()
 
     async def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Ask it to end in order; kill it if it takes too long, or after the second Ctrl-C."""
+        """Request its end; kill it if that takes too long, or after the second Ctrl-C."""
         if process.poll() is not None:
             return
         command = self._program.command()

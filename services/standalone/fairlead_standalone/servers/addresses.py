@@ -51,7 +51,7 @@ def check_free(port: int) -> None:
 
 
 def _listen(port: int) -> int | None:
-    """The number of the error when one tries to, or None."""
+    """The number of the error of an attempt to listen, or None."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

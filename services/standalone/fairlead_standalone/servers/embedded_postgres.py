@@ -33,8 +33,8 @@ BIN_VARIABLE: Final = "FAIRLEAD_POSTGRES_BIN"
 PROGRAM_S_MAX: Final = 120.0
 LEFTOVER_S_MAX: Final = 20.0
 SSL_REQUEST: Final = (8).to_bytes(4) + (80877103).to_bytes(4)
-"""Asks whether the server speaks TLS. It answers before it knows who asks, also while it starts,
-recovers after a crash, or has all its connections taken."""
+"""The request whether the server supports TLS. It answers without authentication, also while it
+starts, recovers after a crash, or has no free connection."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "checkpoint_timeout": "15min",
@@ -54,7 +54,7 @@ SETTINGS_OF_TESTS: Final[Mapping[str, str]] = {
     "fsync": "off",
     "full_page_writes": "off",
 }
-"""Survives `kill -9` but not a loss of power: for data that nobody wants to keep."""
+"""Settings that survive `kill -9` but not a loss of power, for temporary data."""
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -65,9 +65,8 @@ class Installation(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """How to run a program that refuses root: words before it, or as whom; and whose its files are.
-
-    `owner` None: whoever we are.
+    """How to run a program that refuses root: by a prefix of its command line, or as another user.
+    `owner`: of its files; None: this user.
     """
 
     prefix: tuple[str, ...] = ()
@@ -108,7 +107,8 @@ class Postgres:
         return choose_launch((self._folder, self.installation.bin))
 
     def prepare(self) -> None:
-        """Make the cluster on first start; end a server that outlived its supervisor."""
+        """Create the database cluster at the first start; end a server that outlived its
+        supervisor."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk_reserve.release_reserve(self._folder)
         if self.launch.identity:
@@ -140,7 +140,7 @@ class Postgres:
         )
 
     def is_ready(self, pid: int) -> bool:
-        """Whether the server with this pid says so (a file left by a dead one may say it too)."""
+        """Whether the server with this pid is ready (the file of a dead server can say so too)."""
         fields = _pid_file(self.data)
         return len(fields) > 7 and fields[0] == str(pid) and fields[7] == "ready"
 
@@ -149,7 +149,7 @@ class Postgres:
         return await liveness.answers(self.port, SSL_REQUEST, answer_s)
 
     def _initialise(self) -> None:
-        """`initdb` beside the place and a rename: a half-made cluster is never taken for one."""
+        """Run `initdb` in a temporary folder and rename it: an incomplete cluster is never used."""
         made = self._folder / f"{self.data.name}.new"
         secret = self._folder / "initial-password"
         shutil.rmtree(made, ignore_errors=True)
@@ -187,7 +187,8 @@ class Postgres:
             raise ServerFailed(f"initdb failed in {target}:\n{text}")
 
     def _own(self, path: Path) -> None:
-        """Give the files to the user as whom the server runs, when that changed or they are new."""
+        """Change the owner of the files to the user of the server, if they are new or it has
+        changed."""
         if os.geteuid() != 0:
             return
         owner = self.launch.owner or Identity(0, 0)
@@ -233,7 +234,7 @@ def _major(folder: Path) -> int | None:
     try:
         text = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
-        return None  # for another processor, or broken: not one that can be used
+        return None  # for another processor, or damaged
     found = re.search(r"\) (\d+)", text)
     return int(found[1]) if found else None
 
@@ -363,7 +364,7 @@ def _postgres_on(data: Path, pid: int) -> psutil.Process | None:
 
 
 def _at_work_in(data: Path) -> list[psutil.Process]:
-    """What a killed server left: it ends by itself, and until then no new one can start."""
+    """Processes of a killed server. They end by themselves; until then no server can start."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -16,7 +16,7 @@ STOP_S: Final = 10.0
 
 
 class Service:
-    """A `children.Program`: ready when its `/readyz` says so."""
+    """A `children.Program`: ready when `/readyz` returns 200."""
 
     ready_s = READY_S
     recovers = False

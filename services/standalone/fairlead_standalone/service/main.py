@@ -96,6 +96,6 @@ def _data(given: Path | None) -> Path:
 
 
 def _say(text: str) -> None:
-    """Print a line on the terminal, which may be closed: then nobody reads it."""
+    """Print a line on the terminal, unless it is closed."""
     with contextlib.suppress(OSError):
         typer.echo(text)

@@ -123,7 +123,7 @@ class StandaloneInstallation:
         self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Until every service is ready and all of its greeting is printed."""
+        """Wait until every service is ready and the whole greeting is printed."""
         assert self._process is not None, "not started"
         deadline_s = clock.monotonic_s() + START_S_MAX
         while not (self._is_greeted() and fairlead_services.is_ready(self.port)):
@@ -135,7 +135,8 @@ class StandaloneInstallation:
         return GREETING_END in self.printed[self._printed_before :]
 
     def wait_for(self, happened: Callable[[], bool]) -> None:
-        """Until this is so. Raises `ServerFailed` with what was printed when it never is."""
+        """Wait for the condition. Raises `ServerFailed` with the output if it does not become
+        true."""
         try:
             wait_for(happened)
         except TimeoutError:
@@ -162,7 +163,7 @@ class StandaloneInstallation:
 def wait_for(
     happened: Callable[[], bool], seconds: float = START_S_MAX, poll_s: float = POLL_S
 ) -> None:
-    """Until this is so. Raises TimeoutError when it never is."""
+    """Wait for the condition. Raises TimeoutError if it does not become true."""
     deadline_s = clock.monotonic_s() + seconds
     while not happened():
         if clock.monotonic_s() > deadline_s:

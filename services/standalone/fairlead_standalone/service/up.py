@@ -33,7 +33,7 @@ from fairlead_standalone.service import job_confinement, kubernetes_clusters
 from fairlead_standalone.service.kubernetes_clusters import KubernetesCluster
 
 EXECUTOR_STOP_S: Final = 30.0
-"""More than the executor gives its runs to end (`shutdown_s`) and needs to say so."""
+"""More than the executor needs to end its runs (`shutdown_s`) and to report it."""
 
 POSTGRES_SCHEMES: Final = ("postgresql", "postgres")
 
@@ -68,7 +68,7 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def up(options: Options, folder: DataFolder, say: Say) -> None:
-    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises `WorldError` for what cannot be."""
+    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises `WorldError` if it cannot run."""
     addresses.check_free(options.port)
     await kubernetes_clusters.check_access(options.clusters, say)
     probes = liveness.load(os.environ)
@@ -267,7 +267,7 @@ def _end_on_signals(work: asyncio.Task[None], children: Supervisor, say: Say) ->
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-            continue  # `nohup fairlead up`: it shall outlive its terminal
+            continue  # `nohup fairlead up` outlives its terminal
         loop.add_signal_handler(number, on_signal)
 
 

@@ -58,7 +58,7 @@ def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
 
 
 async def _prepare(own: SubmitSettings, address: str) -> None:
-    """The first token, the first queue, and a link for whoever typed `fairlead up`."""
+    """Create the first token, the first queue and the sign-in link of this start."""
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
         await first_start.prepare_first_start(pool, Path(own.data))
@@ -68,7 +68,7 @@ async def _prepare(own: SubmitSettings, address: str) -> None:
 
 
 async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
-    """The sign-in link; None on a full disk, where pages are served all the same."""
+    """The sign-in link; None on a full disk, where pages are served nevertheless."""
     try:
         with db.translate_errors():
             link = await first_start.make_sign_in_link(pool, data, address)
@@ -78,7 +78,7 @@ async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
 
 
 def _announce(data: Path, address: str) -> None:
-    """Say where the server is, for the commands; of an earlier start the file may be there."""
+    """Write the address of the server for the commands; an earlier file is replaced."""
     file, content = data / discovery.ADDRESS_FILE, f"{address}\n".encode()
     try:
         if not file.exists() or file.read_bytes() != content:

@@ -30,7 +30,7 @@ class SecretList(msgspec.Struct, frozen=True):
 
 
 def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
-    """For whoever is permitted to submit to the queue."""
+    """The routes of secrets, for callers who are permitted to submit to the queue."""
     router = APIRouter(
         prefix="/api/v1/queues/{queue}/secrets", tags=["secrets"], route_class=StrictRoute
     )

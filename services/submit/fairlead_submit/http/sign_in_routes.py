@@ -1,4 +1,4 @@
-"""The HTTP calls by which people sign a browser in: with an OpenID provider, or an API token."""
+"""The HTTP calls by which users sign a browser in: with an OpenID provider, or an API token."""
 
 import html
 import logging
@@ -219,7 +219,7 @@ def set_session(response: Response, request: Request, session: str, seconds: int
 
 
 async def _make_session_of_token(pool: db.Pool, caller: Caller, session_s: float) -> str:
-    """The secret of a session that may do what this token may. Raises a 401 `Problem`."""
+    """The secret of a session with the rights of this token. Raises a 401 `Problem`."""
     with db.translate_errors():
         link = (
             None if caller.token is None else await token_store.make_token_link(pool, caller.token)

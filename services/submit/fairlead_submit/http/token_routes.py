@@ -1,7 +1,7 @@
 """The HTTP calls for tokens and for signing browsers in and out.
 
-People who sign in with a provider or a password make personal tokens, which may do at most what
-their owner may. Admins make tokens for programs, with roles of their own. Other tokens make no
+Users who sign in with a provider or a password create personal tokens, whose rights are at most
+those of their owner. Admins make tokens for programs, with roles of their own. Other tokens make no
 tokens, and a session makes no links: a credential that leaked must not live on in others. A session
 may do what the token that it was made with may, and ends with that token.
 """
@@ -40,7 +40,7 @@ from fairlead_submit.store.token_store import StoredToken, TokenGrant
 DAY_S: Final = 86_400
 YEAR_S: Final = 366 * DAY_S
 DEFAULT_TTL_S: Final = 90 * DAY_S
-"""How long a token is valid whose request does not say it."""
+"""The default validity of a token."""
 
 CODE_LENGTH_MAX: Final = 200
 NUMBER_MAX: Final = 2**63 - 1
@@ -49,7 +49,7 @@ _audit: Final = logging.getLogger("fairlead.audit")
 
 
 class NewToken(request_types.Request, kw_only=True):
-    """The body of `POST /api/v1/tokens`. Without `name` it is one's own."""
+    """The body of `POST /api/v1/tokens`. Without `name` it is a personal token."""
 
     name: request_types.Name | None = None
     roles: Annotated[list[Role], Meta(max_length=len(Role))] | None = None
@@ -59,7 +59,7 @@ class NewToken(request_types.Request, kw_only=True):
 
 
 class TokenView(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A token without its secret; `token` is in the answer that makes it, and never again."""
+    """A token without its secret; Only the response that creates it contains `token`."""
 
     id: str
     name: str
@@ -82,7 +82,7 @@ class TokenPage(msgspec.Struct, frozen=True):
 
 
 class SignInLink(msgspec.Struct, frozen=True, rename="camel"):
-    """The path of a link that signs a browser in, once, until then."""
+    """The path of a link that signs a browser in once, before it expires."""
 
     path: str
     expires_at: str
@@ -95,7 +95,7 @@ _decoder: Final = Decoder(NewToken)
 def token_routes(
     settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
 ) -> APIRouter:
-    """The routes that make, show and withdraw tokens."""
+    """The routes that create, list and revoke tokens."""
     router = APIRouter(tags=["access"], route_class=StrictRoute)
     _add_creation_routes(router, settings, pool)
     _add_management_routes(router, pool, authenticator)
@@ -269,7 +269,8 @@ def session_routes(
 
 
 def make_grant(given: NewToken, known: list[FieldError], caller: Caller) -> TokenGrant:
-    """What is asked for, if this caller may give it. Raises a 403 or 422 `Problem`."""
+    """The requested rights, if the caller is permitted to grant them. Raises a 403 or 422
+    `Problem`."""
     found: list[FieldError] = []
     if not given.roles:
         found.append(FieldError("/roles", f"is missing; the roles are {', '.join(ROLES)}"))
@@ -319,7 +320,7 @@ def require_own_grant(wanted: TokenGrant, caller: Caller) -> None:
 
 
 def _label_conflict(wanted: TokenGrant) -> Problem:
-    """A 409: of two tokens that are called alike nobody knows which to withdraw."""
+    """A 409: of two tokens with one name it would be unclear which to revoke."""
     return Problem(
         "conflict",
         f"{wanted.made_by} has already created a token for {wanted.name!r} with the label"

@@ -1,4 +1,4 @@
-"""What lookout's views contain of jobs. They can lag, or not exist yet: then nothing is known."""
+"""Jobs in lookout's views. The views can lag, or not exist yet: then nothing is known."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -113,7 +113,7 @@ class JobViews:
         self._digests = _CoalescedLookup(lambda ids: self._fetch("known_digests", ids))
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
-        """What is known of these; the others are not known. Raises `DatabaseUnavailable`."""
+        """The jobs among these that the view has. Raises `DatabaseUnavailable`."""
         rows = await self._jobs.rows(ids)
         return {
             job_id: KnownJob(row["state"], row["queue"], row["job_set"] or "")
@@ -247,7 +247,7 @@ class JobViews:
 
 
 def make_arguments(chosen: JobFilter, states: Iterable[JobState]) -> tuple[object, ...]:
-    """What the statements that find jobs are given, in their order."""
+    """The arguments of the statements that find jobs, in their order."""
     wanted = set(states) & set(chosen.states) if chosen.states else states
     labels = msgspec.json.encode(chosen.labels).decode() if chosen.labels else None
     return (

@@ -151,7 +151,7 @@ def _check_server(client: "Client") -> "list[Finding]":
 
 
 def _fetch_readiness(client: "Client") -> "list[Reply]":
-    """What each service behind a gateway says of itself, else what the only one says."""
+    """The readiness of each service behind a gateway, or of the only one."""
     from fairlead.cli.support import doctor_checks
 
     replies = [client.fetch(f"/readyz/{service}") for service in ("submit", "lookout")]
@@ -161,7 +161,7 @@ def _fetch_readiness(client: "Client") -> "list[Reply]":
 
 
 def _check_with_token(client: "Client") -> "list[Finding]":
-    """What needs a token to be seen."""
+    """The checks that need a token."""
     from fairlead import FairleadError, Forbidden, Unauthenticated
     from fairlead.cli.support import doctor_checks, error_hints
 

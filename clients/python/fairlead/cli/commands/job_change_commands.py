@@ -174,7 +174,7 @@ def resubmit(
         except KeyboardInterrupt:
             command_base.print_message("\nfairlead: the server continues to submit them again")
             raise
-    assert last is not None, "an action says at least once how far it is"
+    assert last is not None, "an action reports its progress at least once"
     if last.total == 0 and failed:
         typer.echo(f"nothing to resubmit: no failed job in {last.queue}/{last.job_set}")
         return
@@ -194,7 +194,7 @@ def resubmit(
 def _resubmit_failed(
     client: "Client", chosen: "Filter", others: list[str], yes: bool
 ) -> "StartedAction":
-    """What failed in the job set that is named, or was used last."""
+    """Resubmit the failed jobs of the named job set, or of the one used last."""
     from fairlead import Filter
 
     queue, job_set = job_selection.find_place(client, chosen.queue or "", chosen.job_set or "")
@@ -226,7 +226,7 @@ def _act(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Ask for it; of many jobs not without a question. `words`: the verb, and the noun."""
+    """Request the action, after a confirmation if it affects many jobs. `words`: verb and noun."""
     verb, _ = words
     with command_base.connect(context) as client:
         jobs = job_selection.select_jobs(client, ids, chosen)
@@ -255,14 +255,14 @@ def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, s
 
 
 def _many(count: int | None) -> str:
-    """None: the server could not count them in its time."""
+    """The number as text. None: the server could not count them in time."""
     return (
         "an unknown number of jobs" if count is None else output_formats.format_count(count, "job")
     )
 
 
 def _show(found: "ActionResult", verb: str) -> None:
-    """What a dry run says."""
+    """Print the result of a dry run."""
     typer.echo(f"would {verb} {_many(found.matched)}; nothing was done")
     for job in found.sample:
         typer.echo(f"  {job.id}  {job.state}  {job.job_set}")

@@ -1,6 +1,6 @@
 """`fairlead queue create`, `get`, `list`, `update`, `delete`, `cordon`, `uncordon`, and `apply`.
 
-`apply` makes queues as a file says, and says what that changed.
+`apply` creates or changes queues as a file describes, and prints what it changed.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final

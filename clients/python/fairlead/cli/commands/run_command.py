@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairlead import AsyncClient, Job, JobDetail
 
 EXIT_NOT_RUN: Final = 1
-"""Where the job has no exit code of its own: it was rejected or cancelled, say."""
+"""The exit code for a job without one, for example if it was rejected or cancelled."""
 
 EXIT_NO_COMMAND: Final = 127
 """As shells say it."""
@@ -131,8 +131,8 @@ async def _run(
 
 
 async def attend(client: "AsyncClient", job_id: str, position: str) -> int:
-    """Copy what the job prints, and end as it does: the exit code. A job that nobody attends to any
-    more is cancelled, unless it is the server that went away.
+    """Copy the output of the job; returns its exit code. If this command is interrupted, the job is
+    cancelled, unless the server is unavailable.
     """
     import asyncio
 
@@ -159,7 +159,7 @@ async def attend(client: "AsyncClient", job_id: str, position: str) -> int:
 
 
 def exit_code(detail: "JobDetail") -> int:
-    """That of the job's command, if it had one that a process can end with."""
+    """The exit code of the job's command, if a process can end with it."""
     if detail.state == "SUCCEEDED":
         return 0
     if detail.category == "start":
@@ -187,7 +187,7 @@ async def _follow(client: "AsyncClient", job_id: str, position: str | None) -> "
 
 
 def _wait_note(detail: "JobDetail", printed: str) -> str:
-    """Tell somebody at a terminal what the job waits for, when that changes."""
+    """Print on a terminal what the job waits for, each time it changes."""
     note = job_story.summarize(detail)
     if note != printed and command_base.is_terminal():
         command_base.print_message(f"fairlead: job {detail.id}: {note}")

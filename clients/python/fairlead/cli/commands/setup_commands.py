@@ -96,7 +96,7 @@ def with_current(text: str, name: str) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Whole or not at all; it may hold tokens."""
+    """Write the file atomically, readable by its owner only: it can contain tokens."""
     fresh = file.with_name(f"{file.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as opened:

@@ -176,7 +176,8 @@ def _submit_manifests(
 def _submit_all(
     client: "Client", found: "list[Submission]", output_format: output_formats.Format
 ) -> "list[tuple[Submission, SubmitResult]]":
-    """Submit all or nothing of several documents, as far as the server can tell before."""
+    """Submit the documents; nothing is submitted if the server finds an error in one of them
+    first."""
     if len(found) > 1:
         for item in found:
             client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
@@ -191,7 +192,7 @@ def _submit_all(
 
 
 def _submit(client: "Client", item: "Submission") -> "SubmitResult":
-    """Submit it; what takes several requests shows how far it is."""
+    """Submit it; a submission of several requests shows its progress."""
     from fairlead.calls import submission_batches
 
     whole = len(item.jobs)

@@ -1,4 +1,4 @@
-"""What is different between two states of the same thing, line by line. Pure."""
+"""The differences between two states of an object, line by line. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -11,7 +11,7 @@ Plain: TypeAlias = Mapping[str, object] | Sequence[object] | str | int | float |
 
 
 def list_differences(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
-    """`weight: 1 -> 2`, one line for each field; what is the server's is left out."""
+    """`weight: 1 -> 2`, one line for each field, without the fields that the server sets."""
     before, after = _plain(old), _plain(new)
     return [
         f"{name}: {_format_value(before.get(name))} -> {_format_value(after.get(name))}"

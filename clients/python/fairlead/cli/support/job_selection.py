@@ -70,7 +70,7 @@ def make_filter(
     cluster: Cluster = "",
     node: Node = "",
 ) -> "Filter":
-    """What the options say."""
+    """The filter of the options."""
     from fairlead import Filter
     from fairlead.models.job_models import STATES
 
@@ -110,8 +110,8 @@ def is_empty(chosen: "Filter") -> bool:
 def select_jobs(
     client: "Client", texts: list[str] | None, chosen: "Filter"
 ) -> "list[str] | Filter":
-    """What an action is about: jobs by name (then a filter's queue and job set are theirs), or a
-    filter with a queue.
+    """The jobs of an action: names (then queue and job set belong to them), or a filter with a
+    queue.
     """
     from fairlead import Filter
 
@@ -129,7 +129,7 @@ def select_jobs(
 def list_references(
     client: "Client", texts: list[str], queue: str = "", job_set: str = ""
 ) -> list[str]:
-    """What the server calls these jobs: an id, or `queue/jobSet/clientId`."""
+    """The references of these jobs for the server: an id, or `queue/jobSet/clientId`."""
     return [_make_reference(client, text, queue, job_set) for text in texts]
 
 

@@ -20,7 +20,7 @@ class Unreadable(FairleadError):
 class Submission(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The body of a submit request; what the jobs hold is left to the server to judge."""
+    """The body of a submit request; the server validates the jobs."""
 
     jobs: list[dict[str, object]]
     queue: str = ""
@@ -61,7 +61,8 @@ def load_documents(file: str) -> list[object]:
 
 
 def fill_place(submission: Submission, queue: str, job_set: str) -> Submission:
-    """With queue and job set from the command line, if given. Raises `Unreadable` without one."""
+    """The submission with queue and job set of the command line, if given. Raises `Unreadable`
+    without either."""
     filled = msgspec.structs.replace(
         submission, queue=queue or submission.queue, job_set=job_set or submission.job_set
     )

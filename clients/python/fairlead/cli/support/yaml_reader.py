@@ -1,4 +1,4 @@
-"""Reading YAML as people mean it: the core schema of YAML 1.2.
+"""Reads YAML by the core schema of YAML 1.2.
 
 By the older rules, which PyYAML has, `on:` is the key `true`, `12:30` is 750 and a time is no text.
 """
@@ -31,14 +31,14 @@ class Unreadable(ValueError):
 
 
 class _Loader(Base):
-    """As `yaml.safe_load`, with other words for truth, numbers and nothing; a key that is there
-    twice is an error, as it is in what the server reads.
+    """As `yaml.safe_load`, with the booleans, numbers and nulls of YAML 1.2. A repeated key is an
+    error, as it is on the server.
     """
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - a table of the class that PyYAML looks for
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping, whose keys may be anything here: `_find_non_string_keys` looks at them."""
+        """The mapping, with keys of any type: `_find_non_string_keys` checks them."""
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -88,7 +88,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _find_non_string_keys(place: str, value: object) -> Iterator[str]:
-    """Keys that JSON could not have."""
+    """Keys that JSON does not permit."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):

@@ -47,7 +47,7 @@ class Heartbeat(
 
 
 class Avoidance(msgspec.Struct, frozen=True, rename="camel"):
-    """An executor has nothing placed on a node until this time (ms), or until a run starts there.
+    """No job is placed on a node until this time (ms), or until a run starts there.
 
     `failures` runs in a row failed to start there; `reason` is that of the last one.
     """
@@ -78,7 +78,7 @@ class Node(
 class LeaderHeartbeat(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="leader"
 ):
-    """The leading scheduler lives. `instance` names the process.
+    """The leading scheduler is alive. `instance` names the process.
 
     A leader that reads its own heartbeat back has read every executor's heartbeat before it.
     """
@@ -116,5 +116,5 @@ def node_record(node: Node) -> Record:
 
 
 def removed_node_record(executor: str, name: str) -> Record:
-    """The record of a node that is gone."""
+    """The record of a node that no longer exists."""
     return Record(CLUSTERS, f"{executor}/{name}", None)

@@ -77,7 +77,7 @@ def key(item: Queue | Cordon) -> str:
 
 
 def position(item: Queue | Cordon) -> str:
-    """What a read takes as `after=` in order to have seen this version."""
+    """The position token of this version, for `after=` of a read."""
     return position_tokens.encode_configured(key(item), item.version)
 
 

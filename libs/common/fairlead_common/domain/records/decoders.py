@@ -1,4 +1,4 @@
-"""What a record of each topic must be. Pure.
+"""Decodes and checks the records of each topic. Pure.
 
 Everything that a reader does with a record relies on what is checked here: its key, its value and
 the ranges of its numbers. A record that fails is `Undecodable`, and nothing else is ever raised.
@@ -71,7 +71,7 @@ class Undecodable(WorldError):
 
 
 class UnknownEventType(Undecodable):
-    """The record holds events of types that this version does not know and must not leave out."""
+    """The record contains events of unknown types that must not be skipped."""
 
     def __init__(self, types: Sequence[str]) -> None:
         listed = [each[:60] for each in types[:5]]
@@ -80,9 +80,8 @@ class UnknownEventType(Undecodable):
 
 
 class UnknownOptionalType(Undecodable):
-    """The record holds something of an unknown optional type; `value` is the record without it.
-
-    `value` None: nothing is left of the record.
+    """The record contains events of an unknown optional type; `value` is the record without them,
+    None if nothing remains.
     """
 
     def __init__(self, types: Sequence[str], value: bytes | None) -> None:
@@ -159,7 +158,7 @@ def decode_report(entry: Entry) -> Report | None:
 
 
 def decoder_of(topic: str) -> Callable[[Entry], object] | None:
-    """What decodes the records of a topic; None for a topic that is not one of ours."""
+    """The decoder of a topic's records; None for an unknown topic."""
     if topic.startswith(LEASES_PREFIX):
         return decode_lease
     return _DECODERS.get(topic)
@@ -188,7 +187,7 @@ def _checked_key(entry: Entry) -> str:
 
 
 def _value(entry: Entry) -> bytes:
-    """The value of a record that must have one, once what concerns all of it is checked."""
+    """The value of a record, which must have one, after the checks that apply to every value."""
     _checked_key(entry)
     value = entry.value
     if value is None:

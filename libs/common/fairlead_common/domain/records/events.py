@@ -21,13 +21,14 @@ EVENTS_MAX: Final = 1_000
 """Most events in one message."""
 
 Name = Annotated[str, Meta(max_length=256)]
-"""Of a queue, job set, class, pool, executor or node: Postgres indexes no text of any length."""
+"""Of a queue, job set, class, pool, executor or node: Postgres cannot index texts of unlimited
+length."""
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 RunNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 Milliseconds = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Seconds = Annotated[int, Meta(ge=-(2**43), le=2**43)]
-"""Ranges that every fold's columns and tables can hold; submit admits less."""
+"""Ranges that the columns and tables of every fold can contain; submit permits less."""
 
 
 RESUBMITTED_FROM: Final = "fairlead.dev/resubmitted-from"
@@ -70,7 +71,7 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How often a failed run is tried again, for which failures, and with what changed."""
+    """How often a failed run is retried, after which failures, and with which changes."""
 
     limit: Int32 = 0
     on: tuple[FailureCategory, ...] = ()
@@ -111,7 +112,7 @@ class Event(
     omit_defaults=True,
     gc=False,
 ):
-    """What every fact is."""
+    """The base of all events."""
 
 
 class JobEvent(Event, frozen=True, kw_only=True):
@@ -130,7 +131,7 @@ class RunEvent(JobEvent, frozen=True, kw_only=True):
 
 
 class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
-    """Somebody wants this job to run. The first of an id counts, later ones change nothing.
+    """A job was submitted. The first event of an id counts; later ones change nothing.
 
     `shape` is the canonical JSON of everything that decides where the job may run, except its
     class: `{requests: {resource: integer}, nodeSelector, affinity, tolerations}` (see
@@ -169,13 +170,13 @@ class JobReleased(JobEvent, frozen=True, kw_only=True, tag="jobReleased"):
 
 
 class JobCancelRequested(JobEvent, frozen=True, kw_only=True, tag="jobCancelRequested"):
-    """Somebody wants this job gone: queued it ends here, running it is stopped first."""
+    """Cancellation was requested: a queued job ends here, a running one is stopped first."""
 
     reason: str = ""
 
 
 class JobPreemptRequested(JobEvent, frozen=True, kw_only=True, tag="jobPreemptRequested"):
-    """Somebody wants this job's run stopped; what becomes of the job its `onPreemption` says."""
+    """Preemption of the job's run was requested; `onPreemption` says what happens to the job."""
 
     reason: str = ""
 
@@ -229,7 +230,7 @@ class JobRunLeased(RunEvent, frozen=True, kw_only=True, tag="jobRunLeased"):
 
 
 class JobRunPreempting(RunEvent, frozen=True, kw_only=True, tag="jobRunPreempting"):
-    """The run was asked to stop so that `for_job` can have its room."""
+    """The run was requested to stop, to free its capacity for `for_job`."""
 
     cause: PreemptionCause
     reason: str
@@ -268,13 +269,13 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag="jobFailed"):
 
 
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="jobCancelled"):
-    """The job was cancelled and nothing of it runs any more. Final."""
+    """The job was cancelled, and no run of it exists any more. Final."""
 
     reason: str
 
 
 class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="jobPreempted"):
-    """The job's run was preempted and its policy is not to try again. Final."""
+    """The job's run was preempted, and `onPreemption` of the job is `fail`. Final."""
 
     reason: str
 
@@ -283,7 +284,7 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="jobPreempted"):
 
 
 class JobRunPending(RunEvent, frozen=True, kw_only=True, tag="jobRunPending"):
-    """The executor took the lease up and is about to create the run."""
+    """The executor has accepted the lease and will create the run."""
 
 
 class JobRunRunning(RunEvent, frozen=True, kw_only=True, tag="jobRunRunning"):
@@ -299,7 +300,7 @@ class JobRunSucceeded(RunEvent, frozen=True, kw_only=True, tag="jobRunSucceeded"
 
 
 class JobRunFailed(RunEvent, frozen=True, kw_only=True, tag="jobRunFailed"):
-    """The run ended badly."""
+    """The run failed."""
 
     category: FailureCategory
     reason: str
@@ -308,14 +309,14 @@ class JobRunFailed(RunEvent, frozen=True, kw_only=True, tag="jobRunFailed"):
 
 
 class JobRunReturned(RunEvent, frozen=True, kw_only=True, tag="jobRunReturned"):
-    """The run never started here; another node may do."""
+    """The run never started here; it can start on another node."""
 
     reason: str
     at_ms: Milliseconds = 0
 
 
 class JobRunStopped(RunEvent, frozen=True, kw_only=True, tag="jobRunStopped"):
-    """The run ended because it was asked to, by its lease or by the executor's own shutdown."""
+    """The run ended on request: of its lease, or of the executor's shutdown."""
 
     reason: str
     exit_code: Int32 | None = None

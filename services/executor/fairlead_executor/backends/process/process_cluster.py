@@ -48,11 +48,11 @@ CHECK_S: Final = 1.0
 MEMORY_S: Final = 0.5
 TRIM_S: Final = 5.0
 LOCK_S_MAX: Final = 15.0
-"""How long to wait for the lock that an executor that was fenced still holds."""
+"""How long to wait for the lock of an executor that was fenced."""
 REMOVALS_MAX: Final = 100
 """The number of folders that one call in a thread moves; the next executor moves the remainder."""
 BEGIN_MS_MAX: Final = 60_000
-"""A run that no runner has claimed within this time after its request is excluded."""
+"""A run that no runner has claimed within this time after its request never starts."""
 
 _logger = logging.getLogger("fairlead.executor")
 
@@ -313,12 +313,12 @@ class ProcessCluster:
                 self._refresh(run)
 
     def _handle_failure(self, failure: Failure) -> None:
-        """Rule out a run that its runner could not claim."""
+        """Prevent the start of a run that its runner could not claim."""
         end = pods.returned(f"this machine could not start another process: {failure.error}")
         self.prevent_start(failure.run, end, clock.now_ms())
 
     def _handle_server_end(self) -> None:
-        """Rule out the runs that the server had not started."""
+        """Prevent the start of runs that the server had not started."""
         end = pods.lost("the process that starts runs was killed before it had started this one")
         for run in list(self._requested_ms):
             self.prevent_start(run, end, clock.now_ms())

@@ -1,10 +1,10 @@
 """Named tuples of arrays that kernels pass on by address.
 
 numba passes a tuple by value, and each array in it as about eight numbers. With the tuples of a
-round, a call had a thousand arguments, which cost more to compile than everything else together.
-An instance of a class given to `register` is packed by Python (`pack_for_kernels`) when Python
-calls a kernel, and kernels pass on its address. The packed words never change while a kernel runs,
-and LLVM is told so: it can keep in registers what it reads from them.
+round, a call had a thousand arguments, which cost more to compile than everything else together. An
+instance of a class given to `register` is packed by Python (`pack_for_kernels`) when Python calls a
+kernel, and kernels pass on its address. The packed words never change while a kernel runs, and LLVM
+knows that: it can keep in registers what it reads from them.
 
 The packed words have 64 bits. They are, field by field: a whole number; the address of the data of
 an array, and its shape; the words of a tuple within the tuple. In kernels such an array can be

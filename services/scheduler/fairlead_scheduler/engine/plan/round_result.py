@@ -297,7 +297,7 @@ def _build_reason_rows(
 ) -> Reasons:
     """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
 
-    A pair of which no job waits has a row too if a job was refused, for its text.
+    A pair without waiting jobs has a row too if a job was refused, for its text.
     """
     snapshot, model = round_.snapshot, round_.model
     if not refused.size and not queued.any():

@@ -90,15 +90,15 @@ class JobOrder:
         """The rows in their order, until `change` is called."""
         return self._rows[: self._size]
 
-    def change(self, gone: Bool, new: Int32, jobs: JobColumns, *, live: bool) -> None:
-        """Remove the rows marked in `gone` ([J]) and insert `new`; `jobs` describes them as they
+    def change(self, removed: Bool, new: Int32, jobs: JobColumns, *, live: bool) -> None:
+        """Remove the rows marked in `removed` ([J]) and insert `new`; `jobs` describes them as they
         are now.
 
-        Rows that changed their place (another priority) are both gone and new: `gone` refers to
-        what is there. Costs one pass over it and one sort of `new`.
+        A row that changes its place (another priority) is in both: `removed` refers to the order
+        before the change. It costs one pass over the order and one sort of `new`.
         """
         fresh = new[sort_rows(jobs, new, live=live)] if new.size > 1 else new
-        left = _remove_rows(self._rows, self._size, gone)
+        left = _remove_rows(self._rows, self._size, removed)
         self._size = left + fresh.size
         if self._size > self._rows.size:
             self._rows = np.concatenate([self._rows, np.zeros(2 * self._size, np.int32)])
@@ -137,12 +137,12 @@ def _goes_before(
 
 
 @entry_point
-def _remove_rows(rows: Int32, size: int, gone: Bool) -> int:
-    """Remove the rows marked in `gone`; returns how many are left."""
+def _remove_rows(rows: Int32, size: int, removed: Bool) -> int:
+    """Remove the rows marked in `removed`; returns how many are left."""
     left = 0
     for i in range(size):
         rows[left] = rows[i]
-        left += not gone[rows[i]]
+        left += not removed[rows[i]]
     return left
 
 
@@ -218,19 +218,22 @@ def _find_bounds(order: Int32, queue: Int32, result: Int64) -> None:
     result[result.size - 1] = at
 
 
-def find_first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
-    """[Q] place in each queue's order of its first job that waits, -1 for none."""
+def find_first_waiting(order: Int32, first: Int64, ended: Bool, waiting: Int64) -> Int64:
+    """[Q] the place, in each queue's order, of its first job that waits; -1 without one.
+
+    `ended` ([J]): the jobs that the round starts, fails or rejects.
+    """
     result = np.full(waiting.size, -1, np.int64)
-    _find_first(order, first, gone, waiting, result)
+    _find_first(order, first, ended, waiting, result)
     return result
 
 
 @entry_point
-def _find_first(order: Int32, first: Int64, gone: Bool, waiting: Int64, result: Int64) -> None:
+def _find_first(order: Int32, first: Int64, ended: Bool, waiting: Int64, result: Int64) -> None:
     for q in range(waiting.size):
         if waiting[q] == 0:
             continue
         for i in range(first[q], first[q + 1]):
-            if not gone[order[i]]:
+            if not ended[order[i]]:
                 result[q] = i - first[q]
                 break

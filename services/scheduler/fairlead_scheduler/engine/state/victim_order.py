@@ -1,9 +1,10 @@
 """The order in which N4 examines nodes, and what preemption could free on each of them.
 
 The order is that of the cheapest preemptible run on each node as the round started. Trees over it
-hold, per level, what is free on a node once all runs that a preemptor of that level can preempt
-have gone, so that the next node on which it would fit is found in one descent. Both are made when
-a round first needs them. Those of tier (b) can hold too much where evicted runs have returned.
+hold, per level, the capacity of a node that is free after the preemption of all runs that a
+preemptor of that level can preempt, so that the next node on which it would fit is found in one
+descent. Order and trees are made when a round first needs them. Trees of tier (b) can hold too much
+on nodes to which evicted runs have returned.
 """
 
 # mypy: disable-error-code="no-any-return"
