@@ -1,4 +1,4 @@
-"""Print the structure of a checkout in numbers: lines, modules, shared names, kernels.
+"""Print the structure of a checkout in numbers: lines, modules, shared names, kernels, structures.
 
 `python tools/structure_report.py [ROOT]` prints tables in Markdown. ROOT is another checkout, such
 as a worktree of an older commit, to compare with.
@@ -7,15 +7,30 @@ as a worktree of an older commit, to compare with.
 import ast
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 PACKAGES: Final = ("libs/*/fairlead*", "services/*/fairlead*", "clients/python/fairlead")
 FOLDERS_LISTED_MAX: Final = 12
 PARAMETERS_MAX: Final = 8
-KERNEL_DECORATORS: Final = frozenset({"entry_point", "expanded", "inlined", "internal", "kernel"})
-"""What a function of the engine is decorated with that numba compiles."""
+FIELDS_MAX: Final = 15
+KERNEL_DECORATORS: Final = frozenset(
+    {
+        "entry",
+        "entry_point",
+        "expanded",
+        "inlined",
+        "internal",
+        "kernel",
+        "part",
+        "separate",
+        "steady",
+    }
+)
+"""Decorators of functions that numba compiles, in this version and in older ones."""
+STRUCTURE_DECORATOR: Final = "by_address"
+"""The decorator of structures that kernels share."""
 
 
 class Module(NamedTuple):
@@ -67,15 +82,26 @@ def find_shared_classes(modules: Sequence[Module]) -> Mapping[str, int]:
     return {name: len(paths) for name, paths in owners.items() if len(paths) > 1}
 
 
-def find_kernels(modules: Sequence[Module]) -> Iterator[tuple[str, int]]:
+def find_kernels(trees: Iterable[ast.Module]) -> Iterator[tuple[str, int]]:
     """The functions that numba compiles, with the number of their parameters."""
-    for module in modules:
-        for node in ast.walk(module.tree):
+    for tree in trees:
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and any(
                 _decorator_name(each) in KERNEL_DECORATORS for each in node.decorator_list
             ):
                 arguments = node.args
                 yield node.name, len(arguments.posonlyargs + arguments.args + arguments.kwonlyargs)
+
+
+def find_structures(trees: Iterable[ast.Module]) -> Mapping[str, int]:
+    """The structures that kernels share, with the number of their fields."""
+    return {
+        node.name: sum(isinstance(each, ast.AnnAssign) for each in node.body)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(_decorator_name(each) == STRUCTURE_DECORATOR for each in node.decorator_list)
+    }
 
 
 def _decorator_name(node: ast.expr) -> str:
@@ -93,8 +119,11 @@ def report(root: Path) -> str:
     modules = read_modules(root)
     lines, folders = count_lines(modules), count_modules(modules)
     largest = sorted(folders.items(), key=lambda item: (-item[1], item[0]))[:FOLDERS_LISTED_MAX]
-    kernels = list(find_kernels(modules))
-    wide = [name for name, parameters in kernels if parameters > PARAMETERS_MAX]
+    trees = [module.tree for module in modules]
+    kernels = list(find_kernels(trees))
+    wide = {name: n for name, n in kernels if n > PARAMETERS_MAX}
+    structures = find_structures(trees)
+    large = {name: n for name, n in structures.items() if n > FIELDS_MAX}
     shared, classes = find_shared_names(modules), find_shared_classes(modules)
     return "\n".join(
         [
@@ -111,7 +140,10 @@ def report(root: Path) -> str:
             "",
             f"Class names of several modules ({len(classes)}): {_list(classes)}",
             "",
-            f"Kernels: {len(kernels)}; with more than {PARAMETERS_MAX} parameters: {len(wide)}",
+            f"Kernels: {len(kernels)}; with more than {PARAMETERS_MAX} parameters: {_list(wide)}",
+            "",
+            f"Structures of kernels: {len(structures)} with {sum(structures.values())} fields;"
+            f" with more than {FIELDS_MAX}: {_list(large)}",
         ]
     )
 

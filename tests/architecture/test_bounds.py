@@ -1,4 +1,5 @@
-"""Bounds: how long modules and functions are at most, and how many modules a folder has.
+"""Bounds: how long modules and functions are at most, how many modules a folder has, and how many
+parameters and fields kernels and their structures have.
 
 The lists of longer ones only shrink: an entry that is not needed any more fails the test, and so
 does one that grew. Whoever splits a module or a function lowers or removes its entry.
@@ -9,12 +10,16 @@ from collections import Counter
 from pathlib import PurePath
 
 from tests.architecture.sources import ALL, SERVERS, sources
+from tools import structure_report
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 75
 FOLDER_MODULES_MAX = 15
 
 PRODUCT = (*SERVERS, "clients", "tools")
+
+LARGER_STRUCTURES = {"RoundModel": 18}
+"""Name -> fields. `RoundModel` is the tuple of all structures of a round."""
 
 LONGER_MODULES: dict[str, int] = {}
 """Path -> most lines."""
@@ -76,6 +81,18 @@ def test_folders_have_few_modules() -> None:
         if not source.path.endswith("__init__.py")
     )
     assert {name: n for name, n in folders.items() if n > FOLDER_MODULES_MAX} == {}
+
+
+def test_kernels_have_few_parameters() -> None:
+    kernels = structure_report.find_kernels(source.tree for source in sources(*PRODUCT))
+    wide = {name: n for name, n in kernels if n > structure_report.PARAMETERS_MAX}
+    assert wide == {}
+
+
+def test_structures_of_kernels_have_few_fields() -> None:
+    structures = structure_report.find_structures(source.tree for source in sources(*PRODUCT))
+    large = {name: n for name, n in structures.items() if n > structure_report.FIELDS_MAX}
+    assert large == LARGER_STRUCTURES
 
 
 def test_no_exception_is_listed_for_a_short_module() -> None:

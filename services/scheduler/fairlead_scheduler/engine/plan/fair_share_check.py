@@ -23,10 +23,11 @@ from fairlead_scheduler.engine.snapshot import (
     Float,
     Int32,
     Int64,
+    JobTotals,
     Reasons,
     Snapshot,
 )
-from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_model import RoundModel, RunTable
 from fairlead_scheduler.engine.state.round_state import RESTORED, TOLERANCE, cost_with
 from fairlead_scheduler.engine.state.run_states import is_live
 
@@ -45,7 +46,7 @@ def group_by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
 
 @entry_point
 def _list_by_node(nodes: Int32, at: Int64, rows: Int32) -> None:
-    """Write the numbers to `rows`, those of a node from `at` on, which moves past them."""
+    """Write the numbers to `rows`, each node's from `at[node]` on, which is advanced."""
     for i in range(nodes.size):
         rows[at[nodes[i]]] = i
         at[nodes[i]] += 1
@@ -59,26 +60,23 @@ class RunsByNode(NamedTuple):
     Otherwise the runs are linked as in `JobTotals`, and placements are listed by node.
     """
 
-    active: int
+    table: RunTable
+    totals: JobTotals
     place: Int32
     """[N] position of the node"""
-    head: Int64
-    link: Int64
-    state: Byte
-    kind: Byte
-    level: Int64
     levels: Int64
-    run_head: Int32
-    run_link: Int32
+    """[L] the value of each level"""
     new_first: Int64
+    """[N+1] where the placements on each node begin in `new_rows`"""
     new_rows: Int32
+    """rows of `new_job`, by node"""
     new_job: Int32
     node: Int32
-    """[J] below 0 for what is new"""
+    """[J] below 0 for new placements"""
     queue: Int32
     shape: Int32
     value: Int64
-    """[J] that live runs run at; [0] when that is the shape's"""
+    """[J] the value at which live runs run; [0] if that is the shape's"""
     soft: Bool
     """[S] of class `any`"""
     shape_value: Int64
@@ -91,7 +89,7 @@ class RunsByNode(NamedTuple):
 @inlined
 def counts_as_victim(runs: RunsByNode, j: int) -> bool:
     """Whether the run, of a round in which something can be preempted, is live and `any`."""
-    return runs.kind[j] == 0 and is_live(runs.state[j])
+    return runs.table.preemption[j] == 0 and is_live(runs.table.state[j])
 
 
 @inlined
@@ -107,15 +105,15 @@ def add_node(
 ) -> None:
     """Add to `free` ([R]) the capacity on node `n` that queue `q` could preempt (see the
     module)."""
-    j = runs.head[runs.place[n]] if runs.active else runs.run_head[n]
+    j = runs.table.head[runs.place[n]] if runs.table.active else runs.totals.head[n]
     while j >= 0:
-        if runs.active:
+        if runs.table.active:
             if counts_as_victim(runs, j):
-                own = runs.levels[runs.level[j]]
+                own = runs.levels[runs.table.level[j]]
                 evicted = runs.balance[runs.queue[j]] and runs.node[j] >= 0
                 if can_preempt(runs, j, own, evicted, q, value, per_weight, after):
                     add_request(request, runs.shape[j], free)
-            j = runs.link[j]
+            j = runs.table.link[j]
         else:
             s = runs.shape[j]
             if runs.soft[s]:
@@ -124,8 +122,8 @@ def add_node(
                     runs, j, own, runs.balance[runs.queue[j]], q, value, per_weight, after
                 ):
                     add_request(request, runs.shape[j], free)
-            j = runs.run_link[j]
-    if not runs.active:
+            j = runs.totals.link[j]
+    if not runs.table.active:
         for i in range(runs.new_first[n], runs.new_first[n + 1]):
             j = runs.new_job[runs.new_rows[i]]
             s = runs.shape[j]
@@ -242,7 +240,7 @@ def _find_over_fair_share(
     """
     request, whole = model.shapes.request, model.shapes.full_request
     weight, factor = model.entitlements.weight, model.entitlements.cost_factor
-    held = model.usage.held if runs.active else model.usage.counted
+    held = model.usage.held if runs.table.active else model.usage.counted
     per_weight, capacity = runs.per_weight, scan.capacity
     resources = request.shape[1]
     for m in range(queue.size):
@@ -352,7 +350,7 @@ def bound_capacity(
     when it is first needed.
     """
     amount = scan.free[n, r]
-    if runs.active:
+    if runs.table.active:
         p = runs.place[n]
         for lv in range(runs.levels.size):
             if runs.levels[lv] <= value:
@@ -371,13 +369,13 @@ def bound_capacity(
 def sum_node(runs: RunsByNode, n: int, value: int, request: Int64, held: Int64) -> None:
     """Sum up what runs of class `any` and no higher value hold on node `n`, in a round in which
     nothing can be preempted."""
-    j = runs.run_head[n]
+    j = runs.totals.head[n]
     while j >= 0:
         s = runs.shape[j]
         own = runs.value[j] if runs.value.size else runs.shape_value[s]
         if runs.soft[s] and own <= value:
             add_request(request, s, held)
-        j = runs.run_link[j]
+        j = runs.totals.link[j]
     for i in range(runs.new_first[n], runs.new_first[n + 1]):
         s = runs.shape[runs.new_job[runs.new_rows[i]]]
         if runs.soft[s] and runs.shape_value[s] <= value:

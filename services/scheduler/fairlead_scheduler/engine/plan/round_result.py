@@ -462,16 +462,10 @@ def _collect_runs_by_node(round_: RoundContext) -> fair_share_check.RunsByNode:
     )
     held = model.usage.held if model.runs.active else model.usage.counted
     return fair_share_check.RunsByNode(
-        active=model.runs.active,
+        table=model.runs,
+        totals=start.job_totals,
         place=place,
-        head=model.runs.head,
-        link=model.runs.link,
-        state=model.runs.state,
-        kind=model.runs.preemption,
-        level=model.runs.level,
         levels=round_.levels,
-        run_head=start.job_totals.head,
-        run_link=start.job_totals.link,
         new_first=new_first,
         new_rows=new_rows,
         new_job=round_.model.placements.job[placed],

@@ -38,7 +38,7 @@ EXAMINED_KINDS_MAX: Final = 128
 beyond is not refused."""
 _ELIGIBLE_TYPE: Final = int(Match.SUITS)
 
-# How far `_find_nodes_for_kinds` has come.
+# The progress of `_find_nodes_for_kinds`, by index.
 NEXT_KIND: Final = 0
 NEXT_NODE: Final = 1
 FAILED_KINDS: Final = 2
@@ -160,8 +160,8 @@ def judge_gangs(
 
 @by_address
 class _GangKinds(NamedTuple):
-    """Gangs that are alike in everything that decides whether they fit; the earliest submitted
-    kind first."""
+    """Gangs that are equal in everything that decides whether they fit, by kind; the kind that was
+    submitted first is the first."""
 
     shape: Int32
     """shapes of members, kind by kind, ascending within a kind"""
@@ -236,44 +236,50 @@ def _fit_as_largest(
     if label is None:
         label = np.zeros((0, snapshot.node_number.size), np.int32)
     fits = np.ones(within.size, np.bool_)
+    pool = _EmptyNodes(
+        largest=largest,
+        match=snapshot.shape_match,
+        allocatable=snapshot.node_allocatable,
+        node_type=snapshot.node_type,
+        node_label=label,
+        fitting=np.zeros(int(label.max(initial=0)) + 1, np.int64),
+    )
     progress = np.zeros(3, np.int64)
     while progress[NEXT_KIND] < within.size and not clock.check():
-        _find_nodes_for_kinds(
-            kinds,
-            largest,
-            snapshot.shape_match,
-            snapshot.node_allocatable,
-            snapshot.node_type,
-            label,
-            np.zeros(int(label.max(initial=0)) + 1, np.int64),
-            fits,
-            progress,
-            pairs,
-        )
+        _find_nodes_for_kinds(kinds, pool, fits, progress, pairs)
     return np.asarray(fits & within)
+
+
+@by_address
+class _EmptyNodes(NamedTuple):
+    """The nodes without runs, and what kinds of gangs need of them."""
+
+    largest: Int64
+    """[K, R+F] see `_fit_as_largest`"""
+    match: Byte
+    """[S, 1+K, T] `Snapshot.shape_match`"""
+    allocatable: Int64
+    """[N, R]"""
+    node_type: Int32
+    """[N]"""
+    node_label: Int32
+    """[U, N]"""
+    fitting: Int64
+    """the number of members that fit, by label value, for the current kind"""
 
 
 @entry_point
 def _find_nodes_for_kinds(
-    kinds: _GangKinds,
-    largest: Int64,
-    match: Byte,
-    allocatable: Int64,
-    node_type: Int32,
-    node_label: Int32,
-    fitting: Int64,
-    fits: Bool,
-    progress: Int64,
-    pairs: int,
+    kinds: _GangKinds, pool: _EmptyNodes, fits: Bool, progress: Int64, pairs: int
 ) -> None:
     """Whether the nodes of one label value take as many of the largest request as the kind needs,
     for the next kinds (`progress`), until this many pairs of a kind and a node were examined.
 
-    The search goes on where the one before ended. After `EXAMINED_KINDS_MAX` kinds that do not fit
-    the others are not searched for: they are examined no further.
+    The search continues where the previous call ended. After `EXAMINED_KINDS_MAX` kinds that do not
+    fit, no further kinds are examined.
     """
-    resources = allocatable.shape[1]
-    nodes = node_type.size
+    resources = pool.allocatable.shape[1]
+    nodes = pool.node_type.size
     n = progress[NEXT_NODE]
     left = pairs
     for k in range(progress[NEXT_KIND], kinds.need.size):
@@ -283,32 +289,32 @@ def _find_nodes_for_kinds(
         fits[k] = False
         if progress[FAILED_KINDS] == EXAMINED_KINDS_MAX:
             continue
-        label = kinds.label[k] if kinds.label[k] < node_label.shape[0] else -1
+        label = kinds.label[k] if kinds.label[k] < pool.node_label.shape[0] else -1
         need = kinds.need[k]
-        for value in range(fitting.size):
-            fitting[value] = 0
+        for value in range(pool.fitting.size):
+            pool.fitting[value] = 0
         last_type = -1
         eligible = False
         for _ in range(nodes):
             left -= 1
-            value = 0 if label < 0 else node_label[label, n]
+            value = 0 if label < 0 else pool.node_label[label, n]
             copies = need if value >= 0 else 0
             for r in range(resources):
-                if largest[k, r] > allocatable[n, r]:
+                if pool.largest[k, r] > pool.allocatable[n, r]:
                     copies = 0
-                elif largest[k, r] > 0 and copies > 0:
-                    copies = min(copies, allocatable[n, r] // largest[k, r])
+                elif pool.largest[k, r] > 0 and copies > 0:
+                    copies = min(copies, pool.allocatable[n, r] // pool.largest[k, r])
             if copies > 0:
-                if node_type[n] != last_type:
-                    last_type = node_type[n]
+                if pool.node_type[n] != last_type:
+                    last_type = pool.node_type[n]
                     eligible = True
                     for i in range(kinds.first[k], kinds.end[k]):
                         same = i > kinds.first[k] and kinds.shape[i] == kinds.shape[i - 1]
-                        if not same and not is_type_eligible(match, kinds.shape[i], last_type):
+                        if not same and not is_type_eligible(pool.match, kinds.shape[i], last_type):
                             eligible = False
                 if eligible:
-                    fitting[value] += copies
-                    if fitting[value] >= need:
+                    pool.fitting[value] += copies
+                    if pool.fitting[value] >= need:
                         fits[k] = True
                         break
             n = n + 1 if n + 1 < nodes else 0
