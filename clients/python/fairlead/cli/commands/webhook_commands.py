@@ -3,14 +3,18 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from fairlead.cli.support import command_base, output_formats
 
 if TYPE_CHECKING:
+    import msgspec
+
     from fairlead.models.webhook_models import Delivery, Webhook, WebhookChange
+
+T = TypeVar("T", bound="msgspec.Struct")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the webhook.")]
 Url = Annotated[str | None, typer.Option(help="The address of the receiver.", metavar="URL")]
@@ -80,14 +84,15 @@ def create(
     """Create a webhook. Its secret is printed now and cannot be printed again."""
     from fairlead.models.webhook_models import WebhookChange, WebhookFilter
 
-    change = WebhookChange(
-        name=name,
-        url=url,
-        filter=WebhookFilter(queue=queue, job_set=job_set, types=tuple(event_type or ()) or None),
-        format=body_format,
+    change = _merge(
+        WebhookChange(name=name, url=url, filter=WebhookFilter()),
+        queue=queue,
+        job_set=job_set,
+        event_type=event_type,
+        body_format=body_format,
         ordered=ordered,
         concurrency=concurrency,
-        headers=None if header is None else dict(map(_read_header, header)),
+        header=header,
     )
     with command_base.connect(context) as client:
         made = client.create_webhook(change)
@@ -168,21 +173,19 @@ def update(
     from fairlead import NotFound
 
     with command_base.connect(context) as client, command_base.add_hint(_NOT_FOUND, NotFound):
-        known = _to_change(client.webhook(name))
-        given = {
-            "url": url,
-            "format": body_format,
-            "ordered": ordered,
-            "concurrency": concurrency,
-            "enabled": enabled,
-            "headers": None if header is None else dict(map(_read_header, header)),
-        }
-        wanted = {
-            "queue": queue,
-            "job_set": job_set,
-            "types": None if event_type is None else tuple(event_type),
-        }
-        client.replace_webhook(_merge(known, given, wanted))
+        change = _merge(
+            _to_change(client.webhook(name)),
+            url=url,
+            queue=queue,
+            job_set=job_set,
+            event_type=event_type,
+            body_format=body_format,
+            ordered=ordered,
+            concurrency=concurrency,
+            header=header,
+            enabled=enabled,
+        )
+        client.replace_webhook(change)
     typer.echo(f"webhook {name} changed")
 
 
@@ -316,17 +319,42 @@ def _to_change(webhook: "Webhook") -> "WebhookChange":
 
 
 def _merge(
-    known: "WebhookChange", given: Mapping[str, object], wanted: Mapping[str, object]
+    known: "WebhookChange",
+    *,
+    queue: str | None,
+    job_set: str | None,
+    event_type: list[str] | None,
+    body_format: str | None,
+    ordered: bool | None,
+    concurrency: int | None,
+    header: list[str] | None,
+    url: str | None = None,
+    enabled: bool | None = None,
 ) -> "WebhookChange":
-    """The configuration with what was given."""
+    """The configuration with the options that are given; None leaves a field unchanged."""
     import msgspec
 
     assert known.filter is not None
-    event_filter = msgspec.structs.replace(
-        known.filter, **{field: value for field, value in wanted.items() if value is not None}
+    types = tuple(event_type or ()) or None
+    event_filter = _replace_given(known.filter, queue=queue, job_set=job_set, types=types)
+    change = _replace_given(
+        known,
+        url=url,
+        format=body_format,
+        ordered=ordered,
+        concurrency=concurrency,
+        enabled=enabled,
+        headers=dict(map(_read_header, header)) if header else None,
     )
-    changed = {field: value for field, value in given.items() if value is not None}
-    return msgspec.structs.replace(known, filter=event_filter, **changed)
+    return msgspec.structs.replace(change, filter=event_filter)
+
+
+def _replace_given(known: T, **fields: object) -> T:
+    """The struct with these fields replaced; None leaves a field unchanged."""
+    import msgspec
+
+    given = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.structs.replace(known, **given)
 
 
 def _print_secret(webhook: "Webhook", output_format: output_formats.Format) -> None:

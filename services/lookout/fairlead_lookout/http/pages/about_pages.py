@@ -51,9 +51,8 @@ class ViewLag(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender, health: HealthDeps) -> None:
     """The page and its stream."""
-    deps = sender.deps
 
-    async def about() -> Fragment:
+    async def about(deps: Deps) -> Fragment:
         return _about(deps, health)
 
     sender.add_page(router, "/about", "about.html", "about", about)

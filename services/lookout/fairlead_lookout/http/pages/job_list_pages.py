@@ -1,12 +1,11 @@
-"""The page of jobs: those of a filter, newest first, or their number by group.
+"""The page of jobs: the jobs of a filter, newest first, or their number by group.
 
-Its parameters are those of `GET /api/v1/jobs`, so each page has the same list in the API and as an
+It has the parameters of `GET /api/v1/jobs`, so each page has the same list in the API and as an
 export. A parameter without a value does not restrict.
 """
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -83,7 +82,7 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page and its stream."""
-    sender.add_page(router, PATH, "jobs.html", "jobs", partial(_jobs, sender.deps))
+    sender.add_page(router, PATH, "jobs.html", "jobs", _jobs)
 
 
 async def _jobs(

@@ -1,7 +1,5 @@
 """The page of a job: its state, why it waits, its runs, its log."""
 
-from functools import partial
-
 import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -23,7 +21,7 @@ from fairlead_lookout.http.request_parameters import parse_job_id
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page, its stream, and redirects to it."""
     deps = sender.deps
-    sender.add_page(router, "/jobs/{job_id}", "job.html", "jobsets", partial(_job, deps))
+    sender.add_page(router, "/jobs/{job_id}", "job.html", "jobsets", _job)
 
     @router.get("/jobs/{queue}/{job_set:path}/{client_id}")
     async def named_job(request: Request, queue: str, job_set: str, client_id: str) -> Response:

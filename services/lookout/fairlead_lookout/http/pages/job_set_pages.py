@@ -1,6 +1,5 @@
 """The pages of job sets: all of them, and one with its jobs."""
 
-from functools import partial
 from typing import Final
 
 from fastapi import APIRouter
@@ -22,9 +21,8 @@ PAGE_SIZE: Final = 50
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    job_sets, job_set = partial(_job_sets, sender.deps), partial(_job_set, sender.deps)
-    sender.add_page(router, "/", "jobsets.html", "jobsets", job_sets, "/live/jobsets")
-    sender.add_page(router, "/jobsets/{queue}/{job_set:path}", "jobset.html", "jobsets", job_set)
+    sender.add_page(router, "/", "jobsets.html", "jobsets", _job_sets, "/live/jobsets")
+    sender.add_page(router, "/jobsets/{queue}/{job_set:path}", "jobset.html", "jobsets", _job_set)
 
 
 async def _job_sets(

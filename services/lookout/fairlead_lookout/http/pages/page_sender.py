@@ -6,6 +6,7 @@ time it has changed, which updates open pages.
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -66,19 +67,20 @@ class PageSender:
     ) -> None:
         """A page, and the stream of its fragment: at `/live` and the same path unless given.
 
-        `make_fragment` takes the parameters of both routes. `section`: the page's entry of the
-        navigation.
+        `make_fragment` is called with `deps` and the parameters of both routes. `section`: the
+        page's entry of the navigation.
         """
+        fragment_of = partial(make_fragment, self.deps)
 
         @router.get(path)
         async def page(
-            request: Request, fragment: Annotated[Fragment, Depends(make_fragment)]
+            request: Request, fragment: Annotated[Fragment, Depends(fragment_of)]
         ) -> Response:
             return await self.send_page(request, template, section, fragment)
 
         @router.get(live_path or f"/live{path}")
         async def live(
-            request: Request, fragment: Annotated[Fragment, Depends(make_fragment)]
+            request: Request, fragment: Annotated[Fragment, Depends(fragment_of)]
         ) -> Response:
             return await self.send_live(request, fragment)
 

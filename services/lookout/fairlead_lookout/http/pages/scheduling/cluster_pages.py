@@ -1,6 +1,5 @@
 """The pages of clusters: what they have and use, and the nodes of one as a heat map."""
 
-from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -47,9 +46,8 @@ class NodeCell(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    clusters, cluster = partial(_clusters, sender.deps), partial(_cluster, sender.deps)
-    sender.add_page(router, "/clusters", "clusters.html", "clusters", clusters)
-    sender.add_page(router, "/clusters/{executor}", "cluster.html", "clusters", cluster)
+    sender.add_page(router, "/clusters", "clusters.html", "clusters", _clusters)
+    sender.add_page(router, "/clusters/{executor}", "cluster.html", "clusters", _cluster)
 
 
 async def _clusters(deps: Deps) -> Fragment:

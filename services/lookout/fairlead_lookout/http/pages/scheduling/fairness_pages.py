@@ -1,7 +1,6 @@
 """The fairness report: the share of each queue in a pool beside its fair share, over time."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -45,7 +44,7 @@ class QueueFairness(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page and its stream."""
-    sender.add_page(router, PATH, "fairness.html", "fairness", partial(_fairness, sender.deps))
+    sender.add_page(router, PATH, "fairness.html", "fairness", _fairness)
 
 
 async def _fairness(

@@ -1,6 +1,5 @@
 """The page of a node: what it has, what runs there, its cordon."""
 
-from functools import partial
 from urllib.parse import quote
 
 from fastapi import APIRouter
@@ -16,8 +15,7 @@ from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page and its stream."""
-    node = partial(_node, sender.deps)
-    sender.add_page(router, "/clusters/{executor}/nodes/{node}", "node.html", "clusters", node)
+    sender.add_page(router, "/clusters/{executor}/nodes/{node}", "node.html", "clusters", _node)
 
 
 async def _node(deps: Deps, executor: str, node: str) -> Fragment:

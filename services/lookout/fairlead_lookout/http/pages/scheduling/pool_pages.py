@@ -1,7 +1,6 @@
 """The pages of pools: all of them, and one with its last rounds, shares and reasons."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -33,9 +32,8 @@ class RoundBar(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    pools, pool = partial(_pools, sender.deps), partial(_pool, sender.deps)
-    sender.add_page(router, "/pools", "pools.html", "pools", pools)
-    sender.add_page(router, "/pools/{pool}", "pool.html", "pools", pool)
+    sender.add_page(router, "/pools", "pools.html", "pools", _pools)
+    sender.add_page(router, "/pools/{pool}", "pool.html", "pools", _pool)
 
 
 async def _pools(deps: Deps) -> Fragment:

@@ -1,7 +1,6 @@
 """The page of preemptions: who lost what to whom and why, and the same as CSV or NDJSON."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -69,7 +68,7 @@ class PreemptionResponse(responses.ResponseBody, frozen=True, kw_only=True):
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page, its stream and its export."""
     deps = sender.deps
-    sender.add_page(router, PATH, "preemptions.html", "preemptions", partial(_preemptions, deps))
+    sender.add_page(router, PATH, "preemptions.html", "preemptions", _preemptions)
 
     @router.get(f"{PATH}/export.csv")
     async def export(

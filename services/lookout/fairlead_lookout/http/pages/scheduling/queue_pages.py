@@ -1,6 +1,5 @@
 """The pages of queues: the shares of all of them, and one with its shares over the last day."""
 
-from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -29,9 +28,8 @@ class QueueRow(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    queues, queue = partial(_queues, sender.deps), partial(_queue, sender.deps)
-    sender.add_page(router, "/queues", "queues.html", "queues", queues)
-    sender.add_page(router, "/queues/{queue}", "queue.html", "queues", queue)
+    sender.add_page(router, "/queues", "queues.html", "queues", _queues)
+    sender.add_page(router, "/queues/{queue}", "queue.html", "queues", _queue)
 
 
 async def _queues(deps: Deps) -> Fragment:
