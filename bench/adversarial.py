@@ -20,7 +20,7 @@ SIZES: Final = (1_000, 10_000, 31_250)
 SETTINGS: Final = EngineSettings(protected_fraction=0.0)
 
 Make = Callable[[int], dict[str, Any]]
-"""The columns of a snapshot of so many nodes, beside those that `bench/engine.py` fills in."""
+"""The columns of a snapshot with this number of nodes that `bench/engine.py` does not fill in."""
 
 
 def _jobs(queue: Any, shape: Any, node: Any) -> dict[str, Any]:

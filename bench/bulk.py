@@ -92,7 +92,7 @@ def act(client: Client, jobs: int) -> dict[str, Any]:
 
 
 def submit(client: Client, job_set: str, job: dict[str, Any], jobs: int) -> None:
-    """Submit so many alike."""
+    """Submit this number of equal jobs."""
     for first in range(0, jobs, BATCH):
         client.submit(QUEUE, job_set, [{}] * min(BATCH, jobs - first), defaults=job)
 
@@ -116,7 +116,7 @@ def until_submitted(client: Client, action: str, jobs: int) -> None:
 
 
 def until_shown(client: Client, job_set: str, state: str, jobs: int) -> None:
-    """Until lookout shows that so many jobs of the job set are in this state."""
+    """Wait until lookout shows this number of jobs of the job set in this state."""
     deadline_s = time.monotonic() + SHOWN_S_MAX
     while client.job_set(QUEUE, job_set).states.get(state, 0) < jobs:
         if time.monotonic() > deadline_s:

@@ -295,7 +295,7 @@ async def paced(setting: Setting, rate: float, seconds: float) -> dict[str, Any]
 
 
 async def drained(setting: Setting, jobs: int) -> dict[str, int]:
-    """Poll lookout's counters until so many jobs have ended; the counts by state."""
+    """Poll lookout's counters until this number of jobs has ended; the counts by state."""
     deadline_s = time.monotonic() + DRAIN_S_MAX
     told_s = time.monotonic()
     while True:

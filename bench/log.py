@@ -102,7 +102,7 @@ class Stopwatch:
         self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
 
     def figure(self, count: int) -> Figure:
-        """So many were done since it was made."""
+        """The figure for this number of operations since the stopwatch was created."""
         wall_s = time.perf_counter() - self._wall_s
         cpu_s = time.process_time() - self._cpu_s
         return Figure(round(count / wall_s), round(1e6 * cpu_s / count, 2))

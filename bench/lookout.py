@@ -192,7 +192,7 @@ def kinds(seeded: Seeded) -> dict[str, list[str]]:
 async def measure(
     client: httpx2.AsyncClient, name: str, paths: list[str], seconds: float
 ) -> dict[str, Any]:
-    """Percentiles of the requests of so many seconds, one after the other."""
+    """Percentiles of sequential requests during this number of seconds."""
     tell(f"asking for {name}")
     pauses = random.Random(3)
     took: list[float] = []

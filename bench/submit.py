@@ -148,7 +148,7 @@ class Client(asyncio.Protocol):
 
 
 async def send(server: Server, contents: list[bytes], connections: int) -> Measured:
-    """Send all over so many connections; every answer must be 200."""
+    """Send all over this number of connections; every answer must be 200."""
     head = (
         f"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
         f"Authorization: Bearer {server.token}\r\nContent-Type: application/json\r\n"

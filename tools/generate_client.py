@@ -31,7 +31,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "asyncio_transport": "blocking_transport",
     }
 )
-"""Names that differ, beside those of the language that unasync knows."""
+"""Names that differ, beside the names of the language that unasync knows."""
 
 WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {

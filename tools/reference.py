@@ -2,8 +2,9 @@
 
     python -m tools.reference
 
-Types, bounds and defaults are those of the structs that requests and settings are decoded into;
-the meanings of settings are in those structs' docstrings, those of a job's fields in this module.
+Types, bounds and defaults are those of the structs that requests and settings are decoded into; the
+meanings of settings are in the docstrings of these structs, the meanings of a job's fields in this
+module.
 """
 
 import inspect

@@ -66,7 +66,7 @@ def fairlead_task(
     multiple_outputs: bool | None = None,
     **kwargs: Any,
 ) -> TaskDecorator:
-    """The decorator; its arguments are those of `FairleadDecoratedOperator`."""
+    """The decorator; it has the arguments of `FairleadDecoratedOperator`."""
     return task_decorator_factory(
         python_callable=python_callable,
         multiple_outputs=multiple_outputs,

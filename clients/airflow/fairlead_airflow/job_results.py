@@ -77,7 +77,7 @@ def describe_failures(jobs: Sequence[JobFields]) -> str:
 async def write_logs(
     client: AsyncClient, jobs: Sequence[JobFields], lines_max: int, log: logging.Logger
 ) -> None:
-    """Write the last lines of the jobs' logs into `log`, those of failed jobs first."""
+    """Write the last lines of the jobs' logs into `log`, logs of failed jobs first."""
     if lines_max <= 0:
         return
     chosen = sorted(jobs, key=lambda job: job.state == SUCCEEDED)[:LOGGED_JOBS_MAX]

@@ -17,9 +17,9 @@ from fairlead_executor.domain.reconciliation import (
     Create,
     DesiredRun,
     PendingReported,
+    PreventStart,
     Remove,
     Report,
-    PreventStart,
     Stop,
     reconcile,
 )

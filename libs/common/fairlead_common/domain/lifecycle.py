@@ -44,7 +44,7 @@ class RunState(StrEnum):
 
 
 class JobFlag(IntFlag):
-    """What is true of a job besides its state. The numbers are those of saved checkpoints."""
+    """Properties of a job besides its state. Saved checkpoints contain these numbers."""
 
     HOLD = 1
     """It was submitted with a hold and has not been released."""

@@ -283,7 +283,7 @@ class Executor:
 
 
 async def fence(log: EventLog, executor: str) -> Producer:
-    """Make the topics that an executor needs, and end whoever had this name before."""
+    """Create the topics of an executor, and fence earlier executors of this name."""
     for topic in (topics.jobs(), topics.clusters(), topics.leases(executor)):
         await log.create(topic)
     return await log.producer(producer_name(executor))

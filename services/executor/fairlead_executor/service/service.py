@@ -26,7 +26,7 @@ from fairlead_executor.service.settings import ExecutorSettings
 
 
 class Service:
-    """One executor; whoever opens it runs `tasks()` and serves `routers()`."""
+    """One executor. Its owner runs `tasks()` and serves `routers()`."""
 
     def __init__(
         self, settings: ExecutorSettings, log: ValidatingLog, cluster: Cluster, executor: Executor
@@ -41,7 +41,7 @@ class Service:
     async def open(
         cls, settings: ExecutorSettings, log: EventLog | None = None
     ) -> AsyncIterator["Service"]:
-        """Connect to log and cluster. `log` is closed by whoever gave it."""
+        """Connect to log and cluster. The caller closes `log`."""
         settings.check()
         own = None
         if log is None:

@@ -37,18 +37,17 @@ class NodeAvoidance(
 class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     """`executor` is this executor's name: that of its cluster, its lease topic and its producer.
 
-    `pool` and `labels` are those of its nodes. `resources` replaces what the process backend finds
-    of this machine (`{"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"}`). `simulation` is the
-    whole of the simulated backend, `kubernetes` that of the Kubernetes backend. `shutdown_s`: the
-    time that runs have to end when the executor shuts down. `supervisor_fd`: an inherited pipe;
-    when it closes, all runs must end.
-    `output_bytes_max`: the newest bytes of each output of a run that are retained.
-    `armada_names`: runs find their environment under Armada's names as well.
+    `pool` and `labels`: of its nodes. `resources` replaces what the process backend finds of this
+    machine (`{"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"}`). `simulation` is the whole of
+    the simulated backend, `kubernetes` that of the Kubernetes backend. `shutdown_s`: the time that
+    runs have to end when the executor shuts down. `supervisor_fd`: an inherited pipe; when it
+    closes, all runs must end. `output_bytes_max`: the newest bytes of each output of a run that are
+    retained. `armada_names`: runs find their environment under Armada's names as well.
     `confinement`: how jobs of the process backend are separated from the installation; `auto` takes
     the first method that works here, `off` none. `job_users`: the system user for the jobs of each
     queue ("*": of queues that are not named), if this process is root's. `limit_cpu`: a run uses
-    only as many processors as it requests.
-    `address`: where lookout reaches this process, if not at `http_host` and `http_port`.
+    only as many processors as it requests. `address`: where lookout reaches this process, if not at
+    `http_host` and `http_port`.
     """
 
     http_port: int = 8083

@@ -162,10 +162,10 @@ class BulkProgress(msgspec.Struct, frozen=True, rename="camel"):
 class StoredRecords(msgspec.Struct, frozen=True):
     """The records of the view that a batch of messages refers to.
 
-    `jobs`: by id, with their newest runs; `runs`: older runs; `job_sets`: those of the messages and
-    of all jobs. `candidates`: for a message (partition, position) with a bulk request, the ids of
-    jobs that its filter can match; `labels`: theirs by id, if the filter has labels. `requests`:
-    the resources that the shapes of these jobs request.
+    `jobs`: by id, with their newest runs; `runs`: older runs; `job_sets`: of the messages and of
+    all jobs. `candidates`: for a message (partition, position) with a bulk request, the ids of jobs
+    that its filter can match; `labels`: theirs by id, if the filter has labels. `requests`: the
+    resources that the shapes of these jobs request.
     """
 
     jobs: Mapping[str, Job]
@@ -203,7 +203,7 @@ class Usage(msgspec.Struct):
 
 
 class Preemption(msgspec.Struct, frozen=True):
-    """A run that was asked to stop: why, by whom, and for which job it was."""
+    """A run that was requested to stop: why, by which user, and for which job."""
 
     time_ms: int
     job_id: str

@@ -1,6 +1,6 @@
 """What events do to the states of jobs and runs.
 
-The tables are those of `lifecycle.py` as plain text by event type: cheap to look up in a hot path.
+The tables of `lifecycle.py`, as plain text by event type: cheap to look up in a hot path.
 """
 
 from collections.abc import Mapping

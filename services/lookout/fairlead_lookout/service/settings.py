@@ -13,7 +13,7 @@ Days = Annotated[int, Meta(ge=0)]
 
 
 class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The settings beyond those of every service.
+    """The settings of lookout beyond the common ones.
 
     `fold_interval_s`: the shortest time between two large batches; longer batches cost less per
     event. `fold_events_max`: events of a batch, which is reached only when the view is late, and
@@ -35,10 +35,10 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     `public_url`: the address of the dashboard, for links. `webhook_delivery`: whether this process
     makes and sends deliveries of webhooks; `webhook_networks`: networks (`10.0.0.0/8`) to which
     webhooks are permitted although they are not public, also with http; `webhook_ca_file`:
-    certificates that are trusted beside those of the system; `webhook_pending_max`: pending
-    deliveries of one webhook, later ones are made when there are fewer; `webhook_days`: retention
-    of deliveries; `webhook_disable_s`: a webhook whose deliveries all failed for this long is
-    disabled; `webhook_timeout_s`: the longest time of one attempt.
+    certificates that are trusted beside the system's; `webhook_pending_max`: pending deliveries of
+    one webhook, later ones are made when there are fewer; `webhook_days`: retention of deliveries;
+    `webhook_disable_s`: a webhook whose deliveries all failed for this long is disabled;
+    `webhook_timeout_s`: the longest time of one attempt.
     """
 
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES

@@ -29,7 +29,7 @@ class SavedViewStore:
         self._pool = pool
 
     async def list_visible(self, user: str) -> list[SavedView]:
-        """Those of a user and those of all users, by name."""
+        """The personal views of a user and the views of all users, by name."""
         with db.translate_errors():
             rows = await self._pool.fetch(_SQL["list_views"], user)
         return [_decode(row) for row in rows]

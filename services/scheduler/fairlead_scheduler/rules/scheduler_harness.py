@@ -106,7 +106,7 @@ class SchedulerHarness:
     ) -> BuiltSnapshot:
         """The snapshot of a pool. `stale`: executors to which nothing new goes.
 
-        `buckets`: by default those of the view, from which folded starts take tokens.
+        `buckets`: by default the view's, from which folded starts take tokens.
         """
         self.builder.update(now_ms)
         return self.builder.build(

@@ -93,7 +93,7 @@ async def lead(
     engine: Engine,
     full_disk: FullDisk,
 ) -> None:
-    """Take over from whoever led before, then cycle until something fails."""
+    """Take over from the previous leader, then run cycles until something fails."""
     await session.end_silent_transactions(APPLICATION)
     producer = GuardedProducer(await log.producer(PRODUCER), session.confirm)
     heartbeats = LeaderHeartbeats.of(settings, producer, since_ms=clock.now_ms())

@@ -84,8 +84,8 @@ def simulate(
 ) -> None:
     """Simulate how the scheduler would run these jobs on these nodes, in virtual time.
 
-    The engine and the rules are those of the service; a day takes seconds. Example:
-    fairlead simulate --nodes nodes.yaml --jobs jobs.jsonl --out result
+    It uses the engine and the rules of the service; a day takes seconds. Example: fairlead simulate
+    --nodes nodes.yaml --jobs jobs.jsonl --out result
     """
     from fairlead_scheduler.simulate import simulation
 

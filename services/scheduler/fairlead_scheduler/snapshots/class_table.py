@@ -1,4 +1,4 @@
-"""Priority classes as rows: those of the settings by name, then what jobs name besides."""
+"""Priority classes as rows: configured classes by name, then other classes that jobs name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,6 +1,6 @@
 """The nodes of each pool as rows, rebuilt when nodes come or go, and updated when one changes.
 
-Whoever keeps something about nodes asks `stayed` which of them are as they were.
+Code that caches values of nodes asks `stayed` which nodes are unchanged.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ class NodeRows:
         self.rows = np.zeros(0, np.int32)
 
     def update(self, names: Numbering[NodeName]) -> npt.NDArray[np.int32]:
-        """The rows, with those of names that are new in the view."""
+        """The rows, with new rows for names that are new in the view."""
         known = len(self.rows)
         if known < len(names):
             find = self._row_of.get

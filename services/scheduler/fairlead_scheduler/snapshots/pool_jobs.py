@@ -41,7 +41,7 @@ class EnteringRows(NamedTuple):
 
     now: RowDescription
     rare: list[tuple[int, job_table.RareProperties]]
-    """(Row, properties) of those of them that are in a gang or avoid nodes."""
+    """(Row, properties) of rows among these that are in a gang or avoid nodes."""
     runs_left: bool
     """Whether runs were released; `waiting_left`: whether queued jobs were."""
     waiting_left: bool
@@ -173,7 +173,7 @@ class PoolJobs:
         runs: npt.NDArray[np.bool_],
         has_rare: npt.NDArray[np.bool_] | None,
     ) -> EnteringRows | None:
-        """Release those of these rows that are not counted as they are now.
+        """Release the rows among these whose count is outdated.
 
         `waits`: rows of jobs that wait in this pool; `runs`: rows of jobs that run in it, perhaps
         on a node that it does not have; the others do not belong to it. Rows are ascending.

@@ -60,7 +60,7 @@ def _check_orders(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator
 
 
 def _check_totals(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
-    """The totals are those of the pool's rows, and each node's runs are linked."""
+    """The totals are correct for the pool's rows, and each node's runs are linked."""
     used = columns.pool.size
     have = pool.totals(used)
     rows = np.concatenate([pool.queued_order.rows, pool.running_order.rows])

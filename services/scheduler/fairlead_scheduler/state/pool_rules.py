@@ -79,7 +79,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         return msgspec.structs.replace(self, pools={}, **own.given())
 
     def find_errors(self, class_names: Collection[str]) -> list[FieldError]:
-        """The field errors of these rules and of those of single pools, by the setting's name."""
+        """The field errors of these rules and of rules of single pools, by the setting's name."""
         found = self._find_own_errors(class_names)
         for pool, own in self.pools.items():
             given = Rules(**own.given())  # type: ignore[arg-type]  # fields of the same types
@@ -91,7 +91,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         return found
 
     def _find_own_errors(self, class_names: Collection[str]) -> list[FieldError]:
-        """The field errors of these rules, without those of single pools."""
+        """The field errors of these rules, without rules of single pools."""
         found: list[FieldError] = []
         protected = self.protected_fraction_of_fair_share
         found += check_number("rules.protectedFractionOfFairShare", protected, least=0)

@@ -186,7 +186,7 @@ def _statements(
 
 
 def messages(differences: Iterable[Difference]) -> list[Record]:
-    """The records of all events: those of a job in order, each in a message of its own."""
+    """The records of all events, one message each; the events of a job are in order."""
     records: list[Record] = []
     waves: list[dict[tuple[str, str], list[ev.AnyEvent]]] = []
     for difference in differences:

@@ -45,8 +45,8 @@ Defaults = tuple[tuple[str, object], ...]
 class JobTemplate(msgspec.Struct, frozen=True, gc=False):
     """A job without its id. `after`: ids and client ids as given.
 
-    The pointers of `errors` begin at the job; those of `shared`, in `defaults`, at the request.
-    `size`: the approximate size of the event in bytes.
+    Pointers of `errors` begin at the job; pointers of `shared`, which are in `defaults`, at the
+    request. `size`: the approximate size of the event in bytes.
     """
 
     event: events.JobSubmitted

@@ -49,7 +49,7 @@ class FilledResources(msgspec.Struct, frozen=True):
 class PodDemand(msgspec.Struct, frozen=True):
     """What Fairlead uses of a pod. `completed`: for each container, then each init container.
 
-    `tolerations` are to be added to those of the pod. Pointers of `errors` begin at the pod spec.
+    `tolerations` are to be added to the pod's own. Pointers of `errors` begin at the pod spec.
     """
 
     errors: tuple[FieldError, ...]

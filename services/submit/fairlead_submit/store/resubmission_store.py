@@ -74,7 +74,7 @@ class Item(NamedTuple):
 
 
 class GangSize(NamedTuple):
-    """The members of a gang in an action; `before`: those of earlier steps."""
+    """The members of a gang in an action; `before`: the members in earlier steps."""
 
     members: int
     before: int
@@ -154,7 +154,7 @@ async def read_gang_sizes(
 async def read_dependencies(
     connection: db.Connection, action: str, ids: list[str]
 ) -> list[Dependency]:
-    """Those of these jobs that are items of the action."""
+    """The jobs among these that are items of the action."""
     return [
         Dependency(
             row["job_id"],

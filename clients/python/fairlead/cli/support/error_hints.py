@@ -1,4 +1,4 @@
-"""A hint for each kind of error, in one line: what to do or whom to ask."""
+"""A hint for each kind of error, in one line: what to do."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -82,8 +82,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 class NetworkObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """A Kubernetes Service or Ingress that exists together with each run of a job.
 
-    `spec` is that of the object. `name` is unique among those of the job: backends of ingresses
-    name its services by it, and the object of a run is named `<name>-<run id>`.
+    `spec` is the `spec` of the object. `name` is unique among the objects of the job: backends of
+    ingresses name its services by it, and the object of a run is named `<name>-<run id>`.
     """
 
     name: str

@@ -80,7 +80,7 @@ class _Turn:
                 return removed
 
     async def _bury(self, part: int, tombstones: int) -> int:
-        """Remove the tombstones of the last round, and note those of this one.
+        """Remove the tombstones that the last cleanup noted, and note the present ones.
 
         Marked before anything is removed, so that readers get `PositionExpired`.
         """

@@ -16,7 +16,7 @@ EVERY_QUEUE: Final = "*"
 
 
 class User(NamedTuple):
-    """A user of this machine as whom jobs run."""
+    """A user of this machine who runs jobs."""
 
     name: str
     uid: int

@@ -62,7 +62,7 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 HOST_USER: Final = "fairlead.dev/host-user"
-"""A label of the node that identifies the machine and the user as whom commands run."""
+"""A label of the node that identifies the machine, and the user who runs commands."""
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 

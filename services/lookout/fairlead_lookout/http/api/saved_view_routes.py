@@ -47,7 +47,7 @@ class SavedViewResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=F
 
 
 class SavedViewsResponse(ResponseBody, frozen=True, kw_only=True):
-    """The saved views of the caller and those of all users, by name."""
+    """The personal views of the caller and the views of all users, by name."""
 
     views: list[SavedViewResponse]
 
@@ -57,7 +57,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
     @router.get(
         "/saved-views",
-        summary="The caller's saved views of the page of jobs, and those of all users",
+        summary="The saved views of the caller and of all users",
         responses=document_responses(SavedViewsResponse, "All of them, by name."),
     )
     async def list_saved_views(request: Request) -> Response:

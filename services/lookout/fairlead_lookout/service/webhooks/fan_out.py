@@ -41,7 +41,7 @@ PARTITIONS_MAX: Final = 8
 
 
 ROWS_MAX: Final = 10_000
-"""Deliveries of one transaction, except for those of its last chunk."""
+"""Deliveries of one transaction; its last chunk can exceed this."""
 ROWS_PER_CHECK: Final = 100
 
 

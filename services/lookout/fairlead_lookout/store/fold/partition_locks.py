@@ -1,9 +1,9 @@
 """Which partitions this process works on: one advisory lock each, divided evenly among processes.
 
-Partitions are those of the log for the fold, and shares of all webhooks for their senders. Locks
-belong to the connection that also writes: if it breaks, both are lost together.
-A process takes its share and releases what exceeds it; the locks of a process that ends are free.
-A process that does not answer loses its session, and so its locks, after `SILENCE_S`.
+Partitions are partitions of the log for the fold, and shares of all webhooks for their senders.
+Locks belong to the connection that also writes: if it breaks, both are lost together. A process
+takes its share and releases what exceeds it; the locks of a process that ends are free. A process
+that does not answer loses its session, and so its locks, after `SILENCE_S`.
 """
 
 from collections.abc import Callable

@@ -44,7 +44,7 @@ def convert_arrays(snapshot: Snapshot) -> Snapshot:
 
 
 def convert_columns(snapshot: Snapshot, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
-    """Those of these columns that have to be converted, in the form that kernels need.
+    """The columns among these that have to be converted, in the form that kernels need.
 
     Where the nodes' total exceeds `TOTAL_MAX`, each node counts as at most its even part of that.
     """

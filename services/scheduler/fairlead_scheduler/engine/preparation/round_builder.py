@@ -453,7 +453,7 @@ def _no_value_capacity(resources: int) -> ValueCapacity:
 
 
 def _floating_left(snapshot: Snapshot, start: PreparedPool) -> Int64:
-    """L7: what is left of each floating resource; without bound for those of nodes."""
+    """L7: what is left of each floating resource; unlimited for resources of nodes."""
     result = np.full(start.capacity.total.size, _UNBOUNDED, np.int64)
     nodes = len(snapshot.resources)
     result[nodes:] = snapshot.floating_total - start.beside[nodes:]

@@ -1,4 +1,4 @@
-"""Reads the settings of a simulation: those of the scheduler, and the configuration of queues.
+"""Reads the settings of a simulation: the scheduler's, and the configuration of queues.
 
 The settings file of the services is valid: its `rules`, `priorityClasses` and
 `retriesUnstartedMax` are read (from the top level or the section `scheduler`), and the settings of

@@ -1,7 +1,7 @@
 """Numbers that stand for names in the records of the checkpoint. Pure.
 
-They belong to the checkpoint and differ from those of the columns, which each process assigns
-itself. Only the leader assigns them; its transactions write them to the table `names`.
+They belong to the checkpoint. Each process assigns other numbers to names in its columns. Only the
+leader assigns them; its transactions write them to the table `names`.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

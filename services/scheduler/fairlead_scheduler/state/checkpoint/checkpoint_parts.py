@@ -69,7 +69,7 @@ class CheckpointParts:
     def __init__(
         self, view: View, names: SavedNames, saved: Sequence[int], rows_max: int = ROWS_MAX
     ) -> None:
-        """`names`: those of the checkpoint; `saved`: its positions."""
+        """`names`: the checkpoint's; `saved`: its positions."""
         self._view = view
         self._names = names
         self._saved = list(saved)

@@ -1,4 +1,4 @@
-"""The jobs that a filter matches: those of one partition that have not ended. Pure."""
+"""The jobs of one partition that a filter matches and that have not ended. Pure."""
 
 from collections.abc import Callable
 

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class NetworkObjects(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Those of one run, as its lease names them."""
+    """The services and ingresses of a run, as in its lease."""
 
     services: tuple[NetworkObject, ...] = ()
     ingresses: tuple[NetworkObject, ...] = ()
