@@ -19,7 +19,14 @@ ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = ("libs/*/fairlead*", "services/*/fairlead*", "clients/*/fairlead*", "tools")
 TESTS: Final = ("tests",)
 PAGES: Final = ("libs/*/fairlead*", "services/*/fairlead*")
-DOCUMENTS: Final = ("README.md", "ARCHITECTURE.md", "STYLE.md", "*/*/README.md", "docs/**/*.md")
+DOCUMENTS: Final = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "STYLE.md",
+    "CHANGELOG.md",
+    "*/*/README.md",
+    "docs/**/*.md",
+)
 GENERATED: Final = "# Generated from "
 """How a module begins that is not checked, because its source is."""
 

@@ -18,7 +18,7 @@ CODE_NAMES: Final[dict[Code, str]] = {code: code.name.lower().replace("_", "-") 
 CPU_MILLI: Final = 1000
 _BYTES: Final = ("memory", "ephemeral-storage")
 
-_RULED_OUT: Final[dict[Bucket, str]] = {
+_EXCLUDED: Final[dict[Bucket, str]] = {
     Bucket.LOST: "out of contact",
     Bucket.AVOIDED: "avoided because runs failed to start there",
     Bucket.CORDONED: "cordoned",
@@ -380,7 +380,7 @@ def _describe_nodes(plan: Plan, row: int) -> str:
     """How many nodes are ruled out, by the first thing that rules each out (E3)."""
     counts = plan.reasons.counts[row]
     total = _plural(int(counts.sum()), "node")
-    parts = [(int(counts[bucket]), text) for bucket, text in _RULED_OUT.items() if counts[bucket]]
+    parts = [(int(counts[bucket]), text) for bucket, text in _EXCLUDED.items() if counts[bucket]]
     if not parts:
         return f"none of {total} is excluded"
     listed = [f"{count} {_verb(count, 'is', 'are')} {text}" for count, text in parts]
