@@ -73,7 +73,7 @@ async def require_schema(pool: Pool) -> None:
 
 
 class Recovery:
-    """The checkpoint, folded to the end of the log in memory, whatever the log no longer has."""
+    """The checkpoint, folded in memory to the end of the log, also if the log has a gap."""
 
     def __init__(self, log: ValidatingLog, pool: Pool, state: State, gap: Gap | None) -> None:
         self.state = state
@@ -132,7 +132,7 @@ class Recovery:
 
     async def read_leases(self) -> None:
         """Read the lease topics of all executors that the log or the checkpoint names."""
-        log = self._log.inner  # a lease that cannot be decoded is one all the same
+        log = self._log.inner  # a lease that cannot be decoded is a lease nevertheless
         heard, _ = await compacted_view.read_newest(log, CLUSTERS)
         executors = {key for key in heard if "/" not in key}
         executors |= lease_changes.find_executors_in_use(self.state.view)
@@ -153,7 +153,7 @@ class Recovery:
         return list_view_violations(self.state.view)
 
     async def knowledge(self, ids: Iterable[JobId]) -> dict[JobId, Knowledge]:
-        """What is known of these jobs; nothing of those that are not in the answer."""
+        """What is known of these jobs; unknown jobs are left out."""
         view, found, others = self.state.view, dict[JobId, Knowledge](), list[JobId]()
         for job_id in ids:
             row = view.jobs.rows.get(job_id)
@@ -168,7 +168,7 @@ class Recovery:
         return found
 
     async def submissions(self, ids: list[JobId]) -> dict[JobId, JobSubmitted]:
-        """What was submitted as these live jobs."""
+        """The submissions of these live jobs."""
         await follower.load_specs(self._pool, self.state.view, ids)
         return self.state.view.specs.get_all(each for each in ids if each in self.state.view.specs)
 

@@ -33,7 +33,7 @@ class Specs:
         self.unsaved: dict[JobId, JobSubmitted | bytes] = {}
         """Not saved yet: the submission, or a message that holds it and other submissions only."""
         self.saving: dict[JobId, JobSubmitted | bytes] = {}
-        """As `unsaved`: what is being saved."""
+        """Submissions that are being saved, in the form of `unsaved`."""
         self.saved: dict[JobId, bytes] = {}
         """Some saved submissions, oldest first, encoded."""
 
@@ -41,7 +41,7 @@ class Specs:
         return job_id in self.unsaved or job_id in self.saving or job_id in self.saved
 
     def get_all(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
-        """The submissions of jobs that are here."""
+        """The submissions of those jobs whose submission is in memory."""
         found: dict[JobId, JobSubmitted] = {}
         inside: dict[JobId, bytes] = {}
         for job_id in ids:
@@ -57,7 +57,7 @@ class Specs:
         return found
 
     def drop(self, job_id: JobId) -> None:
-        """The job ended."""
+        """Drop the submission of a job that ended."""
         if self.unsaved.pop(job_id, None) is None:
             self.saving.pop(job_id, None)
             self.saved.pop(job_id, None)
@@ -80,7 +80,7 @@ class Specs:
         return SpecsSave(self, len(self.saving) + len(self.unsaved) - cached_max)
 
     def encode_saving(self, dropped: int) -> Iterator[tuple[JobId, bytes]]:
-        """What is being saved; all but the oldest `dropped` stay in memory."""
+        """The submissions that are being saved; all but the oldest `dropped` stay in memory."""
         saving = self.saving
         singles = {i: each for i, each in saving.items() if isinstance(each, JobSubmitted)}
         messages = {id(each): each for each in saving.values() if isinstance(each, bytes)}
@@ -95,11 +95,11 @@ class Specs:
                 yield job_id, saved
 
     def end_save(self) -> None:
-        """What was being saved is saved."""
+        """End the save: the submissions are in Postgres now."""
         self.saving = {}
 
     def forget_saved(self, unsaved: Collection[JobId]) -> None:
-        """Another process has saved all but these."""
+        """Drop the unsaved submissions except these: another process has saved the others."""
         self.unsaved = {
             job_id: self.unsaved[job_id] for job_id in unsaved if job_id in self.unsaved
         }
@@ -132,7 +132,7 @@ class _Message(msgspec.Struct):
 
 
 class _Named(msgspec.Struct, rename="camel"):
-    """Whose submission it is."""
+    """The id of a submission."""
 
     job_id: JobId
 
