@@ -74,3 +74,13 @@ def test_reading_stops_at_the_limit() -> None:
 
 def test_an_empty_body_has_no_jobs() -> None:
     assert read(b"") == (msgspec.convert({"queue": "q", "jobSet": "s", "jobs": []}, Submission), [])
+
+
+def test_possible_secrets_in_any_line_are_found() -> None:
+    lines = JobLineDecoder(jobs_max=10)
+    lines.feed(b'{"env": {"A": {"value": "x", "secret": true}}}\n{"cpu": 1}\n')
+    lines.feed(b'{"cpu": 2}\n')
+    assert lines.may_have_secrets
+    plain = JobLineDecoder(jobs_max=10)
+    plain.feed(b'{"env": {"A": {"value": "x"}}}\n')
+    assert not plain.may_have_secrets

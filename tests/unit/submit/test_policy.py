@@ -87,7 +87,7 @@ def test_invalid_fields_of_a_restricted_queue_are_named() -> None:
 
 def test_other_queues_are_not_limited() -> None:
     settings = JobPolicy(allow={"other": AllowList(namespaces=())})
-    assert JobTemplates(settings).make_shared_terms("q", None).allow is None
+    assert JobTemplates(settings).make_shared_terms("q", None, None).allow is None
 
 
 def test_a_queue_with_nodes_of_its_own_stays_on_them() -> None:

@@ -13,7 +13,7 @@ from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import EnvValue, Job
-from fairlead_submit.domain.secret_variables import QueueSecrets
+from fairlead_submit.domain.secret_variables import QueueSecrets, may_have_secrets
 
 RING = Keyring("a key")
 STORED = RING.seal("q", "stored")
@@ -104,31 +104,29 @@ def test_without_a_key_secrets_are_refused() -> None:
     ).errors
 
 
-def test_requests_with_possible_secret_references_are_found() -> None:
-    def refers(text: bytes) -> bool:
-        return secret_variables.use_secrets([msgspec.json.decode(text, type=Job)])
-
-    assert refers(b'{"env": {"A": {"value": "x"}}}')
-    assert refers(b'{"podSpec": {"a": "secretKeyRef"}}')
-    assert refers(b'{"podSpec": {"\\u0073ecretRef": 1}}')
-    assert not refers(b'{"env": {"A": "secretKeyRef"}}')
-    assert not refers(b'{"podSpec": {}}')
+def test_requests_with_possible_secrets_are_found() -> None:
+    assert may_have_secrets(b'{"env": {"A": {"value": "x", "secret": true}}}')
+    assert may_have_secrets(b'{"podSpec": {"secretKeyRef": {}}}')
+    assert may_have_secrets(b'{"podSpec": {"sealed": 1}}')
+    assert may_have_secrets(b'{"podSpec": {"\\u0073ecretRef": 1}}')
+    assert not may_have_secrets(b'{"env": {"A": {"value": "x"}}}')
+    assert not may_have_secrets(b'{"podSpec": {"securityContext": {}}}')
 
 
 TEXTS = st.one_of(
     st.text(max_size=8), st.sampled_from(["secret", "sealed", "secretRef", "secretKeyRef", '"se'])
 )
+VALUES = st.one_of(TEXTS, st.builds(EnvValue, value=TEXTS, secret=st.none() | st.booleans()))
 
 
-@given(st.dictionaries(TEXTS, st.one_of(TEXTS, st.builds(EnvValue, value=TEXTS)), max_size=4))
-def test_variables_are_plain_if_they_are_texts_without_the_names_of_secret_fields(
+@given(st.dictionaries(TEXTS, VALUES, max_size=4))
+def test_jobs_of_a_request_without_possible_secrets_have_none(
     env: dict[str, str | EnvValue],
 ) -> None:
+    body = msgspec.json.encode(Job(env=env))
     entries = secret_variables.make_entries(env)
     text = msgspec.json.encode(entries, order="deterministic")
-    is_plain = all(isinstance(value, str) for value in env.values())
-    is_plain = is_plain and not secret_variables.may_contain_secrets(text)
-    assert secret_variables.make_plain_entries(env) == (entries if is_plain else None)
+    assert may_have_secrets(body) or not secret_variables.may_contain_secrets(text)
 
 
 def test_a_resubmitted_job_keeps_values_and_renews_references() -> None:

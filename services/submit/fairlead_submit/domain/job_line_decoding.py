@@ -14,11 +14,12 @@ from fairlead_common.domain.requests.decoding import (
     has_all_names,
     validation_problem,
 )
+from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.request_types import Job, Submission
 
 LINE_BYTES_MAX: Final = 2**20
 
-_AT: Final = "/jobs/"
+_JOBS_POINTER: Final = "/jobs/"
 _decoder: Final = msgspec.json.Decoder(Job)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -33,39 +34,44 @@ class JobLineDecoder:
     def __init__(self, jobs_max: int) -> None:
         self._jobs_max = jobs_max
         self._decoder = Decoder(Job)
-        self._rest = b""
+        self._incomplete_line = b""
         self._objects = 0
-        self._count = 0
+        self._line_count = 0
         self._jobs: list[Job] = []
         self._lines: list[int] = []
         self._invalid: list[tuple[int, bytes]] = []
         self.invalid_bytes = 0
         """The number of bytes that `finish` decodes."""
+        self.may_have_secrets = False
+        """Whether a line possibly has a secret value or refers to a secret."""
 
     def feed(self, piece: bytes) -> None:
         """Decode the next piece. Raises a 413 or 422 `Problem` when a limit is exceeded."""
-        whole, _, self._rest = (self._rest + piece).rpartition(b"\n")
-        if len(self._rest) > LINE_BYTES_MAX:
-            raise _too_long(self._count + whole.count(b"\n") + 1)
-        if whole:
-            self._decode_lines(whole)
+        lines_text, _, self._incomplete_line = (self._incomplete_line + piece).rpartition(b"\n")
+        if len(self._incomplete_line) > LINE_BYTES_MAX:
+            raise _too_long(self._line_count + lines_text.count(b"\n") + 1)
+        if lines_text:
+            self._decode_lines(lines_text)
 
     def finish(self, queue: str | None, job_set: str | None) -> tuple[Submission, list[FieldError]]:
         """The jobs as a request, and the errors of their lines. Raises a 400 `Problem`."""
-        if self._rest:
-            self._decode_lines(self._rest)
-            self._rest = b""
+        if self._incomplete_line:
+            self._decode_lines(self._incomplete_line)
+            self._incomplete_line = b""
         found: list[FieldError] = []
         malformed: list[FieldError] = []
         for index, body in self._invalid:
             try:
-                self._jobs[index], some = self._decoder.decode_with_errors(body)
-                found += [FieldError(f"{_AT}{index}{item.pointer}", item.detail) for item in some]
+                self._jobs[index], line_errors = self._decoder.decode_with_errors(body)
+                found += [
+                    FieldError(f"{_JOBS_POINTER}{index}{item.pointer}", item.detail)
+                    for item in line_errors
+                ]
             except Problem as problem:
                 if problem.slug == "malformed":
-                    malformed.append(FieldError(f"{_AT}{index}", problem.detail))
+                    malformed.append(FieldError(f"{_JOBS_POINTER}{index}", problem.detail))
                 found += [
-                    FieldError(f"{_AT}{index}{item.pointer}", item.detail)
+                    FieldError(f"{_JOBS_POINTER}{index}{item.pointer}", item.detail)
                     for item in problem.field_errors
                 ]
             if len(found) + len(malformed) >= validation.ERRORS_MAX:
@@ -87,27 +93,30 @@ class JobLineDecoder:
     def _line_pointer(self, pointer: str) -> str:
         if pointer in ("/queue", "/jobSet"):
             return f"/query{pointer}"
-        if not pointer.startswith(_AT):
+        if not pointer.startswith(_JOBS_POINTER):
             return pointer
-        index, slash, rest = pointer.removeprefix(_AT).partition("/")
+        index, slash, rest = pointer.removeprefix(_JOBS_POINTER).partition("/")
         return f"/lines/{self._lines[int(index)]}{slash}{rest}"
 
-    def _decode_lines(self, whole: bytes) -> None:
+    def _decode_lines(self, lines_text: bytes) -> None:
         """Decode complete lines, all at once if each seems to be one object."""
-        self._objects += whole.count(b"{")
+        self.may_have_secrets = self.may_have_secrets or secret_variables.may_have_secrets(
+            lines_text
+        )
+        self._objects += lines_text.count(b"{")
         if self._objects > OBJECTS_MAX:
             raise Problem(
                 "too-large",
                 f"The body has more than {OBJECTS_MAX} objects. Send the jobs in several requests.",
             )
-        lines = whole.split(b"\n")
-        first, self._count = self._count + 1, self._count + len(lines)
+        lines = lines_text.split(b"\n")
+        first, self._line_count = self._line_count + 1, self._line_count + len(lines)
         if len(self._jobs) + sum(1 for line in lines if line.strip()) > self._jobs_max:
             detail = f"has more than {self._jobs_max} jobs, the maximum of one request"
             raise validation_problem([FieldError("", detail)])
         # If each line begins and ends like this, no value continues on the next line.
         if all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines):
-            jobs = self._decode_batch(whole)
+            jobs = self._decode_batch(lines_text)
             if jobs is not None and len(jobs) == len(lines):
                 self._jobs += jobs
                 self._lines += range(first, first + len(lines))
@@ -116,14 +125,14 @@ class JobLineDecoder:
             if line.strip():
                 self._decode_line(number, line)
 
-    def _decode_batch(self, whole: bytes) -> list[Job] | None:
-        if b"\\" in whole and b"\\u0000" in whole:
+    def _decode_batch(self, lines_text: bytes) -> list[Job] | None:
+        if b"\\" in lines_text and b"\\u0000" in lines_text:
             return None
         try:
-            jobs = _decoder.decode_lines(whole)
+            jobs = _decoder.decode_lines(lines_text)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
-        return jobs if has_all_names(whole, _encode(jobs)) else None
+        return jobs if has_all_names(lines_text, _encode(jobs)) else None
 
     def _decode_line(self, number: int, line: bytes) -> None:
         if len(line) > LINE_BYTES_MAX:

@@ -15,12 +15,7 @@ from msgspec.structs import replace
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests import decoding, validation
-from fairlead_submit.domain import (
-    job_terms,
-    pod_spec,
-    policy,
-    secret_variables,
-)
+from fairlead_submit.domain import job_terms, name_rules, pod_spec, policy, secret_variables
 from fairlead_submit.domain.job_terms import JobTerms, get_pod_spec
 from fairlead_submit.domain.policy import AllowList, JobPolicy
 from fairlead_submit.domain.request_types import SHORT_FORM, Env, Job
@@ -37,6 +32,7 @@ _FIELDS: Final = dict(zip(Job.__struct_encode_fields__, Job.__struct_fields__, s
 
 _encode_ordered: Final = msgspec.json.Encoder(order="deterministic").encode
 _encode: Final = msgspec.json.Encoder().encode
+_EMPTY_DIGEST: Final = hashlib.blake2b(digest_size=16)
 _Object = dict[str, object]
 Defaults = tuple[tuple[str, object], ...]
 """The `defaults` of a request: fields of `Job` with their values."""
@@ -57,12 +53,15 @@ class JobTemplate(msgspec.Struct, frozen=True, gc=False):
 
 
 class SharedTerms(msgspec.Struct, frozen=True):
-    """What the jobs of a request share. `key` identifies all of it."""
+    """What the jobs of a request share. `key` identifies all of it.
 
+    Without `secrets`, no job of the request has any, and they are not searched.
+    """
+
+    secrets: QueueSecrets | None
     defaults: Defaults | None = None
     allow: AllowList | None = None
     key: bytes = b""
-    secrets: QueueSecrets = secret_variables.NO_SECRETS
 
 
 class _Pod(msgspec.Struct, frozen=True, gc=False):
@@ -109,17 +108,17 @@ class JobTemplates:
         self._demands: BoundedCache[pod_spec.PodDemand] = BoundedCache(CACHE_BYTES_MAX)
 
     def make_shared_terms(
-        self, queue: str, defaults: Job | None, secrets: QueueSecrets = secret_variables.NO_SECRETS
+        self, queue: str, defaults: Job | None, secrets: QueueSecrets | None
     ) -> SharedTerms:
         """What the jobs of a request share."""
         allow = self._policy.allow.get(queue)
-        if defaults is None and allow is None and secrets is secret_variables.NO_SECRETS:
+        if defaults is None and allow is None and secrets is None:
             return _NOT_SHARED
-        text = _encode_ordered((defaults, None if allow is None else queue, secrets.digest))
+        digest = b"" if secrets is None else secrets.digest
+        text = _encode_ordered((defaults, None if allow is None else queue, digest))
         key = hashlib.blake2b(text, digest_size=32).digest()
-        return SharedTerms(
-            None if defaults is None else _given_fields(defaults), allow, key, secrets
-        )
+        fields = None if defaults is None else _given_fields(defaults)
+        return SharedTerms(secrets, fields, allow, key)
 
     def get(self, job: Job, shared: SharedTerms) -> JobTemplate:
         """The template of a job whose `client_id` has been removed."""
@@ -182,7 +181,7 @@ class JobTemplates:
         return made
 
     def _read_pod_spec(
-        self, job: Job, text: bytes, secrets: QueueSecrets, found: list[FieldError]
+        self, job: Job, text: bytes, secrets: QueueSecrets | None, found: list[FieldError]
     ) -> _Pod:
         if len(text) > self._limits.pod_spec_bytes_max:
             found.append(
@@ -214,7 +213,7 @@ class JobTemplates:
                     FieldError(f"/podSpec{error.pointer}", error.detail) for error in repeated
                 ]
                 return _NOTHING
-            if secret_variables.may_contain_secrets(canonical):
+            if secrets is not None and secret_variables.may_contain_secrets(canonical):
                 wrong: list[FieldError] = []
                 secret_variables.seal_values(document, secrets, wrong)
                 canonical = _encode_ordered(document)
@@ -240,30 +239,26 @@ class JobTemplates:
             self._demands.put((key, priority_class), demand, 2 * len(text) + ENTRY_BYTES)
         return demand
 
-    def _make_pod(self, job: Job, secrets: QueueSecrets, found: list[FieldError]) -> _Pod:
-        container: _Object = {"name": "main"}
+    def _make_pod(self, job: Job, secrets: QueueSecrets | None, found: list[FieldError]) -> _Pod:
+        variables: list[_Object] | None = None
         canonical = b""
-        if job.image is not None:
-            container["image"] = job.image
         if job.command is not None:
             if not job.command:
                 found.append(FieldError("/command", "is empty"))
-            container["command"] = job.command
         elif job.image is None:
             found.append(FieldError("", "has nothing to run; set podSpec, command or image"))
         if job.env:
             _check_environment(job.env, found)
-            container["env"], canonical = _make_environment(job.env, secrets, found)
-        if job.working_dir is not None:
-            if not job.working_dir.startswith("/") or "\0" in job.working_dir:
-                found.append(FieldError("/workingDir", "is not an absolute path"))
-            container["workingDir"] = job.working_dir
+            variables, canonical = _make_environment(job.env, secrets, found)
+        directory = job.working_dir
+        if directory is not None and (not directory.startswith("/") or "\0" in directory):
+            found.append(FieldError("/workingDir", "is not an absolute path"))
         demand = self._get_short_demand(job)
         if demand.errors:
             found += [
                 FieldError(_short_pointer(item.pointer), item.detail) for item in demand.errors
             ]
-        spec = _encode(pod_spec.complete_pod_spec({"containers": [container]}, demand))
+        spec = pod_spec.encode_short_form(job, variables, demand)
         if len(spec) > self._limits.pod_spec_bytes_max:
             found.append(
                 FieldError(
@@ -289,7 +284,7 @@ class JobTemplates:
         return demand
 
 
-_NOT_SHARED: Final = SharedTerms()
+_NOT_SHARED: Final = SharedTerms(secrets=None)
 _NO_SHORT_FORM: Final = (None,) * len(SHORT_FORM)
 _NOTHING: Final = _Pod(pod_spec.PodDemand(()), b"{}", b"", None)
 
@@ -324,21 +319,21 @@ def apply_defaults(job: Job, defaults: Defaults) -> Job:
 
 def _check_environment(env: Env, found: list[FieldError]) -> None:
     names = [item.name or "" for item in env] if isinstance(env, list) else env
+    if not any(map(name_rules.check_variable_name, names)):
+        return
     for index, name in enumerate(names):
-        if not name or "=" in name or not name.isprintable():
+        if detail := name_rules.check_variable_name(name):
             place = f"{index}/name" if isinstance(env, list) else validation.escape_pointer(name)
-            detail = "is not a valid name of an environment variable"
             found.append(FieldError(f"/env/{place}", detail))
 
 
 def _make_environment(
-    env: Env, secrets: QueueSecrets, found: list[FieldError]
+    env: Env, secrets: QueueSecrets | None, found: list[FieldError]
 ) -> tuple[list[_Object], bytes]:
     """The variables of the container, and their canonical form if it is not the given one."""
-    plain = secret_variables.make_plain_entries(env)
-    if plain is not None:
-        return plain, b""
     entries = secret_variables.make_entries(env)
+    if secrets is None:
+        return entries, b"" if isinstance(env, dict) else _encode_ordered(entries)
     text = _encode_ordered(entries)
     if not secret_variables.may_contain_secrets(text):
         return entries, b"" if isinstance(env, dict) else text
@@ -374,7 +369,9 @@ def _short_pointer(pointer: str) -> str:
 
 def _make_digest(canonical_job: bytes, canonical: bytes) -> str:
     """The digest of the job and its pod spec as given, independent of the order of keys."""
-    return hashlib.blake2b(b"%b\0%b" % (canonical_job, canonical), digest_size=16).hexdigest()
+    digest = _EMPTY_DIGEST.copy()  # faster than a new one
+    digest.update(b"%b\0%b" % (canonical_job, canonical))
+    return digest.hexdigest()
 
 
 def _split_by_origin(

@@ -91,6 +91,14 @@ def check_label_value(value: str) -> str | None:
 
 
 @_cached
+def check_variable_name(name: str) -> str | None:
+    """The name of an environment variable."""
+    if not name or "=" in name or not name.isprintable():
+        return "is not a valid name of an environment variable"
+    return None
+
+
+@_cached
 def check_job_set_name(name: str) -> str | None:
     """The name of a job set: any printable text that can be part of a path."""
     if not name:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import FieldError
@@ -27,7 +27,7 @@ from fairlead_submit.domain.pod_fields import (
     Toleration,
 )
 from fairlead_submit.domain.policy import JobDefaults
-from fairlead_submit.domain.request_types import Amount
+from fairlead_submit.domain.request_types import Amount, Job
 
 GRACE_S_MAX: Final = 300
 QUANTITY_LENGTH_MAX: Final = 64
@@ -403,3 +403,31 @@ def complete_pod_spec(document: Document, demand: PodDemand) -> Document:
     document["terminationGracePeriodSeconds"] = demand.grace_s
     document["restartPolicy"] = document.get("restartPolicy") or "Never"
     return document
+
+
+class _ShortContainer(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    name: str
+    image: str | None = None
+    command: list[str] | None = None
+    env: list[_Object] | None = None
+    working_dir: str | None = None
+    resources: Raw | UnsetType = UNSET
+
+
+class _ShortPodSpec(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    containers: tuple[_ShortContainer]
+    termination_grace_period_seconds: int
+    restart_policy: str
+    tolerations: tuple[_Object, ...] = ()
+
+
+def encode_short_form(job: Job, variables: list[_Object] | None, demand: PodDemand) -> bytes:
+    """The completed pod spec of a job in the short form; `variables`: its environment."""
+    filled = demand.completed[0]
+    resources = filled.text if filled.requests or filled.limits else UNSET
+    container = _ShortContainer(
+        "main", job.image, job.command, variables, job.working_dir, resources
+    )
+    return _text_encoder.encode(
+        _ShortPodSpec((container,), demand.grace_s, "Never", demand.tolerations)
+    )

@@ -6,7 +6,8 @@ has the value of the secret at the time of submission.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,13 +21,13 @@ from fairlead_common.domain.secret_values import (
     has_sealed,
     variables,
 )
-from fairlead_submit.domain.request_types import Env, EnvValue, EnvVar, Job, SecretKeyRef, ValueFrom
+from fairlead_submit.domain.request_types import Env, EnvValue, EnvVar, SecretKeyRef, ValueFrom
 
 Values = Mapping[str, Mapping[str, str]]
 """The secrets of a queue: name -> key -> sealed value."""
 NO_KEY: Final = "requires a key for secrets; ask the operator to set `secretsKey`"
-_NAMES: Final = frozenset({"sealed", "secret", "secretRef", "secretKeyRef"})
-_QUOTED_NAMES: Final = tuple(f'"{name}"'.encode() for name in sorted(_NAMES))
+_QUOTED_NAMES: Final = (b'"sealed"', b'"secret"', b'"secretRef"', b'"secretKeyRef"')
+_SECRET_NAME: Final = re.compile(rb'"(?:sealed|secret)')
 _QUOTED_START: Final = b'"se'
 """How all of `_QUOTED_NAMES` begin: one search excludes most pod specs."""
 
@@ -125,17 +126,6 @@ def _find_reference(variable: dict[str, Any]) -> dict[str, Any] | None:
     return reference if isinstance(reference, dict) else None
 
 
-def make_plain_entries(env: Env) -> list[dict[str, Any]] | None:
-    """The same as `make_entries` for plain texts, none of them a name that `may_contain_secrets`
-    finds; None for all other variables. `Any`: JSON.
-    """
-    if isinstance(env, list) or not (_NAMES.isdisjoint(env) and _has_only_texts(env)):
-        return None
-    if not _NAMES.isdisjoint(env.values()):
-        return None
-    return [{"name": name, "value": value} for name, value in env.items()]
-
-
 def make_entries(env: Env) -> list[dict[str, Any]]:
     """The variables of the short form in the form of a container. `Any`: JSON."""
     if isinstance(env, list):
@@ -164,19 +154,13 @@ def _make_reference(reference: SecretKeyRef) -> dict[str, Any]:
     return fields | ({"optional": True} if reference.optional else {})
 
 
-def use_secrets(jobs: Sequence[Job]) -> bool:
-    """Whether any of these jobs possibly has a secret value or refers to a secret."""
-    for job in jobs:
-        env = job.env
-        if env is not None and (isinstance(env, list) or not _has_only_texts(env)):
-            return True
-    # One search through all pod specs costs half as much as one through each of them.
-    specs = b"".join([job.pod_spec for job in jobs if job.pod_spec is not msgspec.UNSET])
-    return b"secret" in specs or (b"\\" in specs and b"\\u" in specs)  # escapes hide nothing
-
-
-def _has_only_texts(env: Mapping[str, str | EnvValue]) -> bool:
-    return EnvValue not in map(type, env.values())
+def may_have_secrets(body: bytes) -> bool:
+    """Whether jobs of this JSON text possibly have secret values or refer to secrets. False also
+    means that `may_contain_secrets` is false for each of their pod specs.
+    """
+    return _SECRET_NAME.search(body) is not None or (
+        b"\\" in body and b"\\u" in body  # escapes hide nothing
+    )
 
 
 def refresh_secrets(spec: bytes, secrets: QueueSecrets) -> bytes | str:

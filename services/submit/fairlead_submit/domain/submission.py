@@ -1,7 +1,7 @@
 """From a submission to events with ids, or to all its errors."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,9 @@ from fairlead_submit.domain.request_types import Job, Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
 
 OFFLINE_JOBS_MAX: Final = 5_000_000
+STEP_JOBS: Final = 20
+"""The number of jobs of a step: at most a millisecond of work, unless pod specs are large."""
+
 _CONTAINERS: Final = ("containers", "initContainers")
 _decoder: Final = Decoder(Submission)
 
@@ -51,41 +54,82 @@ def prepare_submission(
     templates: JobTemplates,
     limits: Limits,
     source: IdSource,
-    secrets: QueueSecrets = secret_variables.NO_SECRETS,
+    secrets: QueueSecrets | None = secret_variables.NO_SECRETS,
 ) -> tuple[PreparedSubmission, list[FieldError]]:
-    """The jobs as events, and every error, `known` ones first.
+    """All steps of `SubmissionPreparation` at once."""
+    preparation = SubmissionPreparation(request, known, templates, limits, secrets)
+    for _ in preparation.make_templates():
+        pass
+    return preparation.finish(source)
 
-    Whether the queue exists is not checked here. If there are errors, the jobs have no meaning.
-    Raises a 422 `Problem` for too many errors, and a 413 for jobs that exceed the size limit.
+
+class SubmissionPreparation:
+    """From a request to events and all its errors, `known` ones first.
+
+    `make_templates` takes most of the time, and its caller can do something else between its steps.
+    Whether the queue exists is not checked here. Without `secrets`, jobs are not searched for them.
     """
-    found: list[FieldError] = []
-    queue, job_set = request.queue, request.job_set
-    if queue is None:
-        found.append(FieldError("/queue", "is missing"))
-    elif detail := name_rules.check_name(queue):
-        found.append(FieldError("/queue", detail))
-    if job_set is None:
-        found.append(FieldError("/jobSet", "is missing"))
-    elif detail := name_rules.check_job_set_name(job_set):
-        found.append(FieldError("/jobSet", detail))
-    jobs = request.jobs or []
-    found += _check_count(request.jobs, limits.jobs_max)
-    if len(jobs) > limits.jobs_max:
-        jobs = []
-    if request.defaults is not None and request.defaults.client_id is not None:
-        found.append(
-            FieldError(
-                "/defaults/clientId", "is not allowed: every job would have the same clientId"
+
+    def __init__(
+        self,
+        request: Submission,
+        known: list[FieldError],
+        templates: JobTemplates,
+        limits: Limits,
+        secrets: QueueSecrets | None,
+    ) -> None:
+        self._known = known
+        self._templates = templates
+        self._limits = limits
+        self._found = _check_names(request)
+        jobs = request.jobs or []
+        self._found += _check_count(request.jobs, limits.jobs_max)
+        self._jobs = jobs if len(jobs) <= limits.jobs_max else []
+        if request.defaults is not None and request.defaults.client_id is not None:
+            self._found.append(
+                FieldError(
+                    "/defaults/clientId", "is not allowed: every job would have the same clientId"
+                )
             )
-        )
-    client_ids = _take_client_ids(jobs, request.defaults)
-    batch = _Batch(queue or "", job_set or "", client_ids)
-    shared = templates.make_shared_terms(queue or "", request.defaults, secrets)
-    batch.add_templates(limits.events_bytes_max, (templates.get(job, shared) for job in jobs))
-    batch.assign_ids(source)
-    batch.resolve_after(limits.after_max)
-    batch.check_gangs()
-    return batch.make_result(), [*known, *validation.without_implied([*found, *batch.found], known)]
+        client_ids = _take_client_ids(self._jobs, request.defaults)
+        queue = request.queue or ""
+        self._batch = _Batch(queue, request.job_set or "", client_ids)
+        self._shared = templates.make_shared_terms(queue, request.defaults, secrets)
+
+    def make_templates(self) -> Iterator[None]:
+        """Make the template of each job, `STEP_JOBS` per step. Raises a 422 `Problem` for too many
+        errors.
+        """
+        get, shared = self._templates.get, self._shared
+        for start in range(0, len(self._jobs), STEP_JOBS):
+            some = self._jobs[start : start + STEP_JOBS]
+            self._batch.add_templates([get(job, shared) for job in some])
+            yield
+
+    def finish(self, source: IdSource) -> tuple[PreparedSubmission, list[FieldError]]:
+        """The events, which have no meaning if there are errors. Raises a 413 `Problem` for jobs
+        that exceed the size limit.
+        """
+        batch = self._batch
+        batch.check_size(self._limits.events_bytes_max)
+        batch.assign_ids(source)
+        batch.resolve_after(self._limits.after_max)
+        batch.check_gangs()
+        found = validation.without_implied([*self._found, *batch.found], self._known)
+        return batch.make_result(), [*self._known, *found]
+
+
+def _check_names(request: Submission) -> list[FieldError]:
+    found: list[FieldError] = []
+    if request.queue is None:
+        found.append(FieldError("/queue", "is missing"))
+    elif detail := name_rules.check_name(request.queue):
+        found.append(FieldError("/queue", detail))
+    if request.job_set is None:
+        found.append(FieldError("/jobSet", "is missing"))
+    elif detail := name_rules.check_job_set_name(request.job_set):
+        found.append(FieldError("/jobSet", detail))
+    return found
 
 
 def _check_count(jobs: Sequence[Job] | None, jobs_max: int) -> list[FieldError]:
@@ -118,17 +162,20 @@ class _Batch:
         self._partition = ids.job_set_partition(queue, job_set)
         self._client_ids = client_ids
         self._templates: list[JobTemplate] = []
+        self._size = 0
         self._ids: list[JobId] = []
         self._after: dict[int, tuple[JobId, ...]] = {}
         self._outside: dict[JobId, str] = {}
         self._gangs: dict[int, events.Gang] = {}
 
-    def add_templates(self, bytes_max: int, templates: Iterable[JobTemplate]) -> None:
-        """Add each job's template and errors. Raises a 413 or 422 `Problem` at the limits."""
-        size = 0
-        for index, template in enumerate(templates):
-            self._templates.append(template)
-            size += template.size
+    def add_templates(self, templates: Sequence[JobTemplate]) -> None:
+        """Add the templates of the next jobs and their errors. Raises a 422 `Problem` for too many
+        errors.
+        """
+        first = len(self._templates)
+        self._templates += templates
+        for index, template in enumerate(templates, first):
+            self._size += template.size
             if template.errors or template.shared:
                 self.found += template.shared
                 self.found += [
@@ -137,11 +184,14 @@ class _Batch:
                 ]
                 if len(self.found) >= validation.ERRORS_MAX:
                     raise validation_problem(self.found)
-        if size > bytes_max:
+
+    def check_size(self, bytes_max: int) -> None:
+        """Raises a 413 `Problem` for jobs that are larger together."""
+        if self._size > bytes_max:
             raise Problem(
                 "too-large",
-                f"With their defaults, the jobs take {size} bytes; at most {bytes_max} are allowed"
-                " in one request. Send them in several requests.",
+                f"With their defaults, the jobs take {self._size} bytes; at most {bytes_max} are"
+                " allowed in one request. Send them in several requests.",
             )
 
     def assign_ids(self, source: IdSource) -> None:

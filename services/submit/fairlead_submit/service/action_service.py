@@ -20,8 +20,8 @@ from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.job_actions import ActionKind, AnyAction
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import Filter, Release
+from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.log_writer import LogWriter
-from fairlead_submit.service.validation_thread import ValidationThread
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobMatch, JobViews, KnownJob
 
@@ -61,7 +61,7 @@ class ActionService:
         queues: QueueStore,
         job_views: JobViews,
         permissions: QueuePermissions,
-        validation: ValidationThread,
+        validation: FairValidation,
     ) -> None:
         self._validation = validation
         self._ids_max = limits.ids_max

@@ -15,8 +15,8 @@ from fairlead_submit.domain.manifests.conversion import (
 )
 from fairlead_submit.domain.manifests.manifest_fields import ReportedField
 from fairlead_submit.domain.request_types import Manifests
+from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.submission_service import SubmissionService, SubmittedJob
-from fairlead_submit.service.validation_thread import ValidationThread
 
 
 class ManifestResponse(msgspec.Struct, frozen=True, rename="camel"):
@@ -32,7 +32,7 @@ class ManifestResponse(msgspec.Struct, frozen=True, rename="camel"):
 class ManifestService:
     """Converts manifests, and submits the jobs that they become, all or none."""
 
-    def __init__(self, submissions: SubmissionService, validation: ValidationThread) -> None:
+    def __init__(self, submissions: SubmissionService, validation: FairValidation) -> None:
         self._submissions = submissions
         self._validation = validation
         self._decoder: Final = Decoder(Manifests)

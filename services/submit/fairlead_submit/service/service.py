@@ -23,6 +23,7 @@ from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.service import configuration_repair
 from fairlead_submit.service.action_service import ActionService
 from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.manifest_service import ManifestService
 from fairlead_submit.service.outbox_relay import Relay
@@ -30,7 +31,6 @@ from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.resubmission_service import ResubmissionService
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.service.submission_service import SubmissionService
-from fairlead_submit.service.validation_thread import ValidationThread
 from fairlead_submit.store import schema
 from fairlead_submit.store.configuration_store import CordonStore, QueueStore
 from fairlead_submit.store.job_views import JobViews
@@ -60,7 +60,7 @@ class Service:
         )
         self._relay = Relay(settings.database_url, log)
         self._configuration_agrees = False
-        self._validation = ValidationThread()
+        self._validation = FairValidation()
         self._quotas = QuotaTracker(settings.quotas, JobViews(pool, log))
         self.identify: Final = Authenticator(pool, settings, now_s)
         self.queues: Final = QueueStore(pool, self._relay.wake)

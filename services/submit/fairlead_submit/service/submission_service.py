@@ -27,13 +27,13 @@ from fairlead_submit.domain.job_line_decoding import JobLineDecoder
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.request_types import Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
-from fairlead_submit.domain.submission import IdSource, PreparedSubmission, prepare_submission
+from fairlead_submit.domain.submission import IdSource, PreparedSubmission, SubmissionPreparation
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.service.fair_validation import LARGE_BYTES, FairValidation
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
-from fairlead_submit.service.validation_thread import LARGE_BYTES, ValidationThread
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews
 from fairlead_submit.store.secret_store import SecretStore
@@ -71,7 +71,7 @@ class SubmissionService:
         job_views: JobViews,
         cluster_view: ClusterView,
         disk: Disk,
-        validation: ValidationThread,
+        validation: FairValidation,
         quotas: QuotaTracker,
         queue_secrets: SecretStore,
     ) -> None:
@@ -87,7 +87,6 @@ class SubmissionService:
         self._classes = {item.name: item for item in settings.priority_classes}
         self._validation = validation
         self._templates = JobTemplates(settings.job_policy)
-        self._large_templates = JobTemplates(settings.job_policy)
         self._submission = Decoder(Submission)
 
     async def submit(
@@ -95,7 +94,8 @@ class SubmissionService:
     ) -> SubmissionResponse:
         """Submit all jobs of a body, or none. Raises a `Problem` or `WorldError`."""
         request, found = await self._validation.decode(self._submission, body)
-        return await self._submit(request, found, context, dry_run=dry_run)
+        may_have_secrets = secret_variables.may_have_secrets(body)
+        return await self._submit(request, found, may_have_secrets, context, dry_run=dry_run)
 
     async def submit_lines(
         self,
@@ -115,7 +115,8 @@ class SubmissionService:
                 request, found = await self._validation.run(lambda: lines.finish(queue, job_set))
             else:
                 request, found = lines.finish(queue, job_set)
-            return await self._submit(request, found, context, dry_run=dry_run)
+            may_have_secrets = lines.may_have_secrets
+            return await self._submit(request, found, may_have_secrets, context, dry_run=dry_run)
         except Problem as problem:
             problem.field_errors = lines.locate(problem.field_errors)
             raise
@@ -124,15 +125,15 @@ class SubmissionService:
         self,
         request: Submission,
         found: list[FieldError],
+        may_have_secrets: bool,
         context: RequestContext,
         *,
         dry_run: bool,
     ) -> SubmissionResponse:
         queue = await self._find_queue(request.queue, context, found)
         source = IdSource(clock.now_ms(), secrets.randbits(79))
-        queue_secrets = secret_variables.NO_SECRETS
-        jobs = [*(request.jobs or ()), *([request.defaults] if request.defaults else ())]
-        if queue is not None and secret_variables.use_secrets(jobs):
+        queue_secrets = secret_variables.NO_SECRETS if may_have_secrets else None
+        if queue is not None and may_have_secrets:
             require_verb(context.caller, Verb.SUBMIT, queue)  # before errors name secrets
             queue_secrets = await self._secrets.get_queue_secrets(queue.name)
         prepared, found = await self._prepare(request, found, source, queue_secrets)
@@ -162,19 +163,14 @@ class SubmissionService:
         request: Submission,
         found: list[FieldError],
         source: IdSource,
-        queue_secrets: QueueSecrets,
+        queue_secrets: QueueSecrets | None,
     ) -> tuple[PreparedSubmission, list[FieldError]]:
-        if not self._validation.is_large(request.jobs):
-            return prepare_submission(
-                request, found, self._templates, self.limits, source, queue_secrets
-            )
-        # Templates are not thread-safe: the validation thread has its own.
-        templates = self._large_templates
-        return await self._validation.run(
-            lambda: prepare_submission(
-                request, found, templates, self.limits, source, queue_secrets
-            )
+        preparation = SubmissionPreparation(
+            request, found, self._templates, self.limits, queue_secrets
         )
+        steps = preparation.make_templates()
+        await self._validation.run_steps(steps, len(request.jobs or ()))
+        return preparation.finish(source)
 
     async def _make_dry_run(
         self, prepared: PreparedSubmission, queue: Queue, duplicates: Mapping[str, str]

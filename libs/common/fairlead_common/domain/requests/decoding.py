@@ -55,12 +55,13 @@ def find_repeated_names(body: bytes) -> list[FieldError]:
 
     def make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         nonlocal has_repeated_names
-        plain = dict(pairs)
-        if len(plain) == len(pairs):
-            return plain
+        values = dict(pairs)
+        if len(values) == len(pairs):
+            return values
         has_repeated_names = True
-        marked = _ObjectWithRepeatedNames(plain)
-        marked.names = tuple(n for n, count in Counter(n for n, _ in pairs).items() if count > 1)
+        marked = _ObjectWithRepeatedNames(values)
+        counts = Counter(name for name, _ in pairs)
+        marked.names = tuple(name for name, count in counts.items() if count > 1)
         return marked
 
     try:
@@ -72,23 +73,23 @@ def find_repeated_names(body: bytes) -> list[FieldError]:
 
 def _collect_repeated_names(document: object) -> list[FieldError]:
     found: list[FieldError] = []
-    left = [("", document)]
-    while left and len(found) < ERRORS_MAX:
-        at, value = left.pop()
+    pending = [("", document)]
+    while pending and len(found) < ERRORS_MAX:
+        pointer, value = pending.pop()
         if isinstance(value, _ObjectWithRepeatedNames):
             found += [
-                FieldError(f"{at}/{escape_pointer(n)}", "is repeated; give this field once")
-                for n in value.names
+                FieldError(f"{pointer}/{escape_pointer(name)}", "is repeated; give this field once")
+                for name in value.names
             ]
         if isinstance(value, dict):
-            left += [(f"{at}/{escape_pointer(name)}", item) for name, item in value.items()]
+            pending += [(f"{pointer}/{escape_pointer(name)}", item) for name, item in value.items()]
         elif isinstance(value, list):
-            left += [(f"{at}/{index}", item) for index, item in enumerate(value)]
+            pending += [(f"{pointer}/{index}", item) for index, item in enumerate(value)]
     return found
 
 
-def has_all_names(body: bytes, again: bytes) -> bool:
-    """Whether all names of a body are in the text that its decoded value encodes to (`again`).
+def has_all_names(body: bytes, reencoded: bytes) -> bool:
+    """Whether all names of a body are in `reencoded`, the text that its decoded value encodes to.
 
     Then no name is repeated. False means that `find_repeated_names` has to check: a null was
     perhaps left out. Names are counted by their colons; colons in texts are the same in both,
@@ -96,7 +97,7 @@ def has_all_names(body: bytes, again: bytes) -> bool:
     """
     if b"\\" in body and b"\\u003" in body:
         return False
-    return body.count(b":") == again.count(b":")
+    return body.count(b":") == reencoded.count(b":")
 
 
 class Decoder(Generic[T]):
@@ -109,7 +110,7 @@ class Decoder(Generic[T]):
 
     def check_object_count(self, body: bytes) -> None:
         """Raises a 413 `Problem` for a body that would take far more memory than its text."""
-        if body.count(b"{") > OBJECTS_MAX:
+        if len(body) > 2 * OBJECTS_MAX and body.count(b"{") > OBJECTS_MAX:
             raise Problem(
                 "too-large",
                 f"The body has more than {OBJECTS_MAX} objects. Send the jobs in several requests.",
@@ -117,7 +118,7 @@ class Decoder(Generic[T]):
 
     def decode_valid(self, body: bytes) -> T | None:
         """The request, or None if `decode_with_errors` has to find the errors."""
-        request = self._plain(body)
+        request = self._decode_or_none(body)
         if request is None or not has_all_names(body, self._encode(request)):
             return None
         return request
@@ -129,11 +130,11 @@ class Decoder(Generic[T]):
         except ValueError as error:
             raise Problem("malformed", str(error)) from None
         found = find_repeated_names(body)
-        request = self._plain(body)
+        request = self._decode_or_none(body)
         if request is not None:
             return request, found
-        others, cleaned = validation.validate_document(document, self._kind)
-        found += validation.without_implied(others, found)
+        type_errors, cleaned = validation.validate_document(document, self._kind)
+        found += validation.without_implied(type_errors, found)
         if cleaned is None:
             raise validation_problem(found)
         try:
@@ -141,7 +142,7 @@ class Decoder(Generic[T]):
         except msgspec.ValidationError as error:
             raise validation_problem([*found, FieldError("", str(error))]) from None
 
-    def _plain(self, body: bytes) -> T | None:
+    def _decode_or_none(self, body: bytes) -> T | None:
         if b"\\" in body and b"\\u0000" in body:
             return None
         try:

@@ -59,16 +59,16 @@ def _enclosing_pointers(pointer: str) -> list[str]:
 
 
 def validate_document(
-    document: object, kind: type, at: str = ""
+    document: object, kind: type, pointer: str = ""
 ) -> tuple[list[FieldError], object]:
     """All errors of a parsed document, and a copy without its invalid parts.
 
-    `kind` is any type that msgspec can decode; `at` is the pointer of the document itself. The copy
+    `kind` is any type that msgspec can decode; `pointer` is that of the document itself. The copy
     is null if the document is invalid as a whole or has more than `ERRORS_MAX` errors.
     """
     found = _ErrorList()
     try:
-        cleaned = _walk(document, _type_info(kind), at, found, 0)
+        cleaned = _walk(document, _type_info(kind), pointer, found, 0)
     except _LimitReachedError:
         cleaned = _MISSING
     return found.errors, None if cleaned is _MISSING else cleaned
@@ -83,7 +83,7 @@ class _ErrorList:
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
-        self._left = VALUES_MAX
+        self._values_left = VALUES_MAX
 
     def add(self, pointer: str, detail: str) -> None:
         self.errors.append(FieldError(pointer, detail))
@@ -91,8 +91,8 @@ class _ErrorList:
             raise _LimitReachedError
 
     def count_value(self) -> None:
-        self._left -= 1
-        if self._left < 0:
+        self._values_left -= 1
+        if self._values_left < 0:
             self.add("", f"has more than {VALUES_MAX} values; the rest was not checked")
             raise _LimitReachedError
 
@@ -116,55 +116,55 @@ def _type_info(kind: type) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _walk(value: object, info: inspect.Type, at: str, found: _ErrorList, depth: int) -> object:
+def _walk(value: object, info: inspect.Type, pointer: str, found: _ErrorList, depth: int) -> object:
     """`value` without its invalid parts, or `_MISSING` if it is invalid as a whole."""
     found.count_value()
     if depth > DEPTH_MAX:
-        found.add(at, f"is nested more than {DEPTH_MAX} deep")
+        found.add(pointer, f"is nested more than {DEPTH_MAX} deep")
         return _MISSING
     match info:
         case inspect.Metadata(type=inner):
-            return _walk(value, inner, at, found, depth)
+            return _walk(value, inner, pointer, found, depth)
         case inspect.UnionType(types=types):
-            return _walk_union(value, types, at, found, depth)
+            return _walk_union(value, types, pointer, found, depth)
         case inspect.StructType() if isinstance(value, dict):
-            return _walk_struct(value, info, at, found, depth)
+            return _walk_struct(value, info, pointer, found, depth)
         case inspect.DictType(value_type=inner) if isinstance(value, dict):
-            return _walk_dict(value, info, inner, at, found, depth)
+            return _walk_dict(value, info, inner, pointer, found, depth)
         case inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner) if (
             isinstance(value, list)
         ):
-            return _walk_list(value, info, inner, at, found, depth)
+            return _walk_list(value, info, inner, pointer, found, depth)
         case inspect.AnyType() | inspect.RawType():
-            return _walk_any(value, at, found, depth)
+            return _walk_any(value, pointer, found, depth)
     detail = _check_scalar(value, info)
     if detail is None:
         return value
-    found.add(at, detail)
+    found.add(pointer, detail)
     return _MISSING
 
 
 def _walk_union(
-    value: object, types: Iterable[inspect.Type], at: str, found: _ErrorList, depth: int
+    value: object, types: Iterable[inspect.Type], pointer: str, found: _ErrorList, depth: int
 ) -> object:
     choices = [info for info in types if not isinstance(info, inspect.NoneType)]
     if value is None and len(choices) < len(list(types)):
         return None
     fitting = [info for info in choices if _has_type(value, info)]
     if fitting:
-        return _walk(value, fitting[0], at, found, depth)
+        return _walk(value, fitting[0], pointer, found, depth)
     names = " or ".join(dict.fromkeys(_describe_type(info) for info in choices))
-    found.add(at, f"is {_describe_value(value)}; {names} is expected")
+    found.add(pointer, f"is {_describe_value(value)}; {names} is expected")
     return _MISSING
 
 
 def _walk_struct(
-    value: dict[str, object], info: inspect.StructType, at: str, found: _ErrorList, depth: int
+    value: dict[str, object], info: inspect.StructType, pointer: str, found: _ErrorList, depth: int
 ) -> object:
     known = {field.encode_name: field for field in info.fields}
     cleaned: dict[str, object] = {}
     for name, item in value.items():
-        place = f"{at}/{escape_pointer(name)}"
+        place = f"{pointer}/{escape_pointer(name)}"
         if name in known:
             checked = _walk(item, known[name].type, place, found, depth + 1)
             if checked is not _MISSING:
@@ -173,25 +173,25 @@ def _walk_struct(
             found.add(place, "is not a known field")
     missing = [f for f in info.fields if f.required and f.encode_name not in value]
     for field in missing:
-        found.add(f"{at}/{escape_pointer(field.encode_name)}", "is missing")
-    whole = all(f.encode_name in cleaned for f in info.fields if f.required)
-    return cleaned if whole else _MISSING
+        found.add(f"{pointer}/{escape_pointer(field.encode_name)}", "is missing")
+    is_complete = all(f.encode_name in cleaned for f in info.fields if f.required)
+    return cleaned if is_complete else _MISSING
 
 
 def _walk_dict(
     value: dict[str, object],
     info: inspect.DictType,
     inner: inspect.Type,
-    at: str,
+    pointer: str,
     found: _ErrorList,
     depth: int,
 ) -> object:
     if info.max_length is not None and len(value) > info.max_length:
-        found.add(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
+        found.add(pointer, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
     cleaned: dict[str, object] = {}
     for name, item in value.items():
-        place = f"{at}/{escape_pointer(name)}"
+        place = f"{pointer}/{escape_pointer(name)}"
         if "\0" in name:
             found.add(place, "has a NUL character in its name")
             continue
@@ -205,41 +205,42 @@ def _walk_list(
     value: list[object],
     info: inspect.ListType | inspect.VarTupleType,
     inner: inspect.Type,
-    at: str,
+    pointer: str,
     found: _ErrorList,
     depth: int,
 ) -> object:
     if info.max_length is not None and len(value) > info.max_length:
-        found.add(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
+        found.add(pointer, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
     # An invalid item is replaced by an empty one, so that the indexes of the others do not change.
     can_be_empty = isinstance(inner, inspect.StructType) and not any(
         field.required for field in inner.fields
     )
     cleaned = [
-        _walk(item, inner, f"{at}/{index}", found, depth + 1) for index, item in enumerate(value)
+        _walk(item, inner, f"{pointer}/{index}", found, depth + 1)
+        for index, item in enumerate(value)
     ]
     if not can_be_empty and _MISSING in cleaned:
         return _MISSING
     return [{} if item is _MISSING else item for item in cleaned]
 
 
-def _walk_any(value: object, at: str, found: _ErrorList, depth: int) -> object:
+def _walk_any(value: object, pointer: str, found: _ErrorList, depth: int) -> object:
     """Check a value of any type: no NUL character, limited nesting."""
     found.count_value()
     if depth > DEPTH_MAX:
-        found.add(at, f"is nested more than {DEPTH_MAX} deep")
+        found.add(pointer, f"is nested more than {DEPTH_MAX} deep")
     elif isinstance(value, str) and "\0" in value:
-        found.add(at, "contains a NUL character")
+        found.add(pointer, "contains a NUL character")
     elif isinstance(value, dict):
         for name, item in value.items():
-            place = f"{at}/{escape_pointer(name)}"
+            place = f"{pointer}/{escape_pointer(name)}"
             if "\0" in name:
                 found.add(place, "has a NUL character in its name")
             _walk_any(item, place, found, depth + 1)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _walk_any(item, f"{at}/{index}", found, depth + 1)
+            _walk_any(item, f"{pointer}/{index}", found, depth + 1)
     return value
 
 
