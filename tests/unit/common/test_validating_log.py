@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain.records import decoders
+from fairlead_common.domain.records import decoders, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.decoders import Undecodable, UnknownEventType
 from fairlead_common.log import Entry, Record, quarantine, topics, validating_log
@@ -54,6 +54,15 @@ async def read_all(log: ValidatingLog, topic: str) -> tuple[list[Entry], dict[in
     batch = await reader.read(wait_s=0)
     batch = reader.screen(batch)
     return batch.entries, batch.positions
+
+
+async def test_validated_entries_carry_what_was_decoded() -> None:
+    inner, topic = await a_log(), undecodable_records.LEASES
+    record = undecodable_records.good(topic, "a")
+    await append(inner, record, Record(topic, record.key, None))
+    entries, _ = await read_all(ValidatingLog(inner, Quarantine("executor")), topic)
+    assert record.value is not None
+    assert [entry.decoded for entry in entries] == [leases.decode(record.value), None]
 
 
 @pytest.mark.parametrize("found", KINDS, ids=lambda found: f"{found.topic}: {found.kind}")

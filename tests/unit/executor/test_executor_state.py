@@ -1,5 +1,6 @@
 """The executor between log and cluster: what a turn appends, and what a successor is left."""
 
+import msgspec
 import pytest
 
 from fairlead_common.domain import timers
@@ -44,6 +45,13 @@ def begun(cluster: SimulatedCluster, *several: Lease) -> ExecutorState:
     state.take_over([], 0, None, ())
     state.fold_leases(entries(*several), len(several))
     return state
+
+
+def test_a_lease_that_its_reader_decoded_is_not_decoded_again() -> None:
+    state, given = begun(simulated()), lease("a")
+    (entry,) = entries(given)
+    state.fold_leases([msgspec.structs.replace(entry, decoded=given)], 1)
+    assert state.desired[run("a")].lease is given
 
 
 def turn(state: ExecutorState, now_ms: int) -> ReconcilePlan:

@@ -48,7 +48,7 @@ def short(action: Action) -> str:
                 case ev.JobRunStopped():
                     more = f" {event.reason}"
             return f"tell {type(event).__name__.removeprefix('JobRun').lower()} {name[0]}{more}"
-        case Create(a_lease):
+        case Create(_, a_lease):
             return f"create {a_lease.job_id[0]}"
         case Stop(name, grace_s, end):
             return f"stop {name[0]} {grace_s}s {end.kind.value} {end.reason}".rstrip()

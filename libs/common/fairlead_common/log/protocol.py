@@ -74,6 +74,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     Other programs can write records that our producers never write: a record without a key is read
     with an empty `key`, and bytes of a key that are not UTF-8 as lone surrogates (`\\udc80` to
     `\\udcff`, Python's `surrogateescape`).
+
+    `decoded`: what a reader that validates records has decoded; None for a record without a value,
+    and of readers that do not.
     """
 
     partition: int
@@ -81,6 +84,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     key: str
     value: bytes | None
     time_ms: int
+    decoded: object = None
 
 
 class Batch(msgspec.Struct, frozen=True):

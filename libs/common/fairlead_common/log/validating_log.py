@@ -114,7 +114,7 @@ class ValidatingReader:
 
     def _screen(self, entry: Entry) -> Entry | None:
         try:
-            self._decode(entry)
+            return msgspec.structs.replace(entry, decoded=self._decode(entry))
         except UnknownOptionalType as error:
             self._quarantine.count_optional(self.topic)
             if error.value is None:
@@ -130,7 +130,6 @@ class ValidatingReader:
         except Undecodable as error:
             self._quarantine.add(self.topic, entry, str(error), "skipped")
             return None
-        return entry
 
 
 def stopped_partitions(reader: Reader) -> Mapping[int, int]:

@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Avoidance, Heartbeat, LeaderHeartbeat, Node
@@ -33,7 +33,6 @@ from fairlead_executor.domain.reconciliation import (
     PreventStart,
     Remove,
     Report,
-    RunReport,
     Stop,
     deadline_ms,
     reconcile,
@@ -49,10 +48,14 @@ WAITING_LEASES_MAX: Final = 50_000
 
 
 class ReconcilePlan(msgspec.Struct, frozen=True):
-    """What to append, and what to do on the cluster afterwards."""
+    """What to append, and what to do on the cluster afterwards.
+
+    `reports` are also among the `actions`.
+    """
 
     records: list[Record]
     actions: list[Action]
+    reports: list[Report]
     nodes: dict[str, Node | None]
     heartbeat: Heartbeat | None
 
@@ -135,7 +138,8 @@ class ExecutorState:
             if entry.value is None:
                 self._drop_run(run)
                 continue
-            lease = leases.decode(entry.value)
+            decoded = entry.decoded
+            lease = decoded if isinstance(decoded, Lease) else leases.decode(entry.value)
             wanted = self.desired.get(run)
             if wanted is not None:
                 self._drop_waiting(run, wanted.lease)
@@ -201,7 +205,7 @@ class ExecutorState:
         if creates or nodes or self._heartbeat_is_due(now_ms):
             heartbeat = self._heartbeat(now_ms, creates)
             records.append(clusters.heartbeat_record(heartbeat))
-        return ReconcilePlan(records, actions, nodes, heartbeat)
+        return ReconcilePlan(records, actions, reports, nodes, heartbeat)
 
     def _due(self, now_ms: int) -> list[RunId]:
         """The runs to examine; what exceeds `RUNS_PER_PASS_MAX` follows with the next plan."""
@@ -244,7 +248,7 @@ class ExecutorState:
     def _heartbeat(self, now_ms: int, creates: Iterable[Create]) -> Heartbeat:
         """Names the leases that are not reported pending by this append: the next executor of this
         name needs them."""
-        reported = {run_id(create.lease.job_id, create.lease.run) for create in creates}
+        reported = {create.run for create in creates}
         waiting = sorted(at for run, at in self._pending_unreported.items() if run not in reported)
         return Heartbeat(
             executor=self.name,
@@ -260,15 +264,16 @@ class ExecutorState:
 
     def apply(self, plan: ReconcilePlan, now_ms: int) -> None:
         """Note that the plan's records are in the log, and do its actions."""
+        self._note_reports(plan.reports, now_ms)
         creates: list[Lease] = []
         removes: list[RunId] = []
         for action in plan.actions:
             match action:
-                case Report(run, event):
-                    self._note_report(run, event, now_ms)
-                case Create(lease):
+                case Report():
+                    pass
+                case Create(run, lease):
                     creates.append(self._with_environment(lease))
-                    self._drop_spec(lease)
+                    self._drop_spec(run)
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
                 case PreventStart(run, end, namespace):
@@ -289,36 +294,43 @@ class ExecutorState:
         if plan.heartbeat is not None:
             self._heartbeat_at_ms = now_ms
 
-    def _note_report(self, run: RunId, event: RunReport, now_ms: int) -> None:
-        wanted = self.desired.get(run)
-        if wanted is None:
-            return
-        match event:
-            case ev.JobRunPending():
-                wanted.pending_reported = PendingReported.NOW
-                self._pending_unreported.pop(run, None)
-            case ev.JobRunRunning():
-                wanted.running_reported = True
-                pod = self.cluster.pods.get(run)
-                if pod is not None:
+    def _note_reports(self, reports: Iterable[Report], now_ms: int) -> None:
+        deadlines: list[tuple[int, RunId]] = []
+        ended: list[RunId] = []
+        for report in reports:
+            run = report.run
+            wanted = self.desired.get(run)
+            if wanted is None:
+                continue
+            match report.event:
+                case ev.JobRunPending():
+                    wanted.pending_reported = PendingReported.NOW
+                    self._pending_unreported.pop(run, None)
+                case ev.JobRunRunning():
+                    wanted.running_reported = True
+                    pod = self.cluster.pods.get(run)
+                    if pod is None:
+                        continue
                     self._start_failures.note_start(pod.node, _job_set(wanted.lease))
-                due_ms = None if pod is None else deadline_ms(wanted, pod)
-                if due_ms is not None:
-                    self._deadlines.set([(due_ms, run)])
-            case _:
-                pod = self.cluster.pods.get(run)
-                if pod is not None and not pod.live and not wanted.end_reported_ms:
-                    self._start_failures.note_end(pod, _job_set(wanted.lease), now_ms)
-                wanted.end_reported_ms = now_ms
-                self._deadlines.unset([run])
+                    due_ms = deadline_ms(wanted, pod)
+                    if due_ms is not None:
+                        deadlines.append((due_ms, run))
+                case _:
+                    pod = self.cluster.pods.get(run)
+                    if pod is not None and not pod.live and not wanted.end_reported_ms:
+                        self._start_failures.note_end(pod, _job_set(wanted.lease), now_ms)
+                    wanted.end_reported_ms = now_ms
+                    ended.append(run)
+        self._deadlines.set(deadlines)
+        self._deadlines.unset(ended)
 
     def _with_environment(self, lease: Lease) -> Lease:
         lease = environment.add_node_environment(lease, self._known_nodes.get(lease.node))
         return armada.add_armada_names(lease) if self._armada_names else lease
 
-    def _drop_spec(self, lease: Lease) -> None:
+    def _drop_spec(self, run: RunId) -> None:
         """Free the memory of the pod spec, which is not needed once the pod was created."""
-        wanted = self.desired.get(run_id(lease.job_id, lease.run))
+        wanted = self.desired.get(run)
         if wanted is not None:
             wanted.lease = msgspec.structs.replace(wanted.lease, spec=msgspec.Raw(b""))
 

@@ -81,6 +81,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 class Create(msgspec.Struct, frozen=True, gc=False):
     """Start the run. Of a run that has a pod, what belongs to the pod is completed."""
 
+    run: RunId
     lease: Lease
 
 
@@ -164,7 +165,7 @@ def _reconcile_without_pod(
         yield PreventStart(run, _VANISHED, lease.namespace)
     elif not closing and all(has_ended(other, desired, observed) for other in lease.after):
         yield Report(run, ev.JobRunPending(job_id=lease.job_id, run=lease.run))
-        yield Create(lease)
+        yield Create(run, lease)
 
 
 def has_ended(
@@ -187,7 +188,7 @@ def _reconcile_live(
     if pod.stopping:
         return
     if secret_values.has_sealed(bytes(lease.spec)):
-        yield Create(lease)
+        yield Create(pod.run, lease)
     due_ms = deadline_ms(wanted, pod)
     if lease.desired_state is DesiredState.STOP:
         yield Stop(pod.run, lease.grace_s, _requested_end(lease, "its lease says so"))

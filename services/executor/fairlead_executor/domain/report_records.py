@@ -1,5 +1,6 @@
 """Reports as records of `fairlead.jobs`: one message per job set and plan."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from fairlead_common.domain.ids import RunId
@@ -12,10 +13,10 @@ def report_records(
     executor: str, reports: Iterable[Report], desired: Mapping[RunId, DesiredRun]
 ) -> list[Record]:
     """The messages with these reports; the events of a job set keep their order."""
-    by_set: dict[tuple[str, str], list[RunReport]] = {}
+    by_set: defaultdict[tuple[str, str], list[RunReport]] = defaultdict(list)
     for report in reports:
         lease = desired[report.run].lease
-        by_set.setdefault((lease.queue, lease.job_set), []).append(report.event)
+        by_set[lease.queue, lease.job_set].append(report.event)
     by = f"executor {executor}"
     made: list[Record] = []
     for (queue, job_set), events in by_set.items():

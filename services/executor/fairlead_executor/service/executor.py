@@ -8,6 +8,7 @@ waits, and runs continue. Of two executors of one name the newer fences the olde
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -34,7 +35,6 @@ from fairlead_common.log.protocol import (
     caught_up,
 )
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan, find_own_records
-from fairlead_executor.domain.reconciliation import Report
 from fairlead_executor.service import metrics
 
 PAUSE_S_MIN: Final = 0.02
@@ -197,9 +197,8 @@ class Executor:
             self.state.apply(plan, self._clock_ms())
         metrics.LEASES.set(len(self.state.desired))
         metrics.PODS.set(len(self.state.cluster.pods))
-        for action in plan.actions:
-            if isinstance(action, Report):
-                metrics.REPORTS.labels(type(action.event).__name__).inc()
+        for name, count in Counter(type(report.event).__name__ for report in plan.reports).items():
+            metrics.REPORTS.labels(name).inc(count)
         return plan
 
     async def _wait_for_change(self, wait_s: float) -> None:

@@ -18,7 +18,6 @@ from fairlead_common.domain.ids import (
     JobId,
     RunId,
     is_job_id,
-    parse_run_id,
     run_id,
 )
 from fairlead_common.domain.records import (
@@ -103,14 +102,14 @@ def decode_jobs(entry: Entry) -> EventSequence:
 def decode_lease(entry: Entry) -> Lease | None:
     """The lease of a record of `fairlead.leases.*`, None if it ended. Raises `Undecodable`."""
     run = RunId(_checked_key(entry))
-    job_id, number = _run_of(run)
+    _check_run_id(run)
     if entry.value is None:
         return None
     lease = _decoded(entry, leases.decode)
-    if (lease.job_id, lease.run) != (job_id, number):
+    if run_id(lease.job_id, lease.run) != run:
         raise Undecodable(f"the lease is of run {run_id(lease.job_id, lease.run)}, its key is not")
     for other in lease.after:
-        _run_of(other)
+        _check_run_id(other)
     if lease.spec and not bytes(lease.spec).lstrip().startswith(b"{"):
         raise Undecodable("the pod spec of the lease is not a JSON object")
     return lease
@@ -226,10 +225,9 @@ def _check_key(entry: Entry, expected: str) -> None:
         raise Undecodable(f"the value belongs to the key {expected[:100]!r}")
 
 
-def _run_of(run: RunId) -> tuple[str, int]:
+def _check_run_id(run: RunId) -> None:
     if not _RUN.fullmatch(run):
         raise Undecodable(f"{run[:60]!r} is not a run id")
-    return parse_run_id(run)
 
 
 def _check_events(found: Sequence[events.AnyEvent]) -> None:
