@@ -27,7 +27,13 @@ from fairlead_submit.domain.job_line_decoding import JobLineDecoder
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.request_types import Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
-from fairlead_submit.domain.submission import IdSource, PreparedSubmission, SubmissionPreparation
+from fairlead_submit.domain.submission import (
+    STEP_JOBS,
+    IdSource,
+    PreparedSubmission,
+    SubmissionPreparation,
+    prepare_submission,
+)
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import LARGE_BYTES, FairValidation
@@ -165,11 +171,15 @@ class SubmissionService:
         source: IdSource,
         queue_secrets: QueueSecrets | None,
     ) -> tuple[PreparedSubmission, list[FieldError]]:
+        jobs = len(request.jobs or ())
+        if jobs <= STEP_JOBS:
+            return prepare_submission(
+                request, found, self._templates, self.limits, source, queue_secrets
+            )
         preparation = SubmissionPreparation(
             request, found, self._templates, self.limits, queue_secrets
         )
-        steps = preparation.make_templates()
-        await self._validation.run_steps(steps, len(request.jobs or ()))
+        await self._validation.run_steps(preparation.make_templates(), jobs)
         return preparation.finish(source)
 
     async def _make_dry_run(

@@ -6,7 +6,7 @@ parts, so that the rest can be checked further and one response reports everythi
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
@@ -38,11 +38,13 @@ def quote(text: object) -> str:
     return quoted if len(quoted) <= QUOTE_LENGTH_MAX else quoted[: QUOTE_LENGTH_MAX - 3] + "..."
 
 
-def without_implied(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
+def without_implied(found: Sequence[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
     """The errors of a second check that do not follow from the `known` ones.
 
     An error follows from a known one if it is at the same place, inside it or around it.
     """
+    if not found:
+        return []
     places = {error.pointer for error in known}
     around = {above for pointer in places for above in _enclosing_pointers(pointer)}
     return [
