@@ -22,7 +22,8 @@ from tests.kubernetes_control_plane import node_object
 Json = dict[str, Any]
 """A JSON object. `Any`: JSON."""
 
-KINDS: Final = ("pods", "nodes", "secrets", "namespaces", "services", "ingresses")
+CLUSTER_KINDS: Final = ("nodes", "namespaces", "deviceclasses", "resourceslices")
+KINDS: Final = (*CLUSTER_KINDS, "pods", "secrets", "services", "ingresses", "resourceclaims")
 
 
 class FakeApiServer:
@@ -67,7 +68,8 @@ class FakeApiServer:
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_route("*", "/api/v1/{path:.*}", self._handle)
-        app.router.add_route("*", "/apis/networking.k8s.io/v1/{path:.*}", self._handle)
+        for group in ("networking.k8s.io", "resource.k8s.io"):
+            app.router.add_route("*", f"/apis/{group}/v1/{{path:.*}}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -104,7 +106,7 @@ class FakeApiServer:
 
     def find(self, kind: str, name: str, namespace: str = "default") -> Json | None:
         """An object, if it exists."""
-        return self._objects[kind].get(("" if kind in ("nodes", "namespaces") else namespace, name))
+        return self._objects[kind].get(("" if kind in CLUSTER_KINDS else namespace, name))
 
     def put(self, kind: str, item: Json) -> Json:
         """Add or replace an object; its new version."""

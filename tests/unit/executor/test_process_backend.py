@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,31 @@ async def test_trim_frees_the_oldest_bytes_of_a_large_output(tmp_path: Path) -> 
     assert whole.endswith(b"2999\none more\n")
     assert await read(path, LogRequest(tail=2)) == whole[-109:]
     assert await read(path, LogRequest(tail=9_999)) == whole
+
+
+@pytest.mark.parametrize("size", [5 << 30, 1 << 30], ids=["5 GiB", "a line of 1 GiB"])
+async def test_a_huge_or_binary_log_is_read_within_bounded_memory(
+    tmp_path: Path, size: int
+) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:  # without data in between, which takes no space
+        file.write(b"first")
+        file.seek(size - 4)
+        file.write(b"\n\0\xff\n" if size == 5 << 30 else b"last")
+    tracemalloc.start()
+    try:
+        assert len(await read(path, LogRequest(since_bytes=size - 3))) == 3
+        assert len(await read(path, LogRequest(tail=9, last_bytes=1 << 20))) == 1 << 20
+        if size == 5 << 30:
+            assert await read(path, LogRequest(tail=1)) == b"\0\xff\n"
+        total = 0
+        async for part in logs.read(path, LogRequest(), lambda: True):
+            total += len(part)
+            if total > 1 << 26:
+                break
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_log_is_followed_until_the_run_has_ended(tmp_path: Path) -> None:

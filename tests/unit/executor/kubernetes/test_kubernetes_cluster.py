@@ -34,7 +34,12 @@ from fairlead_executor.domain.reconciliation import (
 )
 from tests.fake_api_server import is_held
 from tests.unit.executor.kubernetes.conftest import FakeWorld
-from tests.unit.executor.kubernetes.world import make_lease
+from tests.unit.executor.kubernetes.world import (
+    claim_object,
+    class_object,
+    make_lease,
+    slice_object,
+)
 
 SUCCEEDS = {"run-for": "10ms"}
 END = pods.stopped("preempted")
@@ -426,3 +431,29 @@ async def test_credentials_that_are_refused_are_named_with_what_to_do(world: Fak
     world.server.token = "another"
     with pytest.raises(WorldError, match="renew the credentials"):
         await world.open()
+
+
+async def test_devices_are_followed_and_change_what_nodes_offer(world: FakeWorld) -> None:
+    def offered() -> dict[str, int]:
+        return {
+            node.name: node.allocatable.get("example.com/gpu", 0) for node in world.cluster.nodes()
+        }
+
+    world.server.put("deviceclasses", class_object("gpu"))
+    world.server.put("resourceslices", slice_object("n0", 4))
+    await world.open(device_resources={"gpu": "example.com/gpu"})
+    assert offered() == {"n0": 4, "n1": 0, "n2": 0}
+    world.server.put("resourceslices", slice_object("n1", 2))
+    world.server.put("resourceclaims", claim_object("d0", pod="theirs"))
+    await world.until(lambda: offered() == {"n0": 3, "n1": 2, "n2": 0})
+    run = world.create()
+    world.server.put("resourceclaims", claim_object("d1", pod=run, uid="ours", name="ours"))
+    world.server.delete("resourceclaims", "claim", "default")
+    await world.until(lambda: offered() == {"n0": 4, "n1": 2, "n2": 0})
+    world.server.delete("deviceclasses", "gpu")
+    await world.until(lambda: offered() == {"n0": 0, "n1": 0, "n2": 0})
+
+
+async def test_without_the_setting_devices_are_not_read(world: FakeWorld) -> None:
+    await world.open()
+    assert not world.server.requests["GET", "resourceslices"]

@@ -64,6 +64,22 @@ def test_kube_scheduler_is_asked_for_the_node_of_the_lease() -> None:
     assert "nodeName" not in spec
 
 
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        "a",
+        {"nodeAffinity": "a"},
+        {"nodeAffinity": {REQUIRED: ["a"]}},
+        {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": {"a": "b"}}}},
+        {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": ["a"]}}},
+        {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": "a"}]}}},
+    ],
+)
+def test_an_affinity_of_another_form_is_left_to_the_api_server_to_refuse(affinity: object) -> None:
+    spec = build({"containers": [], "affinity": affinity}).pod["spec"]
+    assert spec["affinity"] == affinity
+
+
 def test_the_node_is_required_in_each_term_of_the_users_affinity() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
     pod_affinity = {"podAffinity": {"x": 1}}

@@ -111,3 +111,52 @@ def make_lease(name: str = "a", node: str = "n0", **fields: Any) -> Lease:
         spec=msgspec.Raw(json.dumps(spec).encode()),
         **fields,
     )
+
+
+def class_object(name: str, *expressions: str) -> dict[str, Any]:
+    """A device class; without expressions that of all devices of the driver. `Any`: JSON."""
+    written = expressions or ('device.driver == "gpu.example.com"',)
+    selectors = [{"cel": {"expression": each}} for each in written]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": selectors},
+    }
+
+
+def slice_object(
+    name: str,
+    devices: int,
+    node: str | None = None,
+    pool: str = "",
+    generation: int = 1,
+    count: int = 1,
+    first: int = 0,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A slice with devices d0, d1, ... of a node, by default of the same name. `Any`: JSON."""
+    numbers = range(first, first + devices)
+    listed = [{"name": f"d{n}", "attributes": {"index": {"int": n}}} for n in numbers]
+    of_pool = {"name": pool or name, "generation": generation, "resourceSliceCount": count}
+    if node != "":
+        spec["nodeName"] = node or name
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": {"driver": "gpu.example.com", "pool": of_pool, "devices": listed, **spec},
+    }
+
+
+def claim_object(*devices: str, pod: str = "", pool: str = "n0", **metadata: Any) -> dict[str, Any]:
+    """A claim that has these devices, for a pod. `Any`: JSON."""
+    results = [
+        {"driver": "gpu.example.com", "pool": pool, "device": device, "request": "r"}
+        for device in devices
+    ]
+    reserved = [{"resource": "pods", "name": pod, "uid": "u"}] if pod else []
+    return {
+        "metadata": {"name": "claim", "namespace": "default", "uid": "claim", **metadata},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
+    }

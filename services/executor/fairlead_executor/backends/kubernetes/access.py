@@ -14,7 +14,7 @@ import msgspec
 
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import clock
-from fairlead_executor.backends.kubernetes import kubernetes_cluster
+from fairlead_executor.backends.kubernetes import device_watches, kubernetes_cluster
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 
@@ -41,11 +41,11 @@ class _Review(msgspec.Struct, frozen=True):
 async def check_access(settings: KubernetesSettings) -> list[str]:
     """The rights for runs that are not given in all namespaces.
 
-    Raises `WorldError` if the cluster does not answer, or nodes and pods cannot be read.
+    Raises `WorldError` if the cluster does not answer, or nodes, pods or devices cannot be read.
     """
     client = await ApiClient.open(settings, clock.monotonic_s)
     try:
-        for path in READ:
+        for path in (*READ, *(device_watches.PATHS if settings.device_resources else ())):
             await client.get(path, {"limit": "1"})
         return [
             f"{verb} {resource}"

@@ -23,6 +23,7 @@ from fairlead_common.service.json_logging import run_fields
 from fairlead_executor.backends.kubernetes import pod_logs
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
 from fairlead_executor.backends.kubernetes.api_probe import ApiProbe
+from fairlead_executor.backends.kubernetes.device_watches import DeviceWatches
 from fairlead_executor.backends.kubernetes.domain import (
     api_objects,
     pending_pods,
@@ -35,6 +36,7 @@ from fairlead_executor.backends.kubernetes.domain.api_objects import (
     PodObject,
 )
 from fairlead_executor.backends.kubernetes.domain.cluster_nodes import ClusterNodes
+from fairlead_executor.backends.kubernetes.domain.node_devices import NodeDevices
 from fairlead_executor.backends.kubernetes.domain.pod_manifest import Owner
 from fairlead_executor.backends.kubernetes.domain.run_records import RunRecord
 from fairlead_executor.backends.kubernetes.run_requests import Requests
@@ -73,8 +75,9 @@ class KubernetesCluster:
         self._clock_ms = clock_ms
         self._chance = chance
         self._owner = Owner(settings.executor, hashlib.sha256(log_id.encode()).hexdigest()[:16])
+        devices = NodeDevices(own.device_resources, self._is_own_pod)
         self._cluster_nodes = ClusterNodes(
-            settings.executor, settings.pool, own.pool_label, own.other_priority_min
+            settings.executor, settings.pool, own.pool_label, own.other_priority_min, devices
         )
         keyring = Keyring(settings.secrets_key)
         self._requests = Requests(client, self._owner, own, keyring, clock_ms)
@@ -104,6 +107,8 @@ class KubernetesCluster:
             chance,
             _selector(own.node_selector),
         )
+        watches = DeviceWatches(client, devices, self._note_devices, chance).watches
+        self._device_watches = watches if own.device_resources else ()
 
     @classmethod
     async def open(
@@ -115,6 +120,8 @@ class KubernetesCluster:
         try:
             await cluster._node_watch.list_all()
             await cluster._pod_watch.list_all()
+            for watch in cluster._device_watches:
+                await watch.list_all()
         except (ApiUnavailable, ApiRefused) as error:
             await client.close()
             raise WorldError(describe_refusal(client.url, error)) from error
@@ -139,7 +146,9 @@ class KubernetesCluster:
 
     def problem(self) -> str | None:
         """See `Cluster`."""
-        error = self._pod_watch.problem or self._node_watch.problem or self._probe.problem
+        devices = (watch.problem for watch in self._device_watches)
+        problems = (self._pod_watch.problem, self._node_watch.problem, *devices)
+        error = next(filter(None, problems), self._probe.problem)
         if error is None:
             return None
         return (
@@ -227,6 +236,8 @@ class KubernetesCluster:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pod_watch.run(), name="pods")
             tasks.create_task(self._node_watch.run(), name="nodes")
+            for watch in self._device_watches:
+                tasks.create_task(watch.run(), name="devices")
             tasks.create_task(self._probe.run(), name="probe")
             tasks.create_task(self._check_periodically(), name="check")
             for number in range(self._settings.requests_in_flight):
@@ -292,6 +303,13 @@ class KubernetesCluster:
 
     def _delete_node(self, metadata: ObjectMeta, _: NodeObject | None) -> None:
         self._note_nodes(self._cluster_nodes.delete(metadata.name, self._clock_ms()))
+
+    def _note_devices(self, nodes: set[str]) -> None:
+        self._note_nodes(self._cluster_nodes.note_devices(nodes))
+
+    def _is_own_pod(self, namespace: str, name: str) -> bool:
+        record = self._records.get(RunId(name))
+        return record is not None and record.namespace == namespace
 
     def _note_nodes(self, changed: bool) -> None:
         if changed:
@@ -447,6 +465,8 @@ def describe_refusal(url: str, error: ApiUnavailable | ApiRefused) -> str:
             todo = "renew the credentials of the kubeconfig; try them with: kubectl auth whoami"
         case ApiRefused(code=403):
             todo = "apply deploy/kubernetes/rbac.yaml, and use its service account"
+        case ApiRefused(code=404):
+            todo = "`deviceResources` needs resource.k8s.io/v1, which Kubernetes has since 1.34"
         case _:
             todo = "check the address of the kubeconfig and the network"
     return f"the cluster at {url} cannot be read: {error}; {todo}"

@@ -73,6 +73,8 @@ class KubernetesSettings(
     `default_image` is the image of containers that name none. `node_selector`: only nodes with
     these labels are offered. `pool_label`: the label of a node that names its pool.
     `other_priority_min`: pods of others below this priority do not reduce what is offered.
+    `device_resources`: the name of the resource that a node offers for each of its devices of a
+    device class, by the name of the class.
     `ended_pods_max` and `ended_pods_s`: ended pods are retained for their logs, at most this many
     and for at most this time (s). A pod that still exists `stuck_terminating_s` after its grace
     period is deleted by force, also an ended one that is not retained any more. The runs of a node
@@ -93,6 +95,7 @@ class KubernetesSettings(
     node_selector: dict[str, str] = {}
     pool_label: str = "fairlead.dev/pool"
     other_priority_min: int | None = None
+    device_resources: dict[str, str] = {}
     pending_rules: tuple[PendingRule, ...] = PENDING_RULES
     ended_pods_max: Count = 1_000
     ended_pods_s: Count = 3_600

@@ -7,6 +7,13 @@ import msgspec
 Quantity = str | int | float
 
 
+class OwnerReference(msgspec.Struct, frozen=True, gc=False):
+    """An object that this one is removed with."""
+
+    kind: str = ""
+    name: str = ""
+
+
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Of any object."""
 
@@ -17,9 +24,16 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+
+
+class KubernetesObject(msgspec.Struct, frozen=True, gc=False):
+    """Any object."""
+
+    metadata: ObjectMeta
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
@@ -110,10 +124,9 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class PodObject(msgspec.Struct, frozen=True, gc=False):
+class PodObject(KubernetesObject, frozen=True, gc=False):
     """A pod."""
 
-    metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -140,10 +153,9 @@ class NodeStatus(msgspec.Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
-class NodeObject(msgspec.Struct, frozen=True, gc=False):
+class NodeObject(KubernetesObject, frozen=True, gc=False):
     """A node."""
 
-    metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -169,12 +181,6 @@ class WatchEvent(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
-class AnyObject(msgspec.Struct, frozen=True):
-    """The metadata of any object. Of a bookmark only they count: a pod has `"containers": null`."""
-
-    metadata: ObjectMeta
-
-
 class Status(msgspec.Struct, frozen=True):
     """What the API server answers when it refuses."""
 
@@ -183,11 +189,11 @@ class Status(msgspec.Struct, frozen=True):
     code: int = 0
 
 
-T = TypeVar("T", bound=PodObject | NodeObject)
+T = TypeVar("T", bound=KubernetesObject)
 
 page_decoder: Final = msgspec.json.Decoder(ListPage)
 event_decoder: Final = msgspec.json.Decoder(WatchEvent)
-metadata_decoder: Final = msgspec.json.Decoder(AnyObject)
+metadata_decoder: Final = msgspec.json.Decoder(KubernetesObject)
 pod_decoder: Final = msgspec.json.Decoder(PodObject)
 node_decoder: Final = msgspec.json.Decoder(NodeObject)
 _status_decoder: Final = msgspec.json.Decoder(Status)

@@ -6,13 +6,22 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_executor.backends.kubernetes.domain import node_capacity
 from fairlead_executor.backends.kubernetes.domain.api_objects import NodeObject, PodObject
 from fairlead_executor.backends.kubernetes.domain.node_capacity import OtherPods
+from fairlead_executor.backends.kubernetes.domain.node_devices import NodeDevices
 
 
 class ClusterNodes:
-    """All nodes. `other_priority_min`: pods of others below this priority are not counted."""
+    """All nodes. `other_priority_min`: pods of others below this priority are not counted.
+
+    `devices`: what the nodes offer of device classes.
+    """
 
     def __init__(
-        self, executor: str, pool: str, pool_label: str, other_priority_min: int | None
+        self,
+        executor: str,
+        pool: str,
+        pool_label: str,
+        other_priority_min: int | None,
+        devices: NodeDevices | None = None,
     ) -> None:
         self._executor = executor
         self._pool = pool
@@ -22,6 +31,7 @@ class ClusterNodes:
         self._offered: dict[str, Node] = {}
         self._list: list[Node] | None = None
         self._others = OtherPods()
+        self._devices = devices or NodeDevices({})
         self._absent_since_ms: dict[str, int] = {}
         """Since when each node is not ready or does not exist."""
 
@@ -100,15 +110,19 @@ class ClusterNodes:
         """No other pods of others exist; whether an offer changed."""
         return self._refresh(self._others.retain(uids))
 
+    def note_devices(self, names: Iterable[str]) -> bool:
+        """The devices of these nodes changed; whether an offer changed."""
+        return self._refresh(names)
+
     def _refresh(self, names: Iterable[str]) -> bool:
         changed = False
         for name in names:
             node = self._objects.get(name)
             if node is None:
                 continue
-            used = self._others.used(name)
+            used, devices = self._others.used(name), self._devices.offered(name)
             offer = node_capacity.build_node(
-                node, used, self._executor, self._pool, self._pool_label
+                node, used, devices, self._executor, self._pool, self._pool_label
             )
             if self._offered.get(name) != offer:
                 self._offered[name] = offer

@@ -65,14 +65,23 @@ class OtherPods:
 
 
 def build_node(
-    node: NodeObject, used: Mapping[str, int], executor: str, pool: str, pool_label: str
+    node: NodeObject,
+    used: Mapping[str, int],
+    devices: Mapping[str, int],
+    executor: str,
+    pool: str,
+    pool_label: str,
 ) -> Node:
-    """The node as it is offered. `pool`: that of nodes without the label."""
+    """The node as it is offered. `pool`: that of nodes without the label.
+
+    `devices` takes the place of allocatable resources of the same name, whatever is `used` of them.
+    """
     offered: dict[str, int] = {}
     for name, quantity in node.status.allocatable.items():
         amount = parse_amount(name, quantity, round_up=False)
         if amount is not None:
             offered[name] = max(0, amount - used.get(name, 0))
+    offered.update(devices)
     labels = node.metadata.labels
     return Node(
         executor=executor,

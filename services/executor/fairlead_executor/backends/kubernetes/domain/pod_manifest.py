@@ -246,15 +246,30 @@ def _replace_sealed_values(
 
 
 def _require_node(spec: Json, node: str) -> None:
-    """Add the node's name to each term of the required node affinity, terms being alternatives."""
+    """Add the node's name to each term of the required node affinity, terms being alternatives.
+
+    An affinity of another form than Kubernetes knows stays as it is: the API server refuses it.
+    """
     field = {"key": _NODE_FIELD, "operator": "In", "values": [node]}
-    affinity = dict(spec.get("affinity") or {})
-    node_affinity = dict(affinity.get("nodeAffinity") or {})
-    required = dict(node_affinity.get(_REQUIRED) or {})
-    terms = required.get("nodeSelectorTerms") or [{}]
-    required["nodeSelectorTerms"] = [
-        {**term, "matchFields": [*(term.get("matchFields") or []), field]} for term in terms
-    ]
-    node_affinity[_REQUIRED] = required
-    affinity["nodeAffinity"] = node_affinity
-    spec["affinity"] = affinity
+    affinity = spec.get("affinity") or {}
+    node_affinity = _field(affinity, "nodeAffinity", {})
+    required = _field(node_affinity, _REQUIRED, {})
+    terms = _field(required, "nodeSelectorTerms", [{}])
+    if not isinstance(terms, list):
+        return
+    fields = [_field(term, "matchFields", []) for term in terms]
+    if not all(isinstance(given, list) for given in fields):
+        return
+    required = {
+        **required,
+        "nodeSelectorTerms": [
+            {**term, "matchFields": [*given, field]}
+            for term, given in zip(terms, fields, strict=True)
+        ],
+    }
+    spec["affinity"] = {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: required}}
+
+
+def _field(item: Any, name: str, default: Any) -> Any:  # `Any`: JSON
+    """A field of an object, `default` if it is not set; None if this is not an object."""
+    return (item.get(name) or default) if isinstance(item, dict) else None
