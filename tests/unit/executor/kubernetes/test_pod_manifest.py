@@ -80,6 +80,11 @@ def test_an_affinity_of_another_form_is_left_to_the_api_server_to_refuse(affinit
     assert spec["affinity"] == affinity
 
 
+def test_an_environment_of_another_form_is_left_to_the_api_server_to_refuse() -> None:
+    spec = build({"containers": [{"env": {"A": "b"}}]}, env={"C": "d"}).pod["spec"]
+    assert spec["containers"][0]["env"] == {"A": "b"}
+
+
 def test_the_node_is_required_in_each_term_of_the_users_affinity() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
     pod_affinity = {"podAffinity": {"x": 1}}

@@ -213,12 +213,10 @@ def _containers(spec: Json) -> list[Json]:
 
 def _add_environment(container: Json, env: Mapping[str, str]) -> None:
     """Put these variables first, so that others can refer to them; they override the job's own."""
-    given = container.get("env")
-    own = [
-        item
-        for item in (given if isinstance(given, list) else [])
-        if not (isinstance(item, dict) and item.get("name") in env)
-    ]
+    given = container.get("env") or []
+    if not isinstance(given, list):
+        return  # the API server refuses it
+    own = [item for item in given if not (isinstance(item, dict) and item.get("name") in env)]
     container["env"] = [*({"name": name, "value": value} for name, value in env.items()), *own]
 
 
