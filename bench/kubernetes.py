@@ -4,6 +4,7 @@
     ... --binding direct     pods name their node; kube-scheduler is stopped
     ... --alone              before, kube-scheduler alone binds pods without Fairlead
     ... --retained 10000     the executors retain this number of ended pods: for their memory
+    ... --hold               jobs run until all do at once: memory of the executors by running pods
 
 Starts one control plane per cluster (`make kubernetes`; they share an etcd) and a whole Fairlead by
 `fairlead up --kubeconfig`, with one executor per cluster and all nodes in one pool. A watch of the
@@ -53,6 +54,9 @@ BEST_S: Final = 5.0
 DRAIN_S_MAX: Final = 1_800.0
 POLL_S: Final = 1.0
 ANNOTATIONS: Final = {"fairlead.test/run-for": "1s"}
+HELD_CPU: Final = "100m"
+HELD_STEP: Final = 2_000
+"""With `--hold` the memory is read each time that this number of pods more is running."""
 CONTAINER: Final = {
     "name": "main",
     "image": "busybox",
@@ -115,6 +119,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--binding", choices=("affinity", "direct"), default="affinity")
     parser.add_argument("--alone", action="store_true", help="kube-scheduler alone, before")
+    parser.add_argument("--hold", action="store_true", help="jobs run until all do at once")
     parser.add_argument("--retained", type=int, default=1_000, help="ended pods per executor")
     parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
@@ -182,7 +187,8 @@ async def bench(
         while not await knows_nodes(http, given.nodes):  # noqa: ASYNC110 (another process)
             await asyncio.sleep(POLL_S)
         before = read_cpu_s(planes, standalone)
-        ran = await run_jobs(given, standalone, clusters, client, http)
+        run_all = hold_jobs if given.hold else run_jobs
+        ran = await run_all(given, standalone, clusters, client, http)
         return {**found, **ran, "cpuS": subtract(read_cpu_s(planes, standalone), before)}
 
 
@@ -238,16 +244,7 @@ async def run_jobs(
     before = {name: cpu_s(process) for name, process in executors.items()}
     idle_mb = {name: peak_mb(process) for name, process in executors.items()}
     began_s = time.monotonic()
-    for first in range(0, given.jobs, JOBS_PER_REQUEST):
-        count = min(JOBS_PER_REQUEST, given.jobs - first)
-        jobs = [Job(client_id=f"j{first + number}") for number in range(count)]
-        job_set = f"set-{first // JOBS_PER_REQUEST}"
-        defaults = {
-            **{"pool": POOL, "image": "busybox", "command": ["true"], "cpu": "1"},
-            **{"memory": "1Gi", "annotations": ANNOTATIONS},
-        }
-        await client.submit(QUEUE, job_set, jobs, defaults=defaults)
-    e2e.say(f"{given.jobs} jobs accepted after {time.monotonic() - began_s:.1f} s")
+    await submit(client, given.jobs, {"cpu": "1", "annotations": ANNOTATIONS})
     while not await have_succeeded(http, given.jobs):
         assert time.monotonic() - began_s < DRAIN_S_MAX, standalone.report
         await asyncio.sleep(POLL_S)
@@ -274,6 +271,58 @@ async def run_jobs(
             "executorPeakMb": peak_mb(executors[cluster.name]),
         }
     return found
+
+
+async def submit(client: AsyncClient, count: int, more: dict[str, object]) -> None:
+    """Submit this number of jobs; `more`: fields of each."""
+    began_s = time.monotonic()
+    defaults = {"pool": POOL, "image": "busybox", "command": ["true"], "memory": "100Mi", **more}
+    for first in range(0, count, JOBS_PER_REQUEST):
+        several = range(first, min(count, first + JOBS_PER_REQUEST))
+        jobs = [Job(client_id=f"j{number}") for number in several]
+        await client.submit(QUEUE, f"set-{first // JOBS_PER_REQUEST}", jobs, defaults=defaults)
+    e2e.say(f"{count} jobs accepted after {time.monotonic() - began_s:.1f} s")
+
+
+async def hold_jobs(
+    given: argparse.Namespace,
+    standalone: StandaloneInstallation,
+    clusters: Sequence[Cluster],
+    client: AsyncClient,
+    http: httpx2.AsyncClient,
+) -> dict[str, Any]:
+    """All jobs until they run at the same time; what the executors have then. `Any`: JSON."""
+    executors = {each.name: find_executor(standalone, each.name) for each in clusters}
+    before = {name: cpu_s(process) for name, process in executors.items()}
+    began_s = time.monotonic()
+    await submit(client, given.jobs, {"cpu": HELD_CPU})
+    steps: list[dict[str, Any]] = []
+    running = 0
+    while running < given.jobs:
+        assert time.monotonic() - began_s < DRAIN_S_MAX, standalone.report
+        await asyncio.sleep(POLL_S)
+        running = (await e2e.counts(http)).get("RUNNING", 0)
+        if running >= min(given.jobs, HELD_STEP * (len(steps) + 1)):
+            memory = {name: resident_mb(process) for name, process in executors.items()}
+            steps.append({"running": running, "executorMb": memory})
+            e2e.say(f"  {steps[-1]}")
+    return {
+        "seconds": round(time.monotonic() - began_s, 1),
+        "held": steps,
+        **{
+            cluster.name: {
+                **rates(cluster.watch.seen.values()),
+                "cpuMsPerPod": round(
+                    1_000
+                    * (cpu_s(executors[cluster.name]) - before[cluster.name])
+                    / max(1, len(cluster.watch.seen)),
+                    2,
+                ),
+                "executorPeakMb": peak_mb(executors[cluster.name]),
+            }
+            for cluster in clusters
+        },
+    }
 
 
 def rates(pods: Iterable[Seen]) -> dict[str, float]:
@@ -371,6 +420,11 @@ def cpu_s(process: psutil.Process) -> float:
     """What it has used until now."""
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def resident_mb(process: psutil.Process) -> float:
+    """Its resident memory now, in MB."""
+    return round(process.memory_info().rss / 1e6, 1)
 
 
 def peak_mb(process: psutil.Process) -> float:

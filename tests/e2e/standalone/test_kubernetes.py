@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fairlead import Client
+from fairlead.errors import Invalid
 from fairlead_standalone.processes.child_process import ServerFailed
 from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
@@ -121,6 +122,9 @@ def test_a_job_runs_on_the_cluster_and_another_one_on_this_machine(
         start: read_log(standalone, pod["id"], start) for start in ("1s", "2025-06-01T00:00:00Z")
     }
     assert list(logs.values()) == ["", "first\nsecond\nthird\n"]
+    # Processes write files, in which lines have no times.
+    with pytest.raises(Invalid, match="does not know when the lines of a log were written"):
+        read_log(standalone, process["id"], "1s")
 
 
 def test_a_service_exists_on_the_cluster_and_is_refused_on_this_machine(
@@ -257,45 +261,18 @@ def test_pods_continue_after_ctrl_c_and_are_taken_over(
     assert "deletionTimestamp" in pod["metadata"]
 
 
-def refusal(folder: Path, kubeconfig: Path) -> str:
-    """What `fairlead up` prints instead of starting."""
-    with (
-        StandaloneInstallation(folder, "--kubeconfig", str(kubeconfig)) as refused,
-        pytest.raises(ServerFailed),
-    ):
-        refused.start()
-    assert not (folder / "data" / "logs" / "web.log").exists(), "nothing is started before"
-    return refused.printed
-
-
-def test_expired_credentials_are_named_with_what_to_do(
+def test_expired_credentials_are_named_before_anything_is_started(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     kubeconfig = tmp_path / "expired.yaml"
     certificate = control_plane.certificate.read_bytes()
     write_kubeconfig(kubeconfig, control_plane.url, certificate, "expired")
-    printed = refusal(tmp_path, kubeconfig)
-    assert f"--kubeconfig {kubeconfig}: the cluster at {control_plane.url}" in printed
-    assert "renew the credentials" in printed
-    assert "Traceback" not in printed
-
-
-def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "away.yaml"
-    content = {
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "c", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-    }
-    kubeconfig.write_text(json.dumps(content))
-    printed = refusal(tmp_path, kubeconfig)
-    assert f"--kubeconfig {kubeconfig}: the cluster at http://127.0.0.1:1" in printed
-    assert "check the address of the kubeconfig and the network" in printed
-
-
-def test_a_file_without_credentials_is_named(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "empty.yaml"
-    kubeconfig.write_text("{}")
-    printed = refusal(tmp_path, kubeconfig)
-    assert f"the kubeconfig {kubeconfig} gives no credentials" in printed
+    with (
+        StandaloneInstallation(tmp_path, "--kubeconfig", str(kubeconfig)) as refused,
+        pytest.raises(ServerFailed),
+    ):
+        refused.start()
+    assert f"--kubeconfig {kubeconfig}: the cluster at {control_plane.url}" in refused.printed
+    assert "renew the credentials" in refused.printed
+    assert "Traceback" not in refused.printed
+    assert not (tmp_path / "data" / "logs" / "web.log").exists()

@@ -59,6 +59,11 @@ def test_helm_installs_and_upgrades(api_server: ControlPlane, tmp_path: Path) ->
     assert {"fairlead-submit", "fairlead-executor-east"} <= names
     assert "fairlead-west-executor-west" in names
     assert "fairlead-west-submit" not in names
+    # `kubectl rollout restart` after a change of the Secret: it takes the same selector.
+    restart = next(block.text for block in blocks("operating.md") if "rollout" in block.text)
+    selected = f"{path}?labelSelector={restart.split()[-1]}"
+    restarted = {item["metadata"]["name"] for item in api_server.request("GET", selected)["items"]}
+    assert restarted == {name for name in names if not name.startswith("fairlead-west")}
 
 
 def test_the_secret_has_what_the_chart_reads() -> None:

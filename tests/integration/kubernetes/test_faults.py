@@ -199,7 +199,7 @@ async def world(
 
 async def test_jobs_end_once_whenever_their_executor_is_killed(world: FaultHarness) -> None:
     await world.submit(40)
-    for count in (8, 20, 30):
+    for count in (8, 25):
         async with world.executors.executor(world.settings()) as executor:
             await world.until_ended(count)
             executor.kill()
