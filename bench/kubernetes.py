@@ -306,23 +306,16 @@ async def hold_jobs(
             memory = {name: resident_mb(process) for name, process in executors.items()}
             steps.append({"running": running, "executorMb": memory})
             e2e.say(f"  {steps[-1]}")
-    return {
-        "seconds": round(time.monotonic() - began_s, 1),
-        "held": steps,
-        **{
-            cluster.name: {
-                **rates(cluster.watch.seen.values()),
-                "cpuMsPerPod": round(
-                    1_000
-                    * (cpu_s(executors[cluster.name]) - before[cluster.name])
-                    / max(1, len(cluster.watch.seen)),
-                    2,
-                ),
-                "executorPeakMb": peak_mb(executors[cluster.name]),
-            }
-            for cluster in clusters
-        },
-    }
+    found: dict[str, Any] = {"seconds": round(time.monotonic() - began_s, 1), "held": steps}
+    for cluster in clusters:
+        process, seen = executors[cluster.name], cluster.watch.seen
+        used_s = cpu_s(process) - before[cluster.name]
+        found[cluster.name] = {
+            **rates(seen.values()),
+            "cpuMsPerPod": round(1_000 * used_s / max(1, len(seen)), 2),
+            "executorPeakMb": peak_mb(process),
+        }
+    return found
 
 
 def rates(pods: Iterable[Seen]) -> dict[str, float]:

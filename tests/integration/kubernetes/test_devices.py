@@ -83,3 +83,30 @@ async def test_a_node_offers_its_devices_less_what_claims_of_others_have(
     world.plane.request("PATCH", f"{claims}/theirs/status", body, "application/merge-patch+json")
     await world.until(lambda: offered() == 4)
     assert allocated(world, "ours") == 2, "what runs have is counted by the scheduler"
+
+
+async def test_a_run_gets_a_device_by_the_extended_resource_of_its_class(
+    world: RealWorld, node: str
+) -> None:
+    resource = f"example.com/{node}"
+    path = f"{CLASSES}/{node}"
+    body = {"spec": {"extendedResourceName": resource}}
+    world.plane.request("PATCH", path, body, "application/merge-patch+json")
+    await world.open(device_resources={node: resource})
+
+    def offered() -> int:
+        found = {each.name: each.allocatable.get(resource, 0) for each in world.cluster.nodes()}
+        return found.get(node, 0)
+
+    await world.until(lambda: offered() == 4)
+    resources = {"requests": {resource: "2"}, "limits": {resource: "2"}}
+    spec = {"containers": [{"name": "main", "image": "x", "resources": resources}]}
+    run = world.run(node=node, spec=spec)
+    await world.until_pod(run, runs)
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{world.namespace}/resourceclaims"
+    (claim,) = world.plane.request("GET", claims)["items"]
+    assert len(claim["status"]["allocation"]["devices"]["results"]) == 2
+    other = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs"}, "spec": spec}
+    other["spec"] = {**spec, "nodeSelector": {"kubernetes.io/hostname": node}}
+    world.plane.request("POST", f"{world.path}/pods", other)
+    await world.until(lambda: offered() == 2)

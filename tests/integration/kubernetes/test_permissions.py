@@ -52,7 +52,10 @@ async def test_the_manifest_permits_all_that_an_executor_does(
 ) -> None:
     apply_manifest(world)
     use_account(world, tmp_path, "fairlead-executor")
-    await world.open(namespaces="create", ended_pods_max=0, secrets_key="k")
+    devices = {"gpu": "example.com/gpu"}
+    await world.open(
+        namespaces="create", ended_pods_max=0, secrets_key="k", device_resources=devices
+    )
     sealed = Keyring("k").seal("q", "x")
     container = {"name": "main", "image": "x", "env": [{"name": "P", "sealed": sealed}]}
     good = world.run("a", annotations={"run-for": "10ms"}, spec={"containers": [container]})
@@ -70,6 +73,7 @@ async def test_the_manifest_permits_all_that_an_executor_does(
     assert (await world.until_ended(stopped)).end == pods.stopped("enough")
     world.cluster.remove([good, stopped, elsewhere, serving])
     await world.until(lambda: not world.pods())
+    assert world.cluster.problem() is None
 
 
 async def test_an_account_without_rights_is_reported_with_the_manifest_to_apply(
