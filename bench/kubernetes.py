@@ -49,6 +49,8 @@ ALONE: Final = "alone-"
 QUEUE: Final = "bench"
 JOBS_PER_REQUEST: Final = 500
 REQUESTS_MAX: Final = 32
+REQUEST_S_MAX: Final = 600
+"""The deletion of all pods of a namespace is one request."""
 BEST_S: Final = 5.0
 """The best rate is that of the best interval of this length (s)."""
 DRAIN_S_MAX: Final = 1_800.0
@@ -199,7 +201,9 @@ async def watched(
     """The clusters while their pods are watched; `skipped`: how names begin that do not count."""
     clusters: list[Cluster] = []
     for number, plane in enumerate(planes):
-        settings = KubernetesSettings(kubeconfig=str(plane.kubeconfig))
+        settings = KubernetesSettings(
+            kubeconfig=str(plane.kubeconfig), request_timeout_s=REQUEST_S_MAX
+        )
         client = await ApiClient.open(settings, time.monotonic)
         clusters.append(Cluster(f"c{number}", plane, client, PodWatch(client, skipped)))
     async with asyncio.TaskGroup() as tasks:
