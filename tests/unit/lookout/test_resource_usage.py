@@ -22,6 +22,7 @@ def test_a_long_run_is_spread_over_its_hours() -> None:
     job_set, meter = JobSet(1, KEY, 0), UsageMeter(ASKED)
     meter.start_run(job_set, run(1, HOUR_MS // 2))
     meter.end_run(job_set, run(1, HOUR_MS // 2), 3 * HOUR_MS)
+    meter.finish_runs()
     hours = {hour: usage.used["cpu"] / 1000 for (_, _, hour), usage in meter.usage.items()}
     assert hours == {0: HOUR_MS / 2, HOUR_MS: HOUR_MS, 2 * HOUR_MS: HOUR_MS}
     assert job_set.used == {"cpu": 1000 * (5 * HOUR_MS // 2)}
@@ -40,7 +41,9 @@ def test_runs_that_overlap_add_up_whenever_they_are_counted() -> None:
             each = run(number, spans[number][0])
             meter.end_run(job_set, each, at_ms) if is_end else meter.start_run(job_set, each)
             if chance.random() < 0.3:
+                meter.finish_runs()
                 meter.count_until(job_set, at_ms)
+        meter.finish_runs()
         total = 1000 * sum(end - begin for begin, end in spans)
         assert job_set.used["cpu"] == total
         assert sum(usage.used["cpu"] for usage in meter.usage.values()) == total
@@ -60,6 +63,7 @@ def test_the_usage_of_a_preempted_run_is_lost() -> None:
 def test_live_runs_are_counted_until_now() -> None:
     job_set, meter = JobSet(1, KEY, 0, jobs=4, live=3, last_ms=1_000), UsageMeter(ASKED)
     meter.start_run(job_set, run(1, 0))
+    meter.finish_runs()
     assert resource_usage.total_usage(job_set, 5_000) == {"cpu": 5_000_000}
     assert job_set.used == {}
     assert resource_usage.estimate_end_ms(job_set, 1_500) == 4_000

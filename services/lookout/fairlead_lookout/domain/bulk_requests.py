@@ -8,6 +8,7 @@ from fairlead_lookout.domain.model import Job, Message
 from fairlead_lookout.domain.transitions import ENDED, HELD
 
 _BULK: Final = (events.JobsCancelRequested, events.JobsPreemptRequested, events.JobsReprioritized)
+_BULK_TYPES: Final = frozenset(_BULK)
 
 
 def find_bulk_filters(messages: Sequence[Message]) -> list[tuple[Message, events.JobFilter]]:
@@ -15,6 +16,7 @@ def find_bulk_filters(messages: Sequence[Message]) -> list[tuple[Message, events
     return [
         (message, event.filter)
         for message in messages
+        if not _BULK_TYPES.isdisjoint(map(type, message.sequence.events))
         for event in message.sequence.events
         if isinstance(event, _BULK)
     ]

@@ -50,6 +50,9 @@ def pack_chunks(
 
 
 def _divide(lines: list[Line]) -> Iterator[list[Line]]:
+    if lines and sum([len(line.json) for line in lines]) + len(lines) <= CHUNK_BYTES_MAX:
+        yield lines
+        return
     part: list[Line] = []
     size = 0
     for line in lines:

@@ -1,6 +1,7 @@
 """Divides messages of the log into batches, each folded in one transaction."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final, cast, get_args
 
 import msgspec
 
@@ -8,6 +9,10 @@ from fairlead_common.domain.records import events
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters, is_bulk_request
 from fairlead_lookout.domain.model import BulkProgress, Message, RunKey
 from fairlead_lookout.domain.transitions import find_replaced_job
+
+_JOB_EVENTS: Final = frozenset(
+    each for each in get_args(events.AnyEvent) if issubclass(each, events.JobEvent)
+)
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -59,13 +64,19 @@ def find_job_ids(messages: Sequence[Message]) -> dict[str, None]:
     named: list[str] = []
     replaced: list[str] = []
     for message in messages:
-        for event in message.sequence.events:
-            if isinstance(event, events.JobEvent):
-                named.append(event.job_id)
-                if type(event) is events.JobSubmitted and event.annotations:
-                    job_id = find_replaced_job(event)
-                    if job_id is not None:
-                        replaced.append(job_id)
+        found = message.sequence.events
+        types = set(map(type, found))
+        if types <= _JOB_EVENTS:
+            named += [event.job_id for event in cast("list[events.JobEvent]", found)]
+        else:
+            named += [event.job_id for event in found if isinstance(event, events.JobEvent)]
+        if events.JobSubmitted in types:
+            replaced += [
+                job_id
+                for event in found
+                if type(event) is events.JobSubmitted and event.annotations
+                if (job_id := find_replaced_job(event)) is not None
+            ]
     return dict.fromkeys(named + replaced)
 
 

@@ -31,7 +31,7 @@ Amounts: TypeAlias = dict[str, int]
 
 class Run(msgspec.Struct, gc=False):
     """One run. `cause`: why it was preempted, once it has ended (before that see `Job`);
-    `shape`: the resources that it holds."""
+    `shape`: the resources that it holds. `new`, `changed`: the row must be inserted or updated."""
 
     number: int
     state: str
@@ -48,6 +48,7 @@ class Run(msgspec.Struct, gc=False):
     cause: str | None = None
     shape: str = ""
     new: bool = False
+    changed: bool = False
 
 
 class Job(msgspec.Struct, gc=False):

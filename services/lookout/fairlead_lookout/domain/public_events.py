@@ -3,6 +3,9 @@
 They are made from the events of the log, with differences: an event that changed nothing is left
 out, a bulk request becomes one event per job, and a failed run is published when the scheduler has
 decided whether it is retried.
+
+The events that every job has are formatted as text: this takes a third of the time of making and
+encoding a `PublicEvent`, which defines the order of the fields.
 """
 
 from typing import Final, Literal
@@ -10,7 +13,8 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead_common.domain import position_tokens, timestamps
-from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Line, Message, Preemption
+from fairlead_common.domain.records.events import JobSubmitted
+from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Line, Message, Preemption, Run
 
 EventType = Literal[
     "submitted",
@@ -85,7 +89,11 @@ def _is_number(text: str) -> bool:
 
 class EventWriter:
     """Writes the public events of a batch. The id of an event is the position of its message and a
-    count, so it is unique in the log; `published` is that count."""
+    count, so it is unique in the log; `published` is that count.
+
+    `finish_message` must be called before the job sets are used: until then they do not have the
+    id of their last event.
+    """
 
     def __init__(self) -> None:
         self.lines: dict[JobSetKey, list[Line]] = {}
@@ -95,14 +103,36 @@ class EventWriter:
         self._id_prefix = ""
         self._time = ""
         self._position = ""
+        self._head = ""
+        self._tail = ""
+        self._by = ""
+        self._job_set: JobSet | None = None
+        self._own_lines: list[Line] = []
+        self._placed: dict[tuple[str, str], str] = {}
+        """The JSON of the cluster and the node of a run."""
 
     def start_message(self, message: Message) -> None:
         """The next events belong to this message."""
+        self.finish_message()
         self._message = message
         self._id_prefix = f"{message.partition}-{message.position}-"
+        self._head = f'{{"id":"{self._id_prefix}'
+        self._by = _quote(message.sequence.by)
         self.published = message.published
         self._time = timestamps.rfc3339(message.time_ms)
         self._position = position_tokens.encode({message.partition: message.position + 1})
+
+    def finish_message(self) -> None:
+        """Record in the job set what its last event is."""
+        job_set, self._job_set = self._job_set, None
+        if job_set is None:
+            return
+        message, line = self._message, self._own_lines[-1]
+        job_set.last = (line.position, line.item)
+        job_set.position = message.position
+        job_set.last_ms = message.time_ms
+        if job_set.first_ms == 0:
+            job_set.first_ms = message.time_ms
 
     def write(self, job_set: JobSet, kind: EventType, job: Job | None, **fields: object) -> None:
         """Write an event of a job, or of the job set itself."""
@@ -117,29 +147,48 @@ class EventWriter:
             job_set=name,
             **fields,  # type: ignore[arg-type]
         )
-        self._add(job_set, event)
+        self._add(job_set, _encode(event))
+
+    def write_submission(self, job_set: JobSet, event: JobSubmitted) -> None:
+        """Write that a job was submitted."""
+        if job_set is not self._job_set:
+            self._start_job_set(job_set)
+        client_id = "" if event.client_id is None else f',"clientId":{_quote(event.client_id)}'
+        self._add(
+            job_set,
+            f'{self._head}{self.published}","type":"submitted","jobId":"{event.job_id}"{client_id}'
+            f',"priority":{event.priority},"priorityClass":{_quote(event.priority_class)}'
+            f',"by":{self._by}{self._tail}'.encode(),
+        )
+
+    def write_step(self, job_set: JobSet, kind: EventType, job_id: str, run: Run) -> None:
+        """Write an event of a job with its newest run, and nothing else."""
+        if job_set is not self._job_set:
+            self._start_job_set(job_set)
+        placed = self._placed.get((run.executor, run.node)) or self._place(run)
+        item, message = self.published, self._message
+        text = (
+            f'{self._head}{item}","type":"{kind}","jobId":"{job_id}","run":{run.number}'
+            f"{placed}{self._tail}"
+        )
+        self._own_lines.append(Line(message.position, item, message.time_ms, text.encode()))
+        self.published = item + 1
+
+    def _place(self, run: Run) -> str:
+        placed = f',"cluster":{_quote(run.executor)},"node":{_quote(run.node)}'
+        self._placed[run.executor, run.node] = placed
+        return placed
 
     def write_run(self, job_set: JobSet, kind: EventType, job: Job, **fields: object) -> None:
         """Write an event of a job with its newest run, if it has one."""
         run = job.latest
         if run is None:
             self.write(job_set, kind, job, **fields)
-            return
-        queue, name = job_set.key
-        event = PublicEvent(
-            id=f"{self._id_prefix}{self.published}",
-            type=kind,
-            job_id=job.id,
-            run=run.number,
-            cluster=run.executor,
-            node=run.node,
-            time=self._time,
-            position=self._position,
-            queue=queue,
-            job_set=name,
-            **fields,  # type: ignore[arg-type]
-        )
-        self._add(job_set, event)
+        elif not fields:
+            self.write_step(job_set, kind, job.id, run)
+        else:
+            place = {"run": run.number, "cluster": run.executor, "node": run.node}
+            self.write(job_set, kind, job, **place, **fields)
 
     def write_preemption(
         self, job_set: JobSet, job: Job, by: str | None, for_job: str | None
@@ -168,17 +217,24 @@ class EventWriter:
                 will_retry=will_retry,
             )
 
-    def _add(self, job_set: JobSet, event: PublicEvent) -> None:
-        message, item = self._message, self.published
+    def _add(self, job_set: JobSet, json: bytes) -> None:
+        if job_set is not self._job_set:
+            self._start_job_set(job_set)
+        message = self._message
+        self._own_lines.append(Line(message.position, self.published, message.time_ms, json))
         self.published += 1
-        job_set.last = (message.position, item)
-        job_set.position = message.position
-        job_set.last_ms = message.time_ms
-        if job_set.first_ms == 0:
-            job_set.first_ms = message.time_ms
-        line = Line(message.position, item, message.time_ms, _encode(event))
-        lines = self.lines.get(job_set.key)
-        if lines is None:
-            self.lines[job_set.key] = [line]
-        else:
-            lines.append(line)
+
+    def _start_job_set(self, job_set: JobSet) -> None:
+        self.finish_message()
+        self._job_set = job_set
+        queue, name = job_set.key
+        self._own_lines = self.lines.setdefault(job_set.key, [])
+        self._tail = (
+            f',"time":"{self._time}","position":"{self._position}"'
+            f',"queue":{_quote(queue)},"jobSet":{_quote(name)}}}'
+        )
+
+
+def _quote(text: str) -> str:
+    """As JSON."""
+    return _encode(text).decode()

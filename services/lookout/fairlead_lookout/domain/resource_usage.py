@@ -6,55 +6,88 @@ queue. So a run of three days is spread over its hours and counted while it is s
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec import Raw
 
 from fairlead_common.domain import shapes
 from fairlead_lookout.domain.model import Amounts, JobSet, Run, Usage, UsageKey
 
 HOUR_MS: Final = 3_600_000
 
+_Step: TypeAlias = tuple[JobSet, str, str, int, bool]
+"""(job set, pool, shape, time in ms, whether the runs end)"""
+
 
 class UsageMeter:
-    """The usage that one batch adds. `requests`: the resources that each known shape requests."""
+    """The usage that one batch adds. `requests`: the resources that each known shape requests.
+
+    Runs that start one after the other at one time, with one shape, are added to what their job set
+    holds at once, and so are runs that end: call `finish_runs` before `held` is used elsewhere.
+    """
 
     def __init__(self, requests: Mapping[str, Amounts]) -> None:
         self.usage: dict[UsageKey, Usage] = {}
         self.shapes: dict[str, Amounts] = {}
         self._requests = requests
+        self._names: dict[tuple[bytes, str], str] = {}
+        self._step: _Step | None = None
+        self._runs = 0
 
-    def name_shape(self, raw: bytes, priority_class: str) -> str:
+    def name_shape(self, raw: Raw, priority_class: str) -> str:
         """The name of a shape. The requests of a shape that is not known are recorded."""
-        name = shapes.key(raw, priority_class)
-        if not self._requests.get(name) and name not in self.shapes:
-            self.shapes[name] = shapes.decode(raw).requests
+        key = (bytes(raw), priority_class)
+        name = self._names.get(key)
+        if name is None:
+            self._names[key] = name = shapes.key(*key)
+            if not self._requests.get(name) and name not in self.shapes:
+                self.finish_runs()
+                self.shapes[name] = shapes.decode(raw).requests
         return name
 
     def start_run(self, job_set: JobSet, run: Run) -> None:
         """A run was leased: it holds its resources from now on."""
-        self.count_until(job_set, run.leased_ms)
-        held = job_set.held.setdefault(run.pool, {})
-        for resource, amount in self._requests_of(run).items():
-            held[resource] = held.get(resource, 0) + amount
+        self._add_step((job_set, run.pool, run.shape, run.leased_ms, False))
 
     def end_run(self, job_set: JobSet, run: Run, now_ms: int) -> None:
         """A run holds nothing any more. If it was preempted, everything that it used is lost.
 
         Resources that were never counted as held are not subtracted.
         """
-        self.count_until(job_set, now_ms)
-        requests = self._requests_of(run)
-        held = job_set.held.get(run.pool, {})
+        self._add_step((job_set, run.pool, run.shape, now_ms, True))
+        if run.cause is not None and run.state != "SUCCEEDED":
+            lost = self._usage_of((job_set.key[0], run.pool, start_of_hour(now_ms))).lost
+            for resource, amount in self._requests_of(run.shape).items():
+                held_ms = max(now_ms - run.leased_ms, 0)
+                lost[resource] = lost.get(resource, 0) + amount * held_ms
+
+    def finish_runs(self) -> None:
+        """Add what was collected to what the job sets hold."""
+        step, runs = self._step, self._runs
+        self._step, self._runs = None, 0
+        if step is None:
+            return
+        job_set, pool, shape, time_ms, is_end = step
+        self.count_until(job_set, time_ms)
+        requests = self._requests_of(shape)
+        if not is_end:
+            held = job_set.held.setdefault(pool, {})
+            for resource, amount in requests.items():
+                held[resource] = held.get(resource, 0) + runs * amount
+            return
+        held = job_set.held.get(pool, {})
         for resource in requests.keys() & held.keys():
-            held[resource] -= requests[resource]
+            held[resource] -= runs * requests[resource]
             if held[resource] <= 0:
                 del held[resource]
         if not held:
-            job_set.held.pop(run.pool, None)
-        if run.cause is not None and run.state != "SUCCEEDED":
-            lost = self._usage_of((job_set.key[0], run.pool, start_of_hour(now_ms))).lost
-            for resource, amount in requests.items():
-                held_ms = max(now_ms - run.leased_ms, 0)
-                lost[resource] = lost.get(resource, 0) + amount * held_ms
+            job_set.held.pop(pool, None)
+
+    def _add_step(self, step: _Step) -> None:
+        if step != self._step:
+            self.finish_runs()
+            self._step = step
+        self._runs += 1
 
     def count_until(self, job_set: JobSet, now_ms: int) -> None:
         """Add what the runs of a job set have held since they were last counted."""
@@ -67,9 +100,9 @@ class UsageMeter:
                 usage.used[resource] = usage.used.get(resource, 0) + amount * ms
         job_set.metered_ms = now_ms
 
-    def _requests_of(self, run: Run) -> Amounts:
+    def _requests_of(self, shape: str) -> Amounts:
         """The resources that a run holds; nothing if its shape is no longer known."""
-        return self.shapes.get(run.shape) or self._requests.get(run.shape) or {}
+        return self.shapes.get(shape) or self._requests.get(shape) or {}
 
     def _usage_of(self, key: UsageKey) -> Usage:
         usage = self.usage.get(key)

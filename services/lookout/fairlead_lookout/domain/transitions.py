@@ -50,11 +50,16 @@ def advance_run(run: Run, state: str, event: events.RunEvent, time_ms: int) -> N
     run.state = state
     if state == "PENDING":
         run.pending_ms = time_ms
-    elif state == "RUNNING":
+        return
+    if state == "RUNNING":
         run.running_ms = time_ms
-    else:
-        run.ended_ms = time_ms
+        return
+    run.ended_ms = time_ms
     match event:
+        case events.JobRunSucceeded():
+            run.exit_code = 0
+            if was_lost:
+                run.reason = None
         case events.JobRunFailed():
             run.category = str(event.category)
             run.exit_code = event.exit_code
@@ -64,10 +69,6 @@ def advance_run(run: Run, state: str, event: events.RunEvent, time_ms: int) -> N
             run.reason = run.reason or event.reason
         case events.JobRunReturned() | events.JobRunLost():
             run.reason = event.reason
-        case events.JobRunSucceeded():
-            run.exit_code = 0
-            if was_lost:
-                run.reason = None
         case _:
             pass
 

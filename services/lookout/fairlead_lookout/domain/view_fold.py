@@ -6,8 +6,8 @@ that changes nothing is not published.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -41,22 +41,51 @@ from fairlead_lookout.domain.transitions import (
     record_preemption_cause,
 )
 
-PAUSE_EVENTS: Final = 20
+PAUSE_EVENTS: Final = 50
 """Events, or candidates of a filter, between two pauses: less than a ms."""
 _RUN_EVENTS: Final[Mapping[str, EventType]] = {"PENDING": "pending", "RUNNING": "running"}
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def fold_messages(stored: StoredRecords, messages: Iterable[Message]) -> Changes:
-    """Apply these messages, in the order of their partitions, to the stored records."""
+    """Apply these messages to the stored records."""
     fold = JobFold(stored)
     for _ in fold.apply(messages):
         pass
     return fold.changes()
 
 
+_Handler: TypeAlias = Callable[["JobFold", Any], Iterator[None] | None]
+"""Applies an event of one type. The iterator, if there is one, must be exhausted."""
+_BulkRequest: TypeAlias = (
+    events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized
+)
+_Request: TypeAlias = (
+    events.JobCancelRequested | events.JobPreemptRequested | events.JobReprioritized
+)
+_Decision: TypeAlias = (
+    events.JobSucceeded
+    | events.JobFailed
+    | events.JobCancelled
+    | events.JobPreempted
+    | events.JobRejected
+    | events.JobRequeued
+)
+_RunReport: TypeAlias = (
+    events.JobRunPending
+    | events.JobRunRunning
+    | events.JobRunSucceeded
+    | events.JobRunFailed
+    | events.JobRunReturned
+    | events.JobRunStopped
+    | events.JobRunLost
+)
+
+
 class JobFold:
     """The fold of one batch: copies of the changed records, and the public events."""
+
+    _handlers: ClassVar[dict[type[events.Event], _Handler]] = {}
 
     def __init__(self, stored: StoredRecords) -> None:
         self._stored = stored
@@ -65,21 +94,24 @@ class JobFold:
         self._older: dict[RunKey, Run] = {}
         self._job_sets: dict[JobSetKey, JobSet] = {}
         self._submitted: dict[str, SubmissionDetails] = {}
-        self._counted: dict[JobSetKey, set[CountKey]] = {}
         self._writer = EventWriter()
         self._meter = UsageMeter(stored.requests)
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
         self._message: Message
+        self._key: JobSetKey = ("", "")
+        self._index = 0
 
     def changes(self) -> Changes:
         """Everything that was changed."""
+        self._meter.finish_runs()
+        self._writer.finish_message()
         return Changes(
             jobs=self._jobs,
             runs=self._runs,
             job_sets=self._job_sets,
             submitted=self._submitted,
-            counted=self._counted,
+            counted={key: self._find_counted(key) for key in self._job_sets},
             lines=self._writer.lines,
             events=self._events,
             shapes=self._meter.shapes,
@@ -90,24 +122,30 @@ class JobFold:
 
     def apply(self, messages: Iterable[Message]) -> Iterator[None]:
         """Apply messages, with a pause after every few events so that other tasks can run."""
+        handlers = self._handlers
         for message in messages:
             self._message = message
+            self._key = (message.sequence.queue, message.sequence.job_set)
             self._writer.start_message(message)
             self._events += len(message.sequence.events)
             for index, event in enumerate(message.sequence.events):
-                rest = self._apply_event(index, event)
+                self._index = index
+                if (handler := handlers.get(type(event))) is None:
+                    handlers[type(event)] = handler = self._find_handler(event)
+                rest = handler(self, event)
                 if rest is not None:
                     yield from rest
                 if index % PAUSE_EVENTS == 0:
                     yield
 
-    def _apply_event(self, index: int, event: events.AnyEvent) -> Iterator[None] | None:
-        """Apply an event. An iterator that is returned must be exhausted to apply all of it."""
+    @staticmethod
+    def _find_handler(event: events.AnyEvent) -> _Handler:
+        """What applies events of this type. It is remembered: to match each event takes longer."""
         match event:
             case events.JobSubmitted():
-                self._submit(index, event)
+                return JobFold._submit
             case events.JobRunLeased():
-                self._lease(event)
+                return JobFold._lease
             case (
                 events.JobRunPending()
                 | events.JobRunRunning()
@@ -117,9 +155,9 @@ class JobFold:
                 | events.JobRunStopped()
                 | events.JobRunLost()
             ):
-                self._run_event(event)
+                return JobFold._run_event
             case events.JobRunPreempting():
-                self._preempting(event)
+                return JobFold._preempting
             case (
                 events.JobSucceeded()
                 | events.JobFailed()
@@ -128,69 +166,61 @@ class JobFold:
                 | events.JobRejected()
                 | events.JobRequeued()
             ):
-                self._decide(event)
+                return JobFold._decide
             case events.JobReleased():
-                self._release(event)
-            case events.JobCancelRequested():
-                self._request(self._edit(event.job_id), event)
-            case events.JobPreemptRequested():
-                self._request(self._edit(event.job_id), event)
-            case events.JobReprioritized():
-                self._request(self._edit(event.job_id), event)
+                return JobFold._release
+            case (
+                events.JobCancelRequested()
+                | events.JobPreemptRequested()
+                | events.JobReprioritized()
+            ):
+                return JobFold._request_one
             case (
                 events.JobsCancelRequested()
                 | events.JobsPreemptRequested()
                 | events.JobsReprioritized()
             ):
-                return self._request_all(event)
+                return JobFold._request_all
             case _:
                 assert_never(event)
-        return None
 
     # Requests of users.
 
-    def _submit(self, index: int, event: events.JobSubmitted) -> None:
+    def _submit(self, event: events.JobSubmitted) -> None:
         job_id = event.job_id
         if job_id in self._jobs or job_id in self._stored.jobs:
             return
-        message = self._message
-        key = (message.sequence.queue, message.sequence.job_set)
-        number = ids.submission_number(message.time_ms, message.partition, message.position, index)
+        message, class_ = self._message, event.priority_class
         self._jobs[job_id] = job = Job(
-            id=job_id,
-            key=key,
-            priority_class=event.priority_class,
-            number=number,
-            submitted_ms=message.time_ms,
-            shape=self._meter.name_shape(bytes(event.shape), event.priority_class),
-            state=QUEUED,
-            priority=event.priority,
-            changed_ms=message.time_ms,
-            pool=event.pool,
-            after=event.after or None,
-            held=event.hold,
-            start_after_ms=event.start_after_ms,
+            job_id,
+            self._key,
+            class_,
+            ids.submission_number(
+                message.time_ms, message.partition, message.position, self._index
+            ),
+            message.time_ms,
+            self._meter.name_shape(event.shape, class_),
+            QUEUED,
+            event.priority,
+            message.time_ms,
+            event.pool,
+            event.after or None,
+            event.hold,
+            event.start_after_ms,
             new=True,
         )
         self._submitted[job_id] = SubmissionDetails(
             event.digest, event.client_id, event.labels, event.annotations, _encode(event)
         )
         self._new_by_partition.setdefault(message.partition, []).append(job_id)
-        job_set = self._edit_set(key)
+        job_set = self._edit_set(self._key)
         job_set.jobs += 1
         job_set.live += 1
-        self._count(job_set, (event.priority_class, QUEUED), 1)
+        count = (class_, QUEUED)
+        job_set.counts[count] = job_set.counts.get(count, 0) + 1
         if replaced := find_replaced_job(event):
             self._supersede(replaced, job)
-        self._writer.write(
-            job_set,
-            "submitted",
-            job,
-            by=message.sequence.by,
-            client_id=event.client_id,
-            priority=event.priority,
-            priority_class=event.priority_class,
-        )
+        self._writer.write_submission(job_set, event)
 
     def _supersede(self, job_id: str, new: Job) -> None:
         """Record that a job of the same job set that did not succeed was submitted again."""
@@ -206,37 +236,26 @@ class JobFold:
             job.dirty = True
             self._writer.write(self._edit_set(job.key), "queued", job, by=self._message.sequence.by)
 
-    def _request(
-        self,
-        job: Job | None,
-        event: (
-            events.JobCancelRequested
-            | events.JobsCancelRequested
-            | events.JobPreemptRequested
-            | events.JobsPreemptRequested
-            | events.JobReprioritized
-            | events.JobsReprioritized
-        ),
-    ) -> None:
+    def _request_one(self, event: _Request) -> None:
+        self._request(self._edit(event.job_id), event)
+
+    def _request(self, job: Job | None, event: _Request | _BulkRequest) -> None:
         """Apply a request to a job, by its id or by a filter that it matches."""
         if job is None or job.state in ENDED:
             return
         by = self._message.sequence.by
         match event:
             case events.JobCancelRequested() | events.JobsCancelRequested():
-                if self._move(job, event):
+                job_set = self._edit_set(job.key)
+                if self._move(job, job_set, event):
                     job.reason = event.reason or None
-                    self._writer.write(
-                        self._edit_set(job.key), "cancelled", job, by=by, reason=job.reason
-                    )
-                    self._finish(job)
+                    self._writer.write(job_set, "cancelled", job, by=by, reason=job.reason)
+                    self._finish(job, job_set)
                 elif job.stopping != "cancel":
                     job.stopping = "cancel"
                     job.dirty = True
                     reason = event.reason or None
-                    self._writer.write(
-                        self._edit_set(job.key), "cancelling", job, by=by, reason=reason
-                    )
+                    self._writer.write(job_set, "cancelling", job, by=by, reason=reason)
             case events.JobPreemptRequested() | events.JobsPreemptRequested():
                 if job.state in HELD and job.stopping is None:
                     self._preempt(job, events.PreemptionCause.REQUEST, event.reason, by=by)
@@ -255,10 +274,7 @@ class JobFold:
             case _:
                 assert_never(event)
 
-    def _request_all(
-        self,
-        event: events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized,
-    ) -> Iterator[None]:
+    def _request_all(self, event: _BulkRequest) -> Iterator[None]:
         """Apply a bulk request to the jobs that match now, by job set, oldest first."""
         message = self._message
         place = (message.partition, message.position)
@@ -286,21 +302,23 @@ class JobFold:
         if job.latest is not None:
             self._older[job.id, job.run] = job.latest
         job.run = event.run
-        job.latest = self._runs[job.id, event.run] = Run(
-            number=event.run,
-            state="LEASED",
-            executor=event.executor,
-            node=event.node,
-            pool=event.pool,
-            leased_ms=self._message.time_ms,
+        job.latest = self._runs[job.id, event.run] = run = Run(
+            event.run,
+            "LEASED",
+            event.executor,
+            event.node,
+            event.pool,
+            self._message.time_ms,
             shape=job.shape,
             new=True,
+            changed=True,
         )
         job.dirty = True
-        self._meter.start_run(self._edit_set(job.key), job.latest)
-        if self._move(job, event):
+        job_set = self._edit_set(job.key)
+        self._meter.start_run(job_set, run)
+        if self._move(job, job_set, event):
             job.stopping = job.started_ms = None
-            self._writer.write_run(self._edit_set(job.key), "leased", job)
+            self._writer.write_step(job_set, "leased", job.id, run)
 
     def _preempting(self, event: events.JobRunPreempting) -> None:
         job = self._edit(event.job_id)
@@ -310,12 +328,7 @@ class JobFold:
             self._preempt(job, event.cause, event.reason, for_job=event.for_job)
 
     def _preempt(
-        self,
-        job: Job,
-        cause: str,
-        reason: str,
-        by: str | None = None,
-        for_job: str | None = None,
+        self, job: Job, cause: str, reason: str, by: str | None = None, for_job: str | None = None
     ) -> None:
         job.stopping = "preempt"
         job.stop_cause = str(cause)
@@ -327,30 +340,20 @@ class JobFold:
         """The job no longer depends on its newest run; the run gets the cause of its preemption."""
         run = job.latest
         if run is not None and record_preemption_cause(job, run):
-            self._runs[job.id, run.number] = run
+            self._change_run(job, run)
         job.stop_cause = job.stop_reason = None
 
-    def _decide(
-        self,
-        event: (
-            events.JobSucceeded
-            | events.JobFailed
-            | events.JobCancelled
-            | events.JobPreempted
-            | events.JobRejected
-            | events.JobRequeued
-        ),
-    ) -> None:
+    def _decide(self, event: _Decision) -> None:
         """Apply what the scheduler decided after a run ended, or about a job that cannot run."""
         job = self._edit(event.job_id)
         if job is None:
             return
         stopping = job.stopping
-        if not self._move(job, event):
+        job_set = self._edit_set(job.key)
+        if not self._move(job, job_set, event):
             return
         job.stopping = None
         self._leave_run(job)
-        job_set = self._edit_set(job.key)
         match event:
             case events.JobSucceeded():
                 self._writer.write_run(job_set, "succeeded", job)
@@ -385,13 +388,13 @@ class JobFold:
                 self._requeue(job, event, preempted=stopping == "preempt")
             case _:
                 assert_never(event)
-        self._finish(job)
+        self._finish(job, job_set)
 
     def _requeue(self, job: Job, event: events.JobRequeued, *, preempted: bool) -> None:
         job.started_ms = None
         job_set = self._edit_set(job.key)
         if event.shape:
-            job.shape = self._meter.name_shape(bytes(event.shape), job.priority_class)
+            job.shape = self._meter.name_shape(event.shape, job.priority_class)
         if preempted:
             self._writer.write_run(job_set, "preempted", job, reason=event.reason, final=False)
         else:
@@ -400,18 +403,7 @@ class JobFold:
 
     # Reports about runs.
 
-    def _run_event(
-        self,
-        event: (
-            events.JobRunPending
-            | events.JobRunRunning
-            | events.JobRunSucceeded
-            | events.JobRunFailed
-            | events.JobRunReturned
-            | events.JobRunStopped
-            | events.JobRunLost
-        ),
-    ) -> None:
+    def _run_event(self, event: _RunReport) -> None:
         job = self._edit(event.job_id)
         if job is None:
             return
@@ -422,17 +414,19 @@ class JobFold:
         to = RUN_TRANSITIONS[type(event)].get(run.state)
         if to is None:
             return
-        self._runs[job.id, run.number] = run
+        self._change_run(job, run)
         had_ended = run.ended_ms is not None
-        if newest and to in RUNS_ENDED:
+        job_set = self._edit_set(job.key)
+        time_ms = self._message.time_ms
+        if newest and job.stop_cause is not None and to in RUNS_ENDED:
             record_preemption_cause(job, run)
-        advance_run(run, to, event, self._message.time_ms)
+        advance_run(run, to, event, time_ms)
         if run.ended_ms is not None and not had_ended:
-            self._meter.end_run(self._edit_set(job.key), run, self._message.time_ms)
-        if newest and self._move(job, event):
+            self._meter.end_run(job_set, run, time_ms)
+        if newest and self._move(job, job_set, event):
             if to == "RUNNING":
-                job.started_ms = self._message.time_ms
-            self._writer.write_run(self._edit_set(job.key), _RUN_EVENTS[to], job)
+                job.started_ms = time_ms
+            self._writer.write_step(job_set, _RUN_EVENTS[to], job.id, run)
 
     # The records, copied before their first change.
 
@@ -463,14 +457,21 @@ class JobFold:
             self._job_sets[key] = job_set = self._stored.job_sets[key].copy()
         return job_set
 
-    def _move(self, job: Job, event: events.AnyEvent) -> bool:
+    def _change_run(self, job: Job, run: Run) -> None:
+        if not run.changed:
+            run.changed = True
+            self._runs[job.id, run.number] = run
+
+    def _move(self, job: Job, job_set: JobSet, event: events.AnyEvent) -> bool:
         """Move the job to its next state; False if the table has no row for the event."""
-        to = JOB_TRANSITIONS[type(event)].get(job.state)
+        state = job.state
+        to = JOB_TRANSITIONS[type(event)].get(state)
         if to is None:
             return False
-        job_set = self._edit_set(job.key)
-        self._count(job_set, (job.priority_class, job.state), -1)
-        self._count(job_set, (job.priority_class, to), 1)
+        counts, class_ = job_set.counts, job.priority_class
+        before, after = (class_, state), (class_, to)
+        counts[before] = counts.get(before, 0) - 1
+        counts[after] = counts.get(after, 0) + 1
         job.state = to
         job.changed_ms = self._message.time_ms
         job.dirty = True
@@ -479,15 +480,17 @@ class JobFold:
             job.ended_ms = self._message.time_ms
         return True
 
-    def _count(self, job_set: JobSet, key: CountKey, change: int) -> None:
-        job_set.counts[key] = job_set.counts.get(key, 0) + change
-        self._counted.setdefault(job_set.key, set()).add(key)
+    def _find_counted(self, key: JobSetKey) -> set[CountKey]:
+        """The counters of a job set that this batch changed."""
+        before = self._stored.job_sets[key].counts
+        after = self._job_sets[key].counts
+        return {count for count, jobs in after.items() if jobs != before.get(count, 0)}
 
-    def _finish(self, job: Job) -> None:
+    def _finish(self, job: Job, job_set: JobSet) -> None:
         """Publish `finished` when this was the last live job of its job set."""
-        job_set = self._edit_set(job.key)
-        if job.state in ENDED and job_set.live == 0:
+        if job_set.live == 0 and job.state in ENDED:
             # Runs that were never reported as ended hold nothing any more.
+            self._meter.finish_runs()
             self._meter.count_until(job_set, self._message.time_ms)
             job_set.held.clear()
             self._writer.write(job_set, "finished", None, counts=job_set.by_state())

@@ -34,7 +34,7 @@ class FoldCache:
         """Take over the changes of a batch, with pauses so that other tasks can run. The iterator
         must be exhausted before the cache is used again."""
         for run in changes.runs.values():
-            run.new = False
+            run.new = run.changed = False
         yield
         jobs = self.jobs
         for index, (job_id, job) in enumerate(changes.jobs.items()):

@@ -176,6 +176,8 @@ class FoldStore:
     ) -> set[RunKey]:
         """Runs that these messages mention and that are not the newest of their jobs."""
         found: set[RunKey] = set()
+        if max([job.run for job in jobs.values()], default=0) <= 1:
+            return found
         for message in messages:
             for job_id, number in find_run_keys((message,)):
                 if job_id in jobs and number < jobs[job_id].run:
