@@ -49,7 +49,12 @@ async def watched(
 ) -> AsyncIterator[Watched]:
     """Both, until the end of the block."""
     settings = Settings(
-        database_url=url, log_url=url, redis_url=redis, signing_key="k", fold_interval_s=0.0
+        database_url=url,
+        log_url=url,
+        redis_url=redis,
+        signing_key="k",
+        fold_interval_s=0.0,
+        fold_busy_interval_s=0.0,
     )
     log = await open_log(url)
     try:

@@ -39,7 +39,7 @@ from fairlead_lookout.store.view_schema import FOLD, SCHEMA
 NOTHING: Final[Amounts] = {}
 LOOKED_UP: Final = 1_000
 """Jobs looked up in memory between two checks of the clock."""
-COPIED_MAX: Final = 500
+COPIED_MAX: Final = 2_000
 """Rows of one COPY: they are encoded in one step, in some ms."""
 _decode_amounts: Final = msgspec.json.Decoder(Amounts).decode
 _decode_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
