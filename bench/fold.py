@@ -112,7 +112,7 @@ async def run(arguments: argparse.Namespace) -> None:
         redis_url=arguments.redis,
         jobs_known_max=arguments.known,
         fold_events_max=arguments.events,
-        fold_busy_interval_s=arguments.interval,
+        fold_interval_s=arguments.interval,
     )
     await _empty(arguments.database)
     log = MemoryLog(clock.now_ms)
@@ -121,8 +121,7 @@ async def run(arguments: argparse.Namespace) -> None:
     pool = await open_pool(arguments.database)
     await migrate_schema(pool)
     progress, streams = ViewProgress(pool), StreamWriter(arguments.redis)
-    folder = FoldLoop(log, streams, progress, settings)
-    slices = _slices(arguments)
+    folder, slices = FoldLoop(log, streams, progress, settings), _slices(arguments)
     async with asyncio.TaskGroup() as tasks:
         if arguments.bulk:
             before = BEFORE[arguments.bulk]
@@ -295,7 +294,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0, help="jobs a second; 0: all at once")
     parser.add_argument("--known", type=int, default=100_000, help="jobs in memory")
     parser.add_argument("--events", type=int, default=30_000, help="events of a batch")
-    parser.add_argument("--interval", type=float, default=1.0, help="s between batches when busy")
+    parser.add_argument("--interval", type=float, default=0.2, help="seconds between batches")
     parser.add_argument("--bulk", choices=tuple(BEFORE), help="all by one filter")
     asyncio.run(run(parser.parse_args()))
 

@@ -57,7 +57,7 @@ REPAIR_CHECK_S: Final = 1.0
 _logger: Final = logging.getLogger("fairlead.lookout")
 FEW_EVENTS: Final = 100
 """After a batch with fewer events there is no pause, so that a single job is visible at once."""
-BUSY_EVENTS_PER_S: Final = 5_000.0
+BUSY_EVENTS_PER_S: Final = 20_000.0
 """From this rate on batches are at least `fold_busy_interval_s` apart."""
 
 
@@ -234,22 +234,10 @@ class FoldLoop:
                     events += await self._fold_bulk_request(connection, store, batch)
                 else:
                     events += await self._fold(connection, store, batch, background)
-        interval_s = self._choose_interval_s(events, began_s - self._read_s)
+        interval_s = choose_interval_s(events, began_s - self._read_s, self._settings)
         self._read_s = began_s
         await asyncio.sleep(max(interval_s - (clock.monotonic_s() - began_s), 0.0))
         return read.positions
-
-    def _choose_interval_s(self, events: int, passed_s: float) -> float:
-        """The shortest time until the next read, after events that arrived within `passed_s`.
-
-        The longer a batch collects, the more changes of one job become one version of its row. A
-        full batch is a backlog, which is folded without a pause.
-        """
-        settings = self._settings
-        if not FEW_EVENTS < events < settings.fold_events_max:
-            return 0.0
-        is_busy = events >= BUSY_EVENTS_PER_S * passed_s
-        return settings.fold_busy_interval_s if is_busy else settings.fold_interval_s
 
     async def _decode(self, entries: Iterable[Entry]) -> list[Message]:
         """Raises `Undecodable`."""
@@ -351,6 +339,18 @@ class FoldLoop:
         for _ in fold.apply(batch.messages):
             await self._time_slice.yield_if_over()
         return fold.changes()
+
+
+def choose_interval_s(events: int, passed_s: float, settings: Settings) -> float:
+    """The shortest time until the next read, after events that arrived within `passed_s`.
+
+    The longer a batch collects, the more changes of one job become one version of its row. A full
+    batch is a backlog, which is folded without a pause.
+    """
+    if not FEW_EVENTS < events < settings.fold_events_max:
+        return 0.0
+    is_busy = events >= BUSY_EVENTS_PER_S * passed_s
+    return settings.fold_busy_interval_s if is_busy else settings.fold_interval_s
 
 
 def _draw_number() -> int:
