@@ -50,6 +50,10 @@ class Run(msgspec.Struct, gc=False):
     new: bool = False
     changed: bool = False
 
+    def copy(self) -> "Run":
+        """A copy that has not changed yet."""
+        return msgspec.structs.replace(self, changed=False)
+
 
 class Job(msgspec.Struct, gc=False):
     """One job; `latest`: its newest run. `stopping` is `cancel`, `preempt` or None. With `preempt`,

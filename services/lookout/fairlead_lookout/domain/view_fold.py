@@ -441,14 +441,15 @@ class JobFold:
         if stored is None:
             return None
         self._jobs[job_id] = job = copy.copy(stored)
-        job.latest = copy.copy(stored.latest)
+        if stored.latest is not None:
+            job.latest = stored.latest.copy()
         return job
 
     def _older_run(self, job_id: str, number: int) -> Run | None:
         key = (job_id, number)
         run = self._older.get(key)
         if run is None and key in self._stored.runs:
-            run = self._older[key] = copy.copy(self._stored.runs[key])
+            run = self._older[key] = self._stored.runs[key].copy()
         return run
 
     def _edit_set(self, key: JobSetKey) -> JobSet:
