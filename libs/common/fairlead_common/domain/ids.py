@@ -14,6 +14,8 @@ from fairlead_common.log.topics import JOB_PARTITIONS
 
 JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
+GroupId = NewType("GroupId", str)
+"""Of the form of a job id, in the partition of its job set."""
 
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)}

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from fairlead_common.domain.ids import JobId, job_set_key, job_set_partition
+from fairlead_common.domain.ids import GroupId, JobId, job_set_key, job_set_partition
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_common.log.topics import JOBS
@@ -79,6 +79,49 @@ class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     avoid_node: bool = False
 
 
+class MemberFailure(StrEnum):
+    """What the failure of a member, after its own retries, means for its group."""
+
+    RESTART_MEMBER = "restartMember"
+    """The member starts again if every role still has its minimum, else the whole group does."""
+    RESTART_GROUP = "restartGroup"
+    FAIL = "fail"
+
+
+class GroupRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Identical members of a group: `min` that it needs to run, and `max` that there are."""
+
+    name: str
+    min: Int32
+    max: Int32
+
+
+class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """What members of a distributed job have in common (rules G and C).
+
+    `completion_roles`: the group succeeds when `completion_count` members of these roles have
+    succeeded (None = all of them); () = all roles. `startup`: roles whose members start after those
+    of the roles before have started; () = all at once.
+    """
+
+    roles: tuple[GroupRole, ...]
+    completion_roles: tuple[str, ...] = ()
+    completion_count: Int32 | None = None
+    on_member_failure: MemberFailure = MemberFailure.RESTART_MEMBER
+    restart_limit: Int32 = 3
+    freeze_s: Seconds = 0
+    step_max: Int32 = 0
+    startup: tuple[str, ...] = ()
+
+
+class GroupMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which member of which group a job is. `index` counts from 0 within the role."""
+
+    group: GroupId
+    role: str
+    index: Int32
+
+
 class NetworkObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """A Kubernetes Service or Ingress that exists together with each run of a job.
 
@@ -119,6 +162,12 @@ class JobEvent(Event, frozen=True, kw_only=True):
     """A fact about one job."""
 
     job_id: JobId
+
+
+class GroupEvent(Event, frozen=True, kw_only=True):
+    """A fact about a group as a whole. Its members are jobs of the job set of the message."""
+
+    group: GroupId
 
 
 class RunEvent(JobEvent, frozen=True, kw_only=True):
@@ -163,6 +212,40 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
     annotations: dict[str, str] = {}
     services: tuple[NetworkObject, ...] = ()
     ingresses: tuple[NetworkObject, ...] = ()
+    group: GroupMember | None = None
+
+
+class GroupSubmitted(GroupEvent, frozen=True, kw_only=True, tag="groupSubmitted"):
+    """Somebody wants this group to run; the `JobSubmitted` of its members follow in the same append.
+
+    The first of an id counts. `digest` is that of what the client sent, before defaults.
+    """
+
+    terms: Group
+    digest: str
+    client_id: str | None = None
+    labels: dict[str, str] = {}
+
+
+class GroupChanged(GroupEvent, frozen=True, kw_only=True, tag="groupChanged"):
+    """Somebody changed the group: these are its terms from here on.
+
+    New members are submitted and those beyond the new maxima cancelled in the same append.
+    """
+
+    terms: Group
+
+
+class GroupCancelRequested(GroupEvent, frozen=True, kw_only=True, tag="groupCancelRequested"):
+    """Somebody wants this group gone: all its members are cancelled."""
+
+    reason: str = ""
+
+
+class GroupRestartRequested(GroupEvent, frozen=True, kw_only=True, tag="groupRestartRequested"):
+    """Somebody wants all members of this group to stop and to start again together."""
+
+    reason: str = ""
 
 
 class JobReleased(JobEvent, frozen=True, kw_only=True, tag="jobReleased"):
@@ -280,6 +363,33 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="jobPreempted"):
     reason: str
 
 
+class GroupRunning(GroupEvent, frozen=True, kw_only=True, tag="groupRunning"):
+    """Every role has its minimum of running members, for the first time since it was queued."""
+
+
+class GroupRestarting(GroupEvent, frozen=True, kw_only=True, tag="groupRestarting"):
+    """All members stop and are queued again. `counted`: this used up one of its restarts."""
+
+    reason: str
+    counted: bool = False
+
+
+class GroupSucceeded(GroupEvent, frozen=True, kw_only=True, tag="groupSucceeded"):
+    """Its completion roles have succeeded; what still runs of it is stopped. Final."""
+
+
+class GroupFailed(GroupEvent, frozen=True, kw_only=True, tag="groupFailed"):
+    """The group failed; what still runs of it is stopped. Final."""
+
+    reason: str
+
+
+class GroupCancelled(GroupEvent, frozen=True, kw_only=True, tag="groupCancelled"):
+    """The group was cancelled and nothing of it runs any more. Final."""
+
+    reason: str
+
+
 # What the runs did (written by executors). `at_ms` is the cluster's clock: for people only.
 
 
@@ -347,6 +457,15 @@ AnyEvent = (
     | JobRunFailed
     | JobRunReturned
     | JobRunStopped
+    | GroupSubmitted
+    | GroupChanged
+    | GroupCancelRequested
+    | GroupRestartRequested
+    | GroupRunning
+    | GroupRestarting
+    | GroupSucceeded
+    | GroupFailed
+    | GroupCancelled
 )
 
 
