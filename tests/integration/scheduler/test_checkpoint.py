@@ -14,7 +14,7 @@ import pytest
 from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import ViewConflict
-from fairlead_common.domain.ids import JobId, partition_of_job
+from fairlead_common.domain.ids import GroupId, JobId, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOB_PARTITIONS
@@ -220,6 +220,24 @@ async def test_submissions_saved_early_are_found_and_deleted_with_their_jobs(
         assert late is not None
         with pytest.raises(ViewConflict):
             await checkpoint.save_specs(pool, saved, late)
+
+
+async def test_groups_are_saved_and_forgotten_with_their_last_member(fresh_database: str) -> None:
+    async with scheduler_database(fresh_database) as (pool, _):
+        view, group = View(), GroupId("0" * 28)
+        terms = ev.Group(roles=(ev.GroupRole("worker", 1, 1),))
+        member = msgspec.structs.replace(submitted("a"), group=ev.GroupMember(group, "worker", 0))
+        fold(view, 0, ev.GroupSubmitted(group=group, terms=terms, digest="d"), member)
+        await save(pool, view)
+        loaded = await load(pool)
+        assert loaded.groups == view.groups
+        assert loaded.gangs == view.gangs
+        loaded.validate()
+        cancelled = ev.JobCancelRequested(job_id=job_id("a"))
+        fold(view, 1, cancelled, ev.GroupCancelled(group=group, reason=""))
+        await save(pool, view)
+        assert not (await load(pool)).groups
+        assert JobId(group) in await checkpoint.find_ended(pool, [JobId(group)])
 
 
 async def test_a_checkpoint_of_an_empty_view_is_loaded(fresh_database: str) -> None:

@@ -22,7 +22,7 @@ from fairlead_common.domain.lifecycle import (
     JobState,
     RunState,
 )
-from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
+from fairlead_common.domain.records.events import FailureCategory, GroupMember, RetryPolicy
 from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.change_journal import RowJournal
 from fairlead_scheduler.state.job_index import JobIndex
@@ -133,13 +133,26 @@ class GangName(NamedTuple):
     name: str
 
 
+class RoleTerms(NamedTuple):
+    """A role of a group: how many members it has at most, and how many the group needs."""
+
+    name: str
+    min: int
+    max: int
+
+
 class GangTerms(msgspec.Struct, frozen=True):
-    """The terms of a gang from its first member; the others must agree (submit checks)."""
+    """The terms of a gang from its first member; the others must agree (submit checks).
+
+    A group is a gang with roles: `size` and `min_size` are the sums of theirs.
+    """
 
     size: int
     min_size: int
     uniformity_label: str | None
     rest: str
+    roles: tuple[RoleTerms, ...] = ()
+    """Of a group, in its order; () for a plain gang."""
 
 
 class RareProperties(msgspec.Struct):
@@ -155,6 +168,9 @@ class RareProperties(msgspec.Struct):
     exit_code: int | None = None
     gang: GangName | None = None
     gang_terms: GangTerms | None = None
+    """None for a member of a group: its terms can change (`View.groups`)."""
+    member: GroupMember | None = None
+    """Which member of its group it is; None for other jobs."""
     gang_started: bool = False
     lost_run: int = 0
     """The newest run that was given up; 0 for none."""
@@ -188,6 +204,7 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "retries": np.int32,
     "grace_s": np.int32,
     "priority": np.int64,
+    "surplus_rank": np.int32,
     "number": np.int64,
     "submitted_ms": np.int64,
     "leased_ms": np.int64,
@@ -233,6 +250,8 @@ class JobTable:
     retries: npt.NDArray[np.int32]
     grace_s: npt.NDArray[np.int32]
     priority: npt.NDArray[np.int64]
+    surplus_rank: npt.NDArray[np.int32]
+    """Place among the surplus members of its group (`groups.surplus_rank`); 0 for other jobs."""
     number: npt.NDArray[np.int64]
     submitted_ms: npt.NDArray[np.int64]
     leased_ms: npt.NDArray[np.int64]

@@ -17,9 +17,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.ids import GroupId, JobId, RunId
 from fairlead_common.domain.lifecycle import JobState, is_impossible
 from fairlead_scheduler.state.change_journal import Journal
+from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import (
     FREE,
@@ -38,7 +39,7 @@ from fairlead_scheduler.state.view_validation import list_view_violations
 
 
 class View:
-    """The job table, ended jobs, gangs, dependencies, log positions, and what is not saved yet.
+    """The job table, ended jobs, gangs, groups, dependencies, positions, and what is not saved yet.
 
     `buckets` holds the tokens that starts and preemptions take, under the rates of the settings.
     """
@@ -59,7 +60,12 @@ class View:
         self.gang_journal: Journal[GangName] = Journal()
         """Gangs that gained or lost members, or started."""
         self.gang_started: set[GangName] = set()
-        """Gangs with a started member that has ended (rule N9)."""
+        """Gangs with a started member that has ended (rule N9); no groups."""
+        self.groups: dict[GroupId, GroupState] = {}
+        """Groups that have not ended, or have members that have not."""
+        self.unsaved_groups: dict[GroupId, int] = {}
+        """Groups that changed, or were forgotten, since the last checkpoint -> the position of the
+        newest message that changed them."""
         self.rows_to_examine: set[int] = set()
         """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
         that cannot start."""
@@ -92,6 +98,13 @@ class View:
         if not self.stopped:
             return rows
         return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
+
+    def mark_group_changed(self, group: GroupId, position: int) -> None:
+        """Note in the journal and for the checkpoint that a group changed."""
+        self.unsaved_groups[group] = position
+        state = self.groups.get(group)
+        if state is not None:
+            self.gang_journal.add(state.gang_name)
 
     def mark_changed(self, row: int, position: int) -> None:
         """Note in the journal and for the checkpoint that a row changed."""

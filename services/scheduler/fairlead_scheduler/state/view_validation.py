@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fairlead_common.domain.ids import JobId
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state import groups, job_table
 
 if TYPE_CHECKING:
     from fairlead_scheduler.state.view import View
@@ -35,6 +35,7 @@ def list_view_violations(view: View) -> list[str]:
             _check_rows_to_examine(view),
             _check_dependencies(view),
             _check_gangs(view),
+            _check_groups(view),
             _check_ended(view),
         )
     )
@@ -172,7 +173,7 @@ def _check_gangs(view: View) -> Iterator[str]:
             continue
         job_id = jobs.rows.id_at(row)
         want.setdefault(rare.gang, set()).add(job_id)
-        if rare.gang_terms != view.gangs.get(rare.gang):
+        if rare.member is None and rare.gang_terms != view.gangs.get(rare.gang):
             yield f"job {job_id} has other terms than its gang {rare.gang.name}"
         if rare.gang_started != (rare.gang in view.gang_started):
             yield f"job {job_id} does not agree with its gang {rare.gang.name} that it has started"
@@ -184,6 +185,37 @@ def _check_gangs(view: View) -> Iterator[str]:
         yield f"{len(view.gangs)} gangs are known, but {len(want)} have members"
     if not view.gang_started <= view.gangs.keys():
         yield "a gang has started that does not exist"
+
+
+def _check_groups(view: View) -> Iterator[str]:
+    """Members name groups that exist, in the terms that the group has, and have their ranks."""
+    jobs, live = view.jobs, view.live_rows()
+    ranks = np.zeros(jobs.used, np.int32)
+    for row, rare in jobs.rare_properties.items():
+        if rare.member is None or job_table.ENDED[jobs.state.item(row)]:
+            ranks[row] = jobs.surplus_rank[row]
+            continue
+        job_id, state = jobs.rows.id_at(row), view.groups.get(rare.member.group)
+        if state is None or rare.gang != state.gang_name:
+            yield f"job {job_id} is a member of group {rare.member.group}, which does not exist"
+            continue
+        ranks[row] = groups.surplus_rank(state.terms, rare.member)
+        if rare.gang_terms is not None or rare.gang_started:
+            yield f"job {job_id} of group {state.group} has terms of a gang"
+        if rare.member.index in state.ended.get(rare.member.role, ()):
+            yield f"job {job_id} has not ended, but its group {state.group} says so"
+    wrong = live[jobs.surplus_rank[live] != ranks[live]]
+    yield from describe_jobs("surplus ranks are wrong", jobs, wrong)
+    for group, state in view.groups.items():
+        has_members = state.gang_name in view.gang_members
+        if state.group != group or (state.is_final and not has_members):
+            yield f"group {group} should have been forgotten"
+        if has_members and view.gangs.get(state.gang_name) != groups.gang_terms(state):
+            yield f"group {group} has other terms than its gang"
+        if any(
+            not state.succeeded[role] <= state.ended.get(role, set()) for role in state.succeeded
+        ):
+            yield f"members of group {group} have succeeded, but not ended"
 
 
 def _check_ended(view: View) -> Iterator[str]:

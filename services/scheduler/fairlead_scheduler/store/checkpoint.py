@@ -100,6 +100,11 @@ async def _write(connection: Connection, changes: Changes) -> None:
         await connection.execute(SQL["merge_jobs"], timeout=SAVE_S_MAX)
     if changes.specs is not None:
         await _write_specs(connection, changes.specs)
+    if changes.groups:
+        saved = [(group, state) for group, state in changes.groups if state is not None]
+        dropped = [group for group, state in changes.groups if state is None]
+        await connection.executemany(SQL["save_group"], saved)
+        await connection.execute(SQL["drop_groups"], dropped)
     if changes.ended:
         await connection.copy_records_to_table(
             "ended",
@@ -214,11 +219,13 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
 
             await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
             loading.add(decoder.finish())
+            groups = await connection.fetch(SQL["read_groups"])
             rare = await reading
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
     loading.index_rows()
+    loading.add_groups(row["state"] for row in groups)
     while rare:
         loading.add_rare(*rare.pop())
     loading.finish()
@@ -260,6 +267,11 @@ def forget_saved(view: View, saved: list[int]) -> None:
     rows = np.flatnonzero(jobs.unsaved[: jobs.used])
     is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]
     jobs.unsaved[rows[is_saved]] = False
+    view.unsaved_groups = {
+        group: position
+        for group, position in view.unsaved_groups.items()
+        if position >= saved[partition_of_job(JobId(group))]
+    }
     view.specs.forget_saved(jobs.rows.ids_at(rows[~is_saved]))
     saved_ids = [
         job_id

@@ -52,6 +52,16 @@ CREATE TEMPORARY TABLE IF NOT EXISTS copied_specs
 INSERT INTO fairlead_scheduler.job_specs AS saved SELECT * FROM copied_specs
 ON CONFLICT (job_id) DO UPDATE SET spec = excluded.spec WHERE saved.spec <> excluded.spec
 
+-- name: save_group
+INSERT INTO fairlead_scheduler.groups (group_id, state) VALUES ($1, $2)
+ON CONFLICT (group_id) DO UPDATE SET state = excluded.state
+
+-- name: drop_groups
+DELETE FROM fairlead_scheduler.groups WHERE group_id = ANY ($1::text[])
+
+-- name: read_groups
+SELECT state FROM fairlead_scheduler.groups
+
 -- name: remove_jobs
 DELETE FROM fairlead_scheduler.jobs WHERE job_id = ANY ($1::text[])
 

@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import JOB_ID_LENGTH, partition_of_job
-from fairlead_scheduler.state import job_table
+from fairlead_common.domain.records.events import GroupMember
+from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, decode_name
+from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.job_index import hash_keys
 from fairlead_scheduler.state.job_table import RareProperties
 from fairlead_scheduler.state.view import View
@@ -23,10 +25,12 @@ from fairlead_scheduler.state.view import View
 UNORDERED_MAX: Final = 1 / 16
 """Rows are sorted if more of them than this share were submitted before the row above them."""
 _decoder: Final = msgspec.json.Decoder(list[RareProperties])
+_group_decoder: Final = msgspec.json.Decoder(GroupState)
 
 
 class CheckpointLoader:
-    """Fills an empty view: `add` each block, `index_rows`, `add_rare` properties, then `finish`."""
+    """Fills an empty view: `add` each block, `index_rows`, `add_groups`, `add_rare` properties,
+    then `finish`."""
 
     def __init__(self, view: View, saved: Iterable[SavedName]) -> None:
         jobs = view.jobs
@@ -82,6 +86,12 @@ class CheckpointLoader:
             jobs.rows.add(hash_keys(keys), np.arange(begin, end))
         jobs.journal.extend(np.arange(end))
 
+    def add_groups(self, encoded: Iterable[bytes]) -> None:
+        """All groups, each as JSON."""
+        for each in encoded:
+            state = _group_decoder.decode(each)
+            self._view.groups[state.group] = state
+
     def add_rare(self, ids: bytes, encoded: bytes) -> None:
         """The rare properties of these jobs: ids one after another, and a JSON array."""
         view, jobs = self._view, self._view.jobs
@@ -93,7 +103,9 @@ class CheckpointLoader:
                 job_id = jobs.rows.id_at(row)
                 for other in rare.after:
                     view.dependents.setdefault(other, set()).add(job_id)
-            if rare.gang is not None and rare.gang_terms is not None:
+            if rare.member is not None:
+                self._add_group_member(row, rare.member)
+            elif rare.gang is not None and rare.gang_terms is not None:
                 members = view.gang_members.get(rare.gang)
                 if members is None:
                     members = view.gang_members[rare.gang] = set()
@@ -101,6 +113,13 @@ class CheckpointLoader:
                 members.add(jobs.rows.id_at(row))
                 if rare.gang_started:
                     view.gang_started.add(rare.gang)
+
+    def _add_group_member(self, row: int, member: GroupMember) -> None:
+        view = self._view
+        state = view.groups[member.group]
+        view.gang_members.setdefault(state.gang_name, set()).add(view.jobs.rows.id_at(row))
+        view.gangs.setdefault(state.gang_name, groups.gang_terms(state))
+        view.jobs.surplus_rank[row] = groups.surplus_rank(state.terms, member)
 
     def finish(self) -> None:
         """Find the rows to examine, after everything was added."""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import JobId, partition_of_job
+from fairlead_common.domain.ids import GroupId, JobId, partition_of_job
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows as records
 from fairlead_scheduler.state.checkpoint.checkpoint_names import Name, SavedName, SavedNames
@@ -50,6 +50,8 @@ class Changes(msgspec.Struct, frozen=True):
     specs: SpecsSave | None
     """Of any partition. Encoded as they are written; `View.specs` holds them until `end_save`."""
     ended: list[tuple[JobId, str, str, int]]
+    groups: list[tuple[GroupId, bytes | None]]
+    """Groups that changed, encoded; None: it was forgotten."""
     buckets: bytes
     """Tokens as they are now: of a partition that is saved later, what is folded again after a
     kill takes its tokens once more. So a kill never fills a bucket."""
@@ -100,6 +102,7 @@ class CheckpointParts:
             names=names.take_added(),
             dropped_names=names.end_save() if self.is_done else [],
             specs=view.specs.begin_save(),
+            groups=_take_groups(view, part),
             ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in ended.items()],
             buckets=msgspec.json.encode(view.buckets.levels()),
         )
@@ -138,6 +141,17 @@ def _count_prefixes(ids: Iterable[JobId]) -> dict[str, tuple[JobId, int]]:
         prefix = job_id[:2]
         found[prefix] = (job_id, found[prefix][1] + 1 if prefix in found else 1)
     return found
+
+
+def _take_groups(view: View, part: Collection[int]) -> list[tuple[GroupId, bytes | None]]:
+    """The groups of a part that changed; the view forgets that they did."""
+    chosen = [group for group in view.unsaved_groups if partition_of_job(JobId(group)) in part]
+    for group in chosen:
+        del view.unsaved_groups[group]
+    return [
+        (group, msgspec.json.encode(view.groups[group]) if group in view.groups else None)
+        for group in chosen
+    ]
 
 
 def _take_ended(view: View, part: Collection[int] | None) -> dict[JobId, EndedJob]:

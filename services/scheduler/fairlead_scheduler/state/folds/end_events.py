@@ -92,9 +92,7 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
         _drop_dependencies(view, job_id, jobs.rare_properties[row].after)
         started = state is JobState.SUCCEEDED or was == job_table.RUNNING
         failed = reason if state is JobState.FAILED and not started else None
-        gang_membership.remove_member(
-            view, row, message.position, had_started=started, failed=failed
-        )
+        gang_membership.remove_member(view, row, message, had_started=started, failed=failed)
     if job_id in view.dependents:
         _update_dependents(view, job_id, state, message)
     if was == job_table.QUEUED:

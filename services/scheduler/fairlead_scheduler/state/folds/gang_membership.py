@@ -1,11 +1,19 @@
-"""The fold of gang membership: the members, and what the end of one means for the others."""
+"""The fold of gang membership: the members, and what the end of one means for the others.
+
+The members of a group are those of a gang with roles: what the end of one means for the group is
+decided by housekeeping (rules C).
+"""
 
 from itertools import islice
 
 from fairlead_common.domain import lifecycle
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.folds import flag_changes
+from fairlead_scheduler.state.folds.messages import Message
+from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.view import View
 
 
@@ -21,6 +29,9 @@ def add_member(view: View, row: int, gang: ev.Gang) -> None:
         gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest
     )
     rare = view.jobs.rare_properties_of(row)
+    if name.name in view.groups:
+        _mark_cannot_start(view, row, f"a group has the id {gang.name}: name the gang otherwise")
+        return
     known = view.gangs.setdefault(name, terms)
     if terms != known:
         reason = (
@@ -40,13 +51,64 @@ def add_member(view: View, row: int, gang: ev.Gang) -> None:
     rare.gang_started = name in view.gang_started
 
 
+def add_group_member(view: View, row: int, member: ev.GroupMember) -> None:
+    """Add a submitted member of a group.
+
+    Submit announces a group before its members and numbers these below the maxima of their roles;
+    any other member fails, because nothing would ever start it.
+    """
+    state = view.groups.get(member.group)
+    role = None if state is None else groups.find_role(state.terms, member.role)
+    if state is None or state.is_final:
+        _mark_cannot_start(view, row, f"group {member.group} does not exist or has ended")
+        return
+    if role is None or not 0 <= member.index < role.max:
+        reason = f"group {member.group} has no member {member.role}-{member.index}"
+        _mark_cannot_start(view, row, reason)
+        return
+    name = state.gang_name
+    if name in view.gangs and not view.gangs[name].roles:
+        _mark_cannot_start(view, row, f"a gang has the name of its group {member.group}")
+        return
+    rare = view.jobs.rare_properties_of(row)
+    rare.gang, rare.member = name, member
+    view.gang_members.setdefault(name, set()).add(view.jobs.rows.id_at(row))
+    if member.index in state.ended.get(member.role, ()):
+        state.ended[member.role].discard(member.index)
+        state.succeeded.get(member.role, set()).discard(member.index)
+        view.mark_group_changed(state.group, view.jobs.position.item(row))
+    view.gangs[name] = groups.gang_terms(state)
+    set_surplus_rank(view, row, state)
+    view.gang_journal.add(name)
+
+
+def set_surplus_rank(view: View, row: int, state: GroupState) -> bool:
+    """Set the surplus rank of a member by the terms of its group; False if it has that already."""
+    member = view.jobs.rare_properties_of(row).member
+    rank = 0 if member is None else groups.surplus_rank(state.terms, member)
+    if view.jobs.surplus_rank[row] == rank:
+        return False
+    view.jobs.surplus_rank[row] = rank
+    return True
+
+
+def drop_ended_group(view: View, state: GroupState, message: Message) -> None:
+    """Forget a group that has ended and whose members have; its id is known among ended jobs."""
+    if not state.is_final or state.gang_name in view.gang_members:
+        return
+    del view.groups[state.group]
+    view.ended[JobId(state.group)] = job_table.EndedJob(
+        groups.FINAL_STATES[state.phase], state.digest, message.time_ms, message.position
+    )
+
+
 def _format_terms(terms: job_table.GangTerms) -> str:
     label = f", uniformityLabel {terms.uniformity_label}" if terms.uniformity_label else ""
     return f"size {terms.size}, minSize {terms.min_size}, rest {terms.rest}{label}"
 
 
 def remove_member(
-    view: View, row: int, position: int, *, had_started: bool, failed: str | None
+    view: View, row: int, message: Message, *, had_started: bool, failed: str | None
 ) -> None:
     """Remove a member that ended; `failed`: why it failed before it started.
 
@@ -63,14 +125,16 @@ def remove_member(
         view.gang_members.pop(rare.gang, None)
         view.gangs.pop(rare.gang, None)
         view.gang_started.discard(rare.gang)
-    elif rare.gang in view.gang_started:
+    if rare.member is not None:
+        _remove_group_member(view, row, rare.member, message)
+    elif not members or rare.gang in view.gang_started:
         return
     elif had_started:
         view.gang_started.add(rare.gang)
         for job_id in members:
             member = view.jobs.rows[job_id]
             view.jobs.rare_properties_of(member).gang_started = True
-            view.mark_changed(member, position)
+            view.mark_changed(member, message.position)
     elif (
         failed is not None
         and not rare.gang_cannot_start
@@ -83,7 +147,22 @@ def remove_member(
         for job_id in members:
             member = view.jobs.rows[job_id]
             _mark_cannot_start(view, member, doom)
-            view.mark_changed(member, position)
+            view.mark_changed(member, message.position)
+
+
+def _remove_group_member(view: View, row: int, member: ev.GroupMember, message: Message) -> None:
+    """Note in the group that a member has ended."""
+    state = view.groups.get(member.group)
+    if state is None:
+        return
+    jobs = view.jobs
+    state.ended.setdefault(member.role, set()).add(member.index)
+    if job_table.JOB_STATES[jobs.state.item(row)] is JobState.SUCCEEDED:
+        state.succeeded.setdefault(member.role, set()).add(member.index)
+    if state.gang_name in view.gangs:
+        view.gangs[state.gang_name] = groups.gang_terms(state)
+    view.mark_group_changed(state.group, message.position)
+    drop_ended_group(view, state, message)
 
 
 def _mark_cannot_start(view: View, row: int, doom: str) -> None:

@@ -3,7 +3,7 @@
 Messages of one event type are folded together as columns (`event_batches.py`). `ended_jobs` is
 what the caller has looked up in Postgres about ids without a row; `find_ids_to_look_up` lists these
 ids. The folds of the event types are in `submission_events.py`, `request_events.py`,
-`run_events.py` and `end_events.py`.
+`run_events.py`, `end_events.py` and `group_events.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,13 @@ from itertools import groupby
 from typing import Final, TypeVar, cast
 
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state.folds import end_events, request_events, run_events, submission_events
+from fairlead_scheduler.state.folds import (
+    end_events,
+    group_events,
+    request_events,
+    run_events,
+    submission_events,
+)
 from fairlead_scheduler.state.folds.event_batches import SubmissionBatch, SuccessBatch
 from fairlead_scheduler.state.folds.messages import (
     EndedJobs,
@@ -114,6 +120,15 @@ _FOLDS: Final[Mapping[type, _Fold[ev.AnyEvent]]] = cast(
         ev.JobRunFailed: run_events.fold_run_end,
         ev.JobRunReturned: run_events.fold_run_end,
         ev.JobRunStopped: run_events.fold_run_end,
+        ev.GroupSubmitted: group_events.fold_submitted,
+        ev.GroupChanged: group_events.fold_changed,
+        ev.GroupCancelRequested: group_events.fold_cancel_requested,
+        ev.GroupRestartRequested: group_events.fold_restart_requested,
+        ev.GroupRunning: group_events.fold_decision,
+        ev.GroupRestarting: group_events.fold_decision,
+        ev.GroupSucceeded: group_events.fold_decision,
+        ev.GroupFailed: group_events.fold_decision,
+        ev.GroupCancelled: group_events.fold_decision,
     },
 )
 """Every event of the union; a test compares the two."""

@@ -98,6 +98,8 @@ def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]
                     others.update(event.after)
                     if event.client_id is not None:
                         ids.add(event.job_id)
+                elif type(event) is ev.GroupSubmitted and event.client_id is not None:
+                    ids.add(JobId(event.group))
     ids.update(job_id for job_id in others if view.state_of(job_id) is None)
     return ids
 

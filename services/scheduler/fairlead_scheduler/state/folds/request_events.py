@@ -33,10 +33,11 @@ def fold_cancel_requested(
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
-            _cancel(view, row, message, event.reason)
+            cancel_job(view, row, message, event.reason)
 
 
-def _cancel(view: View, row: int, message: Message, reason: str) -> None:
+def cancel_job(view: View, row: int, message: Message, reason: str) -> None:
+    """End a queued job; request the stop of a running one."""
     state = view.jobs.state.item(row)
     if state == job_table.QUEUED:
         end_events.end_job(view, row, JobState.CANCELLED, message)
@@ -103,7 +104,7 @@ def fold_bulk_request(
         match event:
             case ev.JobsCancelRequested(reason=reason):
                 for row in rows:
-                    _cancel(view, row, message, reason)
+                    cancel_job(view, row, message, reason)
             case ev.JobsPreemptRequested(reason=reason):
                 _request_preemptions(view, rows, message, reason or "preempted by request")
             case ev.JobsReprioritized(priority=priority):

@@ -11,7 +11,12 @@ from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index, job_table
-from fairlead_scheduler.state.folds import end_events, flag_changes, request_events
+from fairlead_scheduler.state.folds import (
+    end_events,
+    flag_changes,
+    group_events,
+    request_events,
+)
 from fairlead_scheduler.state.folds.event_batches import SuccessBatch
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX
@@ -51,6 +56,8 @@ def fold_leased(
     if view.buckets.limited:
         _take_start_tokens(view, rows, message.time_ms)
     view.mark_all_changed(rows, message.position)
+    for row in np.flatnonzero(jobs.surplus_rank[rows]).tolist():
+        group_events.note_scaled(view, rows[row], message)
     for row, is_ended in zip(rows, ended.tolist(), strict=True):
         if is_ended:
             request_events.request_stop(
@@ -77,6 +84,8 @@ def fold_preempting(
         row = _row_of_newest_run(view, event)
         if row is None or not job_table.IS_LIVE_RUN[jobs.run_state[row]]:
             continue
+        if jobs.surplus_rank[row]:
+            group_events.note_scaled(view, row, message)
         if event.for_job is None:
             stop = lifecycle.STOP_WITH_GANG
             request_events.request_stop(view, row, stop, event.reason, message)

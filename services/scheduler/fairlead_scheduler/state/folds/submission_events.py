@@ -68,6 +68,8 @@ def add_jobs(view: View, batch: SubmissionBatch, ended_jobs: EndedJobs) -> bool:
             jobs.rare_properties_of(row).retry = event.retry
         if event.gang is not None:
             gang_membership.add_member(view, row, event.gang)
+        if event.group is not None:
+            gang_membership.add_group_member(view, row, event.group)
     return True
 
 
@@ -94,7 +96,7 @@ def _fill_positions(
     jobs.state[at] = job_table.QUEUED
     jobs.run_state[at] = job_table.NO_RUN
     jobs.node[at] = -1
-    for name in ("run", "retries", "leased_ms", "running_ms", "value"):
+    for name in ("run", "retries", "leased_ms", "running_ms", "value", "surplus_rank"):
         getattr(jobs, name)[at] = 0
 
 

@@ -1,0 +1,119 @@
+"""Groups of roles as the scheduler knows them (rules G and C): terms, members that ended, state.
+
+A group is a gang with roles: its members are in `View.gang_members` under `gang_name`, and its
+`GangTerms` name the roles. What a plain gang does not have is in `GroupState`. A group is in the
+view from its submission until it has ended and all its members have.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_scheduler.state.job_table import GangName, GangTerms, JobSet, RoleTerms
+
+
+class GroupPhase(StrEnum):
+    """Where a group is in its life. The last three are final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINAL_PHASES: Final = frozenset({GroupPhase.SUCCEEDED, GroupPhase.FAILED, GroupPhase.CANCELLED})
+FINAL_STATES: Final = {
+    GroupPhase.SUCCEEDED: JobState.SUCCEEDED,
+    GroupPhase.FAILED: JobState.FAILED,
+    GroupPhase.CANCELLED: JobState.CANCELLED,
+}
+"""An ended group is remembered among the ended jobs: its id has the form of a job id."""
+
+
+class GroupState(msgspec.Struct):
+    """A group. Saved as JSON; fields grow with defaults."""
+
+    group: GroupId
+    job_set: JobSet
+    terms: ev.Group
+    digest: str
+    submitted_ms: int
+    client_id: str | None = None
+    labels: dict[str, str] = {}
+    phase: GroupPhase = GroupPhase.QUEUED
+    reason: str = ""
+    """Why it last restarted or ended."""
+    restarts: int = 0
+    """Restarts that count against `restart_limit`; those of single members are in their rows."""
+    cancel_reason: str | None = None
+    """Somebody wants it gone; None if nobody does."""
+    restart_reason: str | None = None
+    """Somebody wants it to stop and to start again; None if nobody does, or since it did."""
+    succeeded: dict[str, set[int]] = {}
+    """Role -> indexes of members that succeeded."""
+    ended: dict[str, set[int]] = {}
+    """Role -> indexes of members that ended, the succeeded ones included. A new member with an
+    index takes it out again."""
+    scaled_ms: int = 0
+    """Append time of the last start or stop of a surplus member by the scheduler (G7); 0 = none."""
+
+    @property
+    def gang_name(self) -> GangName:
+        """The name of the group in the tables of gangs."""
+        return GangName(self.job_set.queue, self.job_set.name, self.group)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the group has ended."""
+        return self.phase in FINAL_PHASES
+
+
+def find_role(terms: ev.Group, name: str) -> ev.GroupRole | None:
+    """The role of that name."""
+    return next((role for role in terms.roles if role.name == name), None)
+
+
+def gang_terms(state: GroupState) -> GangTerms:
+    """The terms of a group as those of a gang.
+
+    The minimum of a role is how many members with an index below its `min` have not ended: those
+    that succeeded are not needed any more.
+    """
+    roles = tuple(
+        RoleTerms(role.name, minimum_left(state, role), role.max) for role in state.terms.roles
+    )
+    return GangTerms(
+        sum(role.max for role in roles), sum(role.min for role in roles), None, "wait", roles
+    )
+
+
+def minimum_left(state: GroupState, role: ev.GroupRole) -> int:
+    """How many members of a role the group needs to run, those left out that have ended."""
+    over = state.ended.get(role.name, ())
+    return role.min - sum(index < role.min for index in over)
+
+
+def surplus_rank(terms: ev.Group, member: ev.GroupMember) -> int:
+    """The place of a member among the surplus members of its group, from 1; 0 for other members.
+
+    A group grows in this order (G2): first the member above the minimum of each role, in the order
+    of the roles, then the second one of each, and so on.
+    """
+    place = next((i for i, role in enumerate(terms.roles) if role.name == member.role), None)
+    if place is None or member.index < terms.roles[place].min:
+        return 0
+    above = member.index - terms.roles[place].min
+    return (
+        1
+        + sum(
+            min(max(role.max - role.min, 0), above + (i < place))
+            for i, role in enumerate(terms.roles)
+            if i != place
+        )
+        + above
+    )
