@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import adversarial, limits, ticks
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.engine.state.surplus import count_surplus
 from fairlead_scheduler.kernels import warm_up
 
 GI = 1 << 30
@@ -246,6 +247,43 @@ def gangs() -> Snapshot:
     )
 
 
+def groups_elastic() -> Snapshot:
+    """5,000 groups of 2 to 64 members on 10,000 nodes: one of each is a server, and half of the
+    groups run with half of their workers."""
+    chance = np.random.default_rng(4)
+    number, queues = 5_000, 20
+    sizes = chance.integers(2, 65, number)
+    group = np.repeat(np.arange(number), sizes)
+    index = np.arange(group.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # 0 = the server
+    workers = sizes - 1
+    minima = np.where(np.arange(number) % 2 == 0, (workers + 1) // 2, workers)
+    rank = np.maximum(index - minima[group], 0)
+    cpus = chance.integers(1, 4, number)
+    gang = np.arange(number, dtype=np.int32)
+    return snapshot(
+        queues=queues,
+        nodes=np.tile([32_000, 256 * GI], (10_000, 1)),
+        requests=np.array([[1_000 * i, 4 * GI * i] for i in range(1, 5)]),
+        job_queue=group % queues,
+        job_shape=np.where(index == 0, 3, cpus[group] - 1),
+        job_priority=count_surplus(np.zeros(group.size, np.int64), rank.astype(np.int64)),
+        job_gang=group.astype(np.int32),
+        job_role=(2 * group + (index > 0)).astype(np.int32),
+        gang_queue=(gang % queues).astype(np.int32),
+        gang_size=sizes.astype(np.int32),
+        gang_min=(1 + minima).astype(np.int32),
+        gang_label=np.full(number, -1, np.int32),
+        gang_rest=np.zeros(number, np.uint8),
+        gang_started=np.zeros(number, np.bool_),
+        gang_submitted_ms=np.zeros(number, np.int64),
+        role_names=("server", "worker") * number,
+        role_gang=np.repeat(gang, 2),
+        role_place=np.tile(np.array([0, 1], np.int32), number),
+        role_min=np.stack([np.ones(number), minima], axis=1).reshape(-1).astype(np.int32),
+        role_max=np.stack([np.ones(number), workers], axis=1).reshape(-1).astype(np.int32),
+    )
+
+
 CASES: dict[str, Callable[[], Snapshot]] = {
     "fill-32k": lambda: fill(32_000, 1_000),
     "fill-320k": lambda: fill(320_000, 10_000),
@@ -260,6 +298,7 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "urgency": lambda: displaced([0, 1], 10),
     "rebalance-large": lambda: displaced([0], 20),
     "gangs": gangs,
+    "groups-elastic": groups_elastic,
     "alone": alone,
 }
 ADVERSARIAL = adversarial.cases(snapshot)

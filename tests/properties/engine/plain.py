@@ -18,6 +18,7 @@ from fairlead_scheduler.engine.snapshot import (
     NodeFlag,
     Preemption,
     SchedulingFlag,
+    Tier,
 )
 
 MARGIN = 1e-6
@@ -71,6 +72,17 @@ class Pool:
 
     def queue(self, j: int) -> int:
         return int(self.snapshot.job_queue[j])
+
+    def role(self, j: int) -> int:
+        return -1 if self.snapshot.job_role is None else int(self.snapshot.job_role[j])
+
+    def roles(self, g: int) -> list[int]:
+        """The roles of a gang that is a group."""
+        gangs = self.snapshot.role_gang
+        return [] if gangs is None else [k for k, of in enumerate(gangs.tolist()) if of == g]
+
+    def is_surplus(self, j: int) -> bool:
+        return int(self.snapshot.job_priority[j]) < -(1 << 31)
 
     def gang(self, j: int) -> int:
         return -1 if self.snapshot.job_gang is None else int(self.snapshot.job_gang[j])
@@ -180,6 +192,7 @@ def check(pool: Pool, plan: Plan) -> None:
     check_room(pool, plan, node)
     check_preempted(pool, plan, node, value)
     check_gangs(pool, plan, node)
+    check_groups(pool, plan, node)
     check_shares(pool, plan)
     waiting = [j for j in pool.queued() if node[j] == -1]
     ended = {*plan.rejected_job.tolist(), *plan.failed_job.tolist()}
@@ -236,10 +249,16 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
         assert pool.kind(j) != Preemption.NONE, f"{j} is not preemptible"
         assert not pool.lost(pool.node[j]), f"{j} is on a lost node"
         assert not pool.flagged(j, SchedulingFlag.STOPPING), f"{j} stops already"
-        assert value[preemptor] >= pool.value[j], f"{j} yielded to a lower class"
+        mate = cause == Cause.GANG and pool.roles(pool.gang(j))  # its role can be more urgent
+        assert mate or value[preemptor] >= pool.value[j], f"{j} yielded to a lower class"
         if cause == Cause.FAIR_SHARE:
             assert pool.kind(j) == Preemption.ANY, f"{j} gives way to urgency only"
             assert pool.queue(j) != pool.queue(preemptor), f"{j} gave way to its own queue"
+        if cause == Cause.SURPLUS:
+            assert pool.kind(j) == Preemption.ANY, f"{j} gives way to urgency only"
+            assert pool.queue(j) == pool.queue(preemptor), f"{j} is surplus of another queue"
+            assert pool.is_surplus(j), f"{j} is needed by its group"
+            assert not pool.is_surplus(preemptor), f"surplus member {preemptor} preempts"
         if cause == Cause.URGENCY:
             assert value[preemptor] > pool.value[j], f"{j} yielded to an equal class"
         if cause == Cause.GANG:
@@ -277,6 +296,8 @@ def check_gangs(pool: Pool, plan: Plan, node: list[int]) -> None:
         ran = [j for j in mine if pool.node[j] >= 0]
         runs = [j for j in mine if node[j] >= 0]
         need = int(s.gang_min[g])
+        if pool.roles(g):  # see check_groups
+            continue
         if ran:
             stopped = [j for j in ran if node[j] < 0]
             enough = min(need, len(ran))
@@ -289,6 +310,27 @@ def check_gangs(pool: Pool, plan: Plan, node: list[int]) -> None:
             before = {int(s.node_label[s.gang_label[g], pool.node[j]]) for j in ran}
             new = [j for j in runs if j not in ran]
             assert not new or (len(values) == 1 and -1 not in values) or len(before) > 1
+
+
+def check_groups(pool: Pool, plan: Plan, node: list[int]) -> None:
+    """A group runs with the minimum of every role or not at all, and surplus never preempts."""
+    s = pool.snapshot
+    if s.job_role is None or s.role_min is None or s.gang_min is None:
+        return
+    for g in range(s.gang_min.size):
+        roles = pool.roles(g)
+        mine = [j for j in range(len(node)) if pool.gang(j) == g]
+        ran = [j for j in mine if pool.node[j] >= 0]
+        runs = [j for j in mine if node[j] >= 0]
+        if not roles or not runs or not s.gang_min[g]:
+            continue
+        for role in roles:
+            before = sum(pool.role(j) == role for j in ran)
+            now = sum(pool.role(j) == role for j in runs)
+            need = min(int(s.role_min[role]), before) if ran else int(s.role_min[role])
+            assert now >= need, f"group {g} runs with {now} of role {role}, which needs {need}"
+    for j, tier in zip(plan.placed_job.tolist(), plan.placed_tier.tolist(), strict=True):
+        assert not pool.is_surplus(j) or tier == Tier.FREE, f"surplus member {j} preempts"
 
 
 def check_shares(pool: Pool, plan: Plan) -> None:
@@ -403,6 +445,9 @@ class Room:
             return [k]
         live = [i for i in range(len(pool.node)) if pool.gang(i) == g and pool.node[i] >= 0]
         live = [i for i in live if i not in gone]
+        if pool.roles(g) and pool.snapshot.role_min is not None:
+            same = [i for i in live if pool.role(i) == pool.role(k)]
+            return live if len(same) <= int(pool.snapshot.role_min[pool.role(k)]) else [k]
         return live if len(live) <= int(pool.snapshot.gang_min[g]) else [k]
 
 

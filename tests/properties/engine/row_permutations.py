@@ -10,7 +10,8 @@ from fairlead_scheduler.engine import Snapshot
 
 
 def permute_rows(snapshot: Snapshot, seed: int) -> tuple[Snapshot, list[int], list[int]]:
-    """The same pool with jobs and nodes in other rows; old row by new row, for both."""
+    """The same pool with jobs, nodes and roles in other rows; old row by new row, for jobs and
+    nodes."""
     chance = np.random.default_rng(seed)
     jobs = chance.permutation(snapshot.job_queue.size)
     nodes = chance.permutation(snapshot.node_number.size)
@@ -31,5 +32,13 @@ def permute_rows(snapshot: Snapshot, seed: int) -> tuple[Snapshot, list[int], li
     if snapshot.avoid_job is not None and snapshot.avoid_node is not None:
         changed["avoid_job"] = new_job[snapshot.avoid_job]
         changed["avoid_node"] = new_node[snapshot.avoid_node]
+    if snapshot.role_gang is not None and snapshot.job_role is not None:
+        roles = chance.permutation(snapshot.role_gang.size)
+        new_role = np.argsort(roles).astype(np.int32)
+        for name in ("role_gang", "role_place", "role_min", "role_max"):
+            changed[name] = np.asarray(getattr(snapshot, name))[roles]
+        changed["role_names"] = tuple(snapshot.role_names[row] for row in roles)
+        role = np.asarray(changed["job_role"])
+        changed["job_role"] = np.where(role >= 0, new_role[np.maximum(role, 0)], role)
     changed |= {"job_totals": None, "queued_order": None, "running_order": None}
     return replace(snapshot, **changed), jobs.tolist(), nodes.tolist()  # type: ignore[arg-type]

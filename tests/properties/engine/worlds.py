@@ -87,11 +87,41 @@ def groups(draw: st.DrawFn, number: int, queues: str, running: bool) -> dict[str
 
 
 @st.composite
+def role_groups(draw: st.DrawFn, number: int, queues: str) -> dict[str, Any]:
+    """A group of one to three roles, some of them without a minimum or without surplus."""
+    roles = []
+    for n in range(draw(st.integers(1, 3))):
+        least = draw(st.integers(0, 3))
+        role: dict[str, Any] = {
+            "name": f"r{n}",
+            "min": least,
+            "max": draw(st.integers(max(least, 1), least + 4)),
+            "cpu": draw(st.integers(1, 5)),
+            "memory": f"{draw(st.integers(1, 8))}Gi",
+        }
+        if draw(st.integers(0, 5)) == 0:
+            role["nodeSelector"] = {"rack": draw(st.sampled_from("abc"))}
+        if draw(st.integers(0, 5)) == 0:
+            role["priorityClass"] = draw(st.sampled_from(CLASSES))
+        roles.append(role)
+    return {
+        "id": f"g{number}x",
+        "queue": draw(st.sampled_from(queues)),
+        "roles": roles,
+        "priorityClass": draw(st.sampled_from(CLASSES)),
+        "priority": draw(st.integers(-1, 1)),
+    }
+
+
+@st.composite
 def turns(draw: st.DrawFn, number: int, queues: str, total: int) -> dict[str, Any]:
     """What happens before one round."""
     turn: dict[str, Any] = {"submit": []}
     for n in range(draw(st.integers(0, 6))):
         turn["submit"].append(draw(groups(10 * number + n, queues, number == 0)))
+    turn["groups"] = [
+        draw(role_groups(10 * number + n, queues)) for n in range(draw(st.integers(0, 2)))
+    ]
     match draw(st.integers(0, 11)):
         case 0:
             turn["cordonExecutors"] = ["e1"]

@@ -8,9 +8,9 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RULES = re.findall(
-    r"^(?:- \*\*|\| )([SRNLE][0-9]+)\b", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE
+    r"^(?:- \*\*|\| )([SRNLEG][0-9]+)\b", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE
 )
-NAMED = re.compile(r"\b([SRNLE][0-9]+)[abc]?\b(?!\")")
+NAMED = re.compile(r"\b([SRNLEG][0-9]+)[abc]?\b(?!\")")
 
 
 def texts() -> str:

@@ -6,7 +6,7 @@ import pytest
 from fairlead_common.domain.ids import GroupId, JobId, client_job_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.groups import GroupPhase, GroupState, surplus_rank
 from fairlead_scheduler.state.job_table import GangTerms, RoleTerms
@@ -38,7 +38,7 @@ def announced(terms: ev.Group = TERMS) -> list[ev.AnyEvent]:
 
 
 def rank(view: View, name: str) -> int:
-    return view.jobs.surplus_rank.item(view.jobs.rows[job(name)])
+    return groups.rank_of(view.jobs.priority.item(view.jobs.rows[job(name)]))
 
 
 def only_group(view: View) -> GroupState:
@@ -85,6 +85,21 @@ def test_the_ranks_of_all_surplus_members_are_the_numbers_from_one() -> None:
     assert sorted(ranks) == list(range(1, 9))
     in_order = sorted(members, key=lambda each: surplus_rank(terms, each))
     assert [f"{each.role}{each.index}" for each in in_order[:4]] == ["a2", "b0", "c1", "a3"]
+
+
+def test_a_member_keeps_its_rank_and_its_priority_apart() -> None:
+    changed = ev.JobReprioritized(job_id=job("trainer-2"), priority=-7)
+    view = fold(announced(), [changed])
+    counted = view.jobs.priority.item(view.jobs.rows[job("trainer-2")])
+    assert (groups.rank_of(counted), groups.given_priority(counted)) == (3, -7)
+
+
+@pytest.mark.parametrize("priority", [groups.PRIORITY_MIN, -1, 0, 5, -1 - groups.PRIORITY_MIN])
+@pytest.mark.parametrize("rank", [0, 1, 10_000])
+def test_ranks_order_before_priorities(priority: int, rank: int) -> None:
+    counted = groups.lower_priority(priority, rank)
+    assert (groups.rank_of(counted), groups.given_priority(counted)) == (rank, priority)
+    assert (counted < groups.PRIORITY_MIN) == (rank > 0)
 
 
 def test_changed_terms_change_minima_and_ranks_and_are_journalled() -> None:
@@ -179,7 +194,7 @@ def test_a_restart_is_counted_and_ends_the_request_for_it() -> None:
 
 def test_starts_and_stops_of_surplus_members_are_noted_for_the_freeze() -> None:
     view = fold(announced(), [leased(job("ps-0")), leased(job("trainer-0"))])
-    assert only_group(view).scaled_ms == 0
+    assert only_group(view).scaled_ms is None
     job_fold.fold_messages(view, [message(7, leased(job("trainer-1")))], {})
     assert only_group(view).scaled_ms == message(7).time_ms
 
@@ -209,7 +224,7 @@ def test_a_checkpoint_forgets_a_group_that_the_view_has_forgotten() -> None:
 
 def test_a_wrong_rank_and_a_lost_group_are_violations() -> None:
     view = fold(announced())
-    view.jobs.surplus_rank[view.jobs.rows[job("trainer-2")]] = 9
+    view.jobs.priority[view.jobs.rows[job("trainer-2")]] -= groups.SURPLUS_STEP
     assert any("surplus ranks are wrong" in each for each in list_view_violations(view))
     view = fold(announced())
     view.groups.clear()

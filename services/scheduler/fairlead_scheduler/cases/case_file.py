@@ -186,6 +186,50 @@ class Group(Form):
         )
 
 
+class GroupRole(Form):
+    """A role of a group: `max` members, named `group/name-` with a number from 0."""
+
+    name: str
+    min: int
+    max: int
+    cpu: Amount | None = None
+    memory: Amount | None = None
+    gpu: Amount | None = None
+    node_selector: dict[str, Text] = {}
+    priority_class: str | None = None
+
+
+class RoleGroup(Form):
+    """A group of roles (rules G)."""
+
+    id: str
+    queue: str
+    roles: list[GroupRole]
+    priority_class: str = "p0"
+    priority: int = 0
+    freeze_seconds: int = 0
+    step_max: int = 0
+
+    def terms(self) -> ev.Group:
+        """The terms of its event."""
+        roles = tuple(ev.GroupRole(role.name, role.min, role.max) for role in self.roles)
+        return ev.Group(roles=roles, freeze_s=self.freeze_seconds, step_max=self.step_max)
+
+    def jobs_of(self, role: GroupRole) -> Group:
+        """The members of a role."""
+        return Group(
+            id=f"{self.id}/{role.name}-",
+            queue=self.queue,
+            count=role.max,
+            cpu=role.cpu,
+            memory=role.memory,
+            gpu=role.gpu,
+            priority_class=role.priority_class or self.priority_class,
+            priority=self.priority,
+            node_selector=role.node_selector,
+        )
+
+
 class Queue(Form):
     """The configuration of a queue."""
 
@@ -236,6 +280,8 @@ class CaseRound(Form):
 
     at: float | None = None
     submit: list[Group] = []
+    groups: list[RoleGroup] = []
+    change_groups: list[RoleGroup] = []
     finish: list[str] = []
     cancel: list[str] = []
     cordon_nodes: list[str] = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
@@ -17,7 +17,7 @@ from fairlead_scheduler.cases.outcome import RoundResult
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.token_buckets import Buckets
 from fairlead_scheduler.state.view import View
 
@@ -125,6 +125,11 @@ class World(SchedulerHarness):
             self.cordon_executor(name, False)
         for group in case_round.submit:
             self._submit(group)
+        for role_group in case_round.groups:
+            self._submit_group(role_group)
+        for role_group in case_round.change_groups:
+            changed = ev.GroupChanged(group=GroupId(role_group.id), terms=role_group.terms())
+            self.append(role_group.queue, [changed])
 
     def _time_of(self, case_round: CaseRound, repetition: int) -> int:
         """The time of the round, by default its number in seconds; time never decreases."""
@@ -183,7 +188,13 @@ class World(SchedulerHarness):
             stopped = ev.JobRunStopped(job_id=job_id, run=run, reason="")
             self.append(queue, [stopped, ev.JobCancelled(job_id=job_id, reason="")])
 
-    def _submit(self, group: Group) -> None:
+    def _submit_group(self, group: case_file.RoleGroup) -> None:
+        submitted = ev.GroupSubmitted(group=GroupId(group.id), terms=group.terms(), digest="")
+        self.append(group.queue, [submitted])
+        for role in group.roles:
+            self._submit(group.jobs_of(role), GroupId(group.id), role.name)
+
+    def _submit(self, group: Group, member_of: GroupId | None = None, role: str = "") -> None:
         names = [JobId(f"{group.id}{number}") for number in range(group.count)]
         if not self.names.isdisjoint(names):
             raise ValueError(f"jobs of the group {group.id!r} exist already")
@@ -202,8 +213,9 @@ class World(SchedulerHarness):
                 priority_class=group.priority_class,
                 runtime_s_max=group.max_runtime_seconds,
                 gang=gang,
+                group=None if member_of is None else ev.GroupMember(member_of, role, index),
             )
-            for name in names
+            for index, name in enumerate(names)
         ]
         self.append(group.queue, events)
         if group.running is not None:
@@ -255,7 +267,12 @@ class World(SchedulerHarness):
                 if self.case.settings.requeue_preempted
                 else ev.JobPreempted(job_id=job_id, reason="preempted")
             )
-            self.append(queue, [ev.JobRunStopped(job_id=job_id, run=run, reason=""), end])
+            stops: list[ev.AnyEvent] = []
+            if groups.rank_of(self.view.jobs.priority.item(self.row_of(name))):
+                cause = ev.PreemptionCause(decided.preempted[name]["cause"])
+                stops.append(ev.JobRunPreempting(job_id=job_id, run=run, cause=cause, reason=""))
+            stopped = ev.JobRunStopped(job_id=job_id, run=run, reason="")
+            self.append(queue, [*stops, stopped, end])
         values = plan.placed_value.tolist()
         for (name, node), value in zip(decided.placed.items(), values, strict=True):
             row = self.row_of(name)

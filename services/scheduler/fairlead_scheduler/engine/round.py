@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead_scheduler.engine.plan import round_result, unplanned_round
-from fairlead_scheduler.engine.plan.round_result import RoundContext
+from fairlead_scheduler.engine.plan.round_context import RoundContext
 from fairlead_scheduler.engine.preparation import (
     array_types,
     prepared_pool,
@@ -125,7 +125,9 @@ def _second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClo
     ).astype(np.int64)
     model.progress.next_queued[:] = first[:-1]
     gang = model.jobs.gang[preempted]
-    away = np.bincount(gang[gang >= 0], minlength=model.gangs.min_size.size).astype(np.int64)
+    needed = model.roles.base[preempted] != 0 if model.roles.base.size else gang >= 0
+    away = np.bincount(gang[(gang >= 0) & needed], minlength=model.gangs.min_size.size)
+    away = away.astype(np.int64)
     oversubscription.start_second_pass(round_.packed_model, rows, first)
     left = rows, first, away, settings.work_per_check
     while not oversubscription.run_second_pass(round_.packed_model, *left, int(clock.check())):

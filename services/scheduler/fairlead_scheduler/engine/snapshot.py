@@ -96,6 +96,7 @@ class Cause(enum.IntEnum):
     FAIR_SHARE = 0
     URGENCY = 1
     GANG = 2
+    SURPLUS = 3
 
 
 class Tier(enum.IntEnum):
@@ -129,6 +130,8 @@ class Code(enum.IntEnum):
     NOT_REACHED = 17
     INFEASIBLE = 18
     ALL_NODES_TRIED = 19
+    GROUP_FROZEN = 20
+    GROUP_STEP = 21
 
 
 class Bucket(enum.IntEnum):
@@ -295,7 +298,7 @@ class Snapshot:
     job_shape: Int32
     """[J]"""
     job_priority: Int64
-    """[J] greater goes first."""
+    """[J] greater goes first; that of a surplus member counts as lower (`surplus.py`)."""
     job_submission: Int64
     """[J] place in the log, each once: smaller was submitted earlier. It replaces the id
     wherever a rule says "greater id"."""
@@ -349,6 +352,24 @@ class Snapshot:
     gang_fitted: Bool | None = None
     """[G] it was found feasible before (`Plan.gang_feasible`): it is not rejected any more."""
 
+    # Roles: those of gangs that are groups. A gang without roles has one, with its `gang_min` -----
+    job_role: Int32 | None = None
+    """[J] row of its role or -1; None = no groups."""
+    role_names: tuple[str, ...] = ()
+    """K names, for texts."""
+    role_gang: Int32 | None = None
+    """[K] its gang; -1 for a row without a role."""
+    role_place: Int32 | None = None
+    """[K] place in the order of its group's roles."""
+    role_min: Int32 | None = None
+    """[K] members that the group needs, at least 0. `gang_min` is the sum, which can be 0."""
+    role_max: Int32 | None = None
+    """[K]"""
+    role_step: Int32 | None = None
+    """[K] most surplus members that start in a round; 0 = any number (G8)."""
+    gang_frozen: Bool | None = None
+    """[G] no surplus member starts or is preempted for balance now (G7); None = none is frozen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shares:
@@ -397,6 +418,10 @@ class Reasons:
     exceeds_share: Bool
     """[M] for `over-fair-share`, where evicted runs returned in the round: whether the queue would
     exceed its fair share with the job."""
+    role: Int32
+    """[M] of a group's row, the role that does not fit or whose surplus member is next; else -1."""
+    role_members: Int32
+    """[M] how many members of that role fit, or run after the round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

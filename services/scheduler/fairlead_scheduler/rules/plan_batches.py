@@ -21,6 +21,7 @@ CAUSES: Final = {
     engine.Cause.FAIR_SHARE: PreemptionCause.FAIR_SHARE,
     engine.Cause.URGENCY: PreemptionCause.URGENCY,
     engine.Cause.GANG: PreemptionCause.GANG,
+    engine.Cause.SURPLUS: PreemptionCause.SURPLUS,
 }
 
 

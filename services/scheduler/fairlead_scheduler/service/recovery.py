@@ -24,7 +24,7 @@ from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
@@ -203,7 +203,7 @@ def _of_row(view: View, row: int) -> Knowledge:
         run_state=None if run_state == job_table.NO_RUN else job_table.RUN_STATES[run_state],
         pool=jobs.pools.values[jobs.pool.item(row)],
         value=jobs.value.item(row),
-        priority=jobs.priority.item(row),
+        priority=groups.given_priority(jobs.priority.item(row)),
         hold=bool(flags & job_table.HOLD),
         stopping=stopping,
         reason=rare.stop_reason or rare.failure_reason or Knowledge().reason,

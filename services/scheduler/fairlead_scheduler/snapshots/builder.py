@@ -153,6 +153,8 @@ class Builder:
         if moved or len(changed) or gangs is None or gangs:
             for pool_jobs in self._pool_jobs.values():
                 pool_jobs.update_gangs(gangs)
+        for pool, pool_jobs in self._pool_jobs.items():
+            pool_jobs.end_freezes(now_ms, self.rules_of(pool).group_freeze_s_max)
 
     def _restart(self) -> None:
         """Names have other numbers: retain only what was found feasible in each pool."""
@@ -369,7 +371,7 @@ class Builder:
             **self._job_columns(pool_jobs),
             avoid_job=avoid_job,
             avoid_node=avoid_node,
-            **(self._gang_columns(gangs) if gangs.present else {}),
+            **(self._gang_columns(gangs, pool, now_ms) if gangs.present else {}),
         )
         return BuiltSnapshot(snapshot, nodes.names, shapes.numbers, gangs.names, self._ending_rows)
 
@@ -392,7 +394,7 @@ class Builder:
             "job_totals": pool_jobs.totals(used),
         }
 
-    def _gang_columns(self, gangs: Gangs) -> dict[str, Any]:
+    def _gang_columns(self, gangs: Gangs, pool: str, now_ms: int) -> dict[str, Any]:
         """The columns of gangs, as the engine names them."""
         return {
             "job_gang": self._columns.gang[: self._view.jobs.used],
@@ -404,6 +406,21 @@ class Builder:
             "gang_started": gangs.started,
             "gang_submitted_ms": gangs.submitted_ms,
             "gang_fitted": gangs.fitted,
+            **(self._role_columns(gangs, pool, now_ms) if gangs.roles.present else {}),
+        }
+
+    def _role_columns(self, gangs: Gangs, pool: str, now_ms: int) -> dict[str, Any]:
+        """The columns of roles, as the engine names them."""
+        roles, freeze_s_max = gangs.roles, self.rules_of(pool).group_freeze_s_max
+        return {
+            "job_role": self._columns.role[: self._view.jobs.used],
+            "role_names": tuple(roles.names),
+            "role_gang": roles.gang,
+            "role_place": roles.place,
+            "role_min": roles.min,
+            "role_max": roles.max,
+            "role_step": roles.step,
+            "gang_frozen": gangs.find_frozen(now_ms, freeze_s_max),
         }
 
     def _labels(

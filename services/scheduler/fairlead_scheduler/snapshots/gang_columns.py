@@ -9,14 +9,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_common.domain.ids import GroupId
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots.node_table import Nodes
 from fairlead_scheduler.snapshots.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.role_rows import RoleRows
+from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import GangName, GangTerms
 from fairlead_scheduler.state.view import View
 
 _REST: Final = {"wait": engine.Rest.WAIT, "fail": engine.Rest.FAIL}
+LONG_AGO_MS: Final = -(1 << 60)
 _NOBODY: Final = GangName("", "", "")
 _NO_TERMS: Final = GangTerms(1, 1, None, "wait")
 
@@ -43,6 +47,11 @@ class Gangs:
         """[G] found feasible before (section 6)."""
         self._recalled: set[GangName] = set()
         """Gangs without a row yet that were found feasible before."""
+        self.roles = RoleRows()
+        self.scaled_ms = np.zeros(0, np.int64)
+        """[G] last start or stop of a surplus member by the scheduler (G7)."""
+        self.freeze_ms = np.zeros(0, np.int64)
+        self._asked_ms = 0
         self.label_names: tuple[str, ...] = ()
         """U uniformity labels that gangs name."""
         self.label = np.zeros(0, np.int32)
@@ -68,14 +77,8 @@ class Gangs:
         self._members.setdefault(name, set()).add(job_row)
         self._changed.add(name)
 
-    def update(
-        self,
-        view: View,
-        column: npt.NDArray[np.int32],
-        job_submitted_ms: npt.NDArray[np.int64],
-        queues: QueueRows,
-    ) -> bool:
-        """Bring the rows of gangs that changed, and the jobs' `column`, up to date.
+    def update(self, view: View, columns: RoundColumns, queues: QueueRows) -> bool:
+        """Bring the rows of gangs that changed, and the jobs' columns, up to date.
 
         Says whether anything did.
         """
@@ -89,24 +92,47 @@ class Gangs:
                 self._members.pop(name, None)
             if not members or terms is None:
                 self._drop(name)
-                column[members] = -1
+                columns.gang[members] = columns.role[members] = -1
                 continue
             row = self._row_of(name)
-            column[members] = row
+            columns.gang[members] = row
+            self._set_roles(view, name, row, terms, members, columns)
             self.names[row], self._terms[row] = name, terms
             self.queue[row] = queue_of[name.queue]
             self.size[row] = terms.size
             self.min_size[row] = terms.min_size
             self.rest[row] = _REST[terms.rest]
             self.started[row] = name in view.gang_started
-            missing = len(view.gang_members.get(name, ())) < terms.min_size
-            # N9: a complete gang is not late any more
+            missing = len(view.gang_members.get(name, ())) < terms.min_size and not terms.roles
+            # N9: a complete gang is not late any more, and a group is submitted as a whole
             self.submitted_ms[row] = (
-                job_submitted_ms[members].min() if missing else job_table.NEVER_MS
+                view.jobs.submitted_ms[members].min() if missing else job_table.NEVER_MS
             )
         self._label()
         self._changed.clear()
         return True
+
+    def _set_roles(
+        self,
+        view: View,
+        name: GangName,
+        row: int,
+        terms: GangTerms,
+        members: list[int],
+        columns: RoundColumns,
+    ) -> None:
+        group = view.groups.get(GroupId(name.name)) if terms.roles else None
+        if group is None:
+            self.roles.drop(name)
+            self.scaled_ms[row], self.freeze_ms[row] = LONG_AGO_MS, 0
+            columns.role[members] = -1
+            return
+        self.scaled_ms[row] = LONG_AGO_MS if group.scaled_ms is None else group.scaled_ms
+        self.freeze_ms[row] = 1000 * group.terms.freeze_s
+        role_of = self.roles.set(name, row, terms.roles, group.terms.step_max)
+        rare = view.jobs.rare_properties
+        found = [rare[member].member for member in members]
+        columns.role[members] = [-1 if one is None else role_of.get(one.role, -1) for one in found]
 
     def remember(self, feasible: npt.NDArray[np.bool_]) -> None:
         """These rows were found feasible."""
@@ -116,6 +142,19 @@ class Gangs:
         """Those that were found feasible there are so here when they get a row."""
         rows = before._row.items()
         self._recalled = {name for name, row in rows if before.fitted[row]}
+
+    def find_frozen(self, now_ms: int, freeze_s_max: int) -> npt.NDArray[np.bool_]:
+        """[G] groups that are frozen (G7)."""
+        return self._find_ends(freeze_s_max) > now_ms
+
+    def has_thawed(self, now_ms: int, freeze_s_max: int) -> bool:
+        """Whether the freeze of a group has ended since this was last asked."""
+        ends = self._find_ends(freeze_s_max)
+        before, self._asked_ms = self._asked_ms, now_ms
+        return bool(((ends > before) & (ends <= now_ms)).any())
+
+    def _find_ends(self, freeze_s_max: int) -> npt.NDArray[np.int64]:
+        return self.scaled_ms + np.minimum(self.freeze_ms, 1000 * freeze_s_max)
 
     def mark_changed(self, names: Iterable[GangName] | None) -> None:
         """Something about these gangs (None: about any) may have changed."""
@@ -146,7 +185,8 @@ class Gangs:
         more = max(8, known)
         self.names += [_NOBODY] * more
         self._terms += [_NO_TERMS] * more
-        for column in ("queue", "size", "min_size", "rest", "started", "submitted_ms", "fitted"):
+        columns = ("queue", "size", "min_size", "rest", "started", "submitted_ms", "fitted")
+        for column in (*columns, "scaled_ms", "freeze_ms"):
             old = getattr(self, column)
             setattr(self, column, np.concatenate([old, np.zeros(more, old.dtype)]))
         self.min_size[known:] = 1
@@ -160,7 +200,9 @@ class Gangs:
             self.queue[row], self.size[row], self.min_size[row] = 0, 0, 1
             self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, job_table.NEVER_MS
             self.fitted[row] = False
+            self.scaled_ms[row], self.freeze_ms[row] = LONG_AGO_MS, 0
             self._free.append(row)
+        self.roles.drop(name)
 
     def _label(self) -> None:
         wanted = [terms.uniformity_label for terms in self._terms]

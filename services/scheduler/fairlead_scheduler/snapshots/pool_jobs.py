@@ -240,8 +240,12 @@ class PoolJobs:
     def update_gangs(self, changed: Iterable[job_table.GangName] | None) -> None:
         """After all changes: these gangs (None: any) may have other members, also elsewhere."""
         self.gangs.mark_changed(changed)
-        submitted_ms = self._view.jobs.submitted_ms
-        if self.gangs.update(self._view, self._columns.gang, submitted_ms, self.queues):
+        if self.gangs.update(self._view, self._columns, self.queues):
+            self.version += 1
+
+    def end_freezes(self, now_ms: int, freeze_s_max: int) -> None:
+        """G7: what the end of a freeze permits is a change that a round could care about."""
+        if self.gangs.roles.present and self.gangs.has_thawed(now_ms, freeze_s_max):
             self.version += 1
 
     def _describe(self, rows: Rows, node: Int32) -> RowDescription:

@@ -62,6 +62,8 @@ class RoundColumns:
         """Of the columns of the job table that rounds read: see `fingerprints`."""
         self.gang: Int32 = np.zeros(0, np.int32)
         """Row of its gang; -1 for none."""
+        self.role: Int32 = np.zeros(0, np.int32)
+        """Row of its role; -1 for none."""
         self.link: Int32 = np.zeros(0, np.int32)
         self.back: Int32 = np.zeros(0, np.int32)
         """As in `engine.JobTotals`."""
@@ -79,6 +81,7 @@ class RoundColumns:
         self.flags = grow_array(self.flags, rows)
         self.fingerprint = grow_array(self.fingerprint, rows)
         self.gang = grow_array(self.gang, rows, -1)
+        self.role = grow_array(self.role, rows, -1)
         self.link = grow_array(self.link, rows)
         self.back = grow_array(self.back, rows)
         self.released = grow_array(self.released, rows)
@@ -116,6 +119,7 @@ class RoundColumns:
         self.pool[rows] = -1
         self.node[rows] = NO_PART
         self.gang[rows] = -1
+        self.role[rows] = -1
         self.released[rows] = True
         self.rows_taking_part -= rows.size
 

@@ -6,14 +6,40 @@ view from its submission until it has ended and all its members have.
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.job_table import GangName, GangTerms, JobSet, RoleTerms
+
+SURPLUS_STEP: Final = 1 << 32
+"""By so much the priority of a surplus member counts as lower for each place of its rank, so that
+inside a queue and a class value it comes after all other jobs (G2), in the order in which groups
+grow, and is the first victim (G4)."""
+PRIORITY_MIN: Final = -(1 << 31)
+"""The least priority that a job can be given: priorities have 32 bits."""
+
+P = TypeVar("P", int, npt.NDArray[np.int64])
+
+
+def lower_priority(priority: P, rank: P) -> P:
+    """The priority of a job as it counts, of one with this surplus rank (0: no surplus member)."""
+    return priority - rank * SURPLUS_STEP
+
+
+def rank_of(priority: P) -> P:
+    """The surplus rank of a job whose priority counts as this."""
+    return -((priority - PRIORITY_MIN) // SURPLUS_STEP)
+
+
+def given_priority(priority: P) -> P:
+    """The priority that the job was given whose priority counts as this."""
+    return (priority - PRIORITY_MIN) % SURPLUS_STEP + PRIORITY_MIN
 
 
 class GroupPhase(StrEnum):
@@ -59,8 +85,8 @@ class GroupState(msgspec.Struct):
     ended: dict[str, set[int]] = {}
     """Role -> indexes of members that ended, the succeeded ones included. A new member with an
     index takes it out again."""
-    scaled_ms: int = 0
-    """Append time of the last start or stop of a surplus member by the scheduler (G7); 0 = none."""
+    scaled_ms: int | None = None
+    """Append time of the last start or stop of a surplus member by the scheduler (G7)."""
 
     @property
     def gang_name(self) -> GangName:

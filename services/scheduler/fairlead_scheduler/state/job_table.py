@@ -204,7 +204,6 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "retries": np.int32,
     "grace_s": np.int32,
     "priority": np.int64,
-    "surplus_rank": np.int32,
     "number": np.int64,
     "submitted_ms": np.int64,
     "leased_ms": np.int64,
@@ -250,8 +249,7 @@ class JobTable:
     retries: npt.NDArray[np.int32]
     grace_s: npt.NDArray[np.int32]
     priority: npt.NDArray[np.int64]
-    surplus_rank: npt.NDArray[np.int32]
-    """Place among the surplus members of its group (`groups.surplus_rank`); 0 for other jobs."""
+    """As it counts: that of a surplus member of a group is lowered (`groups.lower_priority`)."""
     number: npt.NDArray[np.int64]
     submitted_ms: npt.NDArray[np.int64]
     leased_ms: npt.NDArray[np.int64]

@@ -69,6 +69,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     max_unacknowledged_leases: int = 2_500
     placement: str = "best-fit"
     gang_assembly_timeout_s: int = 0
+    group_freeze_s_max: int = 600
     pools: dict[str, PoolRules] = {}
 
     def for_pool(self, pool: str) -> "Rules":
@@ -117,6 +118,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         unacknowledged = self.max_unacknowledged_leases
         found += check_number("rules.maxUnacknowledgedLeases", unacknowledged, least=1)
         found += check_number("rules.gangAssemblyTimeoutS", self.gang_assembly_timeout_s, least=0)
+        found += check_number("rules.groupFreezeSMax", self.group_freeze_s_max, least=0)
         if self.placement not in PLACEMENTS:
             detail = f"is {self.placement!r}; choose one of {', '.join(PLACEMENTS)}"
             found.append(FieldError("rules.placement", detail))

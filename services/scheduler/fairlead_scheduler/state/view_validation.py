@@ -190,10 +190,11 @@ def _check_gangs(view: View) -> Iterator[str]:
 def _check_groups(view: View) -> Iterator[str]:
     """Members name groups that exist, in the terms that the group has, and have their ranks."""
     jobs, live = view.jobs, view.live_rows()
-    ranks = np.zeros(jobs.used, np.int32)
+    ranks = np.zeros(jobs.used, np.int64)
+    counted = groups.rank_of(jobs.priority[: jobs.used])
     for row, rare in jobs.rare_properties.items():
         if rare.member is None or job_table.ENDED[jobs.state.item(row)]:
-            ranks[row] = jobs.surplus_rank[row]
+            ranks[row] = counted[row]
             continue
         job_id, state = jobs.rows.id_at(row), view.groups.get(rare.member.group)
         if state is None or rare.gang != state.gang_name:
@@ -204,7 +205,7 @@ def _check_groups(view: View) -> Iterator[str]:
             yield f"job {job_id} of group {state.group} has terms of a gang"
         if rare.member.index in state.ended.get(rare.member.role, ()):
             yield f"job {job_id} has not ended, but its group {state.group} says so"
-    wrong = live[jobs.surplus_rank[live] != ranks[live]]
+    wrong = live[counted[live] != ranks[live]]
     yield from describe_jobs("surplus ranks are wrong", jobs, wrong)
     for group, state in view.groups.items():
         has_members = state.gang_name in view.gang_members

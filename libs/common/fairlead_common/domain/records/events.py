@@ -56,6 +56,8 @@ class PreemptionCause(StrEnum):
     FAIR_SHARE = "fair-share"
     URGENCY = "urgency"
     GANG = "gang"
+    SURPLUS = "surplus"
+    """A surplus member of a group, for the minimal set of a group or a single job of its queue."""
     REQUEST = "request"
 
 
@@ -115,7 +117,7 @@ class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
 
 
 class GroupMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which member of which group a job is. `index` counts from 0 within the role."""
+    """The group of a job and its place there. `index` counts from 0 within the role."""
 
     group: GroupId
     role: str
@@ -216,7 +218,7 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
 
 
 class GroupSubmitted(GroupEvent, frozen=True, kw_only=True, tag="groupSubmitted"):
-    """Somebody wants this group to run; the `JobSubmitted` of its members follow in the same append.
+    """Somebody wants this group to run; the `JobSubmitted` of its members follow in the append.
 
     The first of an id counts. `digest` is that of what the client sent, before defaults.
     """

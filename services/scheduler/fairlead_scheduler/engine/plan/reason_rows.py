@@ -279,6 +279,8 @@ class WaitingRows(NamedTuple):
     """-1 in a shape's row"""
     code: Byte
     waiting: Int64
+    role: Int32
+    role_members: Int32
 
 
 def no_reasons() -> Reasons:
@@ -295,6 +297,8 @@ def no_reasons() -> Reasons:
         waiting=np.zeros(0, np.int64),
         others_hold_more=np.zeros(0, np.bool_),
         exceeds_share=np.zeros(0, np.bool_),
+        role=np.zeros(0, np.int32),
+        role_members=np.zeros(0, np.int32),
     )
 
 
@@ -302,7 +306,7 @@ def build_reasons(
     snapshot: Snapshot, rows: WaitingRows, free: Int64, overfull: Bool, checks: TimeChecks
 ) -> Reasons:
     """Explain the rows. Those that are not reached in time (L6) have no counts."""
-    queue, shape, gang, codes, waiting = rows
+    queue, shape, gang, codes, waiting = rows[:5]
     waits = np.zeros(snapshot.shape_class.size, np.bool_)
     waits[shape] = True
     distinct = np.flatnonzero(waits).astype(np.int32)
@@ -348,6 +352,8 @@ def build_reasons(
         waiting=waiting.astype(np.int64),
         others_hold_more=np.zeros(queue.size, np.bool_),
         exceeds_share=np.zeros(queue.size, np.bool_),
+        role=rows.role,
+        role_members=rows.role_members,
     )
 
 

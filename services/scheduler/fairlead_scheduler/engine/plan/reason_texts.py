@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from fairlead_scheduler.engine.plan import group_texts
 from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, Plan, Snapshot
 
 CODE_NAMES: Final[dict[Code, str]] = {code: code.name.lower().replace("_", "-") for code in Code}
@@ -53,6 +54,12 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
                 f"{_describe_nodes(plan, row)}. Check the requests, node selector, affinity and "
                 "tolerations."
             )
+        case Code.INSUFFICIENT_RESOURCES if int(reasons.role[row]) >= 0:
+            return group_texts.describe_surplus(
+                snapshot, plan, row, _describe_capacity(snapshot, plan, row)
+            )
+        case Code.GROUP_FROZEN | Code.GROUP_STEP:
+            return group_texts.describe_wait(snapshot, plan, row, code)
         case Code.INSUFFICIENT_RESOURCES:
             share = _describe_share(snapshot, plan, queue)
             return f"{_describe_capacity(snapshot, plan, row)}. {share}."
@@ -64,11 +71,22 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
         case Code.GANG_INCOMPLETE:
             members = _gang_members(snapshot, plan, row)
             here = int(reasons.waiting[row])
+            if group_texts.is_group(snapshot, int(reasons.gang[row])):
+                return (
+                    f"The group cannot start yet: {members} must start together, and {here} of all "
+                    f"its members {_verb(here, 'is', 'are')} ready."
+                )
             if refused is not None or not here:
                 return f"The gang was not complete in time: {members} must start together."
             return (
                 f"The gang is incomplete: {members} must start together, and {here} "
                 f"{_verb(here, 'has', 'have')} been submitted. Submit the others."
+            )
+        case Code.GANG_DOES_NOT_FIT if int(reasons.role[row]) >= 0:
+            return (
+                f"{group_texts.describe_misfit(snapshot, plan, row)} "
+                f"{_describe_capacity(snapshot, plan, row)}. "
+                f"{_describe_share(snapshot, plan, queue)}."
             )
         case Code.GANG_DOES_NOT_FIT:
             return (
@@ -195,8 +213,8 @@ def _describe_floating(snapshot: Snapshot, plan: Plan, row: int) -> str:
     name = (snapshot.resources + snapshot.floating)[resource]
     needed, left = int(plan.reasons.needed[row]), int(plan.reasons.best[row])
     return (
-        f"Pool {plan.pool} has {describe_amount(name, left)} left, and {_subject(plan, row)} "
-        f"needs {quantity(name, needed)}"
+        f"Pool {plan.pool} has {describe_amount(name, left)} left, and "
+        f"{_subject(snapshot, plan, row)} needs {quantity(name, needed)}"
     )
 
 
@@ -208,8 +226,8 @@ def _describe_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     name = (snapshot.resources + snapshot.floating)[resource]
     needed, left = int(plan.reasons.needed[row]), int(plan.reasons.best[row])
     return (
-        f": {_subject(plan, row)} needs {describe_amount(name, needed)}, and the limit leaves "
-        f"{quantity(name, left)}"
+        f": {_subject(snapshot, plan, row)} needs {describe_amount(name, needed)}, and the limit "
+        f"leaves {quantity(name, left)}"
     )
 
 
@@ -223,8 +241,11 @@ def _has_own_limit(snapshot: Snapshot, plan: Plan, row: int) -> bool:
     return _find_limit(snapshot, queue, of_class, resource, float(total[resource]))[1]
 
 
-def _subject(plan: Plan, row: int) -> str:
-    return "each member of the gang" if plan.reasons.gang[row] >= 0 else "the job"
+def _subject(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    gang = int(plan.reasons.gang[row])
+    if gang < 0:
+        return "the job"
+    return f"each member of the {'group' if group_texts.is_group(snapshot, gang) else 'gang'}"
 
 
 def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int, *, waits: bool) -> str:
@@ -238,8 +259,9 @@ def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int, *, waits: boo
     )
     if int(reasons.gang[row]) >= 0:
         nodes, eligible = int(reasons.counts[row].sum()), _count_eligible(plan, row)
+        kind = "group" if group_texts.is_group(snapshot, int(reasons.gang[row])) else "gang"
         return (
-            f"The gang {cannot}: {_gang_members(snapshot, plan, row)} "
+            f"The {kind} {cannot}: {_gang_members(snapshot, plan, row)} "
             f"must start together{_gang_label(snapshot, plan, row)}, which the nodes or the "
             f"limits of queue {queue} do not permit. {eligible} of {_plural(nodes, 'node')} "
             f"{_verb(eligible, 'is', 'are')} large enough for one member."
@@ -356,7 +378,7 @@ def _describe_capacity(snapshot: Snapshot, plan: Plan, row: int) -> str:
         return f"{has} the job since the round ended, and the next round tries it again there"
     name = (snapshot.resources + snapshot.floating)[resource]
     needed, best = int(reasons.needed[row]), int(reasons.best[row])
-    needs = f"{_subject(plan, row)} needs {describe_amount(name, needed)}"
+    needs = f"{_subject(snapshot, plan, row)} needs {describe_amount(name, needed)}"
     if eligible == snapshot.node_number.size and best == 0:
         total = int(snapshot.node_allocatable[:, resource].sum(dtype=np.float64))
         return f"All {describe_amount(name, total)} of {pool} are in use; {needs}"

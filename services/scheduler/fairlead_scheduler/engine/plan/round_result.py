@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
-from fairlead_scheduler.engine.plan import fair_share_check, reason_rows
+from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
-from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order, prepared_pool
-from fairlead_scheduler.engine.preparation.gang_table import GangTable
-from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code
+from fairlead_scheduler.engine.preparation import (
+    fair_shares,
+    gang_table,
+    job_order,
+    prepared_pool,
+    role_table,
+)
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Byte,
     Cause,
     Code,
-    EngineSettings,
     Int32,
     Int64,
     Plan,
@@ -31,35 +34,21 @@ from fairlead_scheduler.engine.snapshot import (
 from fairlead_scheduler.engine.state import round_state
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import DISPLACED, FAILED, PLACED, PREEMPTED, QUEUED
-from fairlead_scheduler.engine.state.run_states import GANG_RUNS, GANG_WAITS, SHARE_STEPS
+from fairlead_scheduler.engine.state.run_states import GANG_RUNS, SHARE_STEPS
 
 UNLIMITED_LEFT: Final = 2.0**62
 """The amount left where there is no limit: the largest that a column can contain."""
 TEMPORARY_LIMITS: Final = frozenset(
-    {Code.ROUND_LIMIT, Code.RATE_LIMIT, Code.TIME_LIMIT, Code.LOOKBACK_LIMIT, Code.PREEMPTION_LIMIT}
+    {
+        Code.ROUND_LIMIT,
+        Code.RATE_LIMIT,
+        Code.TIME_LIMIT,
+        Code.LOOKBACK_LIMIT,
+        Code.PREEMPTION_LIMIT,
+        Code.GROUP_STEP,
+    }
 )
 """Codes of limits that can be different in the next round."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RoundContext:
-    """The input and the model of a round in progress."""
-
-    snapshot: Snapshot
-    settings: EngineSettings
-    start: PreparedPool
-    position: Int32
-    """[N] rows of nodes in the order of N3."""
-    levels: Int64
-    """[L] the distinct values at which jobs run."""
-    first: Int64
-    """[Q+1] where each queue begins in the order of queued jobs."""
-    balance: Bool
-    """[Q] queues evicted by R2."""
-    gangs: GangTable
-    model: RoundModel
-    packed_model: RoundModel
-    """`model`, packed for kernels once."""
 
 
 def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
@@ -112,20 +101,16 @@ def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
         queue_waiting=waiting,
         queue_skipped=reason_rows.count_skipped(rows, queue_count),
         queue_position=_find_queue_positions(round_, ended, waiting),
-        stopped_by=_find_stop_code(round_),
+        stopped_by=find_stop_code(round_),
         limited=_is_limited(round_, rows),
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
     )
 
 
-def _find_stop_code(round_: RoundContext) -> Code:
-    return Code(int(round_.model.counters[round_state.N_STOP]))
-
-
 def _is_limited(round_: RoundContext, rows: Reasons) -> bool:
     """Whether a limit of this round kept jobs waiting that the next round could start."""
-    return _find_stop_code(round_) != Code.NONE or not TEMPORARY_LIMITS.isdisjoint(
+    return find_stop_code(round_) != Code.NONE or not TEMPORARY_LIMITS.isdisjoint(
         rows.code.tolist()
     )
 
@@ -191,20 +176,22 @@ def _find_preemptors(round_: RoundContext, preempted: Int32) -> Int32:
 
 def _find_further_members(round_: RoundContext) -> Bool:
     """Which placements are members beyond those that start their gang (N7, N8)."""
-    gangs, jobs = round_.gangs, round_.model.placements.job
-    gang = _find_gangs(round_, jobs[: int(round_.model.counters[round_state.N_PLACED])])
-    order, rank = np.argsort(gang, kind="stable"), np.empty_like(gang)
-    rank[order] = np.arange(gang.size) - np.searchsorted(gang[order], gang[order])
-    further = (gangs.mode[gang] == GANG_RUNS) | (rank >= gangs.minimum[gang])
-    return np.asarray(further & (gang >= 0))
+    gangs = round_.gangs
+    jobs = round_.model.placements.job[: int(round_.model.counters[round_state.N_PLACED])]
+    if not gangs.present:
+        return np.zeros(jobs.size, np.bool_)
+    gang, role = gangs.of_job[jobs], gangs.roles.of_job[jobs]
+    beyond = role_table.place_in_role(role) >= gangs.roles.minimum[role]
+    return np.asarray(((gangs.mode[gang] == GANG_RUNS) | beyond) & (gang >= 0))
 
 
 def _find_causes(model: RoundModel, preempted: Int32) -> Byte:
-    """R8: a run that was preempted for fair share by a job that was itself displaced has cause
-    urgency."""
+    """R8: a run that was preempted for fair share, or as surplus, by a job that was displaced
+    itself has cause urgency."""
     cause = model.runs.cause[preempted]
     displaced = model.runs.state[model.runs.preemptor[preempted]] == DISPLACED
-    cause[displaced & (cause == Cause.FAIR_SHARE)] = Cause.URGENCY
+    own = (cause == Cause.FAIR_SHARE) | (cause == Cause.SURPLUS)
+    cause[displaced & own] = Cause.URGENCY
     return cause
 
 
@@ -302,10 +289,10 @@ def _build_reason_rows(
     snapshot, model = round_.snapshot, round_.model
     if not refused.size and not queued.any():
         return reason_rows.no_reasons()
-    members, gang_rows = _list_waiting_gangs(round_)
+    members, gang_rows = gang_reasons.list_waiting_members(round_, _list_rejected(round_)[0])
     single = queued - _count_pairs(snapshot, members, queued.shape)
     pair_code = model.progress.skip_code.copy()
-    in_gang = _find_gangs(round_, refused) >= 0
+    in_gang = gang_reasons.find_gangs(round_, refused) >= 0
     of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])
     refused_pairs = np.zeros(single.shape, np.bool_)
     refused_pairs[of_refused] = True
@@ -318,19 +305,19 @@ def _build_reason_rows(
     shape = pair - queue * listed.shape[1]
     code = pair_code.ravel()[pair]
     alone = model.progress.stop_code[queue]
-    rest = Code.NOT_REACHED if _find_stop_code(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
+    rest = Code.NOT_REACHED if find_stop_code(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
     code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
     gangs = np.flatnonzero(gang_rows)
     first_member = np.zeros(gangs.size, np.int64)
     if gangs.size:
-        first_member = members[np.searchsorted(round_.gangs.of_job[members], gangs)].astype(
-            np.int64
-        )
-    ended, last, last_code = _list_refused_gangs(
+        first_member = gang_reasons.find_first_members(round_, members, gangs)
+    ended, last, last_code = gang_reasons.list_refused_gangs(
         round_, refused[in_gang], refused_code[in_gang], gang_rows
     )
-    gang_code = np.concatenate([_find_gang_codes(round_, gangs, first_member), last_code])
+    gang_code = gang_reasons.find_gang_codes(round_, gangs, first_member)
+    gang_code = np.concatenate([gang_code, last_code])
     gangs, first_member = np.concatenate([gangs, ended]), np.concatenate([first_member, last])
+    role, role_members = gang_reasons.find_roles(round_, gangs, first_member)
     whose = np.concatenate([shape, snapshot.job_shape[first_member]]).astype(np.int32)
     free = _find_free_capacity(round_)
     rows = WaitingRows(
@@ -339,28 +326,13 @@ def _build_reason_rows(
         gang=np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
         code=np.concatenate([code, gang_code]).astype(np.uint8),
         waiting=np.concatenate([single.ravel()[pair], gang_rows[gangs]]).astype(np.int64),
+        role=np.concatenate([np.full(queue.size, -1), role]).astype(np.int32),
+        role_members=np.concatenate([np.zeros(queue.size), role_members]).astype(np.int32),
     )
     made = reason_rows.build_reasons(snapshot, rows, free, round_.start.overfull, checks)
     _mark_over_fair_share(round_, made, free, checks)
     _fill_limits(round_, made, whose)
     return made
-
-
-def _find_gangs(round_: RoundContext, rows: Int32) -> Int32:
-    """The gang of each job; -1 without one, and for members that were left over (N9)."""
-    if not round_.gangs.present:
-        return np.full(rows.size, -1, np.int32)
-    return round_.gangs.of_job[rows]
-
-
-def _list_refused_gangs(
-    round_: RoundContext, refused: Int32, code: Byte, waiting: Int64
-) -> tuple[Int64, Int64, Byte]:
-    """Gangs whose queued members were all refused: their rows, one member of each, and its code."""
-    gangs, at = np.unique(_find_gangs(round_, refused), return_index=True)
-    alone = waiting[gangs] == 0
-    at = at[alone]
-    return gangs[alone].astype(np.int64), refused[at].astype(np.int64), code[at]
 
 
 def _fill_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
@@ -388,40 +360,6 @@ def _fill_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
         made.resource[rows] = np.where(short.any(axis=1), first, -1)
         made.needed[rows] = whole[each, first]
         made.best[rows] = np.clip(left[each, first], 0, UNLIMITED_LEFT)
-
-
-def _list_waiting_gangs(round_: RoundContext) -> tuple[Int32, Int64]:
-    """Queued members of gangs that wait after the round, by gang; and how many per gang."""
-    gangs, model = round_.gangs, round_.model
-    if not gangs.present:
-        return np.zeros(0, np.int32), np.zeros(0, np.int64)
-    members = gangs.members
-    waits = (round_.snapshot.job_node[members] == -1) & np.isin(
-        model.runs.state[members], [QUEUED, DISPLACED]
-    )
-    members = members[waits]
-    rejected, _ = _list_rejected(round_)
-    members = members[~np.isin(members, rejected)]
-    return members, np.bincount(gangs.of_job[members], minlength=gangs.size)
-
-
-def _find_gang_codes(round_: RoundContext, gangs: Int64, first_member: Int64) -> Byte:
-    """Why these gangs, or their further members, wait."""
-    model = round_.model
-    if not gangs.size:
-        return np.zeros(0, np.uint8)
-    snapshot = round_.snapshot
-    code = model.gangs.code[gangs].astype(np.uint8)
-    pair = model.progress.skip_code[
-        snapshot.job_queue[first_member], snapshot.job_shape[first_member]
-    ]
-    further = (model.gangs.mode[gangs] != GANG_WAITS) | (model.gangs.live[gangs] > 0)
-    code = np.where((code == 0) & further, pair, code)
-    alone = model.progress.stop_code[snapshot.job_queue[first_member]]
-    rest = np.where(further, Code.INSUFFICIENT_RESOURCES, Code.GANG_DOES_NOT_FIT)
-    if _find_stop_code(round_) != Code.NONE:
-        rest = np.full(gangs.size, Code.NOT_REACHED)
-    return np.where(code != 0, code, np.where(alone != 0, alone, rest)).astype(np.uint8)
 
 
 def _mark_over_fair_share(

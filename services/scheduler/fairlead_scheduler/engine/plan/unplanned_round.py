@@ -78,4 +78,6 @@ def _reasons(start: PreparedPool) -> Reasons:
         waiting=start.queued[queue, shape],
         others_hold_more=np.zeros(count, np.bool_),
         exceeds_share=np.zeros(count, np.bool_),
+        role=np.full(count, -1, np.int32),
+        role_members=np.zeros(count, np.int32),
     )

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
-from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order
+from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order, role_table
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.round_clock import RoundClock
@@ -22,7 +22,12 @@ from fairlead_scheduler.engine.snapshot import (
     SchedulingFlag,
     Snapshot,
 )
-from fairlead_scheduler.engine.state.round_model import EvictedRuns, RoundModel, ShapeTable
+from fairlead_scheduler.engine.state.round_model import (
+    EvictedRuns,
+    RoleTables,
+    RoundModel,
+    ShapeTable,
+)
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED,
     EXCLUDED,
@@ -31,10 +36,13 @@ from fairlead_scheduler.engine.state.round_state import (
     RUNNING,
 )
 from fairlead_scheduler.engine.state.run_states import (
+    FROZEN,
     MIXED_PRIORITIES,
+    PROTECTED,
     SHARE_STEPS,
     SHARE_STEPS_MAX,
 )
+from fairlead_scheduler.engine.state.surplus import find_surplus, find_victim_kinds
 
 LOST_STEPS: Final = 1000.0
 """Lost work (R9) is counted in steps, 1,000 per millisecond of the whole pool: whole numbers, so
@@ -102,7 +110,7 @@ def evict_runs(
     if gangs.present:  # other queued jobs get theirs when they are placed
         waiting = gangs.members[snapshot.job_node[gangs.members] == -1]
         model.runs.preemption[waiting] = columns.gang_preemption[gangs.of_job[waiting]]
-    _count_gangs(snapshot, gangs, model, rows)
+    model = _count_gangs(snapshot, gangs, model, rows, evicted)
     _link_avoided(snapshot, gangs, model, place)
     for q in np.flatnonzero(np.diff(bounds)):
         mine = snapshot.job_shape[evicted[bounds[q] : bounds[q + 1]]]
@@ -143,7 +151,8 @@ def _sort_as_victims(
     priority: Int64,
     clock: RoundClock,
 ) -> Int32:
-    """Evicted runs by queue, level, gangs last, lost work, later start, greater id.
+    """Evicted runs by queue, level, kind (surplus members first, by priority, other members last),
+    lost work, later start, greater id.
 
     The order of R3 backwards has the later start and the greater id first, where runs of a queue
     and level do not differ in anything that comes before.
@@ -151,16 +160,18 @@ def _sort_as_victims(
     levels = model.capacity.runs_at_level.size
     if snapshot.job_value is None and not (priority[np.diff(bounds) > 0] == MIXED_PRIORITIES).any():
         rows = evicted[::-1]
-        group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 2
-        group += model.jobs.gang[rows] >= 0
-        few = (bounds.size - 1) * levels * 2 <= np.iinfo(np.uint16).max
+        group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 3
+        group += find_victim_kinds(model.jobs.gang[rows], snapshot.job_priority[rows]) + 1
+        few = (bounds.size - 1) * levels * 3 <= np.iinfo(np.uint16).max
         group = group.astype(np.uint16 if few else np.int64)
         return rows[clock.sort_rows([model.runs.lost_work[rows], group])]
+    own = snapshot.job_priority[evicted]
     keys: list[Int64 | Int32 | Float | Bool] = [
         -snapshot.job_submission[evicted],
         -snapshot.job_started_ms[evicted],
         model.runs.lost_work[evicted],
-        model.jobs.gang[evicted] >= 0,
+        np.where(find_surplus(own), own, 0),
+        find_victim_kinds(model.jobs.gang[evicted], own),
         model.runs.level[evicted],
         snapshot.job_queue[evicted],
     ]
@@ -265,21 +276,58 @@ def worked_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
     return int(since)
 
 
-def _count_gangs(snapshot: Snapshot, gangs: GangTable, model: RoundModel, rows: Int32) -> None:
-    """Live members; and queued members are no longer counted among single jobs."""
+def _count_gangs(
+    snapshot: Snapshot, gangs: GangTable, model: RoundModel, rows: Int32, evicted: Int32
+) -> RoundModel:
+    """Live members, which of them their gangs need, and where those that are evicted are offered;
+    and queued members are no longer counted among single jobs.
+
+    `rows`: live runs in the order of R3; `evicted`: those of them that are evicted.
+    """
     if not gangs.present:
-        return
-    gang = gangs.of_job[rows]
-    tables, progress = model.gangs, model.progress
-    tables.live[:] = np.bincount(gang[gang >= 0], minlength=gangs.size)
-    tables.need[:] = np.where(
-        tables.live > 0, np.minimum(gangs.minimum, tables.live), gangs.minimum
-    )
+        return model
+    tables, progress, roles = model.gangs, model.progress, model.roles
+    rows = rows[gangs.of_job[rows] >= 0]
+    role, gang = gangs.roles.of_job[rows], gangs.of_job[rows]
+    tables.live[:] = np.bincount(gang, minlength=gangs.size)
+    roles.live[:] = np.bincount(role, minlength=roles.live.size)
+    of_role = np.repeat(tables.live > 0, np.diff(roles.first))
+    roles.need[:] = np.where(of_role, np.minimum(roles.minimum, roles.live), roles.minimum)
+    needed_too = role_table.place_in_role(role) < roles.need[role]
+    roles.base[rows] = needed_too | (tables.grouped[gang] == 0)
+    if snapshot.gang_frozen is not None:
+        tables.frozen[snapshot.gang_frozen] = FROZEN
+        surplus = gang[find_surplus(snapshot.job_priority[rows])]
+        tables.frozen[surplus[tables.frozen[surplus] == FROZEN]] = PROTECTED
+    needed = evicted[(gangs.of_job[evicted] >= 0) & (roles.base[evicted] != 0)]
+    tables.last_evicted[gangs.of_job[needed]] = needed
     waiting = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
     pairs = (snapshot.job_queue[waiting], snapshot.job_shape[waiting])
     np.subtract.at(progress.jobs_left, pairs, 1)
     progress.open_shapes[:] = ((progress.jobs_left > 0) & (progress.skip_code == 0)).sum(axis=1)
     progress.members_left[:] = np.bincount(pairs[0], minlength=progress.members_left.size)
+    return model._replace(roles=_list_surplus_runs(snapshot, model, rows))
+
+
+def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> RoleTables:
+    """The roles with `surplus_runs` of these live runs: by queue and priority, then as single
+    victims."""
+    rows = rows[find_surplus(snapshot.job_priority[rows]) & (model.runs.state[rows] != EXCLUDED)]
+    order = np.lexsort(
+        (
+            -snapshot.job_submission[rows],
+            -snapshot.job_started_ms[rows],
+            model.runs.lost_work[rows],
+            snapshot.job_priority[rows],
+            snapshot.job_queue[rows],
+        )
+    )
+    rows = rows[order]
+    queues = len(snapshot.queue_names)
+    return model.roles._replace(
+        surplus_runs=rows.astype(np.int64),
+        surplus_first=job_order.find_queue_bounds(rows, snapshot.job_queue, queues),
+    )
 
 
 def _link_avoided(snapshot: Snapshot, gangs: GangTable, model: RoundModel, place: Int32) -> None:

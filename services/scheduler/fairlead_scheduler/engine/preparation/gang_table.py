@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point
-from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation import job_order, role_table
 from fairlead_scheduler.engine.preparation.pool_feasibility import is_type_eligible
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation.role_table import RoleTable
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,
@@ -27,6 +28,7 @@ from fairlead_scheduler.engine.snapshot import (
     Snapshot,
 )
 from fairlead_scheduler.engine.state.run_states import GANG_NOT_OFFERED, GANG_RUNS, GANG_WAITS
+from fairlead_scheduler.engine.state.surplus import find_surplus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,6 +46,7 @@ class GangTable:
     members: Int32
     last_queued: Int32
     minimum: Int32
+    roles: RoleTable
     rest: Byte
     mode: Byte
     code: Byte
@@ -86,11 +89,9 @@ def build_gang_table(
     of_job[alone] = -1
     waiting = job_order.order_queued(snapshot)
     waiting = waiting[of_job[waiting] >= 0]
-    last_queued = np.full(gangs, -1, np.int32)
-    last_queued[of_job[waiting]] = waiting
-    if snapshot.avoid_job is not None:  # a gang with fewer nodes to choose from goes first
-        avoided = np.bincount(snapshot.avoid_job, minlength=of_job.size)
-        waiting = waiting[clock.sort_rows([-avoided[waiting]])]
+    roles = role_table.build_role_table(snapshot, start, of_job)
+    last_queued = _find_last_queued(snapshot, of_job, waiting, gangs)
+    waiting = _sort_waiting(snapshot, roles, waiting, clock)
     clock.require_time()
     both = np.concatenate([running, waiting])
     members = both[clock.sort_rows([column[both]])]
@@ -98,14 +99,15 @@ def build_gang_table(
     live = np.bincount(column[running], minlength=gangs)
     total = live + np.bincount(column[waiting], minlength=gangs)
     first = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
-    code = _codes(snapshot, start, total - live)
+    code = _codes(snapshot, start, roles, waiting, total - live)
+    runs |= snapshot.gang_min == 0  # nothing of it has to start together
     mode = np.where(runs, GANG_RUNS, np.where(code != 0, GANG_NOT_OFFERED, GANG_WAITS)).astype(
         np.uint8
     )
     value_first, value_rows = _values(snapshot, position)
     clock.require_time()
     tried, given_up = _find_failed_gangs(
-        snapshot, waiting, of_job, total - live, runs, _find_all_tried(snapshot, start, clock)
+        snapshot, waiting, of_job, roles, runs, _find_all_tried(snapshot, start, clock)
     )
     return GangTable(
         present=True,
@@ -116,6 +118,7 @@ def build_gang_table(
         members=members,
         last_queued=last_queued,
         minimum=snapshot.gang_min,
+        roles=roles,
         rest=snapshot.gang_rest,
         mode=np.where(given_up, np.uint8(GANG_NOT_OFFERED), mode),
         code=np.where(runs, 0, code).astype(np.uint8),
@@ -141,6 +144,7 @@ def no_gangs() -> GangTable:
         members=empty,
         last_queued=empty,
         minimum=empty,
+        roles=role_table.no_roles(),
         rest=empty.astype(np.uint8),
         mode=empty.astype(np.uint8),
         code=empty.astype(np.uint8),
@@ -153,12 +157,37 @@ def no_gangs() -> GangTable:
     )
 
 
-def _codes(snapshot: Snapshot, start: PreparedPool, count: Int64) -> Byte:
+def _find_last_queued(snapshot: Snapshot, of_job: Int32, waiting: Int32, gangs: int) -> Int32:
+    """[G] the last queued member in the order of R3, of a group the last that is not surplus."""
+    last_queued = np.full(gangs, -1, np.int32)
+    needed = waiting
+    if snapshot.job_role is not None:
+        needed = waiting[~find_surplus(snapshot.job_priority[waiting])]
+    last_queued[of_job[needed]] = needed
+    return last_queued
+
+
+def _sort_waiting(snapshot: Snapshot, roles: RoleTable, waiting: Int32, clock: RoundClock) -> Int32:
+    """Queued members as they choose nodes: by role, needed ones before surplus, then who avoids
+    more nodes, because it has fewer to choose from; equal ones stay in their order."""
+    keys: list[Int64 | Int32 | Bool] = []
+    if snapshot.avoid_job is not None:
+        avoided = np.bincount(snapshot.avoid_job, minlength=snapshot.job_queue.size)
+        keys.append(-avoided[waiting])
+    if snapshot.job_role is not None:
+        keys += [find_surplus(snapshot.job_priority[waiting]), roles.of_job[waiting]]
+    return waiting[clock.sort_rows(keys)] if keys else waiting
+
+
+def _codes(
+    snapshot: Snapshot, start: PreparedPool, roles: RoleTable, waiting: Int32, count: Int64
+) -> Byte:
     """[G] why a gang without live members is not offered (N9, L4, section 6); 0: it is offered."""
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
     need = snapshot.gang_min
     code = np.where(start.feasible.gang, np.uint8(0), np.uint8(Code.INFEASIBLE))
-    code[count < need] = Code.GANG_INCOMPLETE
+    needed = role_table.count_needed(roles, waiting, snapshot.job_priority)
+    code[role_table.find_short_gangs(roles, needed)] = Code.GANG_INCOMPLETE
     code[need > min(snapshot.burst, snapshot.queue_burst)] = Code.GANG_EXCEEDS_BURST
     code[count == 0] = Code.NONE
     return code
@@ -177,16 +206,21 @@ def find_late_gangs(
 
 
 def _find_failed_gangs(
-    snapshot: Snapshot, waiting: Int32, of_job: Int32, count: Int64, runs: Bool, tried: Int32
+    snapshot: Snapshot,
+    waiting: Int32,
+    of_job: Int32,
+    roles: RoleTable,
+    runs: Bool,
+    tried: Int32,
 ) -> tuple[Int32, Bool]:
     """N10 for gangs: which jobs fail, and which gangs fail as a whole because too few are left."""
-    given_up = np.zeros(count.size, np.bool_)
     mine = tried[of_job[tried] >= 0]
-    if not mine.size or snapshot.gang_min is None:
-        return tried, given_up
-    lost = np.bincount(of_job[mine], minlength=count.size)
-    given_up = (lost > 0) & ~runs & (count >= snapshot.gang_min)
-    given_up &= count - lost < snapshot.gang_min
+    if not mine.size:
+        return tried, np.zeros(runs.size, np.bool_)
+    count = role_table.count_needed(roles, waiting, snapshot.job_priority)
+    lost = role_table.count_needed(roles, mine, snapshot.job_priority)
+    given_up = ~runs & ~role_table.find_short_gangs(roles, count)
+    given_up &= role_table.find_short_gangs(roles, count - lost)
     others = waiting[given_up[of_job[waiting]]]
     return np.union1d(tried, others).astype(np.int32), given_up
 

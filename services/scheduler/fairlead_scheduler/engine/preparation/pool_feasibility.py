@@ -30,6 +30,7 @@ from fairlead_scheduler.engine.snapshot import (
     Snapshot,
 )
 from fairlead_scheduler.engine.state.round_state import TOLERANCE
+from fairlead_scheduler.engine.state.surplus import find_surplus
 
 IntP = npt.NDArray[np.intp]
 
@@ -125,8 +126,10 @@ def judge_gangs(
     result = np.ones(need.size, np.bool_)
     live = np.bincount(gang[(gang >= 0) & (snapshot.job_node >= 0)], minlength=need.size)
     rows = np.flatnonzero((gang >= 0) & (snapshot.job_node == -1))
+    if snapshot.job_role is not None:
+        rows = rows[~find_surplus(snapshot.job_priority[rows])]
     count = np.bincount(gang[rows], minlength=need.size)
-    judged = (live == 0) & (count >= need) & (snapshot.node_number.size > 0)
+    judged = (live == 0) & (need > 0) & (count >= need) & (snapshot.node_number.size > 0)
     if snapshot.gang_started is not None:
         judged &= ~snapshot.gang_started
     able = rows[pair[snapshot.job_queue[rows], snapshot.job_shape[rows]] & judged[gang[rows]]]

@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels
-from fairlead_scheduler.engine.plan.round_result import RoundContext
+from fairlead_scheduler.engine.plan.round_context import RoundContext
 from fairlead_scheduler.engine.preparation import (
     eviction,
     gang_table,
@@ -47,6 +47,7 @@ from fairlead_scheduler.engine.state.round_model import (
     QueueOffers,
     QueueProgress,
     QueueUsage,
+    RoleTables,
     RoundJobs,
     RoundModel,
     RunTable,
@@ -98,6 +99,7 @@ def build_round(
             shape=snapshot.job_shape,
             queue=snapshot.job_queue,
             gang=gangs.of_job if gangs.present else np.full(jobs, -1, np.int32),
+            role=gangs.roles.of_job if gangs.present else np.full(jobs, -1, np.int32),
             priority=snapshot.job_priority,
             submission=snapshot.job_submission,
             order=queued,
@@ -145,6 +147,7 @@ class _PreemptionTables(TypedDict):
     runs: RunTable
     evicted: EvictedRuns
     gangs: GangTables
+    roles: RoleTables
     values: ValueCapacity
     victims: VictimChoice
     victim_order: VictimOrder
@@ -162,8 +165,9 @@ def _preemption_tables(
         runs=_run_table(jobs, position.size),
         evicted=_no_evicted_runs(queues),
         gangs=_gang_tables(gangs, resources, all_resources),
+        roles=_role_tables(gangs, jobs if gangs.present else 0, queues),
         values=_value_capacity(snapshot, start, gangs, position),
-        victims=_victim_choice(jobs, queues, resources, all_resources, gangs.size),
+        victims=_victim_choice(jobs, queues, resources, all_resources),
         victim_order=_victim_order(position.size, levels, resources),
     )
 
@@ -179,8 +183,9 @@ def unread_tables(
         runs=_run_table(0, 0),
         evicted=_no_evicted_runs(queues),
         gangs=_gang_tables(gang_table.no_gangs(), resources, all_resources),
+        roles=_role_tables(gang_table.no_gangs(), 0, queues),
         values=_no_value_capacity(resources),
-        victims=_victim_choice(0, queues, resources, all_resources, 0),
+        victims=_victim_choice(0, queues, resources, all_resources),
         victim_order=_victim_order(0, 0, resources),
     )
     fields: Any = tables
@@ -349,9 +354,11 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
         members=gangs.members.astype(np.int64),
         min_size=gangs.minimum.astype(np.int64),
         rest=gangs.rest,
-        need=np.zeros(gangs.size, np.int64),
+        grouped=gangs.roles.grouped,
+        frozen=np.zeros(gangs.size, np.uint8),
         live=np.zeros(gangs.size, np.int64),
-        passed=np.zeros(gangs.size, np.int64),
+        last_evicted=np.full(gangs.size, -1, np.int64),
+        returned=np.zeros(gangs.size, np.uint8),
         last_queued=gangs.last_queued.astype(np.int64),
         mode=gangs.mode,
         code=gangs.code,
@@ -362,9 +369,25 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
     )
 
 
-def _victim_choice(
-    jobs: int, queues: int, resources: int, all_resources: int, gangs: int
-) -> VictimChoice:
+def _role_tables(gangs: GangTable, jobs: int, queues: int) -> RoleTables:
+    roles = gangs.roles.minimum.size
+    return RoleTables(
+        first=gangs.roles.first,
+        minimum=gangs.roles.minimum,
+        need=np.zeros(roles, np.int64),
+        live=np.zeros(roles, np.int64),
+        left=np.zeros(roles, np.int64),
+        fitting=np.full(roles, -1, np.int64),
+        assumed=np.zeros(roles, np.int64),
+        full=np.zeros(roles, np.int64),
+        step_left=gangs.roles.step.copy(),
+        surplus_runs=np.zeros(0, np.int64),
+        surplus_first=np.zeros(queues + 1, np.int64),
+        base=np.ones(jobs, np.uint8),
+    )
+
+
+def _victim_choice(jobs: int, queues: int, resources: int, all_resources: int) -> VictimChoice:
     return VictimChoice(
         candidates=np.zeros(jobs, np.int64),
         mark=np.zeros(jobs, np.uint8),
@@ -373,7 +396,6 @@ def _victim_choice(
         chosen=np.zeros(jobs, np.int64),
         chosen_takes_gang=np.zeros(jobs, np.int64),
         assumed_held=np.zeros((queues, all_resources), np.int64),
-        assumed_members=np.zeros(gangs, np.int64),
         need=np.zeros(resources, np.int64),
         examined=np.zeros(NODES_EXAMINED_MAX, np.int64),
     )

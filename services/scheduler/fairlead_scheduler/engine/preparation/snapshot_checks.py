@@ -73,8 +73,17 @@ def _static_problems(snapshot: Snapshot) -> Iterator[str]:
 def _varying_problems(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.queue_tokens is not None and np.isnan(snapshot.queue_tokens).any():
         yield "queue_tokens has a value that is not a number"
-    if snapshot.gang_min is not None and (snapshot.gang_min < 1).any():
-        yield "gang_min is below 1 for a gang; at least one member must run"
+    if snapshot.gang_min is not None:
+        least = np.ones(snapshot.gang_min.size, np.int64)
+        if snapshot.role_gang is not None and snapshot.role_min is not None:
+            used = snapshot.role_gang >= 0
+            least[snapshot.role_gang[used]] = 0
+            together = np.zeros(least.size, np.int64)
+            np.add.at(together, snapshot.role_gang[used], snapshot.role_min[used])
+            if ((together != snapshot.gang_min) & (least == 0)).any():
+                yield "gang_min of a group is not the sum of its role_min"
+        if (snapshot.gang_min < least).any():
+            yield "gang_min is below 1 for a gang; at least one member must run"
 
 
 def _job_problems(snapshot: Snapshot) -> Iterator[str]:
@@ -85,6 +94,9 @@ def _job_problems(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.job_gang is not None:
         gangs = 0 if snapshot.gang_min is None else snapshot.gang_min.size
         yield from _outside("job_gang", snapshot.job_gang[there], gangs, -1)
+    if snapshot.job_role is not None:
+        roles = 0 if snapshot.role_min is None else snapshot.role_min.size
+        yield from _outside("job_role", snapshot.job_role[there], roles, -1)
     if _has_duplicates(snapshot.job_submission[there]):
         yield "job_submission has the same number twice"
 

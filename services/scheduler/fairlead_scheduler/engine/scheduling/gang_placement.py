@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import separate
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.placement import (
     place_job,
 )
@@ -27,8 +27,10 @@ from fairlead_scheduler.engine.state.round_state import (
     exceeds_class_limit,
 )
 from fairlead_scheduler.engine.state.run_states import (
+    CAUSE_SURPLUS,
     CAUSE_URGENCY,
     FREE,
+    breaks_gang,
     can_return,
     find_preemptor,
     preempt_gang,
@@ -39,6 +41,7 @@ from fairlead_scheduler.engine.state.run_states import (
     return_run,
     undo_allocation,
 )
+from fairlead_scheduler.engine.state.surplus import is_surplus
 
 
 class Attempt(NamedTuple):
@@ -49,10 +52,27 @@ class Attempt(NamedTuple):
     """whether the missing members lack only preemption tokens (L8)"""
 
 
+@inlined
+def start_counting(model: RoundModel, g: int, need: int) -> None:
+    """Set how many members the gang needs of each role: `need` of the only one of a gang that is no
+    group, else the minima."""
+    for role in range(model.roles.first[g], model.roles.first[g + 1]):
+        model.roles.left[role] = model.roles.minimum[role] if model.gangs.grouped[g] else need
+
+
+@inlined
+def is_needed(model: RoundModel, g: int, j: int) -> bool:
+    """Whether member `j` is one of those that the gang needs, after those that came before."""
+    if model.gangs.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
+        return False
+    return model.roles.left[model.jobs.role[j]] > 0
+
+
 @separate
-def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, need: int) -> int:
-    """Sum up in `gangs.offer_request` what the first `need` members in this state request; returns
-    the lowest class value of all members in it (R4)."""
+def sum_members(model: RoundModel, g: int, first: int, last: int, state: int) -> int:
+    """Sum up in `gangs.offer_request` what the members in this state request that the gang needs by
+    `roles.left`; returns the lowest class value of all members in the state, of a group of the
+    needed ones (R4)."""
     for r in range(model.gangs.offer_request.size):
         model.gangs.offer_request[r] = 0
     value = np.iinfo(np.int64).max
@@ -62,9 +82,11 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, ne
         if model.runs.state[j] != state:
             continue
         s = int(model.jobs.shape[j])
-        value = min(value, model.shapes.class_value[s])
-        if need > 0:
-            need -= 1
+        needed = is_needed(model, g, j)
+        if needed or not model.gangs.grouped[g]:
+            value = min(value, model.shapes.class_value[s])
+        if needed:
+            model.roles.left[model.jobs.role[j]] -= 1
             for r in range(model.gangs.offer_request.size):
                 model.gangs.offer_request[r] = min(
                     model.gangs.offer_request[r] + model.shapes.full_request[s, r], TOTAL_MAX
@@ -81,12 +103,12 @@ def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bo
     for c in range(model.entitlements.class_limit.shape[1]):
         for r in range(model.gangs.offer_request.size):
             model.gangs.offer_request[r] = 0
-        left = need
+        start_counting(model, g, need)
         for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
             j = model.gangs.members[i]
-            if model.runs.state[j] != QUEUED or left == 0:
+            if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
                 continue
-            left -= 1
+            model.roles.left[model.jobs.role[j]] -= 1
             s = int(model.jobs.shape[j])
             if model.shapes.priority_class[s] == c:
                 for r in range(model.gangs.offer_request.size):
@@ -113,17 +135,20 @@ def undo_offer(model: RoundModel, mark: int) -> None:
         else:
             j = -entry - 1
             restore_run(model, j, model.runs.state_before[j])
-            return_preemption_token(model)
+            if model.runs.cause[j] != CAUSE_SURPLUS:
+                return_preemption_token(model)
 
 
 @separate
 def place_members(
     model: RoundModel, g: int, need: int, after: float, value: int, top: int
 ) -> Attempt:
-    """Place up to `need` queued members within a label value.
+    """Place up to `need` queued members within a label value; of a group those that it needs.
 
-    Members of a shape that was not placed are not tried again.
+    Members of a shape that was not placed are not tried again. A group stops at the first role that
+    does not fit, and how many of it did is written to `roles.fitting` (G11).
     """
+    start_counting(model, g, need)
     label = model.gangs.label[g]
     model.counters[N_GROUP_SHAPE] = 0
     model.counters[N_WORK] += model.gangs.first[g + 1] - model.gangs.queued_first[g]
@@ -135,15 +160,20 @@ def place_members(
         if placed == need:
             break
         j = model.gangs.members[i]
-        if model.runs.state[j] != QUEUED:
+        if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
             continue
+        role = int(model.jobs.role[j])
         if model.jobs.shape[j] != missed:
             code = place_job(model, j, after, label, value, top)
             if code == NO_REASON:
                 placed += 1
+                model.roles.left[role] -= 1
                 continue
             missed = int(model.jobs.shape[j])
             why = code
+            if model.gangs.grouped[g]:
+                model.roles.fitting[role] = model.roles.minimum[role] - model.roles.left[role]
+                return Attempt(placed, why == PREEMPTION_LIMIT)
         if why == PREEMPTION_LIMIT:
             held_back += 1
     return Attempt(placed, placed < need <= placed + held_back)
@@ -167,25 +197,34 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
     The other members go with it where the gang would have fewer than `minSize` left (N8).
     """
     for_job = find_preemptor(model, model.runs.position[j], model.runs.level[j])
-    g = int(model.jobs.gang[j])
-    whole = g >= 0 and model.gangs.live[g] <= model.gangs.min_size[g]
+    whole = breaks_gang(model, j)
     preempt_run(model, j, CAUSE_URGENCY, for_job)
     if whole:
-        preempt_gang(model, g, for_job)
+        preempt_gang(model, int(model.jobs.gang[j]), for_job)
+
+
+@inlined
+def count_returning(model: RoundModel, g: int) -> int:
+    """Set how many members of each role the gang needs to go on; returns their number."""
+    need = 0
+    for role in range(model.roles.first[g], model.roles.first[g + 1]):
+        model.roles.left[role] = min(model.roles.minimum[role], model.roles.live[role])
+        need += model.roles.left[role]
+    return need
 
 
 @separate
 def return_gang(model: RoundModel, g: int) -> None:
     """Return as many evicted members as the gang needs to their nodes, or preempt all."""
-    need = min(model.gangs.min_size[g], model.gangs.live[g])
-    back = 0
+    need = count_returning(model, g)
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
-        if back == need:
+        if need == 0:
             return
-        if model.runs.state[j] == EVICTED:
+        if model.runs.state[j] == EVICTED and model.roles.left[model.jobs.role[j]] > 0:
             if can_return(model, j):
                 return_run(model, j)
-                back += 1
+                model.roles.left[model.jobs.role[j]] -= 1
+                need -= 1
             else:
                 preempt_evicted_run(model, j)

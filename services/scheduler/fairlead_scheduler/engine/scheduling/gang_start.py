@@ -12,6 +12,7 @@ import numpy as np
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     place_members,
+    start_counting,
     sum_members,
     undo_offer,
 )
@@ -376,7 +377,8 @@ def start_gang(model: RoundModel, q: int, g: int) -> int:
     """Place the `minSize` members that a gang needs, or nothing: `NO_REASON`, the code of why
     not, or `SEARCHING`."""
     need = model.gangs.min_size[g]
-    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
+    start_counting(model, g, need)
+    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED)
     after = (
         cost_with(model.usage.held[q], model.gangs.offer_request, model.entitlements.cost_factor)
         / model.entitlements.weight[q]

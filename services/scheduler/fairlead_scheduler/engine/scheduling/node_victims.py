@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
+from fairlead_scheduler.engine.snapshot import Preemption
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED,
@@ -17,16 +18,26 @@ from fairlead_scheduler.engine.state.round_state import (
     cost_of,
 )
 from fairlead_scheduler.engine.state.run_states import (
+    PROTECTED,
     assumed_cost,
     is_live,
     to_share_steps,
     update_share,
 )
+from fairlead_scheduler.engine.state.surplus import (
+    MEMBER_VICTIM,
+    SURPLUS_VICTIM,
+    is_surplus,
+    victim_kind,
+)
 from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
 
+FOR_MINIMUM: Final = 3
+"""G5: surplus members of the preemptor's own queue, of no higher value."""
 TO_FIT: Final = 2
 """R6: preemptible runs of any value, until the node is not oversubscribed."""
 
+ANY_CLASS: Final = int(Preemption.ANY)
 NO_RUN: Final = -1
 
 NOT_PERMITTED: Final = -1
@@ -45,8 +56,9 @@ class NodeVictims(NamedTuple):
     where all members go with one"""
     level: int
     """the greatest level of any of them"""
-    gangs: int
-    """whether members of gangs are among them"""
+    kind: int
+    """the dearest kind of any of them (`surplus.victim_kind`); one that takes its whole gang along
+    is no surplus member"""
     share_steps: int
     """tier (b): how far the queue of the first one is above its entitled share, in steps"""
     lost_work: float
@@ -93,10 +105,20 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
     if model.jobs.gang[j] >= 0 and model.jobs.gang[j] == model.jobs.gang[preemptor]:
         return False
     if mode == FOR_SHARE:
+        if model.jobs.gang[j] >= 0 and model.gangs.frozen[model.jobs.gang[j]] == PROTECTED:
+            return False
         return (
             model.runs.state[j] == EVICTED
             and model.runs.level[j] <= level
             and model.jobs.queue[j] != model.jobs.queue[preemptor]
+        )
+    if mode == FOR_MINIMUM:
+        return (
+            model.jobs.queue[j] == model.jobs.queue[preemptor]
+            and is_surplus(model, j)
+            and model.runs.preemption[j] == ANY_CLASS
+            and model.gangs.frozen[model.jobs.gang[j]] == 0
+            and model.runs.level[j] <= level
         )
     return model.runs.level[j] < level
 
@@ -127,7 +149,7 @@ def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     for r in range(model.entitlements.cost_factor.size):
         model.victims.assumed_held[model.jobs.queue[j], r] += sign * model.shapes.full_request[s, r]
     if model.jobs.gang[j] >= 0:
-        model.victims.assumed_members[model.jobs.gang[j]] += sign
+        model.roles.assumed[model.jobs.role[j]] += sign
 
 
 @inlined
@@ -210,7 +232,7 @@ def choose_victims(
     return NodeVictims(
         retained if found else NOT_PERMITTED,
         rated.level,
-        rated.gangs,
+        rated.kind,
         rated.share_steps,
         rated.lost_work,
         rated.runs,
@@ -239,13 +261,15 @@ def take_until_fit(
         q = int(model.jobs.queue[j])
         if mode == FOR_SHARE and is_protected(model, q, after):
             continue
-        g = int(model.jobs.gang[j])
+        role = int(model.jobs.role[j])
         whole = 0
         if (
-            g >= 0
-            and model.gangs.live[g] - model.victims.assumed_members[g] <= model.gangs.min_size[g]
+            role >= 0
+            and model.roles.live[role] - model.roles.assumed[role] <= (model.roles.minimum[role])
         ):
             whole = 1
+        if whole and mode == FOR_MINIMUM:
+            continue
         model.victims.taken[victim_count] = j
         model.victims.takes_gang[victim_count] = whole
         victim_count += 1
@@ -302,7 +326,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
     """What N4 compares of the victims from `covered` to `n`; their number is left open."""
     first = NO_RUN
     level = -1
-    gangs = 0
+    kind = SURPLUS_VICTIM
     lost_work = 0.0
     runs = 0
     for k in range(covered, n):
@@ -314,10 +338,10 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
         level = max(level, model.runs.level[j])
         lost_work += model.runs.lost_work[j]
         runs += 1
-        g = int(model.jobs.gang[j])
-        if g >= 0:
-            gangs = 1
+        kind = max(kind, victim_kind(model, j))
         if model.victims.takes_gang[k]:
+            kind = MEMBER_VICTIM
+            g = int(model.jobs.gang[j])
             for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
                 member = model.gangs.members[i]
                 if model.victims.mark[member] == MATE:
@@ -329,7 +353,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
         q = int(model.jobs.queue[first])
         held = cost_of(model.usage.held[q], model.entitlements.cost_factor)
         share_steps = to_share_steps(held, model.entitlements.entitled_share[q])
-    return NodeVictims(NOT_PERMITTED, level, gangs, share_steps, lost_work, runs, first)
+    return NodeVictims(NOT_PERMITTED, level, kind, share_steps, lost_work, runs, first)
 
 
 @separate
@@ -337,8 +361,12 @@ def has_cheaper_victims(model: RoundModel, a: NodeVictims, b: NodeVictims) -> bo
     """N4 up to the node number: whether `a` is cheaper than `b`."""
     if a.level != b.level:
         return a.level < b.level
-    if a.gangs != b.gangs:
-        return a.gangs < b.gangs
+    if a.kind != b.kind:
+        return a.kind < b.kind
+    if a.kind == SURPLUS_VICTIM and a.first >= 0 and b.first >= 0:
+        rank_a, rank_b = model.jobs.priority[a.first], model.jobs.priority[b.first]
+        if rank_a != rank_b:
+            return rank_a < rank_b
     if a.share_steps != b.share_steps:
         return a.share_steps > b.share_steps
     if a.lost_work != b.lost_work:

@@ -17,6 +17,7 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
     place_further_member,
     place_members,
+    start_counting,
     sum_members,
     undo_offer,
 )
@@ -49,7 +50,8 @@ from fairlead_scheduler.engine.state.round_state import (
     cost_with,
     find_offer_limit,
 )
-from fairlead_scheduler.engine.state.run_states import FREE, GANG_RUNS, GANG_WAITS
+from fairlead_scheduler.engine.state.run_states import FREE, GANG_RUNS, GANG_WAITS, is_started
+from fairlead_scheduler.engine.state.surplus import is_surplus
 
 
 @inlined
@@ -84,16 +86,10 @@ def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
 
 @separate
 def sum_new_gang(model: RoundModel, g: int) -> int:
-    """Sum up in `gangs.offer_request` what the `minSize` queued members request; returns the class
-    value of the gang."""
-    return sum_members(
-        model,
-        g,
-        model.gangs.queued_first[g],
-        model.gangs.first[g + 1],
-        QUEUED,
-        model.gangs.min_size[g],
-    )
+    """Sum up in `gangs.offer_request` what the queued members request that the gang needs to start;
+    returns the class value of the gang."""
+    start_counting(model, g, model.gangs.min_size[g])
+    return sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED)
 
 
 @separate
@@ -151,7 +147,15 @@ def count_jobs(model: RoundModel, q: int) -> int:
     """How many queued jobs the offer is."""
     if model.offers.kind[q] != NEW_GANG:
         return 1
-    g = int(model.jobs.gang[model.offers.job[q]])
+    return count_starting(model, int(model.jobs.gang[model.offers.job[q]]))
+
+
+@inlined
+def count_starting(model: RoundModel, g: int) -> int:
+    """How many queued jobs count as the offer of a gang: all its members, of a group those that it
+    needs."""
+    if model.gangs.grouped[g]:
+        return model.gangs.min_size[g]
     return model.gangs.first[g + 1] - model.gangs.queued_first[g]
 
 
@@ -233,18 +237,39 @@ def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
         g = int(model.jobs.gang[j])
         if g < 0 and model.runs.state[j] == FAILED:
             return NO_OFFER
-    if g >= 0 and model.gangs.mode[g] == GANG_WAITS:
+    joins = g >= 0 and joins_alone(model, g, j)
+    if g >= 0 and model.gangs.mode[g] == GANG_WAITS and not joins:
         if j != model.gangs.last_queued[g]:
             return NO_OFFER
         sum_new_gang(model, g)
         return NEW_GANG if is_within_budget(model, q, model.gangs.offer_request) else NO_OFFER
-    if g >= 0 and (model.gangs.mode[g] != GANG_RUNS or model.gangs.live[g] == 0):
+    if g >= 0 and (not joins or is_held_back(model, j)):
         return NO_OFFER
     if model.progress.skip_code[q, s] != NO_REASON or not is_within_budget(
         model, q, model.shapes.full_request[s]
     ):
         return NO_OFFER
     return NEW_JOB if g < 0 else FURTHER_MEMBER
+
+
+@inlined
+def is_held_back(model: RoundModel, j: int) -> bool:
+    """Whether the freeze (G7) or the step (G8) of its group holds a surplus member back."""
+    return is_surplus(model, j) and (
+        model.gangs.frozen[model.jobs.gang[j]] != 0
+        or model.roles.step_left[model.jobs.role[j]] <= 0
+    )
+
+
+@inlined
+def joins_alone(model: RoundModel, g: int, j: int) -> bool:
+    """Whether a queued member is an offer of its own at its place: its gang runs, or it is a
+    surplus member of a group that started in this round."""
+    mode = model.gangs.mode[g]
+    return is_started(model, g) and (
+        mode == GANG_RUNS
+        or (mode == GANG_WAITS and model.gangs.grouped[g] != 0 and is_surplus(model, j))
+    )
 
 
 @separate

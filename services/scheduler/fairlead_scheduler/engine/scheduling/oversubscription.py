@@ -66,18 +66,31 @@ def fits_on_own_node(model: RoundModel, j: int) -> bool:
     )
 
 
+@inlined
+def is_below_need(model: RoundModel, g: int) -> bool:
+    """Whether any role of the gang has too few live runs for it to go on."""
+    for role in range(model.roles.first[g], model.roles.first[g + 1]):
+        if model.roles.live[role] < model.roles.need[role]:
+            return True
+    return False
+
+
 @separate
 def restore_gang(model: RoundModel, g: int) -> None:
     """Restore the preempted members of a gang if that makes it as large as it must be, or none.
 
-    A gang that lost only members above `minSize` takes them back one by one.
+    A gang that lost only members above `minSize` takes them back one by one, and so does a group
+    with those that it does not need.
     """
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
+        role = int(model.jobs.role[j])
+        if model.gangs.grouped[g] and model.roles.live[role] >= model.roles.need[role]:
+            continue
         if fits_on_own_node(model, j):
             restore_run(model, j, RESTORED)
             model.victims.mark[j] = 1
-    enough = model.gangs.live[g] >= model.gangs.need[g]
+    enough = not is_below_need(model, g)
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
         if model.victims.mark[j]:
@@ -119,9 +132,9 @@ def run_second_pass(
 
     `rows` are those runs by queue, value they run at, priority, start, submission; `first` [Q+1]
     is where each queue begins. The queue that is next is the one of R4, with the value that the run
-    runs at. A gang that is too small takes the place of the last of its members; `away` [G] is how
-    many of them are still to come. When time is up (`late`, L6) the runs that are left return queue
-    by queue.
+    runs at. A gang that is too small takes the place of the last of its members, a group that of
+    the last one it needs; `away` [G] is how many of them are still to come. When time is up
+    (`late`, L6) the runs that are left return queue by queue.
     """
     if late:
         for q in range(model.entitlements.weight.size):
@@ -154,10 +167,11 @@ def restore_next(model: RoundModel, j: int, q: int, away: Int64) -> None:
     """Restore the queue's next preempted run where it fits, or its gang with the last member."""
     model.progress.next_queued[q] += 1
     g = int(model.jobs.gang[j])
-    if g >= 0:
+    base = g >= 0 and model.roles.base[j] != 0
+    if base:
         away[g] -= 1
-    if g >= 0 and model.gangs.live[g] < model.gangs.need[g]:
-        if away[g] == 0:
+    if g >= 0 and is_below_need(model, g):
+        if base and away[g] == 0:
             restore_gang(model, g)
     elif fits_on_own_node(model, j):
         restore_run(model, j, RESTORED)

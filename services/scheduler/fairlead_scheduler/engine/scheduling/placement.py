@@ -9,6 +9,7 @@ from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_eligible
+from fairlead_scheduler.engine.scheduling.own_surplus import find_own_surplus
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -27,6 +28,7 @@ from fairlead_scheduler.engine.state.round_state import (
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_FAIR_SHARE,
     CAUSE_GANG,
+    CAUSE_SURPLUS,
     FAIR_SHARE,
     FREE,
     URGENCY,
@@ -146,6 +148,12 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
 
 
 @inlined
+def has_own_surplus(model: RoundModel, q: int) -> bool:
+    """Whether surplus members of the queue ran when the round started (G5)."""
+    return model.roles.surplus_first[q + 1] > model.roles.surplus_first[q]
+
+
+@inlined
 def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
     """Whether anything preemptible runs below this level."""
     for lv in range(level):  # noqa: SIM110 - kernels have no generators
@@ -176,8 +184,9 @@ def is_preemption_limited(model: RoundModel) -> bool:
     """L8: whether no token is left for the offer's first victim; its further ones can overdraw."""
     if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
         return False
-    for i in range(model.counters[N_JOURNAL]):  # noqa: SIM110 - kernels have no generators
-        if model.journal[i] < 0:
+    for i in range(model.counters[N_JOURNAL]):
+        entry = model.journal[i]
+        if entry < 0 and model.runs.cause[-entry - 1] != CAUSE_SURPLUS:
             return False
     return True
 
@@ -202,11 +211,19 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
         if level < 0:
             continue
         tier = FREE
+        frees = False
         p = (
             find_free_node_for_member(model, j, s, w, label, value)
             if bound
             else find_free_node(model, s, w)
         )
+        if p < 0 and top > FREE and label < 0 and has_own_surplus(model, q):
+            own = find_own_surplus(model, j, w)
+            p = own.position
+            if p >= 0:
+                for i in range(own.victim_count):
+                    preempt_run(model, model.victims.chosen[i], CAUSE_SURPLUS, j)
+                frees = True
         while p < 0 and tier < top:
             tier += 1
             if tier == FAIR_SHARE:
@@ -227,12 +244,11 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
                 else:
                     preempt_chosen(model, j, cheapest.victim_count)
         if p >= 0:
-            mark = model.counters[N_JOURNAL]
             allocate(model, q, j, s, w, p)
             add_placement(model, j, w, p, tier)
             model.runs.urgency_loss[j] = lost_work if tier == URGENCY else 0.0
-            if tier == FAIR_SHARE:
-                reopen_shapes(model, mark)
+            if tier == FAIR_SHARE or frees:
+                reopen_shapes(model, model.counters[N_JOURNAL] - 1)
             return NO_REASON
     return code
 

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.gang_placement import sum_members
+from fairlead_scheduler.engine.scheduling.gang_placement import count_returning, sum_members
 from fairlead_scheduler.engine.scheduling.offers import (
+    count_starting,
     count_tries,
+    joins_alone,
     offer_job,
     offer_new_gang,
     offer_within_budget,
@@ -21,9 +23,12 @@ from fairlead_scheduler.engine.state.round_state import (
     EVICTED_RUN,
     FAILED,
     FURTHER_MEMBER,
+    GROUP_FROZEN,
+    GROUP_STEP,
     LOOKBACK_LIMIT,
     N_JOURNAL,
     N_PLACED,
+    N_PREEMPTED,
     N_QUEUES,
     N_REOPENED,
     N_STARTED,
@@ -36,7 +41,8 @@ from fairlead_scheduler.engine.state.round_state import (
     TOLERANCE,
     count_handled,
 )
-from fairlead_scheduler.engine.state.run_states import GANG_RUNS, GANG_WAITS
+from fairlead_scheduler.engine.state.run_states import GANG_WAITS
+from fairlead_scheduler.engine.state.surplus import is_surplus
 
 
 @inlined
@@ -146,21 +152,20 @@ def find_offer(model: RoundModel, q: int) -> bool:
 
 @inlined
 def offer_next_evicted(model: RoundModel, q: int) -> bool:
-    """Offer the queue's next evicted run, or a gang at the place of its last evicted member."""
+    """Offer the queue's next evicted run, or a gang at the place of its last evicted member that it
+    needs."""
     while model.progress.next_evicted[q] < model.evicted.end[q]:
         j = model.evicted.rows[model.progress.next_evicted[q]]
         g = int(model.jobs.gang[j])
         if g < 0:
             if model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
-        else:
-            model.gangs.passed[g] += 1
-            if (
-                model.gangs.passed[g] == model.gangs.queued_first[g] - model.gangs.first[g]
-                and model.gangs.live[g] > 0
-            ):
-                offer_evicted_gang(model, q, j)
-                return True
+        elif model.gangs.returned[g]:
+            if model.gangs.grouped[g] and model.runs.state[j] == EVICTED:
+                return offer_job(model, q, j, EVICTED_RUN)
+        elif j == model.gangs.last_evicted[g] and model.gangs.live[g] > 0:
+            offer_evicted_gang(model, q, j)
+            return True
         model.progress.next_evicted[q] += 1
     return False
 
@@ -169,8 +174,8 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
 def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
     """Offer the evicted members that a gang needs, at the place of its last one, `j`."""
     g = int(model.jobs.gang[j])
-    need = min(model.gangs.min_size[g], model.gangs.live[g])
-    value = sum_members(model, g, model.gangs.first[g], model.gangs.queued_first[g], EVICTED, need)
+    count_returning(model, g)
+    value = sum_members(model, g, model.gangs.first[g], model.gangs.queued_first[g], EVICTED)
     model.offers.kind[q] = EVICTED_GANG
     model.offers.job[q] = j
     rank_offer(model, q, model.gangs.offer_request, value, True)
@@ -201,11 +206,8 @@ def offer_gang(model: RoundModel, q: int, j: int) -> bool:
     so that it never cuts a gang.
     """
     g = int(model.jobs.gang[j])
-    if model.gangs.mode[g] == GANG_RUNS:
-        if (
-            model.gangs.live[g] > 0
-            and model.progress.skip_code[q, model.jobs.shape[j]] == NO_REASON
-        ):
+    if joins_alone(model, g, j):
+        if is_tried(model, q, j):
             return offer_job(model, q, j, FURTHER_MEMBER)
         return False
     if model.gangs.mode[g] != GANG_WAITS:
@@ -213,8 +215,27 @@ def offer_gang(model: RoundModel, q: int, j: int) -> bool:
     if j != model.gangs.last_queued[g]:
         model.progress.examined[q] -= 1
         return False
-    model.progress.examined[q] += model.gangs.first[g + 1] - model.gangs.queued_first[g] - 1
+    model.progress.examined[q] += count_starting(model, g) - 1
     return offer_new_gang(model, q, j)
+
+
+@inlined
+def is_tried(model: RoundModel, q: int, j: int) -> bool:
+    """Whether a further member can still be placed: nothing holds back its shape or, of a surplus
+    member, its group (G7) or its role (G8), and if a member of its role found no free capacity,
+    runs were preempted since."""
+    g, role = int(model.jobs.gang[j]), int(model.jobs.role[j])
+    if is_surplus(model, j):
+        if model.gangs.frozen[g] != 0:
+            model.gangs.code[g] = GROUP_FROZEN
+            return False
+        if model.roles.step_left[role] <= 0:
+            model.gangs.code[g] = GROUP_STEP
+            return False
+    full = model.roles.full[role]
+    return model.progress.skip_code[q, model.jobs.shape[j]] == NO_REASON and (
+        full == 0 or full != model.counters[N_PREEMPTED] + 1
+    )
 
 
 @separate

@@ -10,10 +10,9 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     place_further_member,
     preempt_evicted_run,
     return_gang,
-    sum_members,
 )
 from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING, start_gang
-from fairlead_scheduler.engine.scheduling.offers import forget_fit
+from fairlead_scheduler.engine.scheduling.offers import forget_fit, sum_new_gang
 from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
 from fairlead_scheduler.engine.scheduling.queue_selection import (
     find_offer,
@@ -34,6 +33,7 @@ from fairlead_scheduler.engine.state.round_state import (
     INSUFFICIENT,
     N_FITS_FREE,
     N_JOURNAL,
+    N_PREEMPTED,
     N_QUEUES,
     N_REOPENED,
     N_STARTED,
@@ -43,7 +43,6 @@ from fairlead_scheduler.engine.state.round_state import (
     NEW_JOB,
     NO_REASON,
     QUEUE_LIMIT,
-    QUEUED,
     RATE_LIMIT,
     ROUND_LIMIT,
     TOLERANCE,
@@ -57,8 +56,10 @@ from fairlead_scheduler.engine.state.run_states import (
     allocate,
     can_return,
     fail_job,
+    is_started,
     return_run,
 )
+from fairlead_scheduler.engine.state.surplus import is_surplus
 
 DONE: Final = 0
 MORE: Final = 1
@@ -123,8 +124,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
             / model.entitlements.weight[q]
         )
         code = place_job(model, j, after, NOWHERE, NOWHERE, URGENCY)
-        avoids = model.avoided.first.size > 0 and model.avoided.first[j] >= 0
-        if code != NO_REASON and not avoids:
+        if code != NO_REASON and not avoids_nodes(model, j):
             # The job keeps its place: when nothing behind it can be tried either, it is the first
             # to be tried again once capacity was freed.
             skip_shape(model, q, s, code)
@@ -134,6 +134,12 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
     count_handled(model, q, s)
     pass_offer(model, q, j)
     return True
+
+
+@inlined
+def avoids_nodes(model: RoundModel, j: int) -> bool:
+    """Whether the job avoids nodes (N10)."""
+    return model.avoided.first.size > 0 and model.avoided.first[j] >= 0
 
 
 @inlined
@@ -162,8 +168,10 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
     if kind == EVICTED_GANG:
         return_gang(model, g)
         reopen_shapes(model, model.counters[N_JOURNAL])
-        model.progress.next_member[q] = model.gangs.first[g]
-        model.progress.members_end[q] = model.gangs.queued_first[g]
+        model.gangs.returned[g] = 1
+        if not model.gangs.grouped[g]:
+            model.progress.next_member[q] = model.gangs.first[g]
+            model.progress.members_end[q] = model.gangs.queued_first[g]
         model.progress.next_evicted[q] += 1
         return True
     if model.counters[N_STOP] != NO_REASON:
@@ -171,12 +179,16 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
     s = int(model.jobs.shape[j])
     if kind == FURTHER_MEMBER:
         if (
-            model.gangs.live[g] > 0
+            is_started(model, g)
             and check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
         ):
             code = place_further_member(model, j)
+            if code == NO_REASON and is_surplus(model, j):
+                model.roles.step_left[model.jobs.role[j]] -= 1
             if code != NO_REASON:
                 model.gangs.code[g] = code
+                if code == INSUFFICIENT and model.gangs.grouped[g] and not avoids_nodes(model, j):
+                    model.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
                 if model.gangs.rest[g] and code == INSUFFICIENT:
                     fail_job(model, j)
         if (
@@ -188,7 +200,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
             pass_offer(model, q, j)
         return True
     need = model.gangs.min_size[g]
-    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
+    sum_new_gang(model, g)
     model.gangs.code[g] = check_limits(model, q, -1, model.gangs.offer_request, need)
     limits = model.entitlements.class_limit.size > 0 and model.gangs.code[g] == NO_REASON
     if limits and gang_exceeds_class_limit(model, q, g, need):
@@ -198,7 +210,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
         if started == SEARCHING:
             return True
         model.gangs.code[g] = started
-        if started == NO_REASON:
+        if started == NO_REASON and not model.gangs.grouped[g]:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
     pass_offer(model, q, j)

@@ -50,6 +50,7 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import EVICTED, N_WORK
 from fairlead_scheduler.engine.state.run_states import MIXED_PRIORITIES
+from fairlead_scheduler.engine.state.surplus import MEMBER_VICTIM, SINGLE_VICTIM, victim_kind
 from fairlead_scheduler.engine.state.victim_order import (
     FOR_SHARE,
     FOR_URGENCY,
@@ -270,7 +271,7 @@ def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: 
     placed in this round that could be a victim, or on top of others.
     """
     cheapest = model.victim_order.cheapest[p]
-    if cheapest < 0 or search.best.first < 0 or search.best.gangs:
+    if cheapest < 0 or search.best.first < 0 or search.best.kind == MEMBER_VICTIM:
         return False
     size = model.capacity.tree_types.size // 2
     runs = 1
@@ -290,7 +291,7 @@ def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: 
     least = NodeVictims(
         runs,
         model.runs.level[cheapest],
-        0,
+        min(victim_kind(model, cheapest), SINGLE_VICTIM),
         0,
         runs * model.runs.lost_work[cheapest],
         runs,

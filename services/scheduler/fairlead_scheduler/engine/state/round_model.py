@@ -72,7 +72,10 @@ class RoundJobs(NamedTuple):
     """[J]"""
     gang: Int32
     """[J] or -1"""
+    role: Int32
+    """[J] number in `RoleTables`, -1 for jobs of no gang"""
     priority: Int64
+    """[J] see surplus.py"""
     submission: Int64
     order: Int32
     """Queued rows in the order of R3, queue by queue"""
@@ -291,8 +294,8 @@ class EvictedRuns(NamedTuple):
 class GangTables(NamedTuple):
     """Gangs: their members, what they need, and their progress.
 
-    Written by gang_placement.py; `value` by gang_start.py, `passed` by queue_selection.py, `code`
-    by scheduling_pass.py, `live` by run_states.py.
+    Written by gang_placement.py; `value` by gang_start.py, `code` and `returned` by
+    scheduling_pass.py, `live` by run_states.py.
     """
 
     first: Int64
@@ -302,15 +305,19 @@ class GangTables(NamedTuple):
     members: Int64
     min_size: Int64
     rest: Byte
-    need: Int64
-    """[G] how many members must be live for it to continue: `minSize`, or those that ran if
-    fewer"""
+    grouped: Byte
+    """[G] whether it is a group: its surplus members have places of their own in the order"""
+    frozen: Byte
+    """[G] G7: `FROZEN` and `PROTECTED` of run_states.py"""
     live: Int64
     """[G] live runs"""
-    passed: Int64
-    """[G] evicted members passed in the order"""
+    last_evicted: Int64
+    """[G] the last of the evicted members that it needs in the order of R3, of a gang that is no
+    group the last of all; -1 for none"""
+    returned: Byte
+    """[G] whether the evicted members that it needs were handled"""
     last_queued: Int64
-    """[G] the last of its queued members in the order of R3, -1 for none"""
+    """[G] the last of its queued members in the order of R3, surplus aside, -1 for none"""
     mode: Byte
     """[G]"""
     code: Byte
@@ -322,6 +329,42 @@ class GangTables(NamedTuple):
     """[R] what the queued members of the gang at hand need of nodes"""
     offer_request: Int64
     """[R+F] what the offer of the gang at hand needs"""
+
+
+@by_address
+class RoleTables(NamedTuple):
+    """Roles of gangs; a gang that is no group has one. Those of a gang lie together, the role with
+    the costliest members first (G1).
+
+    `live` is written by run_states.py, `left` and `fitting` by gang_placement.py, `assumed` by
+    node_victims.py, `full` and `step_left` by scheduling_pass.py.
+    """
+
+    first: Int64
+    """[G+1] where a gang's roles begin"""
+    minimum: Int64
+    """[K] members that the gang needs"""
+    need: Int64
+    """[K] how many must be live for it to go on: the minimum, or as many as ran when fewer did"""
+    live: Int64
+    """[K] live runs"""
+    left: Int64
+    """[K] members that the gang at hand still needs"""
+    fitting: Int64
+    """[K] how many of the needed members were placed when the role did not fit (G11), else -1"""
+    assumed: Int64
+    """[K] how many members would go"""
+    full: Int64
+    """[K] counters[N_PREEMPTED] + 1 when no free capacity was found for a member, 0 = not tried"""
+    step_left: Int64
+    """[K] surplus members that can still start in this round (G8)"""
+    surplus_runs: Int64
+    """surplus members that ran when the round started, by queue, the highest rank first (G5)"""
+    surplus_first: Int64
+    """[Q+1] where each queue begins in them"""
+    base: Byte
+    """[J] whether the live run is one of those that its gang needs; all of a gang that is no
+    group"""
 
 
 @by_address
@@ -381,8 +424,6 @@ class VictimChoice(NamedTuple):
     chosen_takes_gang: Int64
     assumed_held: Int64
     """[Q, R+F] what each queue would lose"""
-    assumed_members: Int64
-    """[G] how many members would be preempted"""
     need: Int64
     """[R] what is still lacking on the node at hand"""
     examined: Int64
@@ -434,6 +475,7 @@ class RoundModel(NamedTuple):
     runs: RunTable
     evicted: EvictedRuns
     gangs: GangTables
+    roles: RoleTables
     values: ValueCapacity
     victims: VictimChoice
     victim_order: VictimOrder

@@ -49,6 +49,7 @@ URGENCY: Final = int(Tier.URGENCY)
 CAUSE_FAIR_SHARE: Final = int(Cause.FAIR_SHARE)
 CAUSE_URGENCY: Final = int(Cause.URGENCY)
 CAUSE_GANG: Final = int(Cause.GANG)
+CAUSE_SURPLUS: Final = int(Cause.SURPLUS)
 
 MIXED_PRIORITIES: Final = (1 << 63) - 1
 """`one_priority` of queues whose evicted runs differ in priority."""
@@ -63,6 +64,12 @@ SHARE_STEPS_MAX: Final = 2.0**62
 GANG_WAITS: Final = 0
 GANG_RUNS: Final = 1
 GANG_NOT_OFFERED: Final = 2
+
+# Whether a group is frozen (`GangTables.frozen`, G7).
+FROZEN: Final = 1
+"""No surplus member starts."""
+PROTECTED: Final = 2
+"""Nor is any member preempted for fair share: it had surplus members when the round started."""
 
 
 @inlined
@@ -162,6 +169,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += 1
+        model.roles.live[model.jobs.role[j]] += 1
     update_indexes(model, p)
     model.journal[model.counters[N_JOURNAL]] = j + 1
     model.counters[N_JOURNAL] += 1
@@ -183,6 +191,7 @@ def remove_placement(model: RoundModel, j: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] -= 1
+        model.roles.live[model.jobs.role[j]] -= 1
     model.runs.state[j] = QUEUED
     update_indexes(model, p)
 
@@ -218,6 +227,7 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += sign
+        model.roles.live[model.jobs.role[j]] += sign
     update_indexes(model, p)
 
 
@@ -337,6 +347,19 @@ def take_preemption_token(model: RoundModel) -> None:
 def return_preemption_token(model: RoundModel) -> None:
     """Undo `take_preemption_token`."""
     model.usage.tokens[model.usage.tokens.size - 1] += 1.0
+
+
+@inlined
+def breaks_gang(model: RoundModel, j: int) -> bool:
+    """N8, G6: whether the gang of a live run would be too small without it."""
+    role = int(model.jobs.role[j])
+    return role >= 0 and model.roles.live[role] <= model.roles.minimum[role]
+
+
+@inlined
+def is_started(model: RoundModel, g: int) -> bool:
+    """Whether further members of the gang can join it: it runs, or needs no member."""
+    return model.gangs.live[g] > 0 or model.gangs.min_size[g] == 0
 
 
 @inlined

@@ -26,6 +26,7 @@ from fairlead_scheduler.engine.state.round_state import (
     RESTORED,
     RUNNING,
 )
+from fairlead_scheduler.engine.state.surplus import SURPLUS_VICTIM, victim_kind
 
 FOR_SHARE: Final = 0
 """Tier (b): evicted runs of other queues, of no higher value, under R13."""
@@ -47,10 +48,13 @@ def ran_before(state: int) -> bool:
 
 @inlined
 def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
-    """The last criteria of N4, for single victims of one value: gangs last, lost work, younger,
-    greater id."""
-    if (model.jobs.gang[a] >= 0) != (model.jobs.gang[b] >= 0):
-        return model.jobs.gang[b] >= 0
+    """The last criteria of N4, for single victims of one value: surplus members first, the one
+    that joined last first of all, other members last; lost work, younger, greater id."""
+    kind = victim_kind(model, a)
+    if kind != victim_kind(model, b):
+        return kind < victim_kind(model, b)
+    if kind == SURPLUS_VICTIM and model.jobs.priority[a] != model.jobs.priority[b]:
+        return model.jobs.priority[a] < model.jobs.priority[b]
     if model.runs.lost_work[a] != model.runs.lost_work[b]:
         return model.runs.lost_work[a] < model.runs.lost_work[b]
     if model.runs.started[a] != model.runs.started[b]:

@@ -119,7 +119,6 @@ class CheckpointLoader:
         state = view.groups[member.group]
         view.gang_members.setdefault(state.gang_name, set()).add(view.jobs.rows.id_at(row))
         view.gangs.setdefault(state.gang_name, groups.gang_terms(state))
-        view.jobs.surplus_rank[row] = groups.surplus_rank(state.terms, member)
 
     def finish(self) -> None:
         """Find the rows to examine, after everything was added."""

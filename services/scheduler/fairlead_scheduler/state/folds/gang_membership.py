@@ -83,13 +83,13 @@ def add_group_member(view: View, row: int, member: ev.GroupMember) -> None:
 
 
 def set_surplus_rank(view: View, row: int, state: GroupState) -> bool:
-    """Set the surplus rank of a member by the terms of its group; False if it has that already."""
+    """Rank a member by the terms of its group; False if it has that rank already."""
     member = view.jobs.rare_properties_of(row).member
     rank = 0 if member is None else groups.surplus_rank(state.terms, member)
-    if view.jobs.surplus_rank[row] == rank:
-        return False
-    view.jobs.surplus_rank[row] = rank
-    return True
+    now: int = view.jobs.priority.item(row)
+    changed = groups.lower_priority(groups.given_priority(now), rank)
+    view.jobs.priority[row] = changed
+    return changed != now
 
 
 def drop_ended_group(view: View, state: GroupState, message: Message) -> None:

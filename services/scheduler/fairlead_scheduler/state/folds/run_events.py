@@ -10,7 +10,7 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_index, job_table
+from fairlead_scheduler.state import groups, job_index, job_table
 from fairlead_scheduler.state.folds import (
     end_events,
     flag_changes,
@@ -56,7 +56,7 @@ def fold_leased(
     if view.buckets.limited:
         _take_start_tokens(view, rows, message.time_ms)
     view.mark_all_changed(rows, message.position)
-    for row in np.flatnonzero(jobs.surplus_rank[rows]).tolist():
+    for row in np.flatnonzero(jobs.priority[rows] < groups.PRIORITY_MIN).tolist():
         group_events.note_scaled(view, rows[row], message)
     for row, is_ended in zip(rows, ended.tolist(), strict=True):
         if is_ended:
@@ -84,7 +84,7 @@ def fold_preempting(
         row = _row_of_newest_run(view, event)
         if row is None or not job_table.IS_LIVE_RUN[jobs.run_state[row]]:
             continue
-        if jobs.surplus_rank[row]:
+        if jobs.priority.item(row) < groups.PRIORITY_MIN:
             group_events.note_scaled(view, row, message)
         if event.for_job is None:
             stop = lifecycle.STOP_WITH_GANG

@@ -96,7 +96,7 @@ def _fill_positions(
     jobs.state[at] = job_table.QUEUED
     jobs.run_state[at] = job_table.NO_RUN
     jobs.node[at] = -1
-    for name in ("run", "retries", "leased_ms", "running_ms", "value", "surplus_rank"):
+    for name in ("run", "retries", "leased_ms", "running_ms", "value"):
         getattr(jobs, name)[at] = 0
 
 

@@ -1,0 +1,65 @@
+"""Reasons of groups in words (G11): which role does not fit, and what surplus members wait for."""
+
+from __future__ import annotations
+
+from fairlead_scheduler.engine.snapshot import Code, Plan, Snapshot
+
+
+def is_group(snapshot: Snapshot, gang: int) -> bool:
+    """Whether the gang in this row has roles."""
+    return snapshot.role_gang is not None and bool((snapshot.role_gang == gang).any())
+
+
+def describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """Which role of the row's group does not fit, and how many members of it do."""
+    assert snapshot.role_min is not None, "a row with a role is of a snapshot with roles"
+    role = int(plan.reasons.role[row])
+    fits, needed = int(plan.reasons.role_members[row]), int(snapshot.role_min[role])
+    where = _devices(snapshot, role)
+    return (
+        f"The group does not fit: role {snapshot.role_names[role]}: {needed} of {needed} needed"
+        f"{where}, {fits} {'fits' if fits == 1 else 'fit'}."
+    )
+
+
+def describe_surplus(snapshot: Snapshot, plan: Plan, row: int, capacity: str) -> str:
+    """What the surplus members of the row's group wait for. `capacity`: what is short."""
+    return f"Waits for free capacity; {_describe_size(snapshot, plan, row)}. {capacity}."
+
+
+def describe_wait(snapshot: Snapshot, plan: Plan, row: int, code: Code) -> str:
+    """Why the row's group starts no surplus member now although it could."""
+    size = _describe_size(snapshot, plan, row)
+    if code == Code.GROUP_FROZEN:
+        return (
+            "Waits until `freezeSeconds` after the last start or stop of a surplus member have "
+            f"passed; {size}."
+        )
+    return f"This round started as many members of the role as `stepMax` permits; {size}."
+
+
+def _describe_size(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """How many members of the row's role run, of how many."""
+    role = int(plan.reasons.role[row])
+    if role < 0 or snapshot.role_max is None:
+        return "its group runs"
+    runs, most = int(plan.reasons.role_members[row]), int(snapshot.role_max[role])
+    return (
+        f"the group runs with {runs} of at most {most} members of role {snapshot.role_names[role]}"
+    )
+
+
+def _devices(snapshot: Snapshot, role: int) -> str:
+    """On which nodes the members of a role can be, by the devices that they request."""
+    if snapshot.job_role is None:
+        return ""
+    members = snapshot.job_shape[(snapshot.job_role == role) & (snapshot.job_node >= -1)]
+    if not members.size:
+        return ""
+    request = snapshot.shape_request[members[0]]
+    names = [
+        name
+        for name, amount in zip(snapshot.resources, request.tolist(), strict=True)
+        if amount and "/" in name
+    ]
+    return f" on nodes with {' and '.join(names)}" if names else ""

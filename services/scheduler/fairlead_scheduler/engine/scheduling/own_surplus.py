@@ -1,0 +1,66 @@
+"""Capacity of surplus members of the preemptor's own queue (G5): before any other preemption."""
+
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
+from __future__ import annotations
+
+from fairlead_scheduler.engine.compiler.decorators import separate
+from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
+from fairlead_scheduler.engine.scheduling.node_victims import (
+    FOR_MINIMUM,
+    NO_RUN,
+    NOT_PERMITTED,
+    NodeVictims,
+    choose_victims,
+    has_cheaper_victims,
+    is_candidate,
+)
+from fairlead_scheduler.engine.scheduling.victim_search import (
+    NODES_COMPARED_MAX,
+    NODES_EXAMINED_MAX,
+    NOWHERE,
+    CheapestNode,
+)
+from fairlead_scheduler.engine.state.round_model import RoundModel
+
+
+@separate
+def find_own_surplus(model: RoundModel, j: int, w: int) -> CheapestNode:
+    """The node with the cheapest surplus members of the job's own queue without which it fits.
+
+    Runs are examined from the highest rank down, and their nodes compared as by N4, within the
+    bounds of the victim search. No group loses a member that it needs.
+    """
+    q = int(model.jobs.queue[j])
+    level = model.shapes.level[int(model.jobs.shape[j]), w]
+    examined = 0
+    compared = 0
+    best = CheapestNode(NOWHERE, 0, 0.0)
+    cheapest = NodeVictims(NOT_PERMITTED, 0, 0, 0, 0.0, 0, NO_RUN)
+    for i in range(model.roles.surplus_first[q], model.roles.surplus_first[q + 1]):
+        if examined == NODES_EXAMINED_MAX or compared == NODES_COMPARED_MAX:
+            break
+        k = model.roles.surplus_runs[i]
+        p = model.runs.position[k]
+        known = False
+        for at in range(examined):
+            known = known or model.victims.examined[at] == p
+        if known or not is_candidate(model, k, j, level, FOR_MINIMUM):
+            continue
+        if not is_eligible(model, j, int(model.jobs.shape[j]), w, p):
+            continue
+        model.victims.examined[examined] = p
+        examined += 1
+        found = choose_victims(model, j, p, level, 0.0, FOR_MINIMUM)
+        if found.victim_count == NOT_PERMITTED:
+            continue
+        compared += 1
+        if best.position >= 0 and not has_cheaper_victims(model, found, cheapest):
+            continue
+        cheapest = found
+        best = CheapestNode(p, found.victim_count, found.lost_work)
+        for at in range(found.victim_count):
+            model.victims.chosen[at] = model.victims.taken[at]
+            model.victims.chosen_takes_gang[at] = 0
+    return best

@@ -1,0 +1,60 @@
+"""How a priority says that a job is a surplus member of its group, and which one (rule G2).
+
+Inside a queue and a class value, surplus members come after all other jobs, in the order in which
+their groups grow, and are the first victims (G4). So the priority of a surplus member counts as
+lower by `SURPLUS_STEP` for each place of its rank: this one number orders everything that
+priorities order. Priorities have 32 bits.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import inlined
+from fairlead_scheduler.engine.snapshot import Bool, Int32, Int64
+from fairlead_scheduler.engine.state.round_model import RoundModel
+
+SURPLUS_STEP: Final = 1 << 32
+PRIORITY_MIN: Final = -(1 << 31)
+"""The least priority that a job can be given; what is below it is that of a surplus member."""
+
+SURPLUS_VICTIM: Final = -1
+SINGLE_VICTIM: Final = 0
+MEMBER_VICTIM: Final = 1
+"""How dear a victim is by what it is (N4, G4): surplus members first, members that a gang needs
+last."""
+
+
+def count_surplus(priority: Int64, rank: Int64) -> Int64:
+    """Priorities as they count, of jobs with these surplus ranks (0: no surplus member)."""
+    return priority - rank * SURPLUS_STEP
+
+
+def find_surplus(priority: Int64) -> Bool:
+    """Which jobs are surplus members, by their priorities as they count."""
+    return np.asarray(priority < PRIORITY_MIN)
+
+
+def find_victim_kinds(gang: Int32, priority: Int64) -> Int64:
+    """`victim_kind` of runs with these gangs (-1: of none) and priorities."""
+    member = np.where(find_surplus(priority), SURPLUS_VICTIM, MEMBER_VICTIM)
+    return np.where(gang < 0, SINGLE_VICTIM, member).astype(np.int64)
+
+
+@inlined
+def is_surplus(model: RoundModel, j: int) -> bool:
+    """Whether the job is a surplus member of its group."""
+    return model.jobs.priority[j] < PRIORITY_MIN
+
+
+@inlined
+def victim_kind(model: RoundModel, j: int) -> int:
+    """How dear the run is as a single victim, by what it is."""
+    if model.jobs.gang[j] < 0:
+        return SINGLE_VICTIM
+    return SURPLUS_VICTIM if model.jobs.priority[j] < PRIORITY_MIN else MEMBER_VICTIM
