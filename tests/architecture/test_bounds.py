@@ -18,7 +18,7 @@ FOLDER_MODULES_MAX = 15
 
 PRODUCT = (*SERVERS, "clients", "tools")
 
-LARGER_STRUCTURES = {"RoundModel": 18}
+LARGER_STRUCTURES = {"RoundModel": 20}
 """Name -> fields. `RoundModel` is the tuple of all structures of a round."""
 
 LONGER_MODULES: dict[str, int] = {}

@@ -18,7 +18,6 @@ from fairlead_scheduler.engine.snapshot import (
     NodeFlag,
     Preemption,
     SchedulingFlag,
-    Tier,
 )
 
 MARGIN = 1e-6
@@ -192,7 +191,6 @@ def check(pool: Pool, plan: Plan) -> None:
     check_room(pool, plan, node)
     check_preempted(pool, plan, node, value)
     check_gangs(pool, plan, node)
-    check_groups(pool, plan, node)
     check_shares(pool, plan)
     waiting = [j for j in pool.queued() if node[j] == -1]
     ended = {*plan.rejected_job.tolist(), *plan.failed_job.tolist()}
@@ -296,7 +294,7 @@ def check_gangs(pool: Pool, plan: Plan, node: list[int]) -> None:
         ran = [j for j in mine if pool.node[j] >= 0]
         runs = [j for j in mine if node[j] >= 0]
         need = int(s.gang_min[g])
-        if pool.roles(g):  # see check_groups
+        if pool.roles(g):  # see plain_groups.py
             continue
         if ran:
             stopped = [j for j in ran if node[j] < 0]
@@ -310,27 +308,6 @@ def check_gangs(pool: Pool, plan: Plan, node: list[int]) -> None:
             before = {int(s.node_label[s.gang_label[g], pool.node[j]]) for j in ran}
             new = [j for j in runs if j not in ran]
             assert not new or (len(values) == 1 and -1 not in values) or len(before) > 1
-
-
-def check_groups(pool: Pool, plan: Plan, node: list[int]) -> None:
-    """A group runs with the minimum of every role or not at all, and surplus never preempts."""
-    s = pool.snapshot
-    if s.job_role is None or s.role_min is None or s.gang_min is None:
-        return
-    for g in range(s.gang_min.size):
-        roles = pool.roles(g)
-        mine = [j for j in range(len(node)) if pool.gang(j) == g]
-        ran = [j for j in mine if pool.node[j] >= 0]
-        runs = [j for j in mine if node[j] >= 0]
-        if not roles or not runs or not s.gang_min[g]:
-            continue
-        for role in roles:
-            before = sum(pool.role(j) == role for j in ran)
-            now = sum(pool.role(j) == role for j in runs)
-            need = min(int(s.role_min[role]), before) if ran else int(s.role_min[role])
-            assert now >= need, f"group {g} runs with {now} of role {role}, which needs {need}"
-    for j, tier in zip(plan.placed_job.tolist(), plan.placed_tier.tolist(), strict=True):
-        assert not pool.is_surplus(j) or tier == Tier.FREE, f"surplus member {j} preempts"
 
 
 def check_shares(pool: Pool, plan: Plan) -> None:

@@ -53,7 +53,7 @@ def find_first_members(round_: RoundContext, members: Int32, gangs: Int64) -> In
     order = np.lexsort([-round_.snapshot.job_priority[members], ~blocks, gang])
     ranked = members[order]
     chosen = ranked[np.searchsorted(gang[order], gangs)]
-    return np.where(round_.model.gangs.grouped[gangs] != 0, chosen, first).astype(np.int64)
+    return np.where(round_.model.groups.grouped[gangs] != 0, chosen, first).astype(np.int64)
 
 
 def find_roles(round_: RoundContext, gangs: Int64, first_member: Int64) -> tuple[Int32, Int32]:

@@ -24,7 +24,7 @@ from fairlead_scheduler.engine.snapshot import (
 )
 from fairlead_scheduler.engine.state.round_model import (
     EvictedRuns,
-    RoleTables,
+    GroupTables,
     RoundModel,
     ShapeTable,
 )
@@ -286,7 +286,14 @@ def _count_gangs(
     """
     if not gangs.present:
         return model
-    tables, progress, roles = model.gangs, model.progress, model.roles
+    tables, progress = model.gangs, model.progress
+    groups, roles = model.groups, model.roles
+    needed_members = gangs.members[
+        (groups.grouped[gangs.of_job[gangs.members]] != 0)
+        & ~find_surplus(snapshot.job_priority[gangs.members])
+    ]
+    own_level = model.shapes.level[snapshot.job_shape[needed_members], 0]
+    np.minimum.at(groups.level, gangs.of_job[needed_members], own_level)
     rows = rows[gangs.of_job[rows] >= 0]
     role, gang = gangs.roles.of_job[rows], gangs.of_job[rows]
     tables.live[:] = np.bincount(gang, minlength=gangs.size)
@@ -294,11 +301,11 @@ def _count_gangs(
     of_role = np.repeat(tables.live > 0, np.diff(roles.first))
     roles.need[:] = np.where(of_role, np.minimum(roles.minimum, roles.live), roles.minimum)
     needed_too = role_table.place_in_role(role) < roles.need[role]
-    roles.base[rows] = needed_too | (tables.grouped[gang] == 0)
+    roles.base[rows] = needed_too | (groups.grouped[gang] == 0)
     if snapshot.gang_frozen is not None:
-        tables.frozen[snapshot.gang_frozen] = FROZEN
+        groups.frozen[snapshot.gang_frozen] = FROZEN
         surplus = gang[find_surplus(snapshot.job_priority[rows])]
-        tables.frozen[surplus[tables.frozen[surplus] == FROZEN]] = PROTECTED
+        groups.frozen[surplus[groups.frozen[surplus] == FROZEN]] = PROTECTED
     needed = evicted[(gangs.of_job[evicted] >= 0) & (roles.base[evicted] != 0)]
     tables.last_evicted[gangs.of_job[needed]] = needed
     waiting = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
@@ -306,11 +313,11 @@ def _count_gangs(
     np.subtract.at(progress.jobs_left, pairs, 1)
     progress.open_shapes[:] = ((progress.jobs_left > 0) & (progress.skip_code == 0)).sum(axis=1)
     progress.members_left[:] = np.bincount(pairs[0], minlength=progress.members_left.size)
-    return model._replace(roles=_list_surplus_runs(snapshot, model, rows))
+    return model._replace(groups=_list_surplus_runs(snapshot, model, rows))
 
 
-def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> RoleTables:
-    """The roles with `surplus_runs` of these live runs: by queue and priority, then as single
+def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> GroupTables:
+    """The groups with `surplus_runs` of these live runs: by queue and priority, then as single
     victims."""
     rows = rows[find_surplus(snapshot.job_priority[rows]) & (model.runs.state[rows] != EXCLUDED)]
     order = np.lexsort(
@@ -324,7 +331,7 @@ def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> Ro
     )
     rows = rows[order]
     queues = len(snapshot.queue_names)
-    return model.roles._replace(
+    return model.groups._replace(
         surplus_runs=rows.astype(np.int64),
         surplus_first=job_order.find_queue_bounds(rows, snapshot.job_queue, queues),
     )

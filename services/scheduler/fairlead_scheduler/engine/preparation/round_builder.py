@@ -41,6 +41,7 @@ from fairlead_scheduler.engine.state.round_model import (
     Entitlements,
     EvictedRuns,
     GangTables,
+    GroupTables,
     NodeCapacity,
     NodeTable,
     Placements,
@@ -95,16 +96,7 @@ def build_round(
     model = RoundModel(
         shapes=shapes,
         nodes=_node_table(snapshot, start, gangs, position),
-        jobs=RoundJobs(
-            shape=snapshot.job_shape,
-            queue=snapshot.job_queue,
-            gang=gangs.of_job if gangs.present else np.full(jobs, -1, np.int32),
-            role=gangs.roles.of_job if gangs.present else np.full(jobs, -1, np.int32),
-            priority=snapshot.job_priority,
-            submission=snapshot.job_submission,
-            order=queued,
-            order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
-        ),
+        jobs=_round_jobs(snapshot, gangs, queued, first, jobs),
         entitlements=_entitlements(snapshot, settings, start),
         capacity=_node_capacity(snapshot, start, shapes, position, levels.size if active else 0),
         usage=_queue_usage(snapshot, start),
@@ -147,10 +139,28 @@ class _PreemptionTables(TypedDict):
     runs: RunTable
     evicted: EvictedRuns
     gangs: GangTables
+    groups: GroupTables
     roles: RoleTables
     values: ValueCapacity
     victims: VictimChoice
     victim_order: VictimOrder
+
+
+def _round_jobs(
+    snapshot: Snapshot, gangs: GangTable, queued: Int32, first: Int64, jobs: int
+) -> RoundJobs:
+    """`jobs`: length of the columns of a pool without gangs."""
+    no_gang = np.full(0 if gangs.present else jobs, -1, np.int32)
+    return RoundJobs(
+        shape=snapshot.job_shape,
+        queue=snapshot.job_queue,
+        gang=gangs.of_job if gangs.present else no_gang,
+        role=gangs.roles.of_job if gangs.present else no_gang,
+        priority=snapshot.job_priority,
+        submission=snapshot.job_submission,
+        order=queued,
+        order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
+    )
 
 
 def _preemption_tables(
@@ -165,7 +175,8 @@ def _preemption_tables(
         runs=_run_table(jobs, position.size),
         evicted=_no_evicted_runs(queues),
         gangs=_gang_tables(gangs, resources, all_resources),
-        roles=_role_tables(gangs, jobs if gangs.present else 0, queues),
+        groups=_group_tables(gangs, queues),
+        roles=_role_tables(gangs, jobs if gangs.present else 0),
         values=_value_capacity(snapshot, start, gangs, position),
         victims=_victim_choice(jobs, queues, resources, all_resources),
         victim_order=_victim_order(position.size, levels, resources),
@@ -183,7 +194,8 @@ def unread_tables(
         runs=_run_table(0, 0),
         evicted=_no_evicted_runs(queues),
         gangs=_gang_tables(gang_table.no_gangs(), resources, all_resources),
-        roles=_role_tables(gang_table.no_gangs(), 0, queues),
+        groups=_group_tables(gang_table.no_gangs(), queues),
+        roles=_role_tables(gang_table.no_gangs(), 0),
         values=_no_value_capacity(resources),
         victims=_victim_choice(0, queues, resources, all_resources),
         victim_order=_victim_order(0, 0, resources),
@@ -354,8 +366,6 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
         members=gangs.members.astype(np.int64),
         min_size=gangs.minimum.astype(np.int64),
         rest=gangs.rest,
-        grouped=gangs.roles.grouped,
-        frozen=np.zeros(gangs.size, np.uint8),
         live=np.zeros(gangs.size, np.int64),
         last_evicted=np.full(gangs.size, -1, np.int64),
         returned=np.zeros(gangs.size, np.uint8),
@@ -369,7 +379,17 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
     )
 
 
-def _role_tables(gangs: GangTable, jobs: int, queues: int) -> RoleTables:
+def _group_tables(gangs: GangTable, queues: int) -> GroupTables:
+    return GroupTables(
+        grouped=gangs.roles.grouped,
+        frozen=np.zeros(gangs.size, np.uint8),
+        level=np.full(gangs.size, _UNBOUNDED),
+        surplus_runs=np.zeros(0, np.int64),
+        surplus_first=np.zeros(queues + 1, np.int64),
+    )
+
+
+def _role_tables(gangs: GangTable, jobs: int) -> RoleTables:
     roles = gangs.roles.minimum.size
     return RoleTables(
         first=gangs.roles.first,
@@ -381,8 +401,6 @@ def _role_tables(gangs: GangTable, jobs: int, queues: int) -> RoleTables:
         assumed=np.zeros(roles, np.int64),
         full=np.zeros(roles, np.int64),
         step_left=gangs.roles.step.copy(),
-        surplus_runs=np.zeros(0, np.int64),
-        surplus_first=np.zeros(queues + 1, np.int64),
         base=np.ones(jobs, np.uint8),
     )
 

@@ -29,6 +29,16 @@ def is_eligible(model: RoundModel, j: int, s: int, w: int, p: int) -> bool:
 
 
 @inlined
+def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
+    """The level at which a queued job preempts: its own, and for a member of a group no higher than
+    the lowest of the members that the group needs. Otherwise what preempts the lowest of them and
+    what the highest of them preempts could displace each other for ever (G6)."""
+    level = model.shapes.level[int(model.jobs.shape[j]), w]
+    g = int(model.jobs.gang[j])
+    return level if g < 0 else min(level, model.groups.level[g])
+
+
+@inlined
 def has_capacity(model: RoundModel, s: int, p: int) -> bool:
     """Whether the request fits beside all runs."""
     size = model.capacity.tree_types.size // 2

@@ -57,13 +57,13 @@ def start_counting(model: RoundModel, g: int, need: int) -> None:
     """Set how many members the gang needs of each role: `need` of the only one of a gang that is no
     group, else the minima."""
     for role in range(model.roles.first[g], model.roles.first[g + 1]):
-        model.roles.left[role] = model.roles.minimum[role] if model.gangs.grouped[g] else need
+        model.roles.left[role] = model.roles.minimum[role] if model.groups.grouped[g] else need
 
 
 @inlined
 def is_needed(model: RoundModel, g: int, j: int) -> bool:
     """Whether member `j` is one of those that the gang needs, after those that came before."""
-    if model.gangs.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
+    if model.groups.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
         return False
     return model.roles.left[model.jobs.role[j]] > 0
 
@@ -83,7 +83,7 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int) ->
             continue
         s = int(model.jobs.shape[j])
         needed = is_needed(model, g, j)
-        if needed or not model.gangs.grouped[g]:
+        if needed or not model.groups.grouped[g]:
             value = min(value, model.shapes.class_value[s])
         if needed:
             model.roles.left[model.jobs.role[j]] -= 1
@@ -171,7 +171,7 @@ def place_members(
                 continue
             missed = int(model.jobs.shape[j])
             why = code
-            if model.gangs.grouped[g]:
+            if model.groups.grouped[g]:
                 model.roles.fitting[role] = model.roles.minimum[role] - model.roles.left[role]
                 return Attempt(placed, why == PREEMPTION_LIMIT)
         if why == PREEMPTION_LIMIT:

@@ -105,7 +105,7 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
     if model.jobs.gang[j] >= 0 and model.jobs.gang[j] == model.jobs.gang[preemptor]:
         return False
     if mode == FOR_SHARE:
-        if model.jobs.gang[j] >= 0 and model.gangs.frozen[model.jobs.gang[j]] == PROTECTED:
+        if model.jobs.gang[j] >= 0 and model.groups.frozen[model.jobs.gang[j]] == PROTECTED:
             return False
         return (
             model.runs.state[j] == EVICTED
@@ -117,7 +117,7 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
             model.jobs.queue[j] == model.jobs.queue[preemptor]
             and is_surplus(model, j)
             and model.runs.preemption[j] == ANY_CLASS
-            and model.gangs.frozen[model.jobs.gang[j]] == 0
+            and model.groups.frozen[model.jobs.gang[j]] == 0
             and model.runs.level[j] <= level
         )
     return model.runs.level[j] < level

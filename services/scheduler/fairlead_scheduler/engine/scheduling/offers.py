@@ -154,7 +154,7 @@ def count_jobs(model: RoundModel, q: int) -> int:
 def count_starting(model: RoundModel, g: int) -> int:
     """How many queued jobs count as the offer of a gang: all its members, of a group those that it
     needs."""
-    if model.gangs.grouped[g]:
+    if model.groups.grouped[g]:
         return model.gangs.min_size[g]
     return model.gangs.first[g + 1] - model.gangs.queued_first[g]
 
@@ -256,7 +256,7 @@ def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
 def is_held_back(model: RoundModel, j: int) -> bool:
     """Whether the freeze (G7) or the step (G8) of its group holds a surplus member back."""
     return is_surplus(model, j) and (
-        model.gangs.frozen[model.jobs.gang[j]] != 0
+        model.groups.frozen[model.jobs.gang[j]] != 0
         or model.roles.step_left[model.jobs.role[j]] <= 0
     )
 
@@ -268,7 +268,7 @@ def joins_alone(model: RoundModel, g: int, j: int) -> bool:
     mode = model.gangs.mode[g]
     return is_started(model, g) and (
         mode == GANG_RUNS
-        or (mode == GANG_WAITS and model.gangs.grouped[g] != 0 and is_surplus(model, j))
+        or (mode == GANG_WAITS and model.groups.grouped[g] != 0 and is_surplus(model, j))
     )
 
 

@@ -85,7 +85,7 @@ def restore_gang(model: RoundModel, g: int) -> None:
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
         role = int(model.jobs.role[j])
-        if model.gangs.grouped[g] and model.roles.live[role] >= model.roles.need[role]:
+        if model.groups.grouped[g] and model.roles.live[role] >= model.roles.need[role]:
             continue
         if fits_on_own_node(model, j):
             restore_run(model, j, RESTORED)

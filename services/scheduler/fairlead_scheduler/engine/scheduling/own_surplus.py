@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import separate
-from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
+from fairlead_scheduler.engine.scheduling.eligibility import find_preempting_level, is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
     FOR_MINIMUM,
     NO_RUN,
@@ -33,15 +33,15 @@ def find_own_surplus(model: RoundModel, j: int, w: int) -> CheapestNode:
     bounds of the victim search. No group loses a member that it needs.
     """
     q = int(model.jobs.queue[j])
-    level = model.shapes.level[int(model.jobs.shape[j]), w]
+    level = find_preempting_level(model, j, w)
     examined = 0
     compared = 0
     best = CheapestNode(NOWHERE, 0, 0.0)
     cheapest = NodeVictims(NOT_PERMITTED, 0, 0, 0, 0.0, 0, NO_RUN)
-    for i in range(model.roles.surplus_first[q], model.roles.surplus_first[q + 1]):
+    for i in range(model.groups.surplus_first[q], model.groups.surplus_first[q + 1]):
         if examined == NODES_EXAMINED_MAX or compared == NODES_COMPARED_MAX:
             break
-        k = model.roles.surplus_runs[i]
+        k = model.groups.surplus_runs[i]
         p = model.runs.position[k]
         known = False
         for at in range(examined):

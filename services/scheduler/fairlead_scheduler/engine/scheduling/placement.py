@@ -8,7 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_eligible
+from fairlead_scheduler.engine.scheduling.eligibility import (
+    find_preempting_level,
+    has_capacity,
+    is_eligible,
+)
 from fairlead_scheduler.engine.scheduling.own_surplus import find_own_surplus
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
@@ -150,7 +154,7 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
 @inlined
 def has_own_surplus(model: RoundModel, q: int) -> bool:
     """Whether surplus members of the queue ran when the round started (G5)."""
-    return model.roles.surplus_first[q + 1] > model.roles.surplus_first[q]
+    return model.groups.surplus_first[q + 1] > model.groups.surplus_first[q]
 
 
 @inlined
@@ -231,7 +235,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
                 possible = can_preempt_for_share(model, q, after)
             else:
                 mode = FOR_URGENCY
-                possible = can_preempt_for_urgency(model, level)
+                possible = can_preempt_for_urgency(model, find_preempting_level(model, j, w))
             if not possible:
                 continue
             cheapest = find_cheapest_node(model, j, w, after, mode, label, value)

@@ -161,7 +161,7 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
             if model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
         elif model.gangs.returned[g]:
-            if model.gangs.grouped[g] and model.runs.state[j] == EVICTED:
+            if model.groups.grouped[g] and model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
         elif j == model.gangs.last_evicted[g] and model.gangs.live[g] > 0:
             offer_evicted_gang(model, q, j)
@@ -226,7 +226,7 @@ def is_tried(model: RoundModel, q: int, j: int) -> bool:
     runs were preempted since."""
     g, role = int(model.jobs.gang[j]), int(model.jobs.role[j])
     if is_surplus(model, j):
-        if model.gangs.frozen[g] != 0:
+        if model.groups.frozen[g] != 0:
             model.gangs.code[g] = GROUP_FROZEN
             return False
         if model.roles.step_left[role] <= 0:

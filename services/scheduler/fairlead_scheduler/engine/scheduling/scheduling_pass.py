@@ -169,7 +169,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
         return_gang(model, g)
         reopen_shapes(model, model.counters[N_JOURNAL])
         model.gangs.returned[g] = 1
-        if not model.gangs.grouped[g]:
+        if not model.groups.grouped[g]:
             model.progress.next_member[q] = model.gangs.first[g]
             model.progress.members_end[q] = model.gangs.queued_first[g]
         model.progress.next_evicted[q] += 1
@@ -187,7 +187,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
                 model.roles.step_left[model.jobs.role[j]] -= 1
             if code != NO_REASON:
                 model.gangs.code[g] = code
-                if code == INSUFFICIENT and model.gangs.grouped[g] and not avoids_nodes(model, j):
+                if code == INSUFFICIENT and model.groups.grouped[g] and not avoids_nodes(model, j):
                     model.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
                 if model.gangs.rest[g] and code == INSUFFICIENT:
                     fail_job(model, j)
@@ -210,7 +210,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
         if started == SEARCHING:
             return True
         model.gangs.code[g] = started
-        if started == NO_REASON and not model.gangs.grouped[g]:
+        if started == NO_REASON and not model.groups.grouped[g]:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
     pass_offer(model, q, j)

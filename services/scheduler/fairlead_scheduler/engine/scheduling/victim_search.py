@@ -38,7 +38,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
+from fairlead_scheduler.engine.scheduling.eligibility import find_preempting_level, is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
     NO_RUN,
     NOT_PERMITTED,
@@ -149,7 +149,7 @@ def search_nodes(
 ) -> Search:
     """Examine nodes in the order of N4, on tier (b) those that ran something of queue `q`."""
     s = int(model.jobs.shape[j])
-    level = model.shapes.level[s, w]
+    level = find_preempting_level(model, j, w)
     tree = choose_tree(model, level, mode)
     bits = model.shapes.type_bits[s, w, 0]
     for k in range(1, model.shapes.type_bits.shape[2]):
@@ -205,7 +205,7 @@ def search_label_value(
     The first `NODES_EXAMINED_MAX` on which the job would fit are collected first.
     """
     s = int(model.jobs.shape[j])
-    level = model.shapes.level[s, w]
+    level = find_preempting_level(model, j, w)
     choose_tree(model, level, mode)
     order = model.victim_order
     begin = model.nodes.value_first[label, value]
@@ -236,7 +236,7 @@ def examine_node(
 ) -> Search:
     """Choose the victims on position `p` where it is eligible, and compare them with the best."""
     s = int(model.jobs.shape[j])
-    level = model.shapes.level[s, w]
+    level = find_preempting_level(model, j, w)
     for i in range(search.examined):
         if model.victims.examined[i] == p:
             return search
@@ -327,7 +327,7 @@ def goes_after_queue(model: RoundModel, q: int, other: int) -> bool:
 def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: int) -> int:
     """Of the queues that R13 permits to preempt, the one after `previous` (`NO_QUEUE`: the first);
     -1 = none."""
-    level = model.shapes.level[int(model.jobs.shape[j]), w]
+    level = find_preempting_level(model, j, w)
     found = NO_QUEUE
     model.counters[N_WORK] += model.entitlements.weight.size
     for q in range(model.entitlements.weight.size):
@@ -393,7 +393,7 @@ def find_victim_queue(model: RoundModel, j: int, w: int, after: float) -> Victim
     if (
         queue < 0
         or mixed
-        or model.runs.level[cheapest] > model.shapes.level[int(model.jobs.shape[j]), w]
+        or model.runs.level[cheapest] > find_preempting_level(model, j, w)
         or model.evicted.priority[queue] == MIXED_PRIORITIES
     ):
         return VictimQueue(NO_QUEUE, -1, 0)

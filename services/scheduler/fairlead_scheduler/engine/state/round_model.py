@@ -305,10 +305,6 @@ class GangTables(NamedTuple):
     members: Int64
     min_size: Int64
     rest: Byte
-    grouped: Byte
-    """[G] whether it is a group: its surplus members have places of their own in the order"""
-    frozen: Byte
-    """[G] G7: `FROZEN` and `PROTECTED` of run_states.py"""
     live: Int64
     """[G] live runs"""
     last_evicted: Int64
@@ -329,6 +325,23 @@ class GangTables(NamedTuple):
     """[R] what the queued members of the gang at hand need of nodes"""
     offer_request: Int64
     """[R+F] what the offer of the gang at hand needs"""
+
+
+@by_address
+class GroupTables(NamedTuple):
+    """Which gangs are groups, and what holds of these; never changes in a round."""
+
+    grouped: Byte
+    """[G] whether it is a group: its surplus members have places of their own in the order"""
+    frozen: Byte
+    """[G] G7: `FROZEN` and `PROTECTED` of run_states.py"""
+    level: Int64
+    """[G] the lowest level of the members that it needs: they preempt as jobs of that level. Above
+    all levels for a gang that is not a group"""
+    surplus_runs: Int64
+    """surplus members that ran when the round started, by queue, the highest rank first (G5)"""
+    surplus_first: Int64
+    """[Q+1] where each queue begins in them"""
 
 
 @by_address
@@ -358,10 +371,6 @@ class RoleTables(NamedTuple):
     """[K] counters[N_PREEMPTED] + 1 when no free capacity was found for a member, 0 = not tried"""
     step_left: Int64
     """[K] surplus members that can still start in this round (G8)"""
-    surplus_runs: Int64
-    """surplus members that ran when the round started, by queue, the highest rank first (G5)"""
-    surplus_first: Int64
-    """[Q+1] where each queue begins in them"""
     base: Byte
     """[J] whether the live run is one of those that its gang needs; all of a gang that is no
     group"""
@@ -475,6 +484,7 @@ class RoundModel(NamedTuple):
     runs: RunTable
     evicted: EvictedRuns
     gangs: GangTables
+    groups: GroupTables
     roles: RoleTables
     values: ValueCapacity
     victims: VictimChoice
