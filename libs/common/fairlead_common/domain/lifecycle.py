@@ -171,6 +171,8 @@ def _from_live(to: RunState) -> dict[RunState, RunState]:
     return {state: to for state in RunState if state not in RUN_ENDED}
 
 
+_GROUP: Final = Effect()
+"""An event of a group changes none of its members: what it means for them has events of theirs."""
 _CANCEL: Final = Effect(job={JobState.QUEUED: JobState.CANCELLED}, flags=(REQUEST_CANCEL,))
 _PREEMPT: Final = Effect(flags=(REQUEST_PREEMPTION,))
 
@@ -224,6 +226,15 @@ LIFE_CYCLE: Final[Mapping[str, Effect]] = MappingProxyType(
         "jobRunReturned": Effect(run=_from_live(RunState.RETURNED)),
         "jobRunStopped": Effect(run=_from_live(RunState.STOPPED)),
         "jobRunLost": Effect(run=_from_live(RunState.LOST)),
+        "groupSubmitted": _GROUP,
+        "groupChanged": _GROUP,
+        "groupCancelRequested": _GROUP,
+        "groupRestartRequested": _GROUP,
+        "groupRunning": _GROUP,
+        "groupRestarting": _GROUP,
+        "groupSucceeded": _GROUP,
+        "groupFailed": _GROUP,
+        "groupCancelled": _GROUP,
     }
 )
 """Tag of an event -> what it does. A job begins QUEUED with `jobSubmitted`, a run LEASED with

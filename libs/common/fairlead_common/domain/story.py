@@ -109,6 +109,8 @@ class _Job:
         """Whether the event is about this job; a filter meets the job as it is now."""
         if isinstance(event, ev.JobEvent):
             return event.job_id == self._id
+        if isinstance(event, ev.GroupEvent):  # what it means for members has events of theirs
+            return False
         return self._matches(event.filter)
 
     def _matches(self, wanted: ev.JobFilter) -> bool:
@@ -168,6 +170,8 @@ class _Job:
                 | ev.JobPreempted()
             ):
                 return "" if self._move_job(event) else self._why_no_step()
+            case ev.GroupEvent():
+                raise AssertionError("an event of a group is about no job")
             case _:
                 assert_never(event)
 
@@ -261,17 +265,21 @@ def describe_event(sequence: ev.EventSequence, event: ev.AnyEvent) -> str:
             return _because(f"rejected ({event.code})", event.reason)
         case ev.JobRequeued():
             counted = ", counted as a retry" if event.counted else ""
+            if event.restarts_of is not None:
+                counted = ", counted as a restart of its group"
             avoided = f", node {event.avoid_node} is avoided" if event.avoid_node else ""
             changed = ", with a new shape" if event.shape else ""
             return _because(f"queued again{counted}{avoided}{changed}", event.reason)
         case ev.JobSucceeded():
-            return "succeeded"
+            return _because("succeeded", event.reason)
         case ev.JobFailed():
             return _because("failed" + _failure(event), event.reason)
         case ev.JobCancelled():
             return _because("cancelled", event.reason)
         case ev.JobPreempted():
             return _because("ended by preemption", event.reason)
+        case ev.GroupEvent():
+            return f"group {event.group}"
         case _:
             return f"run {event.run} {_describe_run_event(event)}"
 
@@ -293,6 +301,9 @@ def _describe_submission(sequence: ev.EventSequence, event: ev.JobSubmitted) -> 
         words.append(f"not before {rfc3339(event.start_after_ms)}")
     if event.gang is not None:
         words.append(f"gang {event.gang.name} of {event.gang.size}")
+    if event.group is not None:
+        member = event.group
+        words.append(f"member {member.role}-{member.index} of group {member.group}")
     return ", ".join(words)
 
 

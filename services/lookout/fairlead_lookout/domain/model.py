@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from fairlead_common.domain.records.events import EventSequence
+from fairlead_lookout.domain.group_records import GroupChanges
 
 JobSetKey: TypeAlias = tuple[str, str]
 """(queue, job set)"""
@@ -239,3 +240,4 @@ class Changes(msgspec.Struct, frozen=True):
     usage: dict[UsageKey, Usage] = {}
     published: int = 0
     preemptions: Sequence[Preemption] = ()
+    groups: GroupChanges = GroupChanges([], [], {})

@@ -33,6 +33,15 @@ EventType = Literal[
     "cancelled",
     "reprioritized",
     "finished",
+    "groupSubmitted",
+    "groupRunning",
+    "groupScaled",
+    "groupRestartRequested",
+    "groupRestarting",
+    "groupCancelling",
+    "groupSucceeded",
+    "groupFailed",
+    "groupCancelled",
 ]
 """The types of public events."""
 
@@ -49,6 +58,7 @@ class PublicEvent(
     id: str
     type: EventType
     job_id: str | None = None
+    group: str | None = None
     run: int | None = None
     client_id: str | None = None
     priority: int | None = None

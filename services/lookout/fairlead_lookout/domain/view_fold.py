@@ -14,6 +14,7 @@ import msgspec
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
 from fairlead_lookout.domain.bulk_requests import matches_filter
+from fairlead_lookout.domain.group_fold import GroupEvent, GroupFold
 from fairlead_lookout.domain.model import (
     Changes,
     CountKey,
@@ -95,6 +96,7 @@ class JobFold:
         self._job_sets: dict[JobSetKey, JobSet] = {}
         self._submitted: dict[str, SubmissionDetails] = {}
         self._writer = EventWriter()
+        self._groups = GroupFold(self._writer, self._edit_set, self._find)
         self._meter = UsageMeter(stored.requests)
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
@@ -118,6 +120,7 @@ class JobFold:
             usage=self._meter.usage,
             published=self._writer.published,
             preemptions=self._writer.preemptions,
+            groups=self._groups.changes,
         )
 
     def apply(self, messages: Iterable[Message]) -> Iterator[None]:
@@ -181,8 +184,13 @@ class JobFold:
                 | events.JobsReprioritized()
             ):
                 return JobFold._request_all
+            case events.GroupEvent():
+                return JobFold._fold_group
             case _:
                 assert_never(event)
+
+    def _fold_group(self, event: GroupEvent) -> None:
+        self._groups.fold(self._message, self._index, event)
 
     # Requests of users.
 
@@ -212,6 +220,7 @@ class JobFold:
         self._submitted[job_id] = SubmissionDetails(
             event.digest, event.client_id, event.labels, event.annotations, _encode(event)
         )
+        self._groups.add_member(event)
         self._new_by_partition.setdefault(message.partition, []).append(job_id)
         job_set = self._edit_set(self._key)
         job_set.jobs += 1
@@ -356,7 +365,8 @@ class JobFold:
         self._leave_run(job)
         match event:
             case events.JobSucceeded():
-                self._writer.write_run(job_set, "succeeded", job)
+                job.reason = event.reason or None
+                self._writer.write_run(job_set, "succeeded", job, reason=job.reason)
             case events.JobFailed():
                 job.category = str(event.category)
                 job_set.count_failure(job.category)
@@ -386,6 +396,7 @@ class JobFold:
                 )
             case events.JobRequeued():
                 self._requeue(job, event, preempted=stopping == "preempt")
+                self._groups.count_restart(event)
             case _:
                 assert_never(event)
         self._finish(job, job_set)

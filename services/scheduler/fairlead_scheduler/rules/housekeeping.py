@@ -16,8 +16,9 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_scheduler.rules import lease_changes, run_ends
+from fairlead_scheduler.rules import group_life_cycle, lease_changes, run_ends
 from fairlead_scheduler.rules.append_batches import UNKNOWN_JOB_SET, AppendBatch
+from fairlead_scheduler.rules.group_life_cycle import GroupEnds
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
@@ -110,7 +111,8 @@ def decide_housekeeping(
     for row, batch in _accept_late_successes(view, live_leases, late):
         excluded.add(row)
         batches.append(batch)
-    for row, batch in _decide_run_ends(view, live_leases, queues, clusters, limits, rest):
+    ends = GroupEnds(view, live_leases)
+    for row, batch in _decide_run_ends(view, live_leases, queues, clusters, limits, rest, ends):
         excluded.add(row)
         batches.append(batch)
     for row, batch in _cancel_overdue(
@@ -127,6 +129,8 @@ def decide_housekeeping(
     ):
         excluded.add(row)
         batches.append(batch)
+    if view.groups_to_examine:
+        batches += group_life_cycle.decide_groups(view, live_leases, ends, excluded)
     excluded.update(_members_of_stopping_gangs(view))
     waiting, cleared = _find_unconfirmed_ends(view, live_leases, clusters, limits)
     excluded.update(waiting)
@@ -260,6 +264,7 @@ def _decide_run_ends(
     clusters: Clusters,
     limits: HousekeepingLimits,
     rows: Rows,
+    ends: GroupEnds,
 ) -> Iterator[tuple[int, AppendBatch]]:
     """Decide jobs whose run ended without success, and queued jobs that can never start."""
     if not rows.size:
@@ -272,8 +277,9 @@ def _decide_run_ends(
             event = run_ends.decide_unsuccessful_end(
                 view, row, queues, clusters, limits.unstarted, gang_starts
             )
-            facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
-            records: list[LeaseChange] = []
+            settled, job_set = ends.settle(row, event), _job_set(view, row)
+            facts: list[tuple[JobSet, ev.AnyEvent]] = [(job_set, fact) for fact in settled.facts]
+            records: list[LeaseChange] = settled.leases
             if not live_leases.is_given_up(run):
                 records += lease_changes.end_lease(live_leases, run, _executor(view, row))
             rare = jobs.rare_properties.get(row)

@@ -115,6 +115,7 @@ def new_lease(
         "FAIRLEAD_JOB_SET": job_set.name,
         "FAIRLEAD_RUN": str(run),
         **_gang_environment(submitted.gang),
+        **_group_environment(view, submitted.group),
     }
     shape = jobs.shapes.values[int(jobs.shape[row])].raw
     requests = jobs.shape_of(int(jobs.shape[row])).requests
@@ -163,6 +164,22 @@ def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
     if gang.uniformity_label is not None:
         environment["FAIRLEAD_GANG_UNIFORMITY_LABEL"] = gang.uniformity_label
     return environment
+
+
+def _group_environment(view: View, member: ev.GroupMember | None) -> dict[str, str]:
+    """The group of a member, by its client id if it has one, and what it is there."""
+    state = None if member is None else view.groups.get(member.group)
+    if member is None or state is None:
+        return {}
+    role = next(role for role in state.terms.roles if role.name == member.role)
+    return {
+        "FAIRLEAD_GROUP": state.client_id or state.group,
+        "FAIRLEAD_ROLE": member.role,
+        "FAIRLEAD_ROLE_INDEX": str(member.index),
+        "FAIRLEAD_ROLE_MIN": str(role.min),
+        "FAIRLEAD_ROLE_MAX": str(role.max),
+        "FAIRLEAD_GROUP_SIZE": str(sum(role.min for role in state.terms.roles)),
+    }
 
 
 def stop_lease(

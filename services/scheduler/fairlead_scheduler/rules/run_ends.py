@@ -150,6 +150,8 @@ class GangStarts:
         rare = view.jobs.rare_properties.get(row)
         if rare is None or rare.gang is None or rare.gang in view.gang_started:
             return False
+        if rare.member is not None:  # `group_life_cycle` decides about groups
+            return False
         if not _ended_unstarted(view, row):
             return False
         on = self._on.get(rare.gang)

@@ -75,9 +75,11 @@ class GroupState(msgspec.Struct):
     reason: str = ""
     """Why it last restarted or ended."""
     restarts: int = 0
-    """Restarts that count against `restart_limit`; those of single members are in their rows."""
+    """Restarts, of the group and of single members, that count against `restart_limit`."""
     cancel_reason: str | None = None
     """Somebody wants it gone; None if nobody does."""
+    lost_reason: str | None = None
+    """Which member, without which the group cannot go on, ended without success."""
     restart_reason: str | None = None
     """Somebody wants it to stop and to start again; None if nobody does, or since it did."""
     succeeded: dict[str, set[int]] = {}

@@ -66,6 +66,9 @@ class View:
         self.unsaved_groups: dict[GroupId, int] = {}
         """Groups that changed, or were forgotten, since the last checkpoint -> the position of the
         newest message that changed them."""
+        self.groups_to_examine: set[GroupId] = set()
+        """Groups about which housekeeping may have to decide something: they or members of them
+        changed."""
         self.rows_to_examine: set[int] = set()
         """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
         that cannot start."""
@@ -102,9 +105,20 @@ class View:
     def mark_group_changed(self, group: GroupId, position: int) -> None:
         """Note in the journal and for the checkpoint that a group changed."""
         self.unsaved_groups[group] = position
+        self.groups_to_examine.add(group)
         state = self.groups.get(group)
         if state is not None:
             self.gang_journal.add(state.gang_name)
+
+    def examine_groups_of(self, rows: Iterable[int]) -> None:
+        """Let housekeeping examine the groups that have these jobs as members."""
+        if not self.groups:
+            return
+        rare_properties = self.jobs.rare_properties
+        for row in rows:
+            rare = rare_properties.get(row)
+            if rare is not None and rare.member is not None:
+                self.groups_to_examine.add(rare.member.group)
 
     def mark_changed(self, row: int, position: int) -> None:
         """Note in the journal and for the checkpoint that a row changed."""

@@ -236,6 +236,7 @@ def _check_events(found: Sequence[events.AnyEvent]) -> None:
         ids = [event.job_id for event in cast("Sequence[events.JobEvent]", found)]
     else:
         ids = [event.job_id for event in found if isinstance(event, events.JobEvent)]
+        ids += [JobId(event.group) for event in found if isinstance(event, events.GroupEvent)]
     if not _are_job_ids(ids):
         wrong = next(each for each in ids if not is_job_id(each))
         raise Undecodable(f"{wrong[:60]!r} is not a job id")

@@ -7,29 +7,29 @@ defaults; `tests/unit/golden/events.jsonl` holds one line of each and guards tha
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
 from fairlead_common.domain.ids import GroupId, JobId, job_set_key, job_set_partition
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records.group_terms import Group as Group
+from fairlead_common.domain.records.group_terms import GroupMember as GroupMember
+from fairlead_common.domain.records.group_terms import GroupRole as GroupRole
+from fairlead_common.domain.records.group_terms import MemberFailure as MemberFailure
+from fairlead_common.domain.records.value_ranges import (
+    Int32,
+    Int64,
+    Milliseconds,
+    Name,
+    RunNumber,
+    Seconds,
+)
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_common.log.topics import JOBS
 
 EVENTS_MAX: Final = 1_000
 """Most events in one message."""
-
-Name = Annotated[str, Meta(max_length=256)]
-"""Of a queue, job set, class, pool, executor or node: Postgres cannot index texts of unlimited
-length."""
-Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-RunNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-Int64 = Annotated[int, Meta(ge=-(2**62), le=2**62)]
-Milliseconds = Annotated[int, Meta(ge=-(2**53), le=2**53)]
-Seconds = Annotated[int, Meta(ge=-(2**43), le=2**43)]
-"""Ranges that the columns and tables of every fold can contain; submit permits less."""
-
 
 RESUBMITTED_FROM: Final = "fairlead.dev/resubmitted-from"
 """An annotation: the id of the job in whose place this one was submitted."""
@@ -59,6 +59,8 @@ class PreemptionCause(StrEnum):
     SURPLUS = "surplus"
     """A surplus member of a group, for the minimal set of a group or a single job of its queue."""
     REQUEST = "request"
+    GROUP = "group"
+    """Its group has ended, restarts or was scaled down."""
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -79,49 +81,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     on: tuple[FailureCategory, ...] = ()
     memory_factor: float = 1.0
     avoid_node: bool = False
-
-
-class MemberFailure(StrEnum):
-    """What the failure of a member, after its own retries, means for its group."""
-
-    RESTART_MEMBER = "restartMember"
-    """The member starts again if every role still has its minimum, else the whole group does."""
-    RESTART_GROUP = "restartGroup"
-    FAIL = "fail"
-
-
-class GroupRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Identical members of a group: `min` that it needs to run, and `max` that there are."""
-
-    name: str
-    min: Int32
-    max: Int32
-
-
-class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """What members of a distributed job have in common (rules G and C).
-
-    `completion_roles`: the group succeeds when `completion_count` members of these roles have
-    succeeded (None = all of them); () = all roles. `startup`: roles whose members start after those
-    of the roles before have started; () = all at once.
-    """
-
-    roles: tuple[GroupRole, ...]
-    completion_roles: tuple[str, ...] = ()
-    completion_count: Int32 | None = None
-    on_member_failure: MemberFailure = MemberFailure.RESTART_MEMBER
-    restart_limit: Int32 = 3
-    freeze_s: Seconds = 0
-    step_max: Int32 = 0
-    startup: tuple[str, ...] = ()
-
-
-class GroupMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The group of a job and its place there. `index` counts from 0 within the role."""
-
-    group: GroupId
-    role: str
-    index: Int32
 
 
 class NetworkObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -218,7 +177,7 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
 
 
 class GroupSubmitted(GroupEvent, frozen=True, kw_only=True, tag="groupSubmitted"):
-    """Somebody wants this group to run; the `JobSubmitted` of its members follow in the append.
+    """Somebody wants this group to run; its members' `JobSubmitted` follow in the same append.
 
     The first of an id counts. `digest` is that of what the client sent, before defaults.
     """
@@ -332,17 +291,21 @@ class JobRunLost(RunEvent, frozen=True, kw_only=True, tag="jobRunLost"):
 class JobRequeued(JobEvent, frozen=True, kw_only=True, tag="jobRequeued"):
     """The job waits again after a run that ended. `counted`: this used up one of its retries.
 
-    `shape` is its new shape where the retry policy changes it, else empty.
+    `shape` is its new shape where the retry policy changes it, else empty. `restarts_of`: its
+    group, if this used up one of the group's restarts.
     """
 
     reason: str
     counted: bool = False
     avoid_node: str | None = None
     shape: msgspec.Raw = msgspec.Raw(b"")
+    restarts_of: GroupId | None = None
 
 
 class JobSucceeded(JobEvent, frozen=True, kw_only=True, tag="jobSucceeded"):
-    """The job is done. Final."""
+    """The job is done. Final. `reason`: why it did not have to succeed by itself, else empty."""
+
+    reason: str = ""
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag="jobFailed"):

@@ -6,13 +6,8 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.ids import JobId, RunId, run_id
-from fairlead_common.domain.records.events import (
-    FailureCategory,
-    Int32,
-    NetworkObject,
-    RunNumber,
-    Seconds,
-)
+from fairlead_common.domain.records.events import FailureCategory, NetworkObject
+from fairlead_common.domain.records.value_ranges import Int32, RunNumber, Seconds
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases
 

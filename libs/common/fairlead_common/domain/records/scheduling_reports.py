@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.records.events import Milliseconds, Name
+from fairlead_common.domain.records.value_ranges import Milliseconds, Name
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import REPORTS
 

@@ -66,6 +66,9 @@ class FoldRows(msgspec.Struct, frozen=True):
     queue_counts: list[tuple[Any, ...]]
     usage: list[tuple[Any, ...]]
     preemptions: list[tuple[Any, ...]]
+    groups: list[tuple[Any, ...]]
+    group_members: list[tuple[Any, ...]]
+    group_changes: list[tuple[Any, ...]]
 
 
 class FoldStore:
@@ -302,6 +305,9 @@ class FoldStore:
             queue_counts=table_rows.encode_queue_counts(stored, changes),
             usage=table_rows.encode_usage(changes),
             preemptions=[msgspec.structs.astuple(one) for one in changes.preemptions],
+            groups=[msgspec.structs.astuple(one) for one in changes.groups.new],
+            group_members=[msgspec.structs.astuple(one) for one in changes.groups.members],
+            group_changes=[msgspec.structs.astuple(one) for one in changes.groups.changes.values()],
         )
 
     async def write(self, rows: FoldRows) -> None:
@@ -321,6 +327,9 @@ class FoldStore:
         await self._create_days({row[table_rows.EVENT_COLUMNS.index("day")] for row in rows.events})
         await self._copy("events", table_rows.EVENT_COLUMNS, rows.events)
         await self._execute_all("add_preemptions", rows.preemptions)
+        await self._execute_all("add_groups", rows.groups)
+        await self._execute_all("add_members", rows.group_members)
+        await self._execute_all("change_groups", rows.group_changes)
         # Last, because other processes wait while these rows are locked.
         await self._execute_all("write_shapes", rows.shapes)
         await self._execute_all("add_queue_counts", rows.queue_counts)

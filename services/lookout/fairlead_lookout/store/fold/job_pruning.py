@@ -83,7 +83,7 @@ class JobPruner:
             if not old:
                 return 0
             ids = [row["id"] for row in old]
-            for name in ("delete_runs", "delete_specs", "delete_jobs"):
+            for name in ("delete_runs", "delete_specs", "delete_members", "delete_jobs"):
                 await self._connection.execute(FOLD[name], ids)
             await self._subtract(job_set, old)
         self._cache.remove(job_set.key, ids)

@@ -317,3 +317,46 @@ USING (
     ORDER BY used LIMIT $2 FOR UPDATE SKIP LOCKED
 ) old
 WHERE s.key = old.key AND s.used < $1;
+
+-- name: add_groups
+INSERT INTO fairlead_lookout.groups
+    (id, queue, job_set, client_id, digest, terms, labels, submitted_ms, changed_ms)
+SELECT id, queue, job_set, client_id, digest, terms::jsonb, labels::jsonb, at_ms, at_ms
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+            $8::bigint[])
+    AS n (id, queue, job_set, client_id, digest, terms, labels, at_ms)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: add_members
+INSERT INTO fairlead_lookout.group_members (job_id, group_id, role, number)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[])
+ON CONFLICT (job_id) DO NOTHING;
+
+-- name: change_groups
+-- One row for each group; one that has ended stays as it is.
+UPDATE fairlead_lookout.groups g
+SET state = coalesce(n.state, g.state),
+    terms = coalesce(n.terms::jsonb, g.terms),
+    change = coalesce(n.change, g.change),
+    reason = CASE WHEN n.change IS NULL THEN g.reason ELSE n.reason END,
+    changed_by = CASE WHEN n.change IS NULL THEN g.changed_by ELSE n.by END,
+    restarts = g.restarts + n.restarts,
+    changed_ms = greatest(g.changed_ms, n.changed_ms),
+    started_ms = CASE WHEN n.state = 'RUNNING' THEN coalesce(g.started_ms, n.changed_ms)
+                      ELSE g.started_ms END,
+    ended_ms = CASE WHEN n.state IN ('SUCCEEDED', 'FAILED', 'CANCELLED') THEN n.changed_ms END
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[],
+            $8::bigint[])
+    AS n (id, state, terms, change, reason, by, restarts, changed_ms)
+WHERE g.id = n.id AND g.state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED');
+
+-- name: delete_members
+-- Of these jobs, and the groups that lose their last member.
+WITH gone AS (
+    DELETE FROM fairlead_lookout.group_members WHERE job_id = ANY ($1) RETURNING group_id
+)
+DELETE FROM fairlead_lookout.groups g USING (SELECT DISTINCT group_id FROM gone) o
+WHERE g.id = o.group_id AND NOT EXISTS (
+    SELECT FROM fairlead_lookout.group_members m
+    WHERE m.group_id = g.id AND m.job_id <> ALL ($1)
+);

@@ -463,3 +463,43 @@ LEFT JOIN fairlead_lookout.shapes h ON h.key = r.shape
 LEFT JOIN fairlead_lookout.jobs w ON w.id = p.for_job
 LEFT JOIN fairlead_lookout.job_specs u ON u.job_id = p.for_job
 ORDER BY p.time_ms DESC, p.job_id DESC, p.run DESC;
+
+-- name: groups
+-- Groups, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5
+-- client id, $6 states; after the group $7, $8 (time of submission, id).
+SELECT * FROM (
+    SELECT g.*, c.roles,
+           CASE WHEN g.state = 'QUEUED' AND c.starting THEN 'STARTING' ELSE g.state END AS shown
+    FROM fairlead_lookout.groups g
+    CROSS JOIN LATERAL (SELECT * FROM fairlead_lookout.count_members(g.id, g.terms)) c
+    WHERE ($1::text[] IS NULL OR g.queue = ANY ($1)) AND g.queue <> ALL ($2)
+      AND ($3::text IS NULL OR g.queue = $3) AND ($4::text IS NULL OR g.job_set = $4)
+      AND ($5::text IS NULL OR g.client_id = $5)
+      AND ($6::text[] IS NULL OR g.state = ANY ($6)
+           OR ('STARTING' = ANY ($6) AND g.state = 'QUEUED'))
+      AND ($7::bigint IS NULL OR (g.submitted_ms, g.id) < ($7, $8::text))
+    ORDER BY g.submitted_ms DESC, g.id DESC
+) found
+WHERE $6::text[] IS NULL OR shown = ANY ($6)
+LIMIT $9;
+
+-- name: group
+SELECT g.*, c.roles,
+       CASE WHEN g.state = 'QUEUED' AND c.starting THEN 'STARTING' ELSE g.state END AS shown
+FROM fairlead_lookout.groups g
+CROSS JOIN LATERAL (SELECT * FROM fairlead_lookout.count_members(g.id, g.terms)) c
+WHERE g.id = $1;
+
+-- name: members
+-- The members of a group with their newest runs, by role and index.
+SELECT m.role, m.number, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms, j.submitted_ms,
+       r.executor, r.node
+FROM fairlead_lookout.group_members m
+JOIN fairlead_lookout.jobs j ON j.id = m.job_id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+WHERE m.group_id = $1 ORDER BY m.role, m.number, j.number LIMIT $2;
+
+-- name: membership
+SELECT m.group_id, m.role, m.number, g.client_id
+FROM fairlead_lookout.group_members m JOIN fairlead_lookout.groups g ON g.id = m.group_id
+WHERE m.job_id = $1;

@@ -91,6 +91,7 @@ class CheckpointLoader:
         for each in encoded:
             state = _group_decoder.decode(each)
             self._view.groups[state.group] = state
+            self._view.groups_to_examine.add(state.group)
 
     def add_rare(self, ids: bytes, encoded: bytes) -> None:
         """The rare properties of these jobs: ids one after another, and a JSON array."""

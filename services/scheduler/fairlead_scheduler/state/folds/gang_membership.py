@@ -78,6 +78,7 @@ def add_group_member(view: View, row: int, member: ev.GroupMember) -> None:
         state.succeeded.get(member.role, set()).discard(member.index)
         view.mark_group_changed(state.group, view.jobs.position.item(row))
     view.gangs[name] = groups.gang_terms(state)
+    view.groups_to_examine.add(state.group)
     set_surplus_rank(view, row, state)
     view.gang_journal.add(name)
 
@@ -157,12 +158,30 @@ def _remove_group_member(view: View, row: int, member: ev.GroupMember, message: 
         return
     jobs = view.jobs
     state.ended.setdefault(member.role, set()).add(member.index)
-    if job_table.JOB_STATES[jobs.state.item(row)] is JobState.SUCCEEDED:
+    ended_as = job_table.JOB_STATES[jobs.state.item(row)]
+    if ended_as is JobState.SUCCEEDED:
         state.succeeded.setdefault(member.role, set()).add(member.index)
+    elif not state.is_final:
+        _note_lost_member(state, member, ended_as)
     if state.gang_name in view.gangs:
         view.gangs[state.gang_name] = groups.gang_terms(state)
     view.mark_group_changed(state.group, message.position)
     drop_ended_group(view, state, message)
+
+
+def _note_lost_member(state: GroupState, member: ev.GroupMember, ended_as: JobState) -> None:
+    """Note that a member ended without success, if the group cannot do without it.
+
+    A member that somebody cancelled takes its group with it.
+    """
+    role = groups.find_role(state.terms, member.role)
+    if role is None or member.index >= role.min:
+        return
+    reason = f"member {member.role}-{member.index}, which the group needs, ended {ended_as.value}"
+    if ended_as is not JobState.CANCELLED:
+        state.lost_reason = state.lost_reason or reason
+    elif state.cancel_reason is None:
+        state.cancel_reason = reason
 
 
 def _mark_cannot_start(view: View, row: int, doom: str) -> None:

@@ -6,10 +6,10 @@ Members join and leave in `gang_membership.py`.
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import groups, job_table
-from fairlead_scheduler.state.folds import gang_membership, request_events
+from fairlead_scheduler.state.folds import gang_membership
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.groups import GroupPhase, GroupState
 from fairlead_scheduler.state.view import View
@@ -77,15 +77,14 @@ def fold_cancel_requested(
     _i: int,
     _ended: EndedJobs,
 ) -> None:
-    """Cancel all members of groups."""
+    """Note that groups are to be cancelled: housekeeping ends their members."""
     for event in batch:
         state = _live_group(view, event)
         if state is None:
             continue
-        state.cancel_reason = event.reason
-        view.mark_group_changed(event.group, message.position)
-        for job_id in sorted(view.gang_members.get(state.gang_name, ())):
-            request_events.cancel_job(view, view.jobs.rows[job_id], message, event.reason)
+        if state.cancel_reason is None:
+            state.cancel_reason = event.reason or "cancelled"
+            view.mark_group_changed(event.group, message.position)
 
 
 def fold_restart_requested(
@@ -136,3 +135,11 @@ def note_scaled(view: View, row: int, message: Message) -> None:
     if state is not None and state.scaled_ms != message.time_ms:
         state.scaled_ms = message.time_ms
         view.mark_group_changed(state.group, message.position)
+
+
+def count_restart(view: View, group: GroupId, message: Message) -> None:
+    """The restart of a member used up a restart of its group."""
+    state = view.groups.get(group)
+    if state is not None and not state.is_final:
+        state.restarts += 1
+        view.mark_group_changed(group, message.position)

@@ -33,11 +33,10 @@ def fold_cancel_requested(
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
-            cancel_job(view, row, message, event.reason)
+            _cancel(view, row, message, event.reason)
 
 
-def cancel_job(view: View, row: int, message: Message, reason: str) -> None:
-    """End a queued job; request the stop of a running one."""
+def _cancel(view: View, row: int, message: Message, reason: str) -> None:
     state = view.jobs.state.item(row)
     if state == job_table.QUEUED:
         end_events.end_job(view, row, JobState.CANCELLED, message)
@@ -105,7 +104,7 @@ def fold_bulk_request(
         match event:
             case ev.JobsCancelRequested(reason=reason):
                 for row in rows:
-                    cancel_job(view, row, message, reason)
+                    _cancel(view, row, message, reason)
             case ev.JobsPreemptRequested(reason=reason):
                 _request_preemptions(view, rows, message, reason or "preempted by request")
             case ev.JobsReprioritized(priority=priority):

@@ -123,6 +123,9 @@ def fold_requeued(
         if not jobs.flags[row] & (job_table.LATE_SUCCESS | job_table.CANNOT_START):
             view.rows_to_examine.discard(row)
         view.mark_changed(row, message.position)
+        view.examine_groups_of((row,))
+        if event.restarts_of is not None:
+            group_events.count_restart(view, event.restarts_of, message)
 
 
 def _row_of_newest_run(view: View, event: ev.RunEvent) -> int | None:
@@ -154,6 +157,7 @@ def fold_run_progress(
     if isinstance(batch[0], ev.JobRunRunning):
         since_ms = jobs.running_ms[rows]
         jobs.running_ms[rows] = np.where(since_ms > 0, since_ms, message.time_ms)
+        view.examine_groups_of(rows)
     view.mark_all_changed(rows, message.position)
 
 
@@ -170,6 +174,7 @@ def _fold_one_run_progress(
     jobs.state[row] = _JOB_TABLES[tag].item(jobs.state.item(row))
     if isinstance(event, ev.JobRunRunning) and jobs.running_ms.item(row) <= 0:
         jobs.running_ms[row] = message.time_ms
+        view.examine_groups_of((row,))
     view.mark_changed(row, message.position)
 
 

@@ -1,0 +1,51 @@
+"""The terms of groups, and what members say of themselves, as events carry them."""
+
+from enum import StrEnum
+
+import msgspec
+
+from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.records.value_ranges import Int32, Seconds
+
+
+class MemberFailure(StrEnum):
+    """What the failure of a member, after its own retries, means for its group."""
+
+    RESTART_MEMBER = "restartMember"
+    """The member starts again if every role still has its minimum, else the whole group does."""
+    RESTART_GROUP = "restartGroup"
+    FAIL = "fail"
+
+
+class GroupRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Identical members of a group: `min` that it needs to run, and `max` that there are."""
+
+    name: str
+    min: Int32
+    max: Int32
+
+
+class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """What members of a distributed job have in common (rules G and C).
+
+    `completion_roles`: the group succeeds when `completion_count` members of these roles have
+    succeeded (None = all of them); () = all roles. `startup`: roles whose members start after those
+    of the roles before have started; () = all at once.
+    """
+
+    roles: tuple[GroupRole, ...]
+    completion_roles: tuple[str, ...] = ()
+    completion_count: Int32 | None = None
+    on_member_failure: MemberFailure = MemberFailure.RESTART_MEMBER
+    restart_limit: Int32 = 3
+    freeze_s: Seconds = 0
+    step_max: Int32 = 0
+    startup: tuple[str, ...] = ()
+
+
+class GroupMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The group of a job and its place there. `index` counts from 0 within the role."""
+
+    group: GroupId
+    role: str
+    index: Int32

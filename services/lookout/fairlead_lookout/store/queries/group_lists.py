@@ -1,0 +1,93 @@
+"""Reads groups: one, lists of them, and their members."""
+
+from typing import Any, Final
+
+import msgspec
+
+from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
+from fairlead_lookout.store.queries import list_cursors
+from fairlead_lookout.store.queries.view_reader import ViewReader
+
+MEMBERS_MAX: Final = 10_000
+
+
+class GroupFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which groups a list contains; an absent field does not restrict it."""
+
+    visible_queues: QueueScope = ALL_QUEUES
+    queue: str | None = None
+    job_set: str | None = None
+    client_id: str | None = None
+    states: tuple[str, ...] = ()
+
+
+class RoleCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """The members of a role by state. `stopped`: cancelled, preempted or rejected."""
+
+    name: str
+    min: int
+    max: int
+    queued: int
+    pending: int
+    running: int
+    succeeded: int
+    failed: int
+    stopped: int
+
+
+class GroupPage(msgspec.Struct, frozen=True):
+    """Rows of a page, newest first, and the cursor of the next page."""
+
+    rows: list[Any]
+    next: str | None
+
+
+_decode_roles: Final = msgspec.json.Decoder(list[RoleCounts]).decode
+
+
+def decode_roles(row: Any) -> list[RoleCounts]:
+    """The roles of a row of a group."""
+    return _decode_roles(row["roles"])
+
+
+async def read_groups(
+    view: ViewReader, wanted: GroupFilter, limit: int, cursor: str | None
+) -> GroupPage:
+    """A page of groups. Raises a 400 `Problem` for an invalid cursor."""
+    query = ("groups", wanted.queue, wanted.job_set, wanted.client_id, *wanted.states)
+    place = list_cursors.decode(query, cursor)
+    only, but = wanted.visible_queues.arguments()
+    rows = await view.fetch(
+        "groups",
+        only,
+        but,
+        wanted.queue,
+        wanted.job_set,
+        wanted.client_id,
+        list(wanted.states) or None,
+        None if place is None else place[0],
+        None if place is None else place[1],
+        limit + 1,
+    )
+    if len(rows) <= limit:
+        return GroupPage(rows, None)
+    last = rows[limit - 1]
+    following = list_cursors.encode(query, last["submitted_ms"], last["id"])
+    return GroupPage(rows[:limit], following)
+
+
+async def read_group(view: ViewReader, group: str) -> Any | None:
+    """The row of a group."""
+    rows = await view.fetch("group", group)
+    return rows[0] if rows else None
+
+
+async def read_members(view: ViewReader, group: str) -> list[Any]:
+    """The members of a group, by role and index, earlier ones of an index first."""
+    return await view.fetch("members", group, MEMBERS_MAX)
+
+
+async def read_membership(view: ViewReader, job_id: str) -> Any | None:
+    """The group, role and index of a job that is a member."""
+    rows = await view.fetch("membership", job_id)
+    return rows[0] if rows else None
