@@ -35,6 +35,10 @@ ALLOWED = {
         "secrets.randbits",
     ): "ids of new jobs",
     (
+        "services/submit/fairlead_submit/service/group_service.py",
+        "secrets.randbits",
+    ): "ids of new groups and their members",
+    (
         "services/submit/fairlead_submit/service/resubmission_service.py",
         "secrets.token_hex",
     ): "ids of new actions",

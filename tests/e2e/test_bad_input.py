@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fairlead_standalone.service.testing import StandaloneInstallation
-from tests.e2e import bad_input, bad_manifests
+from tests.e2e import bad_groups, bad_input, bad_manifests
 from tests.e2e.bad_input import Case
 
 QUEUE: Final = "bad-input"
@@ -20,6 +20,7 @@ DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "openapi.json"
 CASES: Final[dict[str, Case]] = {
     **bad_input.CASES,
     **{f"manifests: {name}": case for name, case in bad_manifests.CASES.items()},
+    **{f"groups: {name}": case for name, case in bad_groups.CASES.items()},
 }
 
 

@@ -5,7 +5,8 @@ from typing import Final
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from fairlead_common.domain.records import clusters
+from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.records import clusters, events
 from fairlead_lookout.http.pages.navigation import PAGES
 from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.log_server import log_server
@@ -21,7 +22,7 @@ TEXTS: Final = {
     "/": LONG_NAME,
     "/jobsets/q/s": "Queued",
     f"/jobsets/q/{LONG_NAME}": LONG_NAME,
-    "/jobs": "3 jobs",
+    "/jobs": "4 jobs",
     "/jobs?groupBy=queue,state": "Jobs",
     f"/jobs/{job_id('a')}": "Running",
     f"/jobs/{job_id('b')}": "Queued",
@@ -33,6 +34,7 @@ TEXTS: Final = {
     "/clusters/e/nodes/n0": "n0",
     "/pools": "gpu",
     "/pools/default": "It is at its limit.",
+    f"/groups/{job_id('fit')}": "trainer-0",
     "/preemptions": "Preemptions",
     "/fairness": "Fairness",
     "/saved-views": "No view is saved yet.",
@@ -51,6 +53,13 @@ async def open_everything(harness: LookoutHarness, executor: str) -> None:
     await harness.append([clusters.heartbeat_record(beat)])
     long = await harness.append_events(submitted("long", LONG_NAME), job_set=LONG_NAME)
     await harness.read("/jobs", long)
+    terms = events.Group(roles=(events.GroupRole("trainer", 1, 1),))
+    group = GroupId(job_id("fit"))
+    after = await harness.append_events(
+        events.GroupSubmitted(group=group, terms=terms, digest="d", client_id="fit"),
+        submitted("fit/trainer-0", group=events.GroupMember(group, "trainer", 0)),
+    )
+    await harness.read(f"/groups/{group}", after)
 
 
 async def find_links_outside(page: Page) -> list[str]:

@@ -83,7 +83,7 @@ def _check_kind(
     for name in shape.requests:
         if name not in total:
             return Verdict(None, f"no node of pool {kind.pool!r} has {name}")
-    beyond = _find_exceeded_limit(shape, total, queue, priority_class)
+    beyond = _find_exceeded_limit(kind, shape, total, queue, priority_class)
     if beyond is not None:
         return Verdict(False, beyond)
     eligible = [node for node in nodes if is_eligible(shape, node, priority_class)]
@@ -142,9 +142,16 @@ def _count_places(shape: Shape, node: Node) -> int:
 
 
 def _find_exceeded_limit(
-    shape: Shape, total: Mapping[str, int], queue: Queue, priority_class: PriorityClass
+    kind: JobKind,
+    shape: Shape,
+    total: Mapping[str, int],
+    queue: Queue,
+    priority_class: PriorityClass,
 ) -> str | None:
-    """The first limit that the shape exceeds (L2): a queue's own replaces that of the class."""
+    """The first limit that the job, or its members that start together, exceed (L2).
+
+    A limit of the queue replaces that of the class.
+    """
     of_queue = queue.limits.get(priority_class.name, {})
     limits: Mapping[str, float | str] = {**priority_class.limits, **of_queue}
     for name, limit in limits.items():
@@ -153,9 +160,11 @@ def _find_exceeded_limit(
             if isinstance(limit, str)
             else int(limit * total.get(name, 0))
         )
-        if shape.requests.get(name, 0) > amount:
+        needed = kind.members * shape.requests.get(name, 0)
+        if needed > amount:
+            members = f" for {kind.members} members" if kind.members > 1 else ""
             return (
-                f"needs {quantities.to_number(name, shape.requests[name])} {name}; the limit"
+                f"needs {quantities.to_number(name, needed)} {name}{members}; the limit"
                 f" of queue {queue.name!r} is {quantities.to_number(name, amount)} in class"
                 f" {priority_class.name!r}"
             )

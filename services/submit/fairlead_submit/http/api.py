@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from fairlead_submit.http.executor_routes import executor_routes
+from fairlead_submit.http.group_change_routes import group_change_routes
 from fairlead_submit.http.manifest_routes import manifest_routes
 from fairlead_submit.http.queue_routes import queue_routes
 from fairlead_submit.http.secret_routes import secret_routes
@@ -18,6 +19,7 @@ def routers(service: Service) -> list[APIRouter]:
     return [
         job_routes(service),
         manifest_routes(service),
+        group_change_routes(service),
         queue_routes(
             service.queues, service.job_views, service.permissions, classes, service.secrets
         ),

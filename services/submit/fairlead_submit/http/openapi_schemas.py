@@ -9,6 +9,10 @@ from typing import Any, Final
 
 from fairlead_common.web import openapi
 from fairlead_submit.domain import request_types
+from fairlead_submit.domain.groups import group_types
+
+REQUIRED: Final = {**request_types.REQUIRED, **group_types.REQUIRED}
+"""Required fields by type, by their names in JSON."""
 
 DRY_RUN: Final = {
     "name": "dryRun",
@@ -57,6 +61,31 @@ EXAMPLES: Final[Mapping[type, object]] = MappingProxyType(
                 }
             ],
         },
+        group_types.GroupSubmission: {
+            "queue": "physics",
+            "jobSet": "training",
+            "groups": [
+                {
+                    "clientId": "bert-1",
+                    "roles": [
+                        {
+                            "name": "ps",
+                            "min": 2,
+                            "template": {"command": ["python", "ps.py"], "cpu": "2"},
+                        },
+                        {
+                            "name": "trainer",
+                            "min": 4,
+                            "max": 16,
+                            "template": {"command": ["python", "train.py"], "cpu": "4"},
+                        },
+                    ],
+                    "completion": {"roles": ["trainer"]},
+                }
+            ],
+        },
+        group_types.GroupAction: {"reason": "wrong input"},
+        group_types.GroupChange: {"roles": [{"name": "trainer", "max": 8}]},
         request_types.Action: {"filter": _FILTER, "reason": "wrong input"},
         request_types.Reprioritization: {"filter": _FILTER, "priority": 10},
         request_types.Release: {"ids": ["0a01k3v8m0c5q2r7t9w4x6y8zb1d"]},
@@ -93,7 +122,7 @@ def describe_body(
 
 def _describe_content(kind: type, example: object) -> dict[str, Any]:
     sample = EXAMPLES.get(kind) if example is None else example
-    schema = openapi.schema(kind, request_types.REQUIRED)
+    schema = openapi.schema(kind, REQUIRED)
     return {"schema": schema} if sample is None else {"schema": schema, "example": sample}
 
 

@@ -24,6 +24,8 @@ from fairlead_submit.service import configuration_repair
 from fairlead_submit.service.action_service import ActionService
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
+from fairlead_submit.service.group_action_service import GroupActionService
+from fairlead_submit.service.group_service import GroupService
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.manifest_service import ManifestService
 from fairlead_submit.service.outbox_relay import Relay
@@ -83,6 +85,9 @@ class Service:
             self.secrets,
         )
         self.manifests: Final = ManifestService(self.submissions, self._validation)
+        shared = (settings, self._writer, self.queues, self.job_views, self.cluster_view, disk)
+        self.groups: Final = GroupService(*shared, self._validation, self._quotas, self.secrets)
+        self.group_actions: Final = GroupActionService(*shared, self._quotas, self.secrets)
         self.actions: Final = ActionService(
             settings.limits,
             self._writer,

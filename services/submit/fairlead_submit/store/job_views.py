@@ -9,9 +9,10 @@ import msgspec
 
 from fairlead_common import db
 from fairlead_common.db.connection_pool import DatabaseUnavailable
-from fairlead_common.domain.ids import JobId, job_set_partition, partition_of_job
+from fairlead_common.domain.ids import GroupId, JobId, job_set_partition, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.records.events import JobFilter
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records.events import Group, JobFilter, JobSubmitted
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
@@ -37,6 +38,25 @@ class KnownJob(msgspec.Struct, frozen=True):
     job_set: str
 
 
+class KnownGroup(msgspec.Struct, frozen=True):
+    """A group: where it belongs, its terms and its state."""
+
+    group: GroupId
+    queue: str
+    job_set: str
+    client_id: str | None
+    terms: Group
+    state: str
+
+
+class KnownMember(msgspec.Struct, frozen=True):
+    """A job that is or was a member of a group."""
+
+    role: str
+    index: int
+    state: str
+
+
 class JobMatch(msgspec.Struct, frozen=True, rename="camel"):
     """One job that a filter finds."""
 
@@ -53,6 +73,8 @@ class LiveCounts(msgspec.Struct, frozen=True):
 
 
 Rows = Iterable[asyncpg.Record]
+_decode_terms: Final = msgspec.json.Decoder(Group).decode
+_decode_submitted: Final = msgspec.json.Decoder(JobSubmitted).decode
 
 
 class _Batch:
@@ -125,6 +147,49 @@ class JobViews:
         "" where it sent no client id. Raises `DatabaseUnavailable`."""
         rows = await self._digests.rows(ids)
         return {job_id: row["digest"] or "" for job_id, row in rows.items()}
+
+    async def find_group_digests(self, groups: Sequence[str]) -> dict[str, str]:
+        """Digests of what the client sent when it submitted these groups, of those that are known.
+        Raises `DatabaseUnavailable`."""
+        if not groups:
+            return {}
+        rows = await self._fetch("known_group_digests", list(groups))
+        return {row["group_id"]: row["digest"] for row in rows or ()}
+
+    async def find_group(self, group: str) -> KnownGroup | None:
+        """A group with all that was written of it until now; None if it does not exist.
+
+        Raises a 503 `Problem` if the view lags too far behind, and `DatabaseUnavailable`.
+        """
+        if not await self.wait_until_current():
+            raise Problem(
+                "unavailable",
+                "The view of lookout lags or is unavailable, so the state of this group is not"
+                " known. Try again.",
+                retry_after_s=1,
+            )
+        rows = list(await self._fetch("known_group", group) or ())
+        if not rows:
+            return None
+        row = rows[0]
+        return KnownGroup(
+            GroupId(row["group_id"]),
+            row["queue"],
+            row["job_set"],
+            row["client_id"],
+            _decode_terms(row["terms"]),
+            row["state"],
+        )
+
+    async def find_members(self, group: str) -> list[KnownMember]:
+        """All members that a group has had. Raises `DatabaseUnavailable`."""
+        rows = await self._fetch("known_members", group)
+        return [KnownMember(row["role"], row["number"], row["state"]) for row in rows or ()]
+
+    async def find_templates(self, group: str) -> dict[str, JobSubmitted]:
+        """The submission of one member of each role. Raises `DatabaseUnavailable`."""
+        rows = await self._fetch("member_templates", group)
+        return {row["role"]: _decode_submitted(row["submitted"]) for row in rows or ()}
 
     async def count_live_jobs(self, queue: str) -> int | None:
         """How many jobs of the queue have not ended, as far as is known; None if nothing is."""

@@ -9,6 +9,7 @@ from fairlead_lookout.http.api import (
     event_routes,
     export_routes,
     fairness_routes,
+    group_routes,
     job_routes,
     job_set_routes,
     log_routes,
@@ -35,6 +36,7 @@ def make_routers(deps: Deps) -> list[APIRouter]:
     job_set_routes.add_routes(router, deps)
     log_routes.add_routes(router, deps)
     job_routes.add_routes(router, deps)
+    group_routes.add_routes(router, deps)
     report_routes.add_routes(router, deps)
     cluster_routes.add_routes(router, deps)
     quarantine_routes.add_routes(router, deps)

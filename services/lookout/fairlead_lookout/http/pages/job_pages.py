@@ -44,6 +44,7 @@ async def _job(deps: Deps, job_id: str, choice: log_pages.Choice) -> Fragment:
         return {
             "live": f"/live/jobs/{job_id}",
             "job": described,
+            "member": found.submitted.group,
             "timeline": run_timelines.draw_timeline(described, clock.now_ms()),
             "requests": ", ".join(
                 f"{quantities.format_quantity(name, amount)} {name}"

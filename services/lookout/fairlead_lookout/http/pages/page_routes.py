@@ -23,6 +23,7 @@ from fairlead_lookout.http.pages.page_sender import PageSender
 from fairlead_lookout.http.pages.scheduling import (
     cluster_pages,
     fairness_pages,
+    group_pages,
     node_pages,
     pool_pages,
     preemption_pages,
@@ -56,6 +57,7 @@ def make_router(deps: Deps, health: HealthDeps) -> APIRouter:
         queue_pages,
         cluster_pages,
         pool_pages,
+        group_pages,
         preemption_pages,
         fairness_pages,
         node_pages,

@@ -1,0 +1,1 @@
+"""Groups: distributed jobs of several roles. Pure."""

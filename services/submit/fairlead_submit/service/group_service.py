@@ -1,0 +1,263 @@
+"""Groups: their submission, from a body to events in the log, and the response."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from fairlead_common.domain import position_tokens
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.permissions import Verb
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.requests import validation
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk, Space
+from fairlead_submit.domain import feasibility, secret_variables
+from fairlead_submit.domain.callers import RequestContext, require_verb
+from fairlead_submit.domain.feasibility import JobKind
+from fairlead_submit.domain.groups.group_submission import (
+    PreparedGroup,
+    PreparedGroups,
+    prepare_groups,
+)
+from fairlead_submit.domain.groups.group_types import GroupSubmission
+from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.submission import IdSource
+from fairlead_submit.service import metrics
+from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.service.fair_validation import FairValidation
+from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.quotas import QuotaTracker
+from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.store.configuration_store import QueueStore
+from fairlead_submit.store.job_views import JobViews
+from fairlead_submit.store.secret_store import SecretStore
+
+
+class SubmittedMember(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One member of a group of the response."""
+
+    id: str
+    client_id: str
+    role: str
+    index: int
+
+
+class RoleVerdict(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether the minimum of a role could ever run: null if that is unknown. `why`: what not."""
+
+    name: str
+    feasible: bool | None
+    why: str | None
+
+
+class SubmittedGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One group of the response. `duplicate`: it existed already, and nothing was created.
+
+    A dry run reports for each role whether its minimum could ever run.
+    """
+
+    id: str
+    client_id: str | None
+    duplicate: bool
+    members: list[SubmittedMember]
+    roles: list[RoleVerdict] | UnsetType = UNSET
+
+
+class GroupSubmissionResponse(msgspec.Struct, frozen=True, rename="camel"):
+    """The response to a submission of groups, in the given order. A dry run has no position."""
+
+    position: str | None
+    groups: list[SubmittedGroup]
+
+
+class GroupService:
+    """Submits the groups of a request, all or none."""
+
+    def __init__(
+        self,
+        settings: SubmitSettings,
+        writer: LogWriter,
+        queues: QueueStore,
+        job_views: JobViews,
+        cluster_view: ClusterView,
+        disk: Disk,
+        fair_validation: FairValidation,
+        quotas: QuotaTracker,
+        queue_secrets: SecretStore,
+    ) -> None:
+        self._limits: Final = settings.limits
+        self._policy: Final = settings.job_policy
+        self._writer = writer
+        self._queues = queues
+        self._job_views = job_views
+        self._cluster_view = cluster_view
+        self._disk = disk
+        self._validation = fair_validation
+        self._quotas = quotas
+        self._secrets = queue_secrets
+        self._classes = {item.name: item for item in settings.priority_classes}
+        self._submission = Decoder(GroupSubmission)
+
+    async def submit(
+        self, body: bytes, context: RequestContext, *, dry_run: bool = False
+    ) -> GroupSubmissionResponse:
+        """Submit all groups of a body, or none. Raises a `Problem` or `WorldError`."""
+        request, found = await self._validation.decode(self._submission, body)
+        queue = await self._queues.get_visible(request.queue, context.caller)
+        if queue is None and request.queue is not None:
+            detail = f"{validation.quote(request.queue)} does not exist"
+            found.append(FieldError("/queue", detail))
+        source = IdSource(clock.now_ms(), secrets.randbits(79))
+        may_have_secrets = secret_variables.may_have_secrets(body)
+        queue_secrets = secret_variables.NO_SECRETS if may_have_secrets else None
+        if queue is not None and may_have_secrets:
+            require_verb(context.caller, Verb.SUBMIT, queue)  # before errors name secrets
+            queue_secrets = await self._secrets.get_queue_secrets(queue.name)
+        templates = JobTemplates(self._policy)  # of its own: the work is done in the thread
+        prepared, found = await self._validation.run(
+            lambda: prepare_groups(request, found, templates, self._limits, source, queue_secrets)
+        )
+        if found:
+            raise validation_problem(found)
+        assert queue is not None
+        require_verb(context.caller, Verb.SUBMIT, queue)
+        known = await self._find_duplicates(prepared)
+        new = [group for group in prepared.groups if group.event.group not in known]
+        if dry_run:
+            count = sum(len(group.members) for group in new)
+            await self._quotas.check(prepared.queue, count, 0)
+            return GroupSubmissionResponse(None, await self._make_dry_run(prepared, queue, known))
+        position = position_tokens.encode(await self._append(prepared, new, context))
+        metrics.JOBS.inc(sum(len(group.members) for group in new))
+        metrics.DUPLICATES.inc(len(known))
+        return GroupSubmissionResponse(
+            position, [_describe(group, known) for group in prepared.groups]
+        )
+
+    async def _find_duplicates(self, prepared: PreparedGroups) -> Mapping[str, str]:
+        """The digests of groups that exist already. Raises a 409 if one is a different group, or
+        if an ordinary job has the client id of a member."""
+        named = [
+            (index, group)
+            for index, group in enumerate(prepared.groups)
+            if group.event.client_id is not None
+        ]
+        # Jobs first: a group that is folded between the two queries is found by the second one.
+        jobs = await self._job_views.find_digests(
+            [member.job_id for _, group in named for member in group.members]
+        )
+        known = await self._job_views.find_group_digests([group.event.group for _, group in named])
+        conflicts = []
+        for index, group in named:
+            pointer = f"/groups/{index}/clientId"
+            name = validation.quote(group.event.client_id)
+            taken = [item for item in group.members if item.job_id in jobs]
+            if group.event.group in known:
+                if known[group.event.group] != group.event.digest:
+                    detail = (
+                        f"{name} names group {group.event.group}, which has a different spec; use"
+                        " another clientId"
+                    )
+                    conflicts.append(FieldError(pointer, detail))
+            elif taken:
+                detail = (
+                    f"{name} makes the clientId {validation.quote(taken[0].client_id)}, which is"
+                    f" that of job {taken[0].job_id}; use another clientId"
+                )
+                conflicts.append(FieldError(pointer, detail))
+        if conflicts:
+            raise Problem(
+                "conflict",
+                "A clientId is used by something different. Nothing was changed.",
+                conflicts,
+            )
+        return known
+
+    async def _make_dry_run(
+        self, prepared: PreparedGroups, queue: Queue, known: Mapping[str, str]
+    ) -> list[SubmittedGroup]:
+        """The groups of the response to a dry run."""
+        snapshot = await self._cluster_view.read()
+        nodes = list(snapshot.nodes.values())
+        kinds = [list(_list_kinds(group)) for group in prepared.groups]
+        verdicts = await self._validation.run(
+            lambda: feasibility.check_feasibility(
+                [kind for of_group in kinds for _, kind in of_group], nodes, queue, self._classes
+            )
+        )
+        return [
+            msgspec.structs.replace(
+                _describe(group, known),
+                roles=[
+                    RoleVerdict(name, verdicts[kind].feasible, verdicts[kind].why)
+                    for name, kind in of_group
+                ],
+            )
+            for group, of_group in zip(prepared.groups, kinds, strict=True)
+        ]
+
+    async def _append(
+        self, prepared: PreparedGroups, groups: list[PreparedGroup], context: RequestContext
+    ) -> dict[int, int]:
+        if not groups:
+            return {}
+        self._disk.check(Space.LOW)
+        facts: list[events.AnyEvent] = []
+        for group in groups:
+            facts += [group.event, *group.members]
+        records = events.records(
+            prepared.queue,
+            prepared.job_set,
+            context.caller.name,
+            facts,
+            request=context.request,
+            traceparent=context.traceparent,
+            partition=prepared.partition,
+        )
+        size = sum(len(record.value or b"") for record in records)
+        count = len(facts) - len(groups)
+        async with self._quotas.reserve(prepared.queue, count, size) as reserved:
+            appended = await self._writer.append(records)
+            reserved.appended(appended)
+        return appended
+
+
+def _describe(group: PreparedGroup, known: Mapping[str, str]) -> SubmittedGroup:
+    members = [
+        SubmittedMember(
+            item.job_id, item.client_id or "", item.group.role if item.group else "", number
+        )
+        for item in group.members
+        for number in [item.group.index if item.group else 0]
+    ]
+    return SubmittedGroup(
+        group.event.group, group.event.client_id, group.event.group in known, members
+    )
+
+
+def _list_kinds(group: PreparedGroup) -> list[tuple[str, JobKind]]:
+    """The roles of the group that have members, and what decides where they are able to run."""
+    first: dict[str, events.JobSubmitted] = {}
+    for member in group.members:
+        assert member.group is not None
+        first.setdefault(member.group.role, member)
+    minima = {role.name: role.min for role in group.event.terms.roles}
+    return [
+        (
+            name,
+            JobKind(
+                bytes(member.shape),
+                member.priority_class,
+                member.pool,
+                members=max(1, minima[name]),
+                uniformity_label=None,
+            ),
+        )
+        for name, member in first.items()
+    ]

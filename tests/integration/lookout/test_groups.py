@@ -1,0 +1,110 @@
+"""What the API says of groups: their states, the counts of their roles, lists and their filters."""
+
+from typing import Any
+
+from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.records import events
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.integration.lookout.test_permissions import prepare_tokens
+from tests.unit.lookout.builders import job_id, leased, submitted
+
+TERMS = events.Group(roles=(events.GroupRole("ps", 1, 1), events.GroupRole("worker", 1, 2)))
+
+
+def group_id(name: str) -> GroupId:
+    return GroupId(job_id(name))
+
+
+def announced(name: str) -> list[events.AnyEvent]:
+    """A group with its three members."""
+    made: list[events.AnyEvent] = [
+        events.GroupSubmitted(group=group_id(name), terms=TERMS, digest="d", client_id=name)
+    ]
+    for role, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+        member = events.GroupMember(group_id(name), role, index)
+        made.append(submitted(f"{name}/{role}-{index}", group=member))
+    return made
+
+
+async def ids(harness: LookoutHarness, after: str, **query: Any) -> list[str]:
+    return [each["clientId"] for each in (await harness.read("/groups", after, **query))["groups"]]
+
+
+async def test_a_group_starts_when_each_role_has_its_minimum_of_runs(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(*announced("g"))
+        path = f"/groups/{group_id('g')}"
+        found = await harness.read(path, after)
+        assert (found["state"], found["lastChange"]) == ("QUEUED", "groupSubmitted")
+        assert found["roles"][1] == {
+            "name": "worker", "min": 1, "max": 2, "queued": 2, "pending": 0, "running": 0,
+            "succeeded": 0, "failed": 0, "stopped": 0,
+        }  # fmt: skip
+        after = await harness.append_events(leased("g/ps-0"))
+        assert (await harness.read(path, after))["state"] == "QUEUED"
+        after = await harness.append_events(leased("g/worker-0"))
+        assert (await harness.read(path, after))["state"] == "STARTING"
+        restart = events.GroupRestarting(group=group_id("g"), reason="x", counted=True)
+        after = await harness.append_events(events.GroupRunning(group=group_id("g")))
+        assert (await harness.read(path, after))["state"] == "RUNNING"
+        after = await harness.append_events(restart, by="scheduler")
+        found = await harness.read(path, after)
+        assert (found["reason"], found["restarts"], found["changedBy"]) == ("x", 1, "scheduler")
+        names = [(member["role"], member["index"]) for member in found["members"]]
+        assert names == [("ps", 0), ("worker", 0), ("worker", 1)]
+        assert found["members"][1]["node"] == "n0"
+
+
+async def test_the_page_of_a_member_links_to_that_of_its_group(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(*announced("g"))
+        await harness.read("/groups", after)
+        job = (await harness.client.get(f"/jobs/{job_id('g/worker-1')}")).text
+        assert f'<a href="/groups/{group_id("g")}">worker-1</a>' in job
+        group = (await harness.client.get(f"/groups/{group_id('g')}")).text
+        assert f'<a href="/jobs/{job_id("g/worker-1")}">worker-1</a>' in group
+        assert (await harness.client.get("/groups/none")).status_code == 404
+
+
+async def test_lists_have_pages_and_filters(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        for name in ("a", "b", "c"):
+            await harness.append_events(*announced(name))
+        after = await harness.append_events(
+            events.GroupFailed(group=group_id("b"), reason="boom"), leased("c/ps-0"),
+            leased("c/worker-1"),
+        )  # fmt: skip
+        assert set(await ids(harness, after)) == {"a", "b", "c"}
+        assert await ids(harness, after, state="FAILED") == ["b"]
+        assert await ids(harness, after, state="starting") == ["c"]
+        assert await ids(harness, after, state="QUEUED") == ["a"]
+        assert await ids(harness, after, queue="q", jobSet="s", clientId="a") == ["a"]
+        assert await ids(harness, after, queue="other") == []
+        first = await harness.read("/groups", after, limit=2)
+        rest = await harness.read("/groups", after, limit=2, cursor=first["next"])
+        assert len({each["id"] for each in (*first["groups"], *rest["groups"])}) == 3
+        refused = await harness.get("/groups", state="HAPPY")
+        assert refused.status_code == 422
+        assert "is not the state of a group" in refused.text
+
+
+async def test_groups_of_a_queue_that_a_caller_may_not_view_do_not_exist(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(*announced("g"))
+        await harness.read("/groups", after)
+        tokens = await prepare_tokens(fresh_database)  # the queue q is for bob alone
+        statuses, seen = {}, {}
+        for name, token in tokens.items():
+            headers = {"Authorization": f"Bearer {token}"}
+            path = f"/api/v1/groups/{group_id('g')}"
+            statuses[name] = (await harness.client.get(path, headers=headers)).status_code
+            page = await harness.client.get("/api/v1/groups", headers=headers)
+            seen[name] = [group["clientId"] for group in page.json()["groups"]]
+        assert statuses == {"anna": 404, "bob": 200}
+        assert seen == {"anna": [], "bob": ["g"]}

@@ -1,0 +1,181 @@
+"""Groups by the API with the view of lookout: repeated, conflicting, scaled, cancelled, refused."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.clusters import (
+    Heartbeat,
+    Node,
+    heartbeat_record,
+    node_record,
+)
+from tests.integration.submit.submit_and_lookout import Watched, watched
+
+RUN = {"command": ["true"]}
+ROLES = [
+    {"name": "ps", "min": 1, "template": RUN},
+    {"name": "worker", "min": 1, "max": 2, "template": RUN},
+]
+
+
+@pytest.fixture
+async def submit(fresh_database: str, valkey_url: str) -> AsyncIterator[Watched]:
+    async with watched(fresh_database, valkey_url) as made:
+        yield made
+
+
+async def send(
+    submit: Watched, *groups: dict[str, Any], status: int = 200, query: str = ""
+) -> dict[str, Any]:
+    """Submit groups to the job set `set`, and wait until the view has them; the response."""
+    body = {"queue": submit.queue, "jobSet": "set", "groups": list(groups)}
+    answer = await submit.post(f"/groups{query}", body)
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()
+    if found.get("position"):
+        await submit.seen(found["position"])
+    return found
+
+
+async def happened(submit: Watched) -> list[events.AnyEvent]:
+    """All events of the job set."""
+    found: list[events.AnyEvent] = []
+    for value in await submit.logged():
+        sequence = events.decode(value)
+        if sequence.job_set == "set":
+            found += sequence.events
+    return found
+
+
+async def change(
+    submit: Watched, method: str, path: str, body: object = None, status: int = 200
+) -> dict[str, Any]:
+    """A request about a group, and wait until the view has it."""
+    answer = await submit.client.request(method, f"/api/v1/groups/{path}", json=body)
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()
+    if found.get("position"):
+        await submit.seen(found["position"])
+    return found
+
+
+async def test_a_group_and_its_members_are_one_append_and_a_repeat_creates_nothing(
+    submit: Watched,
+) -> None:
+    first = await send(submit, {"clientId": "g", "roles": ROLES})
+    (group,) = first["groups"]
+    names = ["g/ps-0", "g/worker-0", "g/worker-1"]
+    assert [member["clientId"] for member in group["members"]] == names
+    announced, *members = await happened(submit)
+    assert isinstance(announced, events.GroupSubmitted)
+    assert announced.group == group["id"]
+    assert [event.group for event in members if isinstance(event, events.JobSubmitted)] == [
+        events.GroupMember(GroupId(group["id"]), member["role"], member["index"])
+        for member in group["members"]
+    ]
+    again = await send(submit, {"clientId": "g", "roles": ROLES})
+    assert again["groups"] == [{**group, "duplicate": True}]
+    assert len(await happened(submit)) == 4
+
+
+async def test_a_client_id_of_something_different_is_a_conflict(submit: Watched) -> None:
+    await send(submit, {"clientId": "g", "roles": ROLES})
+    problem = await send(submit, {"clientId": "g", "roles": ROLES[:1]}, status=409)
+    assert "which has a different spec" in problem["errors"][0]["detail"]
+    taken = await submit.submit([{**RUN, "clientId": "h/ps-0"}], "set")
+    await submit.seen(taken.json()["position"])
+    problem = await send(submit, {"clientId": "h", "roles": ROLES}, status=409)
+    assert "makes the clientId 'h/ps-0'" in problem["errors"][0]["detail"]
+
+
+async def test_nothing_of_a_request_with_an_error_is_done(submit: Watched) -> None:
+    bad = {"clientId": "bad", "roles": [{"name": "a", "min": 2, "max": 1, "template": RUN}]}
+    problem = await send(submit, {"clientId": "g", "roles": ROLES}, bad, status=422)
+    assert [error["pointer"] for error in problem["errors"]] == ["/groups/1/roles/0/min"]
+    problem = await send(submit, {"roles": ROLES, "topology": {"level": "rack"}}, status=422)
+    assert "is not supported yet" in problem["errors"][0]["detail"]
+    assert await happened(submit) == []
+
+
+async def test_a_dry_run_reports_each_role_and_creates_nothing(submit: Watched) -> None:
+    found = await send(submit, {"clientId": "g", "roles": ROLES}, query="?dryRun=true")
+    (group,) = found["groups"]
+    assert found["position"] is None
+    assert [role["name"] for role in group["roles"]] == ["ps", "worker"]
+    assert await happened(submit) == []
+
+
+async def test_raising_a_maximum_submits_members_like_those_that_there_are(
+    submit: Watched,
+) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    last = group["members"][-1]["id"]
+    await submit.happened("set", events.JobCancelled(job_id=last, reason="scaled down"))
+    done = await change(submit, "PATCH", group["id"], {"roles": [{"name": "worker", "max": 3}]})
+    assert done["submitted"] == 2
+    changed, *members = (await happened(submit))[-3:]
+    assert isinstance(changed, events.GroupChanged)
+    assert changed.terms.roles[1] == events.GroupRole("worker", 1, 3)
+    assert [event.client_id for event in members if isinstance(event, events.JobSubmitted)] == [
+        "g/worker-1~2",
+        "g/worker-2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"roles": [{"name": "none", "max": 3}]}, "/roles/0/name"),
+        ({"roles": [{"name": "worker", "min": 3}]}, "/roles/0/min"),
+        ({}, "/roles"),
+        ({"roles": [{"name": "worker", "max": 3}], "priority": 1}, "/priority"),
+    ],
+)
+async def test_bad_changes_are_refused(submit: Watched, body: object, pointer: str) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    problem = await change(submit, "PATCH", group["id"], body, 422)
+    assert [error["pointer"] for error in problem["errors"]] == [pointer]
+    assert len(await happened(submit)) == 4
+
+
+async def test_a_minimum_above_what_the_queue_may_hold_is_refused(submit: Watched) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    node = Node(executor="e", name="n", allocatable={"cpu": 64_000, "memory": 1 << 40})
+    producer = await submit.log.producer("nodes")
+    await producer.append([heartbeat_record(Heartbeat(executor="e")), node_record(node)])
+    await producer.close()
+    limits = {"name": submit.queue, "limits": {"default": {"cpu": "2"}}}
+    answer = await submit.client.put(f"/api/v1/queues/{submit.queue}", json=limits)
+    assert answer.status_code == 200, answer.text
+    wanted = {"roles": [{"name": "worker", "min": 3, "max": 3}]}
+    problem = await change(submit, "PATCH", group["id"], wanted, 422)
+    (error,) = problem["errors"]
+    assert error["pointer"] == "/roles/0/min"
+    assert "needs 3.0 cpu for 3 members; the limit of queue" in error["detail"]
+    wanted = {"roles": [{"name": "worker", "min": 2, "max": 3}]}
+    assert (await change(submit, "PATCH", group["id"], wanted))["submitted"] == 1
+
+
+async def test_a_group_is_cancelled_and_restarted_by_events_and_not_after_its_end(
+    submit: Watched,
+) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    await change(submit, "POST", f"{group['id']}/restart", {"reason": "new data"})
+    await change(submit, "DELETE", f"{group['id']}?reason=enough")
+    restart, cancel = (await happened(submit))[-2:]
+    assert restart == events.GroupRestartRequested(group=group["id"], reason="new data")
+    assert cancel == events.GroupCancelRequested(group=group["id"], reason="enough")
+    await submit.happened("set", events.GroupCancelled(group=group["id"], reason="enough"))
+    problem = await change(submit, "POST", f"{group['id']}/restart", {}, 409)
+    assert "has ended (CANCELLED)" in problem["detail"]
+    assert (await change(submit, "DELETE", group["id"]))["position"] is None
+
+
+async def test_an_unknown_group_is_not_found(submit: Watched) -> None:
+    for method, path in (("DELETE", "x"), ("PATCH", "0" * 28), ("POST", f"{'0' * 28}/restart")):
+        body = {"roles": [{"name": "worker", "max": 3}]} if method == "PATCH" else {}
+        await change(submit, method, path, None if method == "DELETE" else body, 404)

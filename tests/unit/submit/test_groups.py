@@ -1,0 +1,230 @@
+"""From groups to events, and every error of a request about groups."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import GroupRole, MemberFailure
+from fairlead_common.domain.requests.decoding import Decoder
+from fairlead_submit.domain.groups import group_changes
+from fairlead_submit.domain.groups.group_submission import PreparedGroups, prepare_groups
+from fairlead_submit.domain.groups.group_types import (
+    NOT_SUPPORTED,
+    Group,
+    GroupChange,
+    GroupSubmission,
+)
+from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.policy import JobPolicy
+from fairlead_submit.domain.submission import IdSource
+
+RUN: dict[str, object] = {"command": ["true"]}
+PS: dict[str, object] = {"name": "ps", "min": 1, "template": RUN}
+WORKER: dict[str, object] = {"name": "worker", "min": 2, "max": 4, "template": RUN}
+GROUP: dict[str, object] = {"clientId": "g", "roles": [PS, WORKER]}
+SOURCE = IdSource(now_ms=1_800_000_000_000, random_79=12345)
+
+
+def prepare(*groups: Mapping[str, object]) -> tuple[PreparedGroups, list[FieldError]]:
+    body = msgspec.json.encode({"queue": "q", "jobSet": "s", "groups": list(groups)})
+    request, found = Decoder(GroupSubmission)(body)
+    policy = JobPolicy()
+    return prepare_groups(request, found, JobTemplates(policy), policy.limits, SOURCE)
+
+
+def errors(**fields: object) -> dict[str, str]:
+    """What is wrong with the group if these fields are added to it."""
+    _, found = prepare({**GROUP, **fields})
+    return {error.pointer.removeprefix("/groups/0"): error.detail for error in found}
+
+
+def test_a_group_becomes_its_announcement_and_its_members() -> None:
+    made, found = prepare(
+        {
+            **GROUP,
+            "labels": {"team": "sea"},
+            "priority": 7,
+            "completion": {"roles": ["worker"], "count": 3},
+            "onMemberFailure": "restartGroup",
+            "restartLimit": 5,
+            "elastic": {"freezeSeconds": 60, "stepMax": 2},
+        }
+    )
+    assert found == []
+    (group,) = made.groups
+    assert group.event.terms == events.Group(
+        roles=(GroupRole("ps", 1, 1), GroupRole("worker", 2, 4)),
+        completion_roles=("worker",),
+        completion_count=3,
+        on_member_failure=MemberFailure.RESTART_GROUP,
+        restart_limit=5,
+        freeze_s=60,
+        step_max=2,
+    )
+    names = ["g/ps-0", *(f"g/worker-{index}" for index in range(4))]
+    assert [member.client_id for member in group.members] == names
+    assert [member.job_id for member in group.members] == ids.client_job_ids(
+        made.partition, "q", "s", names
+    )
+    last = group.members[-1]
+    assert last.group == events.GroupMember(group.event.group, "worker", 3)
+    assert (last.priority, last.labels) == (7, {"team": "sea"})
+
+
+def test_a_repeated_request_has_the_same_ids_and_digests() -> None:
+    (one,), (other,) = prepare(GROUP)[0].groups, prepare(GROUP)[0].groups
+    assert one == other
+
+
+def test_another_template_has_another_digest() -> None:
+    changed = {**WORKER, "template": {"command": ["false"]}}
+    (one,) = prepare(GROUP)[0].groups
+    (other,) = prepare({**GROUP, "roles": [PS, changed]})[0].groups
+    assert one.event.group == other.event.group
+    assert one.event.digest != other.event.digest
+
+
+def test_a_group_without_client_id_has_a_new_id_that_names_its_members() -> None:
+    unnamed = {"roles": [PS]}
+    one, other = prepare(unnamed, unnamed)[0].groups
+    assert one.event.group != other.event.group
+    assert ids.is_job_id(one.event.group)
+    assert one.members[0].client_id == f"{one.event.group}/ps-0"
+
+
+def test_the_id_of_a_group_is_not_that_of_a_job_of_its_client_id() -> None:
+    made, _ = prepare(GROUP)
+    of_a_job = ids.client_job_id(made.partition, "q", "s", "g")
+    assert str(made.groups[0].event.group) != str(of_a_job)
+
+
+BAD: dict[str, tuple[dict[str, object], str, str]] = {
+    "no role": ({"roles": []}, "/roles", "has no role"),
+    "roles missing": ({"roles": None}, "/roles", "is missing"),
+    "min above max": (
+        {"roles": [{**WORKER, "min": 5}]},
+        "/roles/0/min",
+        "is 5, more than the maximum of 4",
+    ),
+    "too many members": (
+        {"roles": [{**WORKER, "max": 6_000}, {**PS, "max": 6_000}]},
+        "/roles",
+        "have 12000 members; at most 10000",
+    ),
+    "no member is needed": ({"roles": [{**WORKER, "min": 0}]}, "/roles", "need no member"),
+    "a role twice": ({"roles": [PS, PS]}, "/roles/1/name", "'ps' is the name of another role"),
+    "a bad name": ({"roles": [{**PS, "name": "P S"}]}, "/roles/0/name", "is not a valid name"),
+    "no name": ({"roles": [{**PS, "name": None}]}, "/roles/0/name", "is missing"),
+    "no min": ({"roles": [{**PS, "min": None}]}, "/roles/0/min", "is missing"),
+    "no template": ({"roles": [{"name": "a", "min": 1}]}, "/roles/0/template", "is missing"),
+    "a gang": (
+        {"roles": [{**PS, "template": {**RUN, "gang": {"name": "x", "size": 2}}}]},
+        "/roles/0/template/gang",
+        "is not allowed",
+    ),
+    "after": (
+        {"roles": [{**PS, "template": {**RUN, "after": ["x"]}}]},
+        "/roles/0/template/after",
+        "is not allowed",
+    ),
+    "a client id": (
+        {"roles": [{**PS, "template": {**RUN, "clientId": "x"}}]},
+        "/roles/0/template/clientId",
+        "is not allowed",
+    ),
+    "a bad template": (
+        {"roles": [{**PS, "template": {**RUN, "cpu": "many"}}]},
+        "/roles/0/template/cpu",
+        "",
+    ),
+    "an unknown priority class": ({"priorityClass": "none"}, "/priorityClass", "'none'"),
+    "different pools": (
+        {"roles": [PS, {**WORKER, "template": {**RUN, "pool": "other"}}]},
+        "/roles/1/template/pool",
+        "differs from 'default', the pool of role ps",
+    ),
+    "an unknown completion role": (
+        {"completion": {"roles": ["ps", "none"]}},
+        "/completion/roles/1",
+        "'none' is not a role of this group",
+    ),
+    "a completion role twice": (
+        {"completion": {"roles": ["ps", "ps"]}},
+        "/completion/roles/1",
+        "'ps' is repeated",
+    ),
+    "a count above the members": (
+        {"completion": {"roles": ["worker"], "count": 5}},
+        "/completion/count",
+        "is 5, but these roles have at most 4 members",
+    ),
+    "a long client id": ({"clientId": "g" * 125}, "/clientId", "is too long"),
+    "an unknown policy": ({"onMemberFailure": "shrug"}, "/onMemberFailure", ""),
+    "an unknown field": ({"color": "red"}, "/color", ""),
+}
+
+
+@pytest.mark.parametrize(("fields", "pointer", "detail"), BAD.values(), ids=BAD.keys())
+def test_bad_groups_are_refused_with_the_field(
+    fields: dict[str, object], pointer: str, detail: str
+) -> None:
+    found = errors(**fields)
+    assert pointer in found, found
+    assert detail in found[pointer]
+
+
+@pytest.mark.parametrize("field", sorted(NOT_SUPPORTED))
+def test_fields_that_have_no_effect_yet_are_refused_with_a_sentence(field: str) -> None:
+    assert errors(**{field: {}}) == {f"/{field}": NOT_SUPPORTED[field]}
+    assert field not in Group.__struct_encode_fields__
+
+
+def test_all_errors_of_a_request_are_named_at_once() -> None:
+    _, found = prepare({**GROUP, "roles": [{**PS, "min": -1}]}, {"roles": []}, GROUP, GROUP)
+    pointers = {error.pointer for error in found}
+    assert {"/groups/0/roles/0/min", "/groups/1/roles", "/groups/3/clientId"} <= pointers
+
+
+# Changes ---------------------------------------------------------------------------------------
+
+TERMS = events.Group(roles=(GroupRole("ps", 1, 1), GroupRole("worker", 2, 4)))
+
+
+def change(*roles: dict[str, object]) -> tuple[events.Group, dict[str, str]]:
+    request = msgspec.convert({"roles": list(roles)}, GroupChange)
+    terms, found = group_changes.change_terms(TERMS, request)
+    return terms, {error.pointer: error.detail for error in found}
+
+
+def test_a_change_replaces_what_it_names() -> None:
+    terms, found = change({"name": "worker", "max": 8})
+    assert found == {}
+    assert terms.roles == (GroupRole("ps", 1, 1), GroupRole("worker", 2, 8))
+
+
+@pytest.mark.parametrize(
+    ("role", "pointer", "detail"),
+    [
+        ({"name": "none", "max": 1}, "/roles/0/name", "'none' is not a role of this group"),
+        ({"max": 1}, "/roles/0/name", "is missing"),
+        ({"name": "worker"}, "/roles/0", "changes nothing"),
+        ({"name": "worker", "min": 5}, "/roles/0/min", "is 5, more than the maximum of 4"),
+        ({"name": "worker", "max": 10_000}, "/roles", "have 10001 members"),
+    ],
+)
+def test_bad_changes_are_refused(role: dict[str, object], pointer: str, detail: str) -> None:
+    _, found = change(role)
+    assert detail in found[pointer]
+
+
+def test_places_without_a_member_get_a_new_one_with_another_client_id() -> None:
+    present = {("ps", 0), ("worker", 0), ("worker", 1)}
+    known = Counter({("ps", 0): 1, ("worker", 0): 1, ("worker", 1): 1, ("worker", 2): 2})
+    places, suffixes = group_changes.list_missing(TERMS, present, known)
+    assert places == [("worker", 2), ("worker", 3)]
+    assert suffixes == ["~3", ""]
