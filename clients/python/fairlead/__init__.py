@@ -34,6 +34,13 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from fairlead.models.cluster_models import Cluster, Node, PriorityClass
+    from fairlead.models.group_models import (
+        Completion,
+        GroupDetail,
+        GroupRole,
+        GroupSpec,
+        GroupView,
+    )
     from fairlead.models.job_models import (
         Action,
         ActionResult,
@@ -80,6 +87,7 @@ __all__ = [
     "Busy",
     "Client",
     "Cluster",
+    "Completion",
     "Conflict",
     "Event",
     "FairleadError",
@@ -89,6 +97,10 @@ __all__ = [
     "Forbidden",
     "Gang",
     "Group",
+    "GroupDetail",
+    "GroupRole",
+    "GroupSpec",
+    "GroupView",
     "Invalid",
     "Job",
     "JobDetail",
@@ -138,6 +150,7 @@ _MODULES: Final = (
     "models.cluster_models",
     "models.token_models",
     "models.report_models",
+    "models.group_models",
 )
 _ELSEWHERE: Final = {
     "Client": "blocking.client_class",

@@ -108,7 +108,7 @@ def serve(routes: dict[str, Route], tls: ssl.SSLContext | None = None) -> Iterat
             self.wfile.write(answer.body)
             self.close_connection |= answer.broken or answer.hangs_up
 
-        do_GET = do_POST = do_PUT = do_DELETE = handle_one
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one
 
         def log_message(self, format: str, *args: object) -> None:
             return

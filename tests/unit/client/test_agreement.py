@@ -4,16 +4,24 @@ import msgspec
 import pytest
 
 import fairlead
-from fairlead.models import cluster_models, job_models, token_models
+from fairlead.models import cluster_models, group_models, job_models, token_models
 from fairlead.models import report_models as client_reports
 from fairlead_common.domain import priority_classes
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters, scheduling_reports
 from fairlead_lookout.domain import public_events
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import group_responses, responses
+from fairlead_lookout.store.queries import group_lists
 from fairlead_submit.domain import request_types
+from fairlead_submit.domain.groups import group_types
 from fairlead_submit.http import queue_routes, token_routes
-from fairlead_submit.service import action_service, resubmission_service, submission_service
+from fairlead_submit.service import (
+    action_service,
+    group_action_service,
+    group_service,
+    resubmission_service,
+    submission_service,
+)
 from fairlead_submit.store import job_views, resubmission_store
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
@@ -58,6 +66,28 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "standing": (client_reports.ShareSample, responses.ShareResponse, set()),
     "usage": (client_reports.Usage, responses.UsageResponse, set()),
     "fairness": (client_reports.Fairness, responses.FairnessResponse, set()),
+    "submitted groups": (
+        group_models.GroupSubmitResult,
+        group_service.GroupSubmissionResponse,
+        set(),
+    ),
+    "submitted group": (group_models.SubmittedGroup, group_service.SubmittedGroup, set()),
+    "submitted member": (group_models.SubmittedMember, group_service.SubmittedMember, set()),
+    "checked role": (group_models.RoleVerdict, group_service.RoleVerdict, set()),
+    "group to submit": (group_models.GroupSpec, group_types.Group, set()),
+    "role to submit": (group_models.GroupRole, group_types.Role, set()),
+    "completion": (group_models.Completion, group_types.Completion, set()),
+    "growth": (group_models.Elastic, group_types.Elastic, set()),
+    "change of a role": (group_models.RoleChange, group_types.RoleChange, set()),
+    "action on a group": (
+        group_models.GroupActionResult,
+        group_action_service.GroupActionResult,
+        set(),
+    ),
+    "group in a list": (group_models.GroupView, group_responses.GroupSummary, set()),
+    "group with members": (group_models.GroupDetail, group_responses.GroupDetail, set()),
+    "member": (group_models.GroupMember, group_responses.MemberSummary, set()),
+    "role": (group_models.RoleCounts, group_lists.RoleCounts, set()),
     "event": (job_models.Event, public_events.PublicEvent, {"final"}),
 }
 """The client's struct, the server's, and the fields in which they differ on purpose."""

@@ -51,9 +51,10 @@ def test_a_command_imports_only_its_own_module() -> None:
     own = {name for name in cli.COMMANDS if f"fairlead.cli.commands.{name}" in modules}
     assert own == {
         "get_command",
+        "groups.group_commands",
         "queue_commands",
         "watch_command",
-    }  # `get` lists queues as `queue`
+    }  # `get` lists queues as `queue` does, and groups
 
 
 def test_listing_jobs_imports_nothing_large() -> None:

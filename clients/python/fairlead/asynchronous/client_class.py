@@ -2,6 +2,7 @@
 
 from fairlead.asynchronous.administration_methods import AdministrationMethods
 from fairlead.asynchronous.event_stream_methods import EventStreamMethods
+from fairlead.asynchronous.group_methods import GroupMethods
 from fairlead.asynchronous.job_action_methods import JobActionMethods
 from fairlead.asynchronous.job_query_methods import JobQueryMethods
 from fairlead.asynchronous.report_methods import ReportMethods
@@ -11,6 +12,7 @@ from fairlead.asynchronous.webhook_methods import WebhookMethods
 
 class AsyncClient(
     SubmissionMethods,
+    GroupMethods,
     JobActionMethods,
     EventStreamMethods,
     JobQueryMethods,

@@ -3,6 +3,7 @@
 
 from fairlead.blocking.administration_methods import AdministrationMethods
 from fairlead.blocking.event_stream_methods import EventStreamMethods
+from fairlead.blocking.group_methods import GroupMethods
 from fairlead.blocking.job_action_methods import JobActionMethods
 from fairlead.blocking.job_query_methods import JobQueryMethods
 from fairlead.blocking.report_methods import ReportMethods
@@ -12,6 +13,7 @@ from fairlead.blocking.webhook_methods import WebhookMethods
 
 class Client(
     SubmissionMethods,
+    GroupMethods,
     JobActionMethods,
     EventStreamMethods,
     JobQueryMethods,

@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "describe_command": ("describe", "why"),
         "logs_command": ("logs",),
         "job_change_commands": ("cancel", "preempt", "reprioritize", "release", "resubmit"),
+        "groups.group_commands": ("group",),
         "queue_commands": ("queue", "apply"),
         "cluster_commands": ("cluster", "drain"),
         "token_commands": ("token",),

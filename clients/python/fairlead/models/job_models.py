@@ -453,7 +453,7 @@ class JobDetail(JobFields, frozen=True, kw_only=True):
 
 
 class Event(ResponseModel, frozen=True, kw_only=True):
-    """A public event of a job or, with the type `finished`, of a whole job set.
+    """A public event of a job, of a group, or with the type `finished` of a whole job set.
 
     `events(since=id)` continues after this event; a read with `after=position` includes it. The
     type `reset` says that `since` was too old: events before this one are possibly missing.
@@ -466,6 +466,7 @@ class Event(ResponseModel, frozen=True, kw_only=True):
     queue: str | None = None
     job_set: str | None = None
     job_id: str | None = None
+    group: str | None = None
     client_id: str | None = None
     run: int | None = None
     by: str | None = None

@@ -1,10 +1,11 @@
-"""`fairlead describe job`, `queue`, `pool`, and `why`: all about one thing."""
+"""`fairlead describe job`, `group`, `queue`, `pool`, and `why`: all about one thing."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.commands.groups import group_commands
 from fairlead.cli.support import command_base, job_selection, job_story, output_formats
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ def register(app: typer.Typer) -> None:
             "fairlead describe job 0h01ja5y7d1s8xk2v4m6n8p0qr --spec -o yaml",
         ),
     )(describe_job)
+    one.command(
+        "group",
+        epilog=command_base.format_examples(
+            "fairlead describe group bert-1 --jobset training",
+            "fairlead describe group default/training/bert-1 -o yaml",
+        ),
+    )(group_commands.describe)
     one.command("queue", epilog=command_base.format_examples("fairlead describe queue vision"))(
         describe_queue
     )

@@ -1,4 +1,4 @@
-"""`fairlead submit FILE`: jobs from YAML or JSON, as the API takes them, or from manifests.
+"""`fairlead submit FILE`: jobs and groups from YAML or JSON, as the API takes them, or manifests.
 
 `fairlead convert FILE` only shows the jobs that manifests become.
 """
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command(
         "submit",
-        short_help="Submit the jobs of a file.",
+        short_help="Submit the jobs and groups of a file.",
         epilog=command_base.format_examples(
             "fairlead submit jobs.yaml --watch",
             "fairlead submit jobs.yaml --dry-run",
@@ -57,12 +57,13 @@ def submit(
     scratch: working_folder.ScratchOption = False,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Submit the jobs of a file.
+    """Submit the jobs and groups of a file.
 
-    The file holds {queue, jobSet, defaults, jobs: [...]}, several such documents, or manifests of
-    Kubernetes, which `fairlead convert` shows as jobs. With --wait or --watch the exit code is 1
-    when one of the submitted jobs did not succeed. Where jobs run on this machine as the same user,
-    those without a `workingDir` start in the current folder.
+    The file holds {queue, jobSet, defaults, jobs: [...], groups: [...]} with jobs or groups or
+    both, several such documents, or manifests of Kubernetes, which `fairlead convert` shows as
+    jobs. With --wait or --watch the exit code is 1 when one of the submitted jobs did not succeed.
+    Where jobs run on this machine as the same user, those without a `workingDir` start in the
+    current folder.
     """
     from fairlead import Conflict, Invalid
     from fairlead.cli.support import submission_files
@@ -89,12 +90,11 @@ def submit(
         location = client.location(*working_folder.list_pools(found))
         folder = working_folder.choose_folder(location, working_dir, scratch)
         found = [working_folder.fill_folder(item, location, folder) for item in found]
-        if any(job.get("image") for item in found for job in (item.defaults or {}, *item.jobs)):
+        if any(_has_image(item) for item in found):
             working_folder.warn_of_image(location)
         if dry_run:
             for item in found:
-                done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
-                _report_check(item, done)
+                _check(client, item)
             return
         sent = _submit_all(client, found, output_format)
         _wait_for_success(client, sent, wait, show)
@@ -173,14 +173,39 @@ def _submit_manifests(
     return sent
 
 
+def _has_image(item: "Submission") -> bool:
+    jobs = (item.defaults or {}, *item.jobs, *working_folder.list_templates(item))
+    return any(job.get("image") for job in jobs)
+
+
+def _check(client: "Client", item: "Submission") -> None:
+    """Have the server check a document, and print what it found."""
+    if item.jobs:
+        done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+        _report_check(item, done)
+    if item.groups:
+        checked = client.check_groups(item.queue, item.job_set, item.groups)
+        count = output_formats.format_count(len(checked.groups), "group")
+        typer.echo(f"{count} for {item.place} can be submitted; nothing was created")
+        for group in checked.groups:
+            for role in group.roles:
+                if role.feasible is False:
+                    command_base.print_message(
+                        f"role {role.name} of {group.client_id} is infeasible now: {role.why}"
+                    )
+
+
 def _submit_all(
     client: "Client", found: "list[Submission]", output_format: output_formats.Format
 ) -> "list[tuple[Submission, SubmitResult]]":
     """Submit the documents; nothing is submitted if the server finds an error in one of them
     first."""
-    if len(found) > 1:
+    if len(found) > 1 or any(item.jobs and item.groups for item in found):
         for item in found:
-            client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+            if item.jobs:
+                client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+            if item.groups:
+                client.check_groups(item.queue, item.job_set, item.groups)
     sent: list[tuple[Submission, SubmitResult]] = []
     try:
         for item in found:
@@ -192,7 +217,9 @@ def _submit_all(
 
 
 def _submit(client: "Client", item: "Submission") -> "SubmitResult":
-    """Submit it; a submission of several requests shows its progress."""
+    """Submit it; a submission of several requests shows its progress. Members of groups are
+    jobs of the result."""
+    from fairlead import SubmitResult, SubmittedJob
     from fairlead.calls import submission_batches
 
     whole = len(item.jobs)
@@ -201,9 +228,19 @@ def _submit(client: "Client", item: "Submission") -> "SubmitResult":
         if whole > submission_batches.JOBS_MAX:
             command_base.print_progress(taken, whole)
 
-    done = client.submit(
-        item.queue, item.job_set, item.jobs, defaults=item.defaults, on_progress=on_progress
-    )
+    done = SubmitResult(position="", jobs=())
+    if item.jobs:
+        done = client.submit(
+            item.queue, item.job_set, item.jobs, defaults=item.defaults, on_progress=on_progress
+        )
+    if item.groups:
+        groups = client.submit_groups(item.queue, item.job_set, item.groups)
+        members = [
+            SubmittedJob(id=member.id, client_id=member.client_id, duplicate=group.duplicate)
+            for group in groups.groups
+            for member in group.members
+        ]
+        done = SubmitResult(position=groups.position or done.position, jobs=(*done.jobs, *members))
     recent_job_set.save(client.server.url, item.queue, item.job_set, done.position)
     return done
 

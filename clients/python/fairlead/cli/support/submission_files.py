@@ -20,9 +20,10 @@ class Unreadable(FairleadError):
 class Submission(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The body of a submit request; the server validates the jobs."""
+    """Jobs and groups of one job set; the server validates them."""
 
-    jobs: list[dict[str, object]]
+    jobs: list[dict[str, object]] = []
+    groups: list[dict[str, object]] = []
     queue: str = ""
     job_set: str = ""
     defaults: dict[str, object] | None = None
@@ -72,8 +73,10 @@ def fill_place(submission: Submission, queue: str, job_set: str) -> Submission:
     ):
         if not value:
             raise Unreadable(f"The file names no {key}; add it there, or give --{option} NAME.")
-    if not filled.jobs:
-        raise Unreadable(f"There is no job for {filled.place} in the file.")
+    if not filled.jobs and not filled.groups:
+        raise Unreadable(f"There is no job for {filled.place} in the file, and no group.")
+    if filled.defaults is not None and not filled.jobs:
+        raise Unreadable("`defaults` apply to jobs only; give the fields in each role's template.")
     return filled
 
 
@@ -148,6 +151,6 @@ def _decode_submission(file: str, document: object) -> Submission:
         return msgspec.convert(document, Submission)
     except msgspec.ValidationError as error:
         raise Unreadable(
-            f"{describe_file(file)} is not valid: {error}. Expected are queue, jobSet, jobs and"
-            " perhaps defaults."
+            f"{describe_file(file)} is not valid: {error}. Expected are queue, jobSet, jobs or"
+            " groups, and perhaps defaults."
         ) from error

@@ -61,7 +61,42 @@ def fill_folder(submission: "Submission", location: "Location", folder: str | No
     else:
         jobs = [_make_absolute(job) for job in submission.jobs]
         defaults = _make_absolute(defaults)
-    return msgspec.structs.replace(submission, jobs=jobs, defaults=defaults or None)
+    groups = [_fill_group(group, location, folder) for group in submission.groups]
+    return msgspec.structs.replace(
+        submission, jobs=jobs, groups=groups, defaults=(defaults or None) if jobs else None
+    )
+
+
+def _fill_group(
+    group: "Mapping[str, object]", location: "Location", folder: str | None
+) -> dict[str, object]:
+    """The group with the folder in the templates of its roles; what is no role stays as it is."""
+    roles = group.get("roles")
+    if not isinstance(roles, list):
+        return dict(group)
+    return {**group, "roles": [_fill_role(role, location, folder) for role in roles]}
+
+
+def _fill_role(role: object, location: "Location", folder: str | None) -> object:
+    template = role.get("template") if isinstance(role, dict) else None
+    if not isinstance(role, dict) or not isinstance(template, dict):
+        return role
+    filled = dict(template)
+    if folder is not None and filled.get("podSpec") is None:
+        filled["workingDir"] = filled.get("workingDir") or folder
+    return {**role, "template": _make_absolute(filled) if location.is_here else filled}
+
+
+def list_templates(submission: "Submission") -> list[dict[str, object]]:
+    """The templates of all roles, as far as the groups have their form."""
+    found = []
+    for group in submission.groups:
+        roles = group.get("roles")
+        for role in roles if isinstance(roles, list) else ():
+            template = role.get("template") if isinstance(role, dict) else None
+            if isinstance(template, dict):
+                found.append(template)
+    return found
 
 
 def list_pools(submissions: "Iterable[Submission]") -> set[str]:
@@ -73,6 +108,8 @@ def list_pools(submissions: "Iterable[Submission]") -> set[str]:
         defaults = submission.defaults or {}
         for job in submission.jobs:
             found.add(str(job.get("pool") or defaults.get("pool") or DEFAULT_POOL))
+        for template in list_templates(submission):
+            found.add(str(template.get("pool") or DEFAULT_POOL))
     return found
 
 

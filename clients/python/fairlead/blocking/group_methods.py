@@ -1,0 +1,91 @@
+# Generated from fairlead/asynchronous/group_methods.py (`make client`).
+"""The methods for groups: distributed jobs of several roles."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from fairlead.blocking.client_connection import Connection
+from fairlead.calls import group_requests, request_building
+from fairlead.calls.exchange_types import Request
+from fairlead.calls.job_parameters import POSITION_WAIT_S
+from fairlead.models.group_models import (
+    GroupActionResult,
+    GroupDetail,
+    GroupSpec,
+    GroupSubmitResult,
+    GroupView,
+)
+
+
+class GroupMethods(Connection):
+    """The methods for groups."""
+
+    def submit_groups(
+        self, queue: str, job_set: str, groups: Iterable[GroupSpec | Mapping[str, object]]
+    ) -> GroupSubmitResult:
+        """Submit groups: all of them, or none. Groups without a client id get one, so that
+        repeating the request creates no group twice.
+        """
+        name = f"g{self._transport.random_bits():016x}"
+        request = group_requests.build_submission(queue, job_set, groups, name)
+        done = self._request(request, GroupSubmitResult)
+        if done.position is not None:
+            self._positions.record(queue, job_set, done.position)
+        return done
+
+    def check_groups(
+        self, queue: str, job_set: str, groups: Iterable[GroupSpec | Mapping[str, object]]
+    ) -> GroupSubmitResult:
+        """Validate groups on the server, and check whether the minimum of each role could ever
+        run, without creating them.
+        """
+        request = group_requests.build_submission(queue, job_set, groups, "dry-run", dry_run=True)
+        return self._request(request, GroupSubmitResult)
+
+    def groups(
+        self,
+        *,
+        queue: str | None = None,
+        job_set: str | None = None,
+        client_id: str | None = None,
+        state: str | None = None,
+        after: str | None = None,
+    ) -> Iterator[GroupView]:
+        """Iterates over groups, the newest first. `state`: one or several, separated by commas."""
+        query = request_building.make_query(
+            {"queue": queue, "jobSet": job_set, "clientId": client_id, "state": state}
+        )
+        query += request_building.make_position_query(
+            after or self._positions.position(), POSITION_WAIT_S
+        )
+        return self._iterate_pages("/groups", query, "groups", GroupView)
+
+    def group(self, group_id: str, *, after: str | None = None) -> GroupDetail:
+        """One group with its members. Raises `NotFound`."""
+        query = request_building.make_position_query(
+            after or self._positions.position(), POSITION_WAIT_S
+        )
+        request = request_building.build_get(group_requests.group_path(group_id), query)
+        return self._request(request, GroupDetail)
+
+    def cancel_group(self, group_id: str, *, reason: str = "") -> GroupActionResult:
+        """Cancel all members of a group. Raises `NotFound`."""
+        return self._request_change(group_requests.build_cancellation(group_id, reason))
+
+    def restart_group(self, group_id: str, *, reason: str = "") -> GroupActionResult:
+        """Stop all members of a group and start them again. Raises `Conflict` if it has ended."""
+        return self._request_change(group_requests.build_restart(group_id, reason))
+
+    def scale_group(
+        self, group_id: str, roles: Mapping[str, tuple[int | None, int | None]]
+    ) -> GroupActionResult:
+        """Change the number of members of roles: their names with (min, max), None for what stays.
+
+        Raises `Conflict` if the group has ended.
+        """
+        return self._request_change(group_requests.build_change(group_id, roles))
+
+    def _request_change(self, request: Request) -> GroupActionResult:
+        done = self._request(request, GroupActionResult)
+        if done.position is not None:
+            self._positions.record("", done.id, done.position)  # what later reads include
+        return done

@@ -1,0 +1,230 @@
+"""`fairlead group`, and the lists and details of groups: distributed jobs of several roles."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fairlead.cli.support import command_base, job_selection, output_formats
+
+if TYPE_CHECKING:
+    from fairlead import Client, GroupDetail, GroupView
+    from fairlead.models.group_models import GroupActionResult, RoleCounts
+
+_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
+_ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
+_NUMBERS: Final = re.compile(r"([^=]+)=(?:(\d{1,9})?\.\.)?(\d{1,9})?")
+OneGroup = Annotated[str, typer.Argument(metavar="GROUP", help=_HELP)]
+Reason = Annotated[str, typer.Option(help="The reason, for later reference.", metavar="TEXT")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(help="Scale, restart or cancel groups.", no_args_is_help=True)
+    group.command(
+        "scale",
+        short_help="Change the number of members of roles.",
+        epilog=command_base.format_examples(
+            "fairlead group scale bert-1 trainer=8",
+            "fairlead group scale bert-1 trainer=2..8 ps=1..1",
+        ),
+    )(scale)
+    group.command(
+        "restart",
+        short_help="Stop all members of a group and start them again.",
+        epilog=command_base.format_examples("fairlead group restart bert-1 --reason 'new data'"),
+    )(restart)
+    group.command(
+        "cancel",
+        short_help="Cancel all members of a group.",
+        epilog=command_base.format_examples("fairlead group cancel bert-1"),
+    )(cancel)
+    app.add_typer(group, name="group")
+
+
+def list_all(
+    context: typer.Context,
+    queue: Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")] = "",
+    jobset: Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")] = "",
+    state: Annotated[
+        str,
+        typer.Option(
+            help="Only in these states, as QUEUED,STARTING,RUNNING,SUCCEEDED,FAILED,CANCELLED.",
+            metavar="STATES",
+        ),
+    ] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, help="The maximum number of results.", metavar="NUMBER")
+    ] = 100,
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """List groups, newest first. RUNNING: how many members of each role run, and of how many."""
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    columns: output_formats.Columns[GroupView] = {
+        "ID": lambda group: group.id,
+        "QUEUE": lambda group: group.queue,
+        "JOB SET": lambda group: group.job_set,
+        "CLIENT ID": lambda group: group.client_id,
+        "STATE": lambda group: group.state,
+        "RUNNING": lambda group: _count_running(group),
+        "AGE": lambda group: output_formats.format_age(group.submitted, now),
+        "REASON": lambda group: group.reason,
+    }
+    with command_base.connect(context) as client:
+        found = client.groups(
+            queue=queue or None, job_set=jobset or None, state=state.upper() or None
+        )
+        limited = output_formats.take_first(found, limit)
+    spare = ("QUEUE", "JOB SET", "REASON", "AGE")
+    output_formats.print_list(
+        limited, output_format, columns, lambda group: group.id, "No such groups.", spare
+    )
+
+
+def describe(
+    context: typer.Context,
+    group: OneGroup,
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """Show all details of a group: its state, the last change, its roles and members."""
+    with command_base.connect(context) as client:
+        detail = client.group(_find_id(client, group, queue, jobset))
+    match output_format:
+        case output_formats.Format.JSON | output_formats.Format.YAML:
+            output_formats.print_object(detail, output_format)
+        case output_formats.Format.NAME:
+            typer.echo(detail.id)
+        case output_formats.Format.TABLE:
+            _print_group(detail)
+
+
+def scale(
+    context: typer.Context,
+    group: OneGroup,
+    numbers: Annotated[
+        list[str],
+        typer.Argument(metavar="ROLE=[MIN..]MAX", help="New numbers of members of a role."),
+    ],
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Change the number of members of roles.
+
+    More members are submitted like those that there are; of fewer, those with the highest indexes
+    are stopped. `trainer=8` changes the maximum, `trainer=2..8` both, `trainer=2..` the minimum.
+    """
+    roles = dict(_parse_numbers(text) for text in numbers)
+    with command_base.connect(context) as client:
+        done = client.scale_group(_find_id(client, group, queue, jobset), roles)
+    new = output_formats.format_count(done.submitted, "new member")
+    typer.echo(f"group {done.id} is scaled: {new}")
+
+
+def restart(
+    context: typer.Context,
+    group: OneGroup,
+    reason: Reason = "",
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Stop all members of a group and start them again together. It uses up no restart."""
+    with command_base.connect(context) as client:
+        done = client.restart_group(_find_id(client, group, queue, jobset), reason=reason)
+    typer.echo(f"restart of group {done.id} requested")
+
+
+def cancel(
+    context: typer.Context,
+    group: OneGroup,
+    reason: Reason = "",
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Cancel a group: queued members end at once, running ones are stopped first."""
+    with command_base.connect(context) as client:
+        done = client.cancel_group(_find_id(client, group, queue, jobset), reason=reason)
+    _report_cancellation(done)
+
+
+def _report_cancellation(done: "GroupActionResult") -> None:
+    if done.position is None:
+        command_base.print_message(f"fairlead: nothing to cancel: group {done.id} has ended")
+    else:
+        typer.echo(f"cancellation of group {done.id} requested")
+
+
+def _parse_numbers(text: str) -> tuple[str, tuple[int | None, int | None]]:
+    """The role and its new (min, max)."""
+    found = _NUMBERS.fullmatch(text)
+    if found is None or (found[2] is None and found[3] is None):
+        command_base.fail(f"{text!r} is not ROLE=MAX or ROLE=MIN..MAX")
+    return found[1], (_number(found[2]), _number(found[3]))
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _find_id(client: "Client", text: str, queue: str, job_set: str) -> str:
+    """The id of the group that is meant."""
+    if _ID.fullmatch(text):
+        return text
+    if "/" in text:
+        queue, _, rest = text.partition("/")
+        job_set, _, text = rest.rpartition("/")
+    else:
+        queue, job_set = job_selection.find_place(client, queue, job_set)
+    found = next(iter(client.groups(queue=queue, job_set=job_set, client_id=text)), None)
+    if found is None:
+        command_base.fail(f"there is no group {text!r} in {queue}/{job_set}")
+    return found.id
+
+
+def _count_running(group: "GroupView") -> str:
+    return ", ".join(f"{role.name} {role.running}/{role.max}" for role in group.roles)
+
+
+def _print_group(detail: "GroupDetail") -> None:
+    output_formats.print_fields(
+        [
+            ("Id", detail.id),
+            ("Client id", detail.client_id),
+            ("Queue", detail.queue),
+            ("Job set", detail.job_set),
+            ("State", detail.state),
+            ("Last change", detail.last_change),
+            ("Reason", detail.reason),
+            ("Submitted", detail.submitted),
+            ("Started", detail.started),
+            ("Ended", detail.ended),
+            ("Completion", _describe_completion(detail)),
+            ("On member failure", detail.on_member_failure),
+            ("Restarts", f"{detail.restarts} of {detail.restart_limit}"),
+            ("Labels", dict(detail.labels) or None),
+        ]
+    )
+    for role in detail.roles:
+        output_formats.print_line(_describe_role(role))
+        for member in detail.members:
+            if member.role == role.name:
+                where = f" on {member.node}" if member.node else ""
+                why = f": {member.reason}" if member.reason else ""
+                output_formats.print_line(
+                    f"  {member.role}-{member.index}  {member.state}{where}{why}"
+                )
+
+
+def _describe_role(role: "RoleCounts") -> str:
+    states = ("queued", "pending", "running", "succeeded", "failed", "stopped")
+    counts = {state: getattr(role, state) for state in states}
+    text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    return f"Role {role.name} ({role.min} to {role.max} members): {text or 'no members'}"
+
+
+def _describe_completion(detail: "GroupDetail") -> str:
+    count = "all" if detail.completion_count is None else str(detail.completion_count)
+    return f"{count} of {', '.join(detail.completion_roles)}"

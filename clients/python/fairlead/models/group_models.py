@@ -1,0 +1,162 @@
+"""Groups: distributed jobs of several roles."""
+
+from collections.abc import Mapping
+
+from fairlead.models.job_models import Job, RequestModel, ResponseModel
+
+
+class GroupRole(RequestModel, frozen=True, kw_only=True):
+    """Identical members of a group: `min` that it needs to run, and `max` that there are (default:
+    `min`). `template`: a job without client id, gang and `after`."""
+
+    name: str
+    min: int
+    max: int | None = None
+    template: Job | Mapping[str, object]
+
+
+class Completion(RequestModel, frozen=True, kw_only=True):
+    """The group succeeds when `count` members of these roles have (default: all of them)."""
+
+    roles: tuple[str, ...] = ()
+    count: int | None = None
+
+
+class Elastic(RequestModel, frozen=True, kw_only=True):
+    """How a group grows: the seconds between two changes of its surplus, and the most surplus
+    members of a role that start at once."""
+
+    freeze_seconds: int | None = None
+    step_max: int | None = None
+
+
+class GroupSpec(RequestModel, frozen=True, kw_only=True):
+    """A group to submit. `on_member_failure`: restartMember, restartGroup or fail."""
+
+    client_id: str | None = None
+    priority_class: str | None = None
+    priority: int | None = None
+    labels: Mapping[str, str] | None = None
+    roles: tuple[GroupRole, ...]
+    completion: Completion | None = None
+    on_member_failure: str | None = None
+    restart_limit: int | None = None
+    elastic: Elastic | None = None
+
+
+class RoleChange(RequestModel, frozen=True, kw_only=True):
+    """New numbers of members of a role."""
+
+    name: str
+    min: int | None = None
+    max: int | None = None
+
+
+class GroupChange(RequestModel, frozen=True, kw_only=True):
+    """New numbers of members of roles of a group."""
+
+    roles: tuple[RoleChange, ...]
+
+
+class SubmittedMember(ResponseModel, frozen=True, kw_only=True):
+    """A member of a submitted group."""
+
+    id: str
+    client_id: str
+    role: str
+    index: int
+
+
+class RoleVerdict(ResponseModel, frozen=True, kw_only=True):
+    """Whether the minimum of a role could ever run; None if that is unknown."""
+
+    name: str
+    feasible: bool | None = None
+    why: str | None = None
+
+
+class SubmittedGroup(ResponseModel, frozen=True, kw_only=True):
+    """A submitted group. `duplicate`: it existed already. `roles`: only of a dry run."""
+
+    id: str
+    client_id: str | None = None
+    duplicate: bool = False
+    members: tuple[SubmittedMember, ...] = ()
+    roles: tuple[RoleVerdict, ...] = ()
+
+
+class GroupSubmitResult(ResponseModel, frozen=True, kw_only=True):
+    """The submitted groups, in the given order; a dry run has no position."""
+
+    position: str | None = None
+    groups: tuple[SubmittedGroup, ...]
+
+
+class GroupActionResult(ResponseModel, frozen=True, kw_only=True):
+    """What was requested. `position` None: the group had ended. `submitted`: new members."""
+
+    id: str
+    position: str | None = None
+    submitted: int = 0
+
+
+class RoleCounts(ResponseModel, frozen=True, kw_only=True):
+    """The members of a role by state. `stopped`: cancelled, preempted or rejected."""
+
+    name: str
+    min: int
+    max: int
+    queued: int = 0
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    stopped: int = 0
+
+
+class GroupView(ResponseModel, frozen=True, kw_only=True):
+    """A group in a list. `last_change`: the newest public event about it, with its `reason`."""
+
+    id: str
+    queue: str
+    job_set: str
+    client_id: str | None = None
+    state: str
+    roles: tuple[RoleCounts, ...]
+    restarts: int = 0
+    last_change: str
+    reason: str | None = None
+    changed_by: str | None = None
+    submitted: str
+    changed: str
+    started: str | None = None
+    ended: str | None = None
+
+
+class GroupMember(ResponseModel, frozen=True, kw_only=True):
+    """A job that is or was a member of a group."""
+
+    id: str
+    role: str
+    index: int
+    state: str
+    run: int = 0
+    cluster: str | None = None
+    node: str | None = None
+    reason: str | None = None
+    submitted: str
+    started: str | None = None
+    ended: str | None = None
+
+
+class GroupDetail(GroupView, frozen=True, kw_only=True):
+    """Everything about a group with its members."""
+
+    labels: Mapping[str, str] = {}
+    completion_roles: tuple[str, ...] = ()
+    completion_count: int | None = None
+    on_member_failure: str
+    restart_limit: int = 0
+    freeze_seconds: int = 0
+    step_max: int = 0
+    members: tuple[GroupMember, ...] = ()

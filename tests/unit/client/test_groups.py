@@ -1,0 +1,165 @@
+"""Groups from Python and on the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead import Client, Completion, GroupRole, GroupSpec, Job, cli
+from tests.unit.client.fake_server import Server
+
+ID = "0mzzv6xczd7fvszyb3cq9w227ffq"
+FILE = """
+queue: q
+jobSet: s
+groups:
+  - clientId: fit
+    roles:
+      - {name: worker, min: 1, max: 2, template: {command: ["true"], image: x}}
+"""
+ROLE = {
+    "name": "worker", "min": 1, "max": 2, "queued": 0, "pending": 0, "running": 1,
+    "succeeded": 0, "failed": 0, "stopped": 1,
+}  # fmt: skip
+GROUP: dict[str, Any] = {
+    "id": ID, "queue": "q", "jobSet": "s", "clientId": "fit", "state": "RUNNING",
+    "roles": [ROLE], "restarts": 1, "lastChange": "groupRunning",
+    "submitted": "2026-01-01T00:00:00Z", "changed": "2026-01-01T00:00:01Z",
+}  # fmt: skip
+MEMBER = {
+    "id": "0a", "role": "worker", "index": 0, "state": "RUNNING", "run": 1, "node": "n0",
+    "submitted": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+def submitted(**more: object) -> dict[str, object]:
+    member = {"id": "0a", "clientId": "fit/worker-0", "role": "worker", "index": 0}
+    group = {"id": ID, "clientId": "fit", "duplicate": False, "members": [member], **more}
+    return {"position": "p", "groups": [group]}
+
+
+def groups_sent(server: Server) -> list[Any]:
+    """The groups of the newest request (`Any`: JSON)."""
+    body = server.asked[-1].json()
+    assert isinstance(body, dict)
+    found: list[Any] = body["groups"]
+    return found
+
+
+def file(folder: Path, text: str = FILE) -> str:
+    path = folder / "group.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_group_without_client_id_gets_one_so_that_it_can_be_repeated(server: Server) -> None:
+    server.routes["POST /api/v1/groups"] = lambda _: submitted()
+    role = GroupRole(name="worker", min=1, template=Job(command=("true",)))
+    with Client() as client:
+        done = client.submit_groups(
+            "q", "s", [GroupSpec(roles=(role,), completion=Completion(roles=("worker",)))]
+        )
+    assert done.groups[0].members[0].client_id == "fit/worker-0"
+    sent = groups_sent(server)[0]
+    assert sent.pop("clientId").startswith("g")
+    assert sent == {
+        "roles": [{"name": "worker", "min": 1, "template": {"command": ["true"]}}],
+        "completion": {"roles": ["worker"]},
+    }
+
+
+def test_a_file_of_groups_is_submitted(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["POST /api/v1/groups"] = lambda _: submitted()
+    assert cli.invoke(["submit", file(tmp_path)]) == 0
+    assert capsys.readouterr().out == "submitted 1 job to q/s\n"
+    assert groups_sent(server)[0]["clientId"] == "fit"
+
+
+def test_a_dry_run_of_a_file_lists_roles_that_can_never_run(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roles = [{"name": "worker", "feasible": False, "why": "too big"}]
+    server.routes["POST /api/v1/groups"] = lambda _: submitted(roles=roles)
+    assert cli.invoke(["submit", file(tmp_path), "--dry-run"]) == 0
+    printed = capsys.readouterr()
+    assert "1 group for q/s can be submitted; nothing was created" in printed.out
+    assert "role worker of fit is infeasible now: too big" in printed.err
+    assert server.asked[-1].query == {"dryRun": "true"}
+
+
+def test_defaults_without_jobs_are_refused(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.invoke(["submit", file(tmp_path, f"{FILE}\ndefaults: {{cpu: 1}}")]) != 0
+    assert "`defaults` apply to jobs only" in capsys.readouterr().err
+    assert server.asked == []
+
+
+def test_groups_are_listed_and_described(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/groups"] = lambda _: {"groups": [GROUP]}
+    detail = {
+        **GROUP, "labels": {}, "completionRoles": ["worker"], "onMemberFailure": "restartMember",
+        "restartLimit": 3, "members": [MEMBER],
+    }  # fmt: skip
+    server.routes[f"GET /api/v1/groups/{ID}"] = lambda _: detail
+    assert cli.invoke(["get", "groups", "--state", "running"]) == 0
+    assert server.asked[-1].query["state"] == "RUNNING"
+    assert "worker 1/2" in capsys.readouterr().out
+    assert cli.invoke(["describe", "group", "q/s/fit"]) == 0
+    printed = capsys.readouterr().out
+    assert "Role worker (1 to 2 members): 1 running, 1 stopped" in printed
+    assert "worker-0  RUNNING on n0" in printed
+    assert "1 of 3" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("worker=3", {"name": "worker", "max": 3}),
+        ("worker=1..3", {"name": "worker", "min": 1, "max": 3}),
+        ("worker=2..", {"name": "worker", "min": 2}),
+    ],
+)
+def test_roles_are_scaled(
+    server: Server, capsys: pytest.CaptureFixture[str], text: str, sent: dict[str, object]
+) -> None:
+    server.routes[f"PATCH /api/v1/groups/{ID}"] = lambda _: {
+        "id": ID, "position": "p", "submitted": 1
+    }  # fmt: skip
+    assert cli.invoke(["group", "scale", ID, text]) == 0
+    assert server.asked[-1].json() == {"roles": [sent]}
+    assert capsys.readouterr().out == f"group {ID} is scaled: 1 new member\n"
+
+
+@pytest.mark.parametrize("text", ["worker", "worker=", "worker=..", "worker=many", "=3"])
+def test_other_numbers_are_refused(
+    server: Server, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert cli.invoke(["group", "scale", ID, text]) == 2
+    assert "is not ROLE=MAX or ROLE=MIN..MAX" in capsys.readouterr().err
+    assert server.asked == []
+
+
+def test_groups_are_restarted_and_cancelled(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = {"id": ID, "position": "p", "submitted": 0}
+    server.routes[f"POST /api/v1/groups/{ID}/restart"] = lambda _: done
+    server.routes[f"DELETE /api/v1/groups/{ID}"] = lambda _: {**done, "position": None}
+    assert cli.invoke(["group", "restart", ID, "--reason", "new data"]) == 0
+    assert server.asked[-1].json() == {"reason": "new data"}
+    assert cli.invoke(["group", "cancel", ID, "--reason", "enough"]) == 0
+    assert server.asked[-1].query == {"reason": "enough"}
+    printed = capsys.readouterr()
+    assert f"restart of group {ID} requested" in printed.out
+    assert "nothing to cancel" in printed.err
+
+
+def test_an_unknown_group_is_named(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["GET /api/v1/groups"] = lambda _: {"groups": []}
+    assert cli.invoke(["group", "cancel", "q/s/none"]) == 2
+    assert "there is no group 'none' in q/s" in capsys.readouterr().err
