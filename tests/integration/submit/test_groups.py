@@ -1,5 +1,6 @@
 """Groups by the API with the view of lookout: repeated, conflicting, scaled, cancelled, refused."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -173,6 +174,22 @@ async def test_a_group_is_cancelled_and_restarted_by_events_and_not_after_its_en
     problem = await change(submit, "POST", f"{group['id']}/restart", {}, 409)
     assert "has ended (CANCELLED)" in problem["detail"]
     assert (await change(submit, "DELETE", group["id"]))["position"] is None
+
+
+async def test_a_member_is_not_resubmitted_without_its_group(submit: Watched) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    body = {"ids": [group["members"][0]["id"]], "jobSet": "again"}
+    answer = await submit.post("/jobs/resubmit", body)
+    assert answer.status_code == 202, answer.text
+    path = f"/api/v1/actions/{answer.json()['action']}"
+    async with asyncio.timeout(60):
+        while True:
+            found = (await submit.client.get(path)).json()
+            if found["state"] == "DONE":
+                break
+            await asyncio.sleep(0.05)
+    assert found["made"] == 0
+    assert "it is a member of group" in found["refused"][0]["reason"]
 
 
 async def test_an_unknown_group_is_not_found(submit: Watched) -> None:

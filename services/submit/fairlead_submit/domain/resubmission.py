@@ -84,6 +84,8 @@ def make_new_job(
     Its gang has a new name, since the old gang perhaps still exists, and only the members that are
     resubmitted. A job that waited for a job of the action waits for the replacement.
     """
+    if old.group is not None:
+        return f"it is a member of group {old.group.group}; submit the group again"
     if old.priority_class not in classes:
         return f"its priority class {old.priority_class!r} is no longer configured"
     after: list[JobId] = []
