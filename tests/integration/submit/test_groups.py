@@ -1,6 +1,7 @@
 """Groups by the API with the view of lookout: repeated, conflicting, scaled, cancelled, refused."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -174,6 +175,22 @@ async def test_a_group_is_cancelled_and_restarted_by_events_and_not_after_its_en
     problem = await change(submit, "POST", f"{group['id']}/restart", {}, 409)
     assert "has ended (CANCELLED)" in problem["detail"]
     assert (await change(submit, "DELETE", group["id"]))["position"] is None
+
+
+async def test_secret_values_of_a_template_are_sealed(fresh_database: str, valkey_url: str) -> None:
+    key = {"secrets_key": base64.b64encode(bytes(32)).decode()}
+    async with watched(fresh_database, valkey_url, submit_settings=key) as submit:
+        await _check_sealing(submit)
+
+
+async def _check_sealing(submit: Watched) -> None:
+    env = {"TOKEN": {"value": "hunter2", "secret": True}}
+    role = {"name": "a", "min": 1, "template": {**RUN, "env": env}}
+    await send(submit, {"clientId": "g", "roles": [role]})
+    assert not [value for value in await submit.logged() if b"hunter2" in value]
+    _, member = await happened(submit)
+    assert isinstance(member, events.JobSubmitted)
+    assert b"TOKEN" in bytes(member.spec)
 
 
 async def test_a_member_is_not_resubmitted_without_its_group(submit: Watched) -> None:
