@@ -149,18 +149,10 @@ class JobFold:
                 return JobFold._submit
             case events.JobRunLeased():
                 return JobFold._lease
-            case (
-                events.JobRunPending()
-                | events.JobRunRunning()
-                | events.JobRunSucceeded()
-                | events.JobRunFailed()
-                | events.JobRunReturned()
-                | events.JobRunStopped()
-                | events.JobRunLost()
-            ):
-                return JobFold._run_event
             case events.JobRunPreempting():
                 return JobFold._preempting
+            case events.RunEvent():
+                return JobFold._run_event
             case (
                 events.JobSucceeded()
                 | events.JobFailed()
