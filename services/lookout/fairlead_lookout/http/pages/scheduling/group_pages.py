@@ -1,6 +1,5 @@
 """The page of a group: its state, the last change, its roles and its members."""
 
-from functools import partial
 from urllib.parse import quote
 
 from fastapi import APIRouter
@@ -13,9 +12,7 @@ from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page and its stream."""
-    sender.add_page(
-        router, "/groups/{group}", "group.html", "jobsets", partial(_group, sender.deps)
-    )
+    sender.add_page(router, "/groups/{group}", "group.html", "jobsets", _group)
 
 
 async def _group(deps: Deps, group: str) -> Fragment:
