@@ -161,7 +161,8 @@ def _sort_as_victims(
     if snapshot.job_value is None and not (priority[np.diff(bounds) > 0] == MIXED_PRIORITIES).any():
         rows = evicted[::-1]
         group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 3
-        group += find_victim_kinds(model.jobs.gang[rows], snapshot.job_priority[rows]) + 1
+        if model.gangs.min_size.size:  # without gangs all are of one kind
+            group += find_victim_kinds(model.jobs.gang[rows], snapshot.job_priority[rows]) + 1
         few = (bounds.size - 1) * levels * 3 <= np.iinfo(np.uint16).max
         group = group.astype(np.uint16 if few else np.int64)
         return rows[clock.sort_rows([model.runs.lost_work[rows], group])]
