@@ -422,7 +422,7 @@ def test_unicode_names_are_printed_unchanged(terminal: Terminal, job_set: str) -
     assert "été" in printed
 
 
-@pytest.mark.parametrize("name", ["indexed-job.yaml", "pod-group.yaml"])
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir()))
 def test_the_examples_of_manifests_run_to_success(terminal: Terminal, name: str) -> None:
     example = EXAMPLES / name
     done = terminal("submit", str(example), "--wait")

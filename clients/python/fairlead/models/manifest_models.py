@@ -1,5 +1,6 @@
 """Manifests of Kubernetes, as the server converts them."""
 
+from fairlead.models.group_models import SubmittedGroup
 from fairlead.models.job_models import JobValidation, RequestModel, ResponseModel
 
 
@@ -20,16 +21,19 @@ class ManifestField(ResponseModel, frozen=True, kw_only=True):
 
 
 class ManifestConversion(ResponseModel, frozen=True, kw_only=True):
-    """The jobs that manifests become, in the form of a submission, and the report of all fields."""
+    """What manifests become, in the form of a submission, and the report of all fields. Either
+    `jobs` or `groups` is empty.
+    """
 
     queue: str
     job_set: str
     jobs: tuple[dict[str, object], ...] = ()
+    groups: tuple[dict[str, object], ...] = ()
     fields: tuple[ManifestField, ...] = ()
 
 
 class ManifestResult(ResponseModel, frozen=True, kw_only=True):
-    """The jobs that were submitted from manifests, and the report of all fields.
+    """The jobs or groups that were submitted from manifests, and the report of all fields.
 
     A dry run has no `position`.
     """
@@ -38,4 +42,5 @@ class ManifestResult(ResponseModel, frozen=True, kw_only=True):
     job_set: str
     position: str | None = None
     jobs: tuple[JobValidation, ...] = ()
+    groups: tuple[SubmittedGroup, ...] = ()
     fields: tuple[ManifestField, ...] = ()

@@ -16,50 +16,60 @@ from fairlead_submit.domain.manifests.conversion import (
 from fairlead_submit.domain.manifests.manifest_fields import ReportedField
 from fairlead_submit.domain.request_types import Manifests
 from fairlead_submit.service.fair_validation import FairValidation
+from fairlead_submit.service.group_service import GroupService, SubmittedGroup
 from fairlead_submit.service.submission_service import SubmissionService, SubmittedJob
 
 
 class ManifestResponse(msgspec.Struct, frozen=True, rename="camel"):
-    """The response to manifests: the jobs as of `POST /api/v1/jobs`, and the report of fields."""
+    """The response to manifests: the jobs as of `POST /api/v1/jobs`, or the groups as of
+    `POST /api/v1/groups`, and the report of fields.
+    """
 
     queue: str
     job_set: str
     position: str | None
     jobs: list[SubmittedJob]
+    groups: list[SubmittedGroup]
     fields: list[ReportedField]
 
 
 class ManifestService:
-    """Converts manifests, and submits the jobs that they become, all or none."""
+    """Converts manifests, and submits the jobs or groups that they become, all or none."""
 
-    def __init__(self, submissions: SubmissionService, validation: FairValidation) -> None:
+    def __init__(
+        self, submissions: SubmissionService, groups: GroupService, validation: FairValidation
+    ) -> None:
         self._submissions = submissions
+        self._groups = groups
         self._validation = validation
         self._decoder: Final = Decoder(Manifests)
 
     async def convert(self, body: bytes) -> Conversion:
-        """The jobs of a body's manifests, which are not created. Raises a `Problem`."""
+        """What a body's manifests become, which is not created. Raises a `Problem`."""
         return (await self._convert(body)).conversion
 
     async def submit(
         self, body: bytes, context: RequestContext, *, dry_run: bool = False
     ) -> ManifestResponse:
-        """Submit the jobs of a body's manifests. Raises a `Problem` or `WorldError`."""
+        """Submit what a body's manifests become. Raises a `Problem` or `WorldError`."""
         converted = await self._convert(body)
         made = converted.conversion
         if found := _find_missing(made):
             raise validation_problem(found)
-        submission = {"queue": made.queue, "jobSet": made.job_set, "jobs": made.jobs}
+        place = {"queue": made.queue, "jobSet": made.job_set}
         try:
-            response = await self._submissions.submit(
-                msgspec.json.encode(submission), context, dry_run=dry_run
-            )
+            if made.groups:
+                content = msgspec.json.encode({**place, "groups": made.groups})
+                of_groups = await self._groups.submit(content, context, dry_run=dry_run)
+                position, jobs, groups = of_groups.position, [], of_groups.groups
+            else:
+                content = msgspec.json.encode({**place, "jobs": made.jobs})
+                of_jobs = await self._submissions.submit(content, context, dry_run=dry_run)
+                position, jobs, groups = of_jobs.position, of_jobs.jobs, []
         except Problem as problem:
             problem.field_errors = list(dict.fromkeys(converted.locate(problem.field_errors)))
             raise
-        return ManifestResponse(
-            made.queue, made.job_set, response.position, response.jobs, made.fields
-        )
+        return ManifestResponse(made.queue, made.job_set, position, jobs, groups, made.fields)
 
     async def _convert(self, body: bytes) -> ConvertedManifests:
         request, found = await self._validation.decode(self._decoder, body)

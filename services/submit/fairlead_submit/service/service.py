@@ -84,7 +84,6 @@ class Service:
             self._quotas,
             self.secrets,
         )
-        self.manifests: Final = ManifestService(self.submissions, self._validation)
         shared = (settings, self._writer, self.queues, self.job_views, self.cluster_view, disk)
         self.groups: Final = GroupService(*shared, self._validation, self._quotas, self.secrets)
         self.group_actions: Final = GroupActionService(*shared, self._quotas, self.secrets)
@@ -96,6 +95,7 @@ class Service:
             self.permissions,
             self._validation,
         )
+        self.manifests: Final = ManifestService(self.submissions, self.groups, self._validation)
         self.resubmissions: Final = ResubmissionService(
             settings,
             pool,

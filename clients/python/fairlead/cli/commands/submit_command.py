@@ -1,6 +1,6 @@
 """`fairlead submit FILE`: jobs and groups from YAML or JSON, as the API takes them, or manifests.
 
-`fairlead convert FILE` only shows the jobs that manifests become.
+`fairlead convert FILE` only shows what manifests become.
 """
 
 import shlex
@@ -12,8 +12,11 @@ from fairlead.cli.commands import watch_command
 from fairlead.cli.support import command_base, output_formats, recent_job_set, working_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from fairlead import Client, SubmitResult, SubmittedJob, ValidationResult
     from fairlead.cli.support.submission_files import Submission
+    from fairlead.models.group_models import SubmittedGroup
 
 
 def register(app: typer.Typer) -> None:
@@ -136,7 +139,9 @@ def convert(
         manifest_reports.print_report(made.fields, output_format)
         return
     manifest_reports.print_ignored(made.fields)
-    submission = {"queue": made.queue, "jobSet": made.job_set, "jobs": made.jobs}
+    lists = {"jobs": made.jobs, "groups": made.groups}
+    submission: dict[str, object] = {"queue": made.queue, "jobSet": made.job_set}
+    submission |= {name: found for name, found in lists.items() if found}
     if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
         output_formats.print_object(submission, output_format)
     else:
@@ -151,7 +156,7 @@ def _submit_manifests(
     dry_run: bool,
     output_format: output_formats.Format,
 ) -> "list[tuple[Submission, SubmitResult]]":
-    """Submit manifests as jobs of one job set, and list the fields that have no effect."""
+    """Submit manifests as jobs or groups of one job set, and list the fields without effect."""
     from fairlead import SubmitResult, ValidationResult
     from fairlead.cli.support import manifest_reports, submission_files
 
@@ -165,10 +170,14 @@ def _submit_manifests(
     jobs: list[dict[str, object]] = [{"clientId": job.client_id} for job in done.jobs]
     item = submission_files.Submission(queue=done.queue, job_set=done.job_set, jobs=jobs)
     if done.position is None:
-        _report_check(item, ValidationResult(jobs=done.jobs))
+        if done.groups:
+            _report_group_check(item, done.groups)
+        else:
+            _report_check(item, ValidationResult(jobs=done.jobs))
         return []
     recent_job_set.save(client.server.url, done.queue, done.job_set, done.position)
-    sent = [(item, SubmitResult(position=done.position, jobs=done.jobs))]
+    accepted = (*done.jobs, *_list_members(done.groups))
+    sent = [(item, SubmitResult(position=done.position, jobs=accepted))]
     _report(sent, output_format)
     return sent
 
@@ -185,14 +194,29 @@ def _check(client: "Client", item: "Submission") -> None:
         _report_check(item, done)
     if item.groups:
         checked = client.check_groups(item.queue, item.job_set, item.groups)
-        count = output_formats.format_count(len(checked.groups), "group")
-        typer.echo(f"{count} for {item.place} can be submitted; nothing was created")
-        for group in checked.groups:
-            for role in group.roles:
-                if role.feasible is False:
-                    command_base.print_message(
-                        f"role {role.name} of {group.client_id} is infeasible now: {role.why}"
-                    )
+        _report_group_check(item, checked.groups)
+
+
+def _report_group_check(item: "Submission", groups: "Sequence[SubmittedGroup]") -> None:
+    count = output_formats.format_count(len(groups), "group")
+    typer.echo(f"{count} for {item.place} can be submitted; nothing was created")
+    for group in groups:
+        for role in group.roles:
+            if role.feasible is False:
+                command_base.print_message(
+                    f"role {role.name} of {group.client_id} is infeasible now: {role.why}"
+                )
+
+
+def _list_members(groups: "Iterable[SubmittedGroup]") -> "list[SubmittedJob]":
+    """The members of groups as submitted jobs."""
+    from fairlead import SubmittedJob
+
+    return [
+        SubmittedJob(id=member.id, client_id=member.client_id, duplicate=group.duplicate)
+        for group in groups
+        for member in group.members
+    ]
 
 
 def _submit_all(
@@ -219,7 +243,7 @@ def _submit_all(
 def _submit(client: "Client", item: "Submission") -> "SubmitResult":
     """Submit it; a submission of several requests shows its progress. Members of groups are
     jobs of the result."""
-    from fairlead import SubmitResult, SubmittedJob
+    from fairlead import SubmitResult
     from fairlead.calls import submission_batches
 
     whole = len(item.jobs)
@@ -235,12 +259,8 @@ def _submit(client: "Client", item: "Submission") -> "SubmitResult":
         )
     if item.groups:
         groups = client.submit_groups(item.queue, item.job_set, item.groups)
-        members = [
-            SubmittedJob(id=member.id, client_id=member.client_id, duplicate=group.duplicate)
-            for group in groups.groups
-            for member in group.members
-        ]
-        done = SubmitResult(position=groups.position or done.position, jobs=(*done.jobs, *members))
+        accepted = (*done.jobs, *_list_members(groups.groups))
+        done = SubmitResult(position=groups.position or done.position, jobs=accepted)
     recent_job_set.save(client.server.url, item.queue, item.job_set, done.position)
     return done
 

@@ -5,14 +5,16 @@ no counterpart is ignored with the reason; what would change the meaning if it w
 refused, and then nothing of the request is submitted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.requests import validation
+from fairlead_submit.domain.manifests.group_roles import ConvertedGroup
 from fairlead_submit.domain.manifests.job_manifests import read_job
+from fairlead_submit.domain.manifests.job_set_manifests import read_job_set
 from fairlead_submit.domain.manifests.manifest_fields import (
     FieldReport,
     ManifestObject,
@@ -20,40 +22,64 @@ from fairlead_submit.domain.manifests.manifest_fields import (
 )
 from fairlead_submit.domain.manifests.pod_groups import PodGroups
 from fairlead_submit.domain.manifests.pod_manifests import Document, Metadata, read_pod
+from fairlead_submit.domain.manifests.queue_job_manifests import read_queue_job
+from fairlead_submit.domain.manifests.volcano_manifests import read_volcano_job
 
-KINDS: Final = ("v1 Pod", "batch/v1 Job", "scheduling.x-k8s.io/v1alpha1 PodGroup", "v1 List")
+GROUP_READERS: Final[Mapping[tuple[str, str], Callable[[ManifestObject, int], ConvertedGroup]]] = {
+    ("batch.volcano.sh", "Job"): read_volcano_job,
+    ("jobset.x-k8s.io", "JobSet"): read_job_set,
+    ("arbitrator.incubator.k8s.io", "QueueJob"): read_queue_job,
+}
+"""API group and kind -> what converts it to a group."""
+KINDS: Final = (
+    "v1 Pod",
+    "batch/v1 Job",
+    "scheduling.x-k8s.io PodGroup",
+    *(f"{group} {kind}" for group, kind in GROUP_READERS),
+    "v1 List",
+)
 LISTS_DEPTH_MAX: Final = 4
 """How deep a List in a List is opened."""
 
 
 class Conversion(msgspec.Struct, frozen=True, rename="camel"):
-    """The jobs that manifests become, in the form of `POST /api/v1/jobs`, and the report."""
+    """What manifests become, in the form of `POST /api/v1/jobs` or `/groups`, and the report.
+
+    Either `jobs` or `groups` is empty.
+    """
 
     queue: str
     job_set: str
     jobs: list[Document]
+    groups: list[Document]
     fields: list[ReportedField]
 
 
 class ConvertedManifests(msgspec.Struct, frozen=True):
-    """A conversion and its errors. `sources`: the pointer of each job's pod spec."""
+    """A conversion and its errors.
+
+    `pod_specs`: pointer of a pod spec in the submission -> in the manifests. `manifests`: pointer
+    of a job or group -> of its manifest.
+    """
 
     conversion: Conversion
     errors: list[FieldError]
-    sources: list[str]
+    pod_specs: dict[str, str]
+    manifests: dict[str, str]
 
     def locate(self, found: Sequence[FieldError]) -> list[FieldError]:
         """Errors of the submission, at the place in the manifests that they come from."""
         return [FieldError(self._locate(error.pointer), error.detail) for error in found]
 
     def _locate(self, pointer: str) -> str:
-        parts = pointer.split("/", 4)
-        if len(parts) < 3 or parts[1] != "jobs" or not parts[2].isdecimal():
-            return pointer
-        source = self.sources[int(parts[2])]
-        if len(parts) > 3 and parts[3] == "podSpec":
-            return "/".join([source, *parts[4:]])
-        return source.removesuffix("/spec").removesuffix("/spec/template")
+        parts = pointer.split("/")
+        for count in range(len(parts), 1, -1):
+            part = "/".join(parts[:count])
+            if part in self.pod_specs:
+                return "/".join([self.pod_specs[part], *parts[count:]])
+            if part in self.manifests:
+                return self.manifests[part]
+        return pointer
 
 
 def convert_manifests(
@@ -76,8 +102,10 @@ class _ManifestBatch:
         self._queues: dict[str, str] = {}
         self._job_sets: list[str] = []
         self._jobs: list[Document] = []
-        self._manifests: list[ManifestObject] = []
-        self._sources: list[str] = []
+        self._of_jobs: list[ManifestObject] = []
+        self._groups: list[Document] = []
+        self._pod_specs: dict[str, str] = {}
+        self._manifests: dict[str, str] = {}
 
     def read(self, manifest: object, pointer: str, depth: int) -> None:
         """Take one manifest, or those of a List."""
@@ -91,6 +119,7 @@ class _ManifestBatch:
         given = ManifestObject(manifest, pointer, self._report)
         version, kind = manifest.get("apiVersion"), manifest.get("kind")
         name = f"{version} {kind}"
+        kind_of_group = (str(version).partition("/")[0], str(kind))
         if name == "v1 List" and depth < LISTS_DEPTH_MAX:
             items = manifest.get("items")
             for index, item in enumerate(items if isinstance(items, list) else ()):
@@ -104,7 +133,9 @@ class _ManifestBatch:
         elif name == "batch/v1 Job":
             metadata, jobs = read_job(given, self._jobs_max - len(self._jobs))
             self._add(given, metadata, jobs, f"{pointer}/spec/template/spec")
-        elif kind == "PodGroup" and str(version).startswith("scheduling.x-k8s.io/"):
+        elif kind_of_group in GROUP_READERS:
+            self._add_group(given, GROUP_READERS[kind_of_group](given, self._jobs_max))
+        elif kind_of_group == ("scheduling.x-k8s.io", "PodGroup"):
             self._name_queue(self._pod_groups.read_group(given), pointer)
         else:
             field = "kind" if kind is not None else "apiVersion"
@@ -112,28 +143,48 @@ class _ManifestBatch:
 
     def convert(self, queue: str | None, job_set: str | None) -> ConvertedManifests:
         """The result after all manifests."""
-        jobs = self._pod_groups.make_gangs(self._jobs, self._manifests)
+        jobs = self._pod_groups.make_gangs(self._jobs, self._of_jobs)
         errors = self._report.errors()
         named = queue or next(iter(self._queues), "")
         if queue is None and len(self._queues) > 1:
             first, second = list(self._queues.items())[:2]
             detail = f"names queue {second[0]!r}, but {first[1]} names {first[0]!r}; set `queue`"
             errors.append(FieldError(second[1], detail))
-        if not self._jobs and not errors:
+        if not self._jobs and not self._groups and not errors:
             errors.append(FieldError("/manifests", "have nothing to run"))
+        if self._jobs and self._groups:
+            detail = "become jobs and groups; send what becomes groups in a request of its own"
+            errors.append(FieldError("/manifests", detail))
         made = Conversion(
-            named, job_set or next(iter(self._job_sets), ""), jobs, self._report.fields
+            named,
+            job_set or next(iter(self._job_sets), ""),
+            jobs,
+            self._groups,
+            self._report.fields,
         )
-        return ConvertedManifests(made, errors, self._sources)
+        return ConvertedManifests(made, errors, self._pod_specs, self._manifests)
 
     def _add(
-        self, manifest: ManifestObject, metadata: Metadata, jobs: list[Document], source: str
+        self, manifest: ManifestObject, metadata: Metadata, jobs: list[Document], pod_spec: str
     ) -> None:
-        self._name_queue(metadata.queue, manifest.pointer)
-        self._job_sets += [name for name in (metadata.job_set or metadata.name,) if name]
+        self._name_places(metadata, manifest.pointer)
+        for index in range(len(self._jobs), len(self._jobs) + len(jobs)):
+            self._pod_specs[f"/jobs/{index}/podSpec"] = pod_spec
+            self._manifests[f"/jobs/{index}"] = manifest.pointer
         self._jobs += jobs
-        self._manifests += [manifest] * len(jobs)
-        self._sources += [source] * len(jobs)
+        self._of_jobs += [manifest] * len(jobs)
+
+    def _add_group(self, manifest: ManifestObject, made: ConvertedGroup) -> None:
+        self._name_places(made.metadata, manifest.pointer)
+        place = f"/groups/{len(self._groups)}"
+        self._manifests[place] = manifest.pointer
+        for index, role in enumerate(made.roles):
+            self._pod_specs[f"{place}/roles/{index}/template/podSpec"] = role.pointer
+        self._groups.append(made.group)
+
+    def _name_places(self, metadata: Metadata, pointer: str) -> None:
+        self._name_queue(metadata.queue, pointer)
+        self._job_sets += [name for name in (metadata.job_set or metadata.name,) if name]
 
     def _name_queue(self, queue: str, pointer: str) -> None:
         if queue:

@@ -22,7 +22,7 @@ _CONTROLLER_LABELS: Final = (
     "job-name",
 )
 
-_REASONS: Final = {
+REASONS: Final = {
     "managedBy": "Fairlead manages the jobs",
     "manualSelector": "Fairlead finds the pods of its jobs itself",
     "maxFailedIndexes": "a failed job does not end others; `fairlead cancel` does",
@@ -32,6 +32,7 @@ _REASONS: Final = {
     "successPolicy": "every job of the job set runs to its own end",
     "ttlSecondsAfterFinished": "the server's retention settings apply to all jobs",
 }
+"""Why fields of a Job have no effect."""
 _EXIT_CODES: Final = "retries do not depend on exit codes: every failure is retried up to the limit"
 _DISRUPTIONS: Final = "preemptions and lost nodes never use up a retry"
 
@@ -53,7 +54,7 @@ def read_job(manifest: ManifestObject, jobs_max: int) -> tuple[Metadata, list[Do
     if not spec.has("template"):
         spec.refuse("template", "is missing")
     inner, pod = read_pod(spec.open("template"), template=True)
-    spec.ignore_others(_REASONS)
+    spec.ignore_others(REASONS)
     manifest.ignore_others({"status": "the jobs are new"}, silent=("apiVersion", "kind"))
     job = {**pod, **common}
     if metadata.namespace:

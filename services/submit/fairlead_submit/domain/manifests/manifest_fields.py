@@ -109,6 +109,17 @@ class ManifestObject:
         self.refuse(name, "is not valid: an object of texts is expected")
         return {}
 
+    def take_names(self, name: str, becomes: str = "") -> list[str]:
+        """The list of texts of the field."""
+        value = self._take(name)
+        if value is None:
+            return []
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            self._report_used(name, becomes)
+            return list(value)
+        self.refuse(name, "is not valid: a list of texts is expected")
+        return []
+
     def take_whole(self, name: str, becomes: str = "") -> dict[str, object] | None:
         """The object of the field as it is, not examined further."""
         value = self._take(name)

@@ -1,0 +1,98 @@
+"""JobSets (`jobset.x-k8s.io`): a group with a role for each replicated job."""
+
+from typing import Final
+
+from fairlead_submit.domain.manifests.group_roles import (
+    ConvertedGroup,
+    RoleTemplate,
+    make_group,
+    point_at_pod_spec,
+    read_template,
+)
+from fairlead_submit.domain.manifests.job_manifests import BACKOFF_LIMIT, REASONS
+from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
+from fairlead_submit.domain.manifests.pod_manifests import Document, read_metadata
+
+_REASONS: Final = {
+    "coordinator": "members have no host names",
+    "managedBy": "Fairlead manages the group",
+    "network": "members have no host names",
+    "ttlSecondsAfterFinished": "the server's retention settings apply to all jobs",
+}
+_INDEX: Final = "members have their index as FAIRLEAD_ROLE_INDEX"
+
+
+def read_job_set(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
+    """Take a JobSet: its metadata and the group that it becomes."""
+    metadata = read_metadata(manifest)
+    spec = manifest.open("spec")
+    given = spec.open_list("replicatedJobs")
+    if not given:
+        spec.refuse("replicatedJobs", "has no job; at least one is required")
+    roles = [_read_replicated_job(item, index, members_max) for index, item in enumerate(given)]
+    startup = spec.open("startupPolicy")
+    if startup.take_text("startupPolicyOrder") == "InOrder":
+        startup.refuse("startupPolicyOrder", "InOrder is not supported: all roles start together")
+    startup.ignore_others({})
+    completion = _read_success_policy(spec, roles)
+    failure = spec.open("failurePolicy")
+    restarts = failure.take_count("maxRestarts", "restartLimit")
+    failure.ignore("rules", "every failure of a member restarts the group up to the limit")
+    failure.ignore_others({})
+    if spec.take_flag("suspend", "hold"):
+        for role in roles:
+            role.template["hold"] = True
+    spec.ignore_others(_REASONS)
+    manifest.ignore_others({"status": "the group is new"}, silent=("apiVersion", "kind"))
+    return make_group(
+        metadata,
+        roles,
+        [role.count for role in roles],
+        onMemberFailure="restartGroup" if restarts else "fail",
+        restartLimit=min(restarts, 1_000) if restarts else None,
+        completion=completion,
+    )
+
+
+def _read_replicated_job(item: ManifestObject, index: int, members_max: int) -> RoleTemplate:
+    """A role with the pods of all replicas. The retries of a Job become those of each member."""
+    name = item.take_text("name", "the name of the role") or f"job-{index}"
+    replicas = item.take_count("replicas", "the members of the role")
+    if item.has("dependsOn"):
+        item.refuse("dependsOn", "is not supported: all roles of a group start together")
+    item.ignore("groupName", "members have no host names")
+    job = item.open("template")
+    job.ignore("metadata", "the labels of the JobSet and of the pod template are used")
+    inner = job.open("spec")
+    field = "completions" if inner.has("completions") else "parallelism"
+    pods = inner.take_count(field, "the members of the role", least=1)
+    count = (1 if replicas is None else replicas) * (1 if pods is None else pods)
+    if count > members_max:
+        item.refuse("replicas", f"makes {count} members; a group has at most {members_max}")
+        count = 1
+    if field == "completions":
+        inner.ignore("parallelism", "all members of a group start together")
+    inner.ignore("completionMode", _INDEX)
+    retries = inner.take_count("backoffLimit", "retry.limit of each member")
+    deadline = inner.take_count("activeDeadlineSeconds", "maxRuntimeSeconds of each member")
+    template = read_template(inner)
+    template["retry"] = {"limit": min(BACKOFF_LIMIT if retries is None else retries, 1_000)}
+    if deadline is not None:
+        template["maxRuntimeSeconds"] = deadline
+    inner.ignore_others(REASONS)
+    job.ignore_others({})
+    item.ignore_others({})
+    return RoleTemplate(name, count, None, template, point_at_pod_spec(inner))
+
+
+def _read_success_policy(spec: ManifestObject, roles: list[RoleTemplate]) -> Document | None:
+    policy = spec.open("successPolicy")
+    operator = policy.take_text("operator", "completion")
+    targets = policy.take_names("targetReplicatedJobs", "completion.roles")
+    policy.ignore_others({})
+    if operator is None and not targets:
+        return None
+    completion: Document = {"roles": targets or [role.name for role in roles]}
+    if operator == "Any":
+        completion["count"] = 1
+    return completion

@@ -1,0 +1,59 @@
+"""QueueJobs of kube-arbitrator: a group with a role for each task."""
+
+from typing import Final
+
+from fairlead_submit.domain.manifests.group_roles import (
+    ConvertedGroup,
+    RoleTemplate,
+    make_group,
+    point_at_pod_spec,
+    read_template,
+    spread_minimum,
+)
+from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
+from fairlead_submit.domain.manifests.pod_manifests import read_metadata
+
+_REASONS: Final = {"selector": "Fairlead finds the pods of its jobs itself"}
+
+
+def read_queue_job(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
+    """Take a QueueJob: its metadata and the group that it becomes."""
+    metadata = read_metadata(manifest)
+    spec = manifest.open("spec")
+    tasks = spec.open_list("taskSpecs")
+    if not tasks:
+        spec.refuse("taskSpecs", "has no task; at least one is required")
+    scheduling = spec.open("schedSpec")
+    selector = scheduling.take_texts("nodeSelector", "nodeSelector of every member")
+    roles = [_read_task(task, index, members_max, selector) for index, task in enumerate(tasks)]
+    least = scheduling.take_count("minAvailable", "the minima of the roles, in their order")
+    priority_class = scheduling.take_text("priorityClassName", "priorityClass")
+    scheduling.ignore("priority", "priorityClassName names the class")
+    scheduling.ignore_others({})
+    spec.ignore_others(_REASONS)
+    manifest.ignore_others({"status": "the group is new"}, silent=("apiVersion", "kind"))
+    return make_group(
+        metadata,
+        roles,
+        spread_minimum(roles, least),
+        onMemberFailure="restartMember",
+        priorityClass=priority_class,
+    )
+
+
+def _read_task(
+    task: ManifestObject, index: int, members_max: int, selector: dict[str, str]
+) -> RoleTemplate:
+    count = task.take_count("replicas", "max of the role", least=1)
+    if count is not None and count > members_max:
+        task.refuse("replicas", f"is {count}; a group has at most {members_max} members")
+        count = 1
+    template = read_template(task)
+    pod_spec = template["podSpec"]
+    if selector:
+        own = pod_spec.get("nodeSelector")
+        pod_spec["nodeSelector"] = {**selector, **(own if isinstance(own, dict) else {})}
+    task.ignore_others({})
+    return RoleTemplate(
+        f"task-{index}", 1 if count is None else count, None, template, point_at_pod_spec(task)
+    )
