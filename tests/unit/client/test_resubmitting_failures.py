@@ -34,6 +34,24 @@ def test_failed_jobs_of_a_job_set_are_resubmitted(
     assert posted["failed"] is True
 
 
+@pytest.mark.parametrize("chosen", [["--failed"], ["--into", "t"]], ids=lambda words: words[0])
+def test_the_memory_of_resubmitted_jobs_is_multiplied(server: Server, chosen: list[str]) -> None:
+    answers(server, 2)
+    server.routes["GET /api/v1/jobs"] = lambda _: {"groups": []}
+    words = ["resubmit", *chosen, "--queue", "q", "--jobset", "s", "--memory-factor", "2"]
+    assert cli.invoke(words) == 0
+    (posted,) = [each.json() for each in server.asked if each.method == "POST"]
+    assert isinstance(posted, dict)
+    assert posted["memoryFactor"] == 2.0
+
+
+def test_a_memory_factor_outside_of_its_range_is_refused(server: Server) -> None:
+    for factor in ("0.5", "17", "nan", "much"):
+        words = ["resubmit", "--failed", "--queue", "q", "--jobset", "s", "--memory-factor"]
+        assert cli.invoke([*words, factor]) == 2, factor
+    assert server.asked == []
+
+
 def test_a_job_set_without_failures_is_not_an_error(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,26 +45,33 @@ class JobActionMethods(AsyncConnection):
         return await self._act("release", ids, {})
 
     async def resubmit(
-        self, jobs: Jobs, job_set: str, *, queue: str | None = None
+        self,
+        jobs: Jobs,
+        job_set: str,
+        *,
+        queue: str | None = None,
+        memory_factor: float | None = None,
     ) -> StartedAction:
         """Submit new jobs like these into a job set, of another `queue` if one is given.
 
-        Returns before the jobs are submitted; `action(started.action)` returns the progress.
+        `memory_factor`, from 1 to 16, multiplies the memory that the old jobs requested. Returns
+        before the jobs are submitted; `action(started.action)` returns the progress.
         """
         body = {**job_parameters.make_target(jobs), "jobSet": job_set}
         if queue is not None:
             body["queue"] = queue
-        return await self._resubmit(body)
+        return await self._resubmit(body, memory_factor)
 
-    async def resubmit_failed(self, queue: str, job_set: str) -> StartedAction:
+    async def resubmit_failed(
+        self, queue: str, job_set: str, *, memory_factor: float | None = None
+    ) -> StartedAction:
         """Resubmit the jobs of a job set that failed, or were cancelled because another job failed.
 
         The new jobs are `trial~2` for `trial`, and supersede the old ones: a second call resubmits
-        only jobs that failed since.
+        only jobs that failed since. `memory_factor`: as for `resubmit`.
         """
-        return await self._resubmit(
-            {"filter": Filter(queue=queue, job_set=job_set), "failed": True}
-        )
+        body = {"filter": Filter(queue=queue, job_set=job_set), "failed": True}
+        return await self._resubmit(body, memory_factor)
 
     async def action(self, action_id: str) -> Action:
         """The progress of an action that continues after its response."""
@@ -80,9 +87,13 @@ class JobActionMethods(AsyncConnection):
                 return
             await self._transport.sleep(POLL_S)
 
-    async def _resubmit(self, body: dict[str, object]) -> StartedAction:
+    async def _resubmit(
+        self, body: dict[str, object], memory_factor: float | None
+    ) -> StartedAction:
         """Start a resubmission; a client id makes it safe to repeat."""
         named = {**body, "clientId": f"{self._transport.random_bits():016x}"}
+        if memory_factor is not None:
+            named["memoryFactor"] = memory_factor
         return await self._request(
             request_building.build_post("/jobs/resubmit", named), StartedAction
         )

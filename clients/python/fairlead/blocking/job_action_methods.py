@@ -45,23 +45,34 @@ class JobActionMethods(Connection):
         """Lift the hold of jobs that were submitted with `hold`. Raises `NotFound`."""
         return self._act("release", ids, {})
 
-    def resubmit(self, jobs: Jobs, job_set: str, *, queue: str | None = None) -> StartedAction:
+    def resubmit(
+        self,
+        jobs: Jobs,
+        job_set: str,
+        *,
+        queue: str | None = None,
+        memory_factor: float | None = None,
+    ) -> StartedAction:
         """Submit new jobs like these into a job set, of another `queue` if one is given.
 
-        Returns before the jobs are submitted; `action(started.action)` returns the progress.
+        `memory_factor`, from 1 to 16, multiplies the memory that the old jobs requested. Returns
+        before the jobs are submitted; `action(started.action)` returns the progress.
         """
         body = {**job_parameters.make_target(jobs), "jobSet": job_set}
         if queue is not None:
             body["queue"] = queue
-        return self._resubmit(body)
+        return self._resubmit(body, memory_factor)
 
-    def resubmit_failed(self, queue: str, job_set: str) -> StartedAction:
+    def resubmit_failed(
+        self, queue: str, job_set: str, *, memory_factor: float | None = None
+    ) -> StartedAction:
         """Resubmit the jobs of a job set that failed, or were cancelled because another job failed.
 
         The new jobs are `trial~2` for `trial`, and supersede the old ones: a second call resubmits
-        only jobs that failed since.
+        only jobs that failed since. `memory_factor`: as for `resubmit`.
         """
-        return self._resubmit({"filter": Filter(queue=queue, job_set=job_set), "failed": True})
+        body = {"filter": Filter(queue=queue, job_set=job_set), "failed": True}
+        return self._resubmit(body, memory_factor)
 
     def action(self, action_id: str) -> Action:
         """The progress of an action that continues after its response."""
@@ -77,9 +88,11 @@ class JobActionMethods(Connection):
                 return
             self._transport.sleep(POLL_S)
 
-    def _resubmit(self, body: dict[str, object]) -> StartedAction:
+    def _resubmit(self, body: dict[str, object], memory_factor: float | None) -> StartedAction:
         """Start a resubmission; a client id makes it safe to repeat."""
         named = {**body, "clientId": f"{self._transport.random_bits():016x}"}
+        if memory_factor is not None:
+            named["memoryFactor"] = memory_factor
         return self._request(request_building.build_post("/jobs/resubmit", named), StartedAction)
 
     def _act(

@@ -1,5 +1,6 @@
 """`fairlead cancel`, `preempt`, `reprioritize`, `release`, `resubmit`: actions on jobs."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -60,6 +61,7 @@ def register(app: typer.Typer) -> None:
         short_help="Submit jobs again, as new ones.",
         epilog=command_base.format_examples(
             "fairlead resubmit --failed --jobset nightly",
+            "fairlead resubmit --failed --jobset nightly --memory-factor 2",
             "fairlead resubmit --queue default --jobset nightly --state FAILED --into nightly-2",
             "fairlead resubmit 0h01ja5y7d1s8xk2v4m6n8p0qr --into again",
         ),
@@ -149,6 +151,12 @@ def resubmit(
     into_queue: Annotated[
         str, typer.Option(help="The queue of the new jobs; default: unchanged.", metavar="NAME")
     ] = "",
+    memory_factor: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0, max=16.0, help="Multiply the requested memory by this.", metavar="NUMBER"
+        ),
+    ] = None,
     yes: Yes = False,
 ) -> None:
     """Submit jobs again, as new jobs of a job set; the old jobs are not changed.
@@ -158,15 +166,20 @@ def resubmit(
     job set. If the command is interrupted, the server still submits all of them.
     """
     with command_base.connect(context) as client:
+        if memory_factor is not None and math.isnan(memory_factor):
+            command_base.fail("--memory-factor is not a number")
         if failed:
-            started = _resubmit_failed(client, chosen, [*(ids or []), into, into_queue], yes)
+            others = [*(ids or []), into, into_queue]
+            started = _resubmit_failed(client, chosen, others, memory_factor, yes)
         else:
             if not into:
                 command_base.fail("add --into JOBSET or --failed")
             jobs = job_selection.select_jobs(client, ids, chosen)
             if not isinstance(jobs, list):
                 _confirm_many(client, chosen, yes)
-            started = client.resubmit(jobs, into, queue=into_queue or None)
+            started = client.resubmit(
+                jobs, into, queue=into_queue or None, memory_factor=memory_factor
+            )
         last = None
         try:
             for last in client.watch_action(started.action):
@@ -192,19 +205,25 @@ def resubmit(
 
 
 def _resubmit_failed(
-    client: "Client", chosen: "Filter", others: list[str], yes: bool
+    client: "Client",
+    chosen: "Filter",
+    others: list[str],
+    memory_factor: float | None,
+    yes: bool,
 ) -> "StartedAction":
     """Resubmit the failed jobs of the named job set, or of the one used last."""
     from fairlead import Filter
 
     queue, job_set = job_selection.find_place(client, chosen.queue or "", chosen.job_set or "")
     if any(others) or chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
-        command_base.fail("--failed can only be combined with --queue and --jobset")
+        command_base.fail(
+            "--failed can only be combined with --queue, --jobset and --memory-factor"
+        )
     bad = client.job_set(queue, job_set).bad
     if bad > ASK_ABOVE:
         what = output_formats.format_count(bad, "job")
         command_base.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
-    return client.resubmit_failed(queue, job_set)
+    return client.resubmit_failed(queue, job_set, memory_factor=memory_factor)
 
 
 def _confirm_many(client: "Client", chosen: "Filter", yes: bool) -> None:
