@@ -14,6 +14,7 @@ import multiprocessing
 import random
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import asyncpg
@@ -22,9 +23,10 @@ from fairlead_common.db import open_pool
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.domain.webhooks.webhook_requests import WebhookConfiguration
-from fairlead_lookout.domain.webhooks.webhook_types import EventFilter
+from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Kind, KindOptions
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.service.webhooks.delivery_loop import DeliveryLoop
+from fairlead_lookout.service.webhooks.delivery_loop import DeliveryLoop, Sender
+from fairlead_lookout.service.webhooks.http_client import HttpClient
 from fairlead_lookout.service.webhooks.request_sender import RequestSender
 from fairlead_lookout.store.view_schema import migrate_schema
 from fairlead_lookout.store.webhooks.delivery_store import find_day
@@ -95,6 +97,9 @@ async def prepare(options: argparse.Namespace, url: str, ports: tuple[int, int])
                 ordered=False,
                 concurrency=8,
                 headers=None,
+                kind="webhook",
+                options=KindOptions(),
+                credentials=None,
                 enabled=True,
             ),
             "whsec_" + "c2VjcmV0" * 5,
@@ -139,8 +144,9 @@ async def prepare(options: argparse.Namespace, url: str, ports: tuple[int, int])
 async def measure(url: str, expected: int) -> dict[str, float]:
     """Send everything; the figures."""
     settings = Settings(database_url=url)
-    sender = RequestSender(Keyring(KEY), parse_networks(["127.0.0.0/8"]))
-    loop = DeliveryLoop(settings, sender, random.random, lambda: random.randrange(2**31))
+    http = HttpClient(parse_networks(["127.0.0.0/8"]))
+    senders: Mapping[Kind, Sender] = {"webhook": RequestSender(Keyring(KEY), http)}
+    loop = DeliveryLoop(settings, senders, random.random, lambda: random.randrange(2**31))
     connection = await asyncpg.connect(url)
     started_s, started_cpu_s = time.monotonic(), time.process_time()
     running = asyncio.create_task(loop.run())
@@ -153,7 +159,7 @@ async def measure(url: str, expected: int) -> dict[str, float]:
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await connection.close()
-    await sender.close()
+    await http.close()
     return {
         "deliveries": expected,
         "seconds": round(took_s, 2),

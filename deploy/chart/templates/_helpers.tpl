@@ -22,7 +22,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- define "fairlead.secretVariable" -}}
 - name: {{ .variable }}
   valueFrom:
-    secretKeyRef: {name: {{ .root.Values.secret }}, key: {{ .key }}}
+    secretKeyRef: {name: {{ .root.Values.secret }}, key: {{ .key }}{{ if .optional }}, optional: true{{ end }}}
 {{- end }}
 
 {{/* The settings file of all services: what users set, and what follows from the chart. */}}

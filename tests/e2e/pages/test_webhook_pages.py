@@ -85,6 +85,46 @@ async def test_a_webhook_is_created_and_its_deliveries_are_live(
         assert "secret" not in found
 
 
+async def test_each_kind_is_created_with_its_own_fields(
+    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+) -> None:
+    smtp = {"smtp_host": "127.0.0.1", "smtp_from": "fairlead@example.org", "smtp_port": 9}
+    async with (
+        receiving() as receiver,
+        delivering(fresh_database, valkey_url, **smtp) as harness,
+        browser_page(browser) as page,
+    ):
+        fields: dict[str, dict[str, str]] = {
+            "slack": {"URL": receiver.url, "Text": "{jobSet}: {counts}"},
+            "email": {"Recipients": "a@b.org, c@d.org", "Subject": "{summary}"},
+            "airflow": {"URL": receiver.url, "DAG": "report", "User": "u", "Password": "p"},
+        }
+        for kind, values in fields.items():
+            await open_page(page, harness, "/webhooks")
+            await page.get_by_label("Kind").select_option(kind)
+            await page.get_by_label("Name", exact=True).fill(kind)
+            await page.get_by_label("Queue", exact=True).fill("q")
+            for label, value in values.items():
+                await page.get_by_label(label, exact=True).fill(value)
+            await look(page, tmp_path, f"form-{kind}")
+            await check_themes(page, axe_script)
+            await page.get_by_role("button", name="Create").click()
+            await expect(page.get_by_text("The webhook is created")).to_be_visible()
+            await expect(page.get_by_label("Secret", exact=True)).to_be_hidden()
+            await page.get_by_role("link", name="Open the webhook").click()
+            await expect(page.get_by_role("heading", name=kind, exact=True)).to_be_visible()
+            await look(page, tmp_path, f"webhook-{kind}")
+        await open_page(page, harness, "/webhooks")
+        await look(page, tmp_path, "webhooks-of-all-kinds")
+        await check_themes(page, axe_script)
+        slack = await harness.read("/webhooks/slack")
+        assert slack["template"] == {"text": "{jobSet}: {counts}"}
+        assert slack["filter"]["types"] == ["failed", "rejected", "finished"]
+        assert (await harness.read("/webhooks/email"))["recipients"] == ["a@b.org", "c@d.org"]
+        airflow = await harness.read("/webhooks/airflow")
+        assert (airflow["airflow"]["dag"], airflow["credentials"]) == ("report", ["password"])
+
+
 async def test_pages_of_webhooks_have_no_axe_violations(
     fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:

@@ -9,7 +9,8 @@ from aiohttp import web
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Webhook, rotate_secrets
-from fairlead_lookout.service.webhooks.request_sender import RESPONSE_BYTES_MAX, RequestSender
+from fairlead_lookout.service.webhooks.http_client import RESPONSE_BYTES_MAX, HttpClient
+from fairlead_lookout.service.webhooks.request_sender import RequestSender
 from tests.integration.webhooks.receiver import receiving
 
 KEYRING = Keyring("a key of tests")
@@ -43,11 +44,12 @@ def make_webhook(url: str) -> Webhook:
 async def test_an_address_that_is_not_public_is_never_connected_to(host: str, scheme: str) -> None:
     async with receiving() as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
-        sender = RequestSender(KEYRING, ())
+        http = HttpClient(())
+        sender = RequestSender(KEYRING, http)
         attempt = await sender.send(
             make_webhook(f"{scheme}://{host}:{port}/x"), "evt_1", "{}", "application/json"
         )
-        await sender.close()
+        await http.close()
         assert attempt.status is None
         refusals = ("is not a public address", "is not a canonical IPv4 address")
         assert any(refusal in (attempt.error or "") for refusal in refusals)
@@ -68,9 +70,10 @@ async def test_a_huge_response_is_read_up_to_a_bound() -> None:
 
     async with receiving() as receiver:
         receiver.answer = answer_without_end
-        sender = RequestSender(KEYRING, LOOPBACK)
+        http = HttpClient(LOOPBACK)
+        sender = RequestSender(KEYRING, http)
         attempt = await sender.send(make_webhook(receiver.url), "evt_1", "{}", "application/json")
-        await sender.close()
+        await http.close()
         assert attempt.status == 500
         assert len(attempt.error or "") <= 400
         assert sent < 30 * 2**20
@@ -84,27 +87,30 @@ async def test_a_receiver_that_never_answers_ends_with_the_time_limit() -> None:
 
     async with receiving() as receiver:
         receiver.answer = never_answer
-        sender = RequestSender(KEYRING, LOOPBACK, timeout_s=0.2)
+        http = HttpClient(LOOPBACK, timeout_s=0.2)
+        sender = RequestSender(KEYRING, http)
         attempt = await sender.send(make_webhook(receiver.url), "evt_1", "{}", "application/json")
-        await sender.close()
+        await http.close()
         assert attempt.error == "No complete response within 0.2 s."
 
 
 async def test_a_certificate_that_is_not_trusted_is_refused() -> None:
     async with receiving() as receiver:
-        sender = RequestSender(KEYRING, LOOPBACK)
+        http = HttpClient(LOOPBACK)
+        sender = RequestSender(KEYRING, http)
         url = receiver.url.replace("http://", "https://")
         attempt = await sender.send(make_webhook(url), "evt_1", "{}", "application/json")
-        await sender.close()
+        await http.close()
         assert attempt.status is None
         assert receiver.received == []
         assert ssl.create_default_context().check_hostname
 
 
 async def test_a_name_that_does_not_exist_is_an_error() -> None:
-    sender = RequestSender(KEYRING, ())
+    http = HttpClient(())
+    sender = RequestSender(KEYRING, http)
     webhook = make_webhook("https://does-not-exist.invalid/")
     attempt = await sender.send(webhook, "evt_1", "{}", "application/json")
-    await sender.close()
+    await http.close()
     assert attempt.status is None
     assert attempt.error

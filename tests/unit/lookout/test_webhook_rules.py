@@ -10,7 +10,11 @@ from fairlead_lookout.domain.webhooks.retry_schedule import (
     decide_next_step,
     explain_disabling,
 )
-from fairlead_lookout.domain.webhooks.webhook_requests import WebhookRequest, check_webhook
+from fairlead_lookout.domain.webhooks.webhook_requests import (
+    Permitted,
+    WebhookRequest,
+    check_webhook,
+)
 from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Secret, rotate_secrets
 
 FAILED = Attempt(duration_ms=1, status=500, error="Status 500.")
@@ -19,7 +23,7 @@ FAILED = Attempt(duration_ms=1, status=500, error="Status 500.")
 def find_errors(**fields: object) -> dict[str, str]:
     body = msgspec.json.encode({"name": "a", "url": "https://example.org", **fields})
     given, known = Decoder(WebhookRequest)(body)
-    checked = check_webhook(given, known, ())
+    checked = check_webhook(given, known, Permitted())
     return {e.pointer: e.detail for e in checked} if isinstance(checked, list) else {}
 
 

@@ -16,9 +16,13 @@ from fairlead.models.webhook_models import (
 class WebhookMethods(AsyncConnection):
     """The methods for webhooks."""
 
-    async def create_webhook(self, webhook: WebhookChange) -> Webhook:
-        """Create a webhook; only this response contains its secret. Raises `Conflict`."""
-        request = request_building.build_post("/webhooks", webhook, repeatable=False)
+    async def create_webhook(self, webhook: WebhookChange, *, dry_run: bool = False) -> Webhook:
+        """Create a webhook; if it signs, only this response contains its secret. Raises `Conflict`.
+
+        With `dry_run` the server validates the request and creates nothing.
+        """
+        query = request_building.make_dry_run_query(dry_run)
+        request = request_building.build_post("/webhooks", webhook, query=query, repeatable=dry_run)
         return await self._request(request, Webhook)
 
     def webhooks(self) -> AsyncIterator[Webhook]:
@@ -29,12 +33,16 @@ class WebhookMethods(AsyncConnection):
         """One webhook. Raises `NotFound`."""
         return await self._request(request_building.build_get(_path(name)), Webhook)
 
-    async def replace_webhook(self, webhook: WebhookChange) -> Webhook:
-        """Replace the configuration of a webhook. Raises `NotFound`."""
-        path = _path(webhook.name)
-        return await self._request(
-            request_building.build_post(path, webhook, method="PUT"), Webhook
+    async def replace_webhook(self, webhook: WebhookChange, *, dry_run: bool = False) -> Webhook:
+        """Replace the configuration of a webhook. Raises `NotFound`.
+
+        With `dry_run` the server validates the request and changes nothing.
+        """
+        query = request_building.make_dry_run_query(dry_run)
+        request = request_building.build_post(
+            _path(webhook.name), webhook, query=query, method="PUT"
         )
+        return await self._request(request, Webhook)
 
     async def delete_webhook(self, name: str) -> None:
         """Delete a webhook; pending deliveries are not sent. Raises `NotFound`."""

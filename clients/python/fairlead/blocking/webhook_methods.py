@@ -17,9 +17,13 @@ from fairlead.models.webhook_models import (
 class WebhookMethods(Connection):
     """The methods for webhooks."""
 
-    def create_webhook(self, webhook: WebhookChange) -> Webhook:
-        """Create a webhook; only this response contains its secret. Raises `Conflict`."""
-        request = request_building.build_post("/webhooks", webhook, repeatable=False)
+    def create_webhook(self, webhook: WebhookChange, *, dry_run: bool = False) -> Webhook:
+        """Create a webhook; if it signs, only this response contains its secret. Raises `Conflict`.
+
+        With `dry_run` the server validates the request and creates nothing.
+        """
+        query = request_building.make_dry_run_query(dry_run)
+        request = request_building.build_post("/webhooks", webhook, query=query, repeatable=dry_run)
         return self._request(request, Webhook)
 
     def webhooks(self) -> Iterator[Webhook]:
@@ -30,10 +34,16 @@ class WebhookMethods(Connection):
         """One webhook. Raises `NotFound`."""
         return self._request(request_building.build_get(_path(name)), Webhook)
 
-    def replace_webhook(self, webhook: WebhookChange) -> Webhook:
-        """Replace the configuration of a webhook. Raises `NotFound`."""
-        path = _path(webhook.name)
-        return self._request(request_building.build_post(path, webhook, method="PUT"), Webhook)
+    def replace_webhook(self, webhook: WebhookChange, *, dry_run: bool = False) -> Webhook:
+        """Replace the configuration of a webhook. Raises `NotFound`.
+
+        With `dry_run` the server validates the request and changes nothing.
+        """
+        query = request_building.make_dry_run_query(dry_run)
+        request = request_building.build_post(
+            _path(webhook.name), webhook, query=query, method="PUT"
+        )
+        return self._request(request, Webhook)
 
     def delete_webhook(self, name: str) -> None:
         """Delete a webhook; pending deliveries are not sent. Raises `NotFound`."""

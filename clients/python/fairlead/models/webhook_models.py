@@ -15,16 +15,42 @@ class WebhookFilter(RequestModel, frozen=True, kw_only=True):
     types: tuple[str, ...] | None = None
 
 
+class WebhookTemplate(RequestModel, frozen=True, kw_only=True):
+    """Texts of messages, with fields such as `{jobSet}`. `subject`: only for e-mail."""
+
+    subject: str | None = None
+    text: str | None = None
+
+
+class AirflowTarget(RequestModel, frozen=True, kw_only=True):
+    """What an event starts in Airflow: a run of `dag`, an event of the asset with the URI `asset`,
+    or both. `username` and `password`, or `token`; absent secrets are unchanged."""
+
+    dag: str | None = None
+    asset: str | None = None
+    username: str | None = None
+    password: str | None = None
+    token: str | None = None
+
+
 class WebhookChange(RequestModel, frozen=True, kw_only=True):
-    """The configuration of a webhook. `headers`: absent means unchanged."""
+    """The configuration of a webhook. `kind`: `webhook` (default), `slack`, `email` or `airflow`.
+
+    `url`: for all kinds but email; `headers`: absent means unchanged; `template`: of slack and
+    email; `recipients`: e-mail addresses.
+    """
 
     name: str
-    url: str
+    url: str | None = None
+    kind: str | None = None
     filter: WebhookFilter | None = None
     format: str | None = None
     ordered: bool | None = None
     concurrency: int | None = None
     headers: Mapping[str, str] | None = None
+    template: WebhookTemplate | None = None
+    recipients: tuple[str, ...] | None = None
+    airflow: AirflowTarget | None = None
     enabled: bool | None = None
 
 
@@ -49,17 +75,40 @@ class ReceivedFilter(ResponseModel, frozen=True, kw_only=True):
     types: tuple[str, ...] = ()
 
 
+class ReceivedTemplate(ResponseModel, frozen=True, kw_only=True):
+    """The texts of a webhook; None: the default."""
+
+    subject: str | None = None
+    text: str | None = None
+
+
+class ReceivedAirflowTarget(ResponseModel, frozen=True, kw_only=True):
+    """The target of a webhook in Airflow, without its secrets."""
+
+    dag: str | None = None
+    asset: str | None = None
+    username: str | None = None
+
+
 class Webhook(ResponseModel, frozen=True, kw_only=True):
-    """A webhook. `secret` is only in the response that creates or rotates it."""
+    """A webhook. `url` is empty for e-mail. `credentials`: the names of its secrets for Airflow.
+
+    `secret` is only in the response that creates or rotates a webhook that signs.
+    """
 
     name: str
     url: str
+    kind: str = "webhook"
     version: int = 0
     filter: ReceivedFilter = ReceivedFilter()
     format: str = "fairlead"
     ordered: bool = False
     concurrency: int = 8
     headers: tuple[str, ...] = ()
+    template: ReceivedTemplate | None = None
+    recipients: tuple[str, ...] = ()
+    airflow: ReceivedAirflowTarget | None = None
+    credentials: tuple[str, ...] = ()
     secrets: tuple[WebhookSecret, ...] = ()
     enabled: bool = True
     disabled: str | None = None

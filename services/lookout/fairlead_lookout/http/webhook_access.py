@@ -4,7 +4,6 @@ Callers who can submit to a queue manage its webhooks; operators manage webhooks
 webhook is hidden from all other callers, because its URL can be a secret.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastapi import Request
@@ -16,8 +15,7 @@ from fairlead_common.domain.permissions import (
     Verb,
 )
 from fairlead_common.domain.problems import Problem
-from fairlead_lookout.domain.webhooks.target_addresses import Network
-from fairlead_lookout.domain.webhooks.webhook_requests import NAME
+from fairlead_lookout.domain.webhooks.webhook_requests import NAME, Permitted
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.http.visibility import Visibility
 from fairlead_lookout.store.webhooks.delivery_store import DeliveryStore
@@ -25,12 +23,13 @@ from fairlead_lookout.store.webhooks.webhook_store import WebhookStore
 
 
 class WebhookDeps(NamedTuple):
-    """What the routes of webhooks are given. `networks`: addresses that are permitted although
-    they are not public."""
+    """What the routes of webhooks are given. `permitted`: to what the operator permits deliveries;
+    `base_url`: of the dashboard, "" if it is not known."""
 
     store: WebhookStore
     deliveries: DeliveryStore
-    networks: Sequence[Network]
+    permitted: Permitted
+    base_url: str
 
 
 class WebhookAccess:

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead_common.domain import timestamps
-from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Webhook
+from fairlead_lookout.domain.webhooks.webhook_types import (
+    AirflowTarget,
+    EventFilter,
+    Kind,
+    Template,
+    Webhook,
+)
 from fairlead_lookout.http.responses import ResponseBody
 from fairlead_lookout.store.webhooks.delivery_store import (
     PENDING_COUNT_MAX,
@@ -22,7 +28,8 @@ class SecretResponse(ResponseBody, frozen=True, kw_only=True):
 
 
 class WebhookResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=False):
-    """A webhook. `headers`: the names of additional request headers.
+    """A webhook. `url` is empty for email. `headers`: the names of additional request headers;
+    `credentials`: the names of the secrets that it has for Airflow.
 
     `disabled`: why it was disabled. `failingSince`: its deliveries have failed since then.
     `pending`: deliveries that wait, `10000+` beyond that. `secret` is returned only when it was
@@ -30,6 +37,7 @@ class WebhookResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=Fal
     """
 
     name: str
+    kind: Kind
     version: int
     url: str
     filter: EventFilter
@@ -37,6 +45,10 @@ class WebhookResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=Fal
     ordered: bool
     concurrency: int
     headers: list[str]
+    template: Template | None
+    recipients: tuple[str, ...]
+    airflow: AirflowTarget | None
+    credentials: list[str]
     secrets: list[SecretResponse]
     enabled: bool
     disabled: str | None
@@ -121,6 +133,7 @@ def describe_webhook(webhook: Webhook, pending: int, now_ms: int) -> WebhookResp
     """A webhook as the API returns it."""
     return WebhookResponse(
         name=webhook.name,
+        kind=webhook.kind,
         version=webhook.version,
         url=webhook.url,
         filter=webhook.filter,
@@ -128,6 +141,10 @@ def describe_webhook(webhook: Webhook, pending: int, now_ms: int) -> WebhookResp
         ordered=webhook.ordered,
         concurrency=webhook.concurrency,
         headers=sorted(webhook.headers),
+        template=webhook.options.template,
+        recipients=webhook.options.recipients,
+        airflow=webhook.options.airflow,
+        credentials=sorted(webhook.credentials),
         secrets=[
             SecretResponse(
                 created=timestamps.rfc3339(secret.created_ms),

@@ -23,6 +23,7 @@ from fairlead_common.web.auth import Authenticator
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.fair_semaphore import FairSemaphore, OpenRequestLimit
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
+from fairlead_lookout.domain.webhooks.webhook_requests import Permitted
 from fairlead_lookout.http.api.routes import make_routers
 from fairlead_lookout.http.deps import Deps, ExportDeps
 from fairlead_lookout.http.executor_logs import ExecutorLogs
@@ -265,7 +266,12 @@ def _make_webhook_deps(settings: Settings, pool: Pool) -> WebhookDeps:
     return WebhookDeps(
         WebhookStore(pool, Keyring(settings.secrets_key)),
         DeliveryStore(pool),
-        parse_networks(settings.webhook_networks),
+        Permitted(
+            parse_networks(settings.webhook_networks),
+            bool(settings.smtp_host),
+            settings.smtp_domains,
+        ),
+        settings.public_url.rstrip("/"),
     )
 
 

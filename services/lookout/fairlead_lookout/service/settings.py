@@ -1,12 +1,13 @@
 """The settings of lookout."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.access_settings import Count, Positive
 from fairlead_common.service.settings import Settings as Common
+from fairlead_lookout.domain.webhooks.kind_requests import is_address
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 
 Days = Annotated[int, Meta(ge=0)]
@@ -40,6 +41,11 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     one webhook, later ones are made when there are fewer; `webhook_days`: retention of deliveries;
     `webhook_disable_s`: a webhook whose deliveries all failed for this long is disabled;
     `webhook_timeout_s`: the longest time of one attempt.
+
+    `smtp_host`: the server for webhooks of the kind email, which do not exist without it;
+    `smtp_security`: `starttls`, `tls`, or `none` within a trusted network; `smtp_user` and
+    `smtp_password`, or `smtp_password_file`, a file with the password: who signs in; `smtp_from`:
+    the address of the sender; `smtp_domains`: the domains of permitted recipients, all if empty.
     """
 
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
@@ -68,10 +74,24 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     webhook_days: Annotated[int, Meta(ge=4)] = 8
     webhook_disable_s: Positive = 5 * 86_400.0
     webhook_timeout_s: Positive = 10.0
+    smtp_host: str = ""
+    smtp_port: Annotated[int, Meta(ge=1, le=65_535)] = 587
+    smtp_security: Literal["starttls", "tls", "none"] = "starttls"
+    smtp_user: str = ""
+    smtp_password: str = ""
+    smtp_password_file: str = ""
+    smtp_from: str = ""
+    smtp_domains: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError for networks that are not valid."""
+        """Raises ValueError for settings that are not valid or contradict each other."""
         try:
             parse_networks(self.webhook_networks)
         except ValueError as error:
             raise ValueError(f"webhookNetworks: {error}") from None
+        if self.smtp_host and not is_address(self.smtp_from):
+            raise ValueError("smtpFrom: with smtpHost, the e-mail address of the sender is needed")
+        if self.smtp_password and self.smtp_password_file:
+            raise ValueError("smtpPasswordFile: smtpPassword is set too; set only one")
+        if (self.smtp_password or self.smtp_password_file) and not self.smtp_user:
+            raise ValueError("smtpUser: is needed with a password")

@@ -1,20 +1,32 @@
 """`fairlead queue create`, `get`, `list`, `update`, `delete`, `cordon`, `uncordon`, and `apply`.
 
-`apply` creates or changes queues as a file describes, and prints what it changed.
+`apply` creates or changes queues and webhooks as a file describes, and prints what it changed.
 """
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from fairlead.cli.support import command_base, job_selection, output_formats, quantity_texts
+from fairlead.cli.support import (
+    command_base,
+    job_selection,
+    output_formats,
+    quantity_texts,
+    webhook_options,
+)
 
 if TYPE_CHECKING:
     from fairlead import Client, Queue
+    from fairlead.models.webhook_models import WebhookChange
 
-KIND: Final = "queue"
-"""The kind of the documents that `apply` takes."""
-
+QUEUE: Final = "queue"
+WEBHOOKS: Final = ("webhook", "slack", "email", "airflow")
+"""The kinds of documents; those of webhooks are the kinds of webhooks too."""
+_BY_SERVER: Final = frozenset(
+    {"version", "credentials", "secrets", "disabled", "failingSince", "lastSuccess", "pending"}
+    | {"changed", "by"}
+)
+"""Fields of a webhook that only the server sets; documents can have them, as `get -o yaml` does."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
 Labels = Annotated[
     list[str] | None,
@@ -29,6 +41,22 @@ Limits = Annotated[
         metavar="CLASS/RESOURCE=AMOUNT",
     ),
 ]
+
+
+class AppliedDocument(NamedTuple):
+    """A queue, and whether the document says if it is cordoned; or a webhook."""
+
+    queue: "Queue | None" = None
+    says_cordon: bool = False
+    webhook: "WebhookChange | None" = None
+
+    @property
+    def name(self) -> str:
+        """`queue a` or `webhook b`."""
+        if self.queue is not None:
+            return f"queue {self.queue.name}"
+        assert self.webhook is not None
+        return f"webhook {self.webhook.name}"
 
 
 def register(app: typer.Typer) -> None:
@@ -65,7 +93,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="queue")
     app.command(
         "apply",
-        short_help="Create or change the queues of a file.",
+        short_help="Create or change the queues and webhooks of a file.",
         epilog=command_base.format_examples(
             "fairlead apply -f queues.yaml --dry-run",
             "fairlead apply -f queues.yaml",
@@ -243,25 +271,32 @@ def apply(
         bool, typer.Option("--dry-run", help="Print the changes, and change nothing.")
     ] = False,
 ) -> None:
-    """Create or change the queues that a file describes: {kind: queue, name: ..., weight: ...}.
+    """Create or change the queues and webhooks that a file describes.
 
-    What a document leaves out gets its default, but for a cordon: what an operator has cordoned
-    stays so unless the document says `cordoned`. A queue that no document names stays as it is.
-    With --dry-run the server checks every document and changes nothing.
+    Documents are {kind: queue, name: ..., weight: ...}, or of the kinds of webhooks, as
+    {kind: slack, name: ..., url: ...}. What a document leaves out gets its default, but for a
+    cordon: what an operator has cordoned stays so unless the document says `cordoned`; and for
+    secrets, which stay. What no document names stays as it is. With --dry-run the server checks
+    every document and changes nothing.
     """
     from fairlead import Conflict, Invalid
 
-    wanted = _read_queues(file)
+    wanted = _read_documents(file)
     refused = 0
     with command_base.connect(context) as client:
-        for queue, says_cordon in wanted:
+        for document in wanted:
             try:
-                _apply(client, queue, says_cordon=says_cordon, dry_run=dry_run)
+                if document.queue is not None:
+                    _apply(
+                        client, document.queue, says_cordon=document.says_cordon, dry_run=dry_run
+                    )
+                elif document.webhook is not None:
+                    _apply_webhook(client, document.webhook, dry_run=dry_run)
             except (Conflict, Invalid) as error:
                 explanation = command_base.explain_error(error)
                 assert explanation is not None, "every refusal has an explanation"
                 command_base.print_message(
-                    f"queue {queue.name} is refused; other queues are unaffected\n{explanation[0]}"
+                    f"{document.name} is refused; others are unaffected\n{explanation[0]}"
                 )
                 refused += 1
     if refused:
@@ -293,38 +328,57 @@ def _apply(client: "Client", wanted: "Queue", *, says_cordon: bool, dry_run: boo
     _print_lines(changed)
 
 
+def _apply_webhook(client: "Client", wanted: "WebhookChange", *, dry_run: bool) -> None:
+    """Create or change a webhook, after a dry run. Secrets cannot be compared, so those of a
+    document are always written."""
+    from fairlead import NotFound
+    from fairlead.cli.support import differences
+    from fairlead.models.webhook_models import WebhookChange
+
+    try:
+        old = webhook_options.to_change(client.webhook(wanted.name))
+        send, done = client.replace_webhook, ("would change", "changed")
+    except NotFound:
+        old = WebhookChange(name=wanted.name)
+        send, done = client.create_webhook, ("would be created", "created")
+    new = webhook_options.to_change(send(wanted, dry_run=True))
+    changed = differences.list_differences(old, new)
+    airflow = wanted.airflow
+    if wanted.headers or (airflow is not None and (airflow.password or airflow.token)):
+        changed.append("secrets: written")
+    if not changed:
+        typer.echo(f"webhook {wanted.name} unchanged")
+        return
+    made = None if dry_run else send(wanted)
+    typer.echo(f"webhook {wanted.name} {done[not dry_run]}")
+    _print_lines(changed)
+    if made is not None and made.secret is not None:
+        output_formats.print_line(f"  secret: {made.secret}")
+
+
 def _print_lines(changed: list[str]) -> None:
     for line in changed:
         output_formats.print_line(f"  {line}")
 
 
-def _read_queues(file: str) -> "list[tuple[Queue, bool]]":
-    """The queues of a file, and whether each says if it is cordoned; a list in a document is as
-    many documents. Names every error.
-    """
+def _read_documents(file: str) -> list[AppliedDocument]:
+    """What a file describes; a list in a document is as many documents. Names every error."""
     from fairlead.cli.support import submission_files
 
-    found: list[tuple[Queue, bool]] = []
+    found: list[AppliedDocument] = []
     errors: list[str] = []
     for index, document in enumerate(_flatten(submission_files.load_documents(file)), 1):
-        queue = _read_queue(document)
-        if isinstance(queue, list):
-            errors += [f"  document {index}: {error}" for error in queue]
+        read = _read_document(document)
+        if isinstance(read, list):
+            errors += [f"  document {index}: {error}" for error in read]
         else:
-            assert isinstance(document, dict)
-            found.append((queue, "cordoned" in document))
-    names = [queue.name for queue, _ in found]
+            found.append(read)
+    names = [document.name for document in found]
     twice = sorted({name for name in names if names.count(name) > 1})
-    errors += [f"  queue {name} occurs more than once" for name in twice]
+    errors += [f"  {name} occurs more than once" for name in twice]
     if errors:
-        command_base.fail(
-            "\n".join(
-                [
-                    f"{submission_files.describe_file(file)} is not valid; nothing was changed",
-                    *errors,
-                ]
-            )
-        )
+        which = submission_files.describe_file(file)
+        command_base.fail("\n".join([f"{which} is not valid; nothing was changed", *errors]))
     return found
 
 
@@ -332,24 +386,43 @@ def _flatten(found: list[object]) -> list[object]:
     return [each for one in found for each in (one if isinstance(one, list) else [one])]
 
 
-def _read_queue(document: object) -> "Queue | list[str]":
-    """The queue that a document describes, or all that is wrong with it."""
-    import msgspec
-
+def _read_document(document: object) -> AppliedDocument | list[str]:
+    """What a document describes, or all that is wrong with it."""
     from fairlead import Queue
     from fairlead.models.job_models import QUEUE_BY_SERVER
+    from fairlead.models.webhook_models import WebhookChange
 
     if not isinstance(document, dict):
         return ["is not a mapping like {kind: queue, name: ...}"]
-    kind = str(document.get("kind", KIND)).lower()
-    if kind != KIND:
-        return [f"its kind is {kind!r}; there is {KIND}"]
-    ignored = ("kind", *QUEUE_BY_SERVER)
+    kind = str(document.get("kind", QUEUE)).lower()
+    if kind == QUEUE:
+        queue = _convert(document, Queue, ("kind", *QUEUE_BY_SERVER))
+        if isinstance(queue, list):
+            return queue
+        return AppliedDocument(queue=queue, says_cordon="cordoned" in document)
+    if kind not in WEBHOOKS:
+        return [f"its kind is {kind!r}; there are {', '.join((QUEUE, *WEBHOOKS))}"]
+    # `get -o yaml` has the names of headers, and what other kinds have, empty.
+    fields = {
+        name: value
+        for name, value in document.items()
+        if value not in (None, "", []) and not (name == "headers" and isinstance(value, list))
+    }
+    ignored = [*_BY_SERVER, *([] if kind == "webhook" else ["format"])]
+    webhook = _convert({**fields, "kind": kind}, WebhookChange, ignored)
+    return webhook if isinstance(webhook, list) else AppliedDocument(webhook=webhook)
+
+
+def _convert(document: dict[str, Any], kind: Any, ignored: Any) -> Any:
+    """The document as this type, or every error. `Any`: one of two types."""
+    import msgspec
+
     fields = {name: value for name, value in document.items() if name not in ignored}
-    known = [field.encode_name for field in msgspec.structs.fields(Queue)]
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
     errors = [f"{name}: there is no such field" for name in fields if name not in known]
+    known_fields = {name: value for name, value in fields.items() if name in known}
     try:
-        queue = msgspec.convert(fields, Queue)
+        made = msgspec.convert(known_fields, kind)
     except msgspec.ValidationError as error:
         return [*errors, str(error)]
-    return errors or queue
+    return errors or made

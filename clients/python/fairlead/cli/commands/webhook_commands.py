@@ -1,59 +1,26 @@
 """`fairlead webhook create`, `list`, `get`, `update`, `delete`, `rotate`, `test`, `deliveries`,
-`replay`: signed requests about events."""
+`replay`: requests and messages about events."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli.support import command_base, output_formats
+from fairlead.cli.support import command_base, output_formats, webhook_options
 
 if TYPE_CHECKING:
-    import msgspec
-
-    from fairlead.models.webhook_models import Delivery, Webhook, WebhookChange
-
-T = TypeVar("T", bound="msgspec.Struct")
+    from fairlead.models.webhook_models import Delivery, Webhook
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the webhook.")]
-Url = Annotated[str | None, typer.Option(help="The address of the receiver.", metavar="URL")]
-Queue = Annotated[
-    str | None, typer.Option("--queue", "-q", help="Only events of this queue.", metavar="QUEUE")
-]
-JobSet = Annotated[
-    str | None,
-    typer.Option("--job-set", help="Only job sets that match, as 'scan-*'.", metavar="PATTERN"),
-]
-Type = Annotated[
-    list[str] | None,
-    typer.Option("--type", help="Only events of this type; may be repeated.", metavar="TYPE"),
-]
-BodyFormat = Annotated[
-    str | None, typer.Option("--format", help="fairlead or cloudevents.", metavar="FORMAT")
-]
-Ordered = Annotated[
-    bool | None,
-    typer.Option("--ordered/--unordered", help="Send the events of a job set in order."),
-]
-Concurrency = Annotated[
-    int | None, typer.Option(help="Requests at the same time.", metavar="NUMBER")
-]
-Header = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="An additional header, its value in a file; may be repeated.", metavar="NAME=@FILE"
-    ),
-]
 _NOT_FOUND = "`fairlead webhook list` lists them"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(help="Send signed requests about events.", no_args_is_help=True)
-    create_example = "fairlead webhook create results --url https://example.org/x -q physics"
+    group = typer.Typer(
+        help="Send events to programs, Slack, e-mail and Airflow.", no_args_is_help=True
+    )
     commands: Mapping[str, tuple[Callable[..., None], str]] = {
-        "create": (create, create_example),
         "list": (list_all, "fairlead webhook list"),
         "get": (get, "fairlead webhook get results -o yaml"),
         "update": (update, "fairlead webhook update results --job-set 'scan-*' --enable"),
@@ -63,37 +30,35 @@ def register(app: typer.Typer) -> None:
         "deliveries": (deliveries, "fairlead webhook deliveries results --state FAILED"),
         "replay": (replay, "fairlead webhook replay results --since 2026-01-31T00:00:00Z --all"),
     }
+    group.command(
+        "create",
+        epilog=command_base.format_examples(
+            "fairlead webhook create results --url https://example.org/x -q physics",
+            "fairlead webhook create chat --kind slack --url https://chat.org/x -q a",
+            "fairlead webhook create mail --kind email --to a@example.org -q physics",
+            "fairlead webhook create dag --kind airflow --url https://a.org --dag report",
+        ),
+    )(create)
     for name, (command, example) in commands.items():
         group.command(name, epilog=command_base.format_examples(example))(command)
     app.add_typer(group, name="webhook")
 
 
+@webhook_options.with_webhook_options
 def create(
     context: typer.Context,
     name: Name,
-    url: Annotated[str, typer.Option(help="The address of the receiver.", metavar="URL")],
-    queue: Queue = None,
-    job_set: JobSet = None,
-    event_type: Type = None,
-    body_format: BodyFormat = None,
-    ordered: Ordered = None,
-    concurrency: Concurrency = None,
-    header: Header = None,
+    options: webhook_options.Options,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="webhook (default), slack, email or airflow.", metavar="KIND"),
+    ] = None,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Create a webhook. Its secret is printed now and cannot be printed again."""
-    from fairlead.models.webhook_models import WebhookChange, WebhookFilter
+    """Create a webhook. The secret of a webhook that signs is printed now, and never again."""
+    from fairlead.models.webhook_models import WebhookChange
 
-    change = _merge(
-        WebhookChange(name=name, url=url, filter=WebhookFilter()),
-        queue=queue,
-        job_set=job_set,
-        event_type=event_type,
-        body_format=body_format,
-        ordered=ordered,
-        concurrency=concurrency,
-        header=header,
-    )
+    change = webhook_options.merge_options(WebhookChange(name=name, kind=kind), options)
     with command_base.connect(context) as client:
         made = client.create_webhook(change)
     _print_secret(made, output_format)
@@ -106,7 +71,8 @@ def list_all(
     """List the webhooks that you manage."""
     columns: output_formats.Columns[Webhook] = {
         "NAME": lambda webhook: webhook.name,
-        "URL": lambda webhook: webhook.url,
+        "KIND": lambda webhook: webhook.kind,
+        "TARGET": _describe_target,
         "QUEUE": lambda webhook: webhook.filter.queue or "all",
         "STATE": _describe_state,
         "PENDING": lambda webhook: webhook.pending,
@@ -114,7 +80,7 @@ def list_all(
     }
     with command_base.connect(context) as client:
         found = list(client.webhooks())
-    spare = ("LAST SUCCESS", "URL")
+    spare = ("LAST SUCCESS", "TARGET")
     output_formats.print_list(
         found, output_format, columns, lambda webhook: webhook.name, "No webhooks.", spare
     )
@@ -136,11 +102,14 @@ def get(
     output_formats.print_fields(
         [
             ("Name", webhook.name),
-            ("URL", webhook.url),
+            ("Kind", webhook.kind),
+            ("Target", _describe_target(webhook)),
             ("Queue", webhook.filter.queue or "all"),
             ("Job sets", webhook.filter.job_set or "all"),
             ("Types", webhook.filter.types or "all"),
-            ("Format", webhook.format),
+            ("Format", webhook.format if webhook.kind == "webhook" else ""),
+            ("Subject", webhook.template.subject if webhook.template else ""),
+            ("Text", webhook.template.text if webhook.template else ""),
             ("Ordered", "yes" if webhook.ordered else "no"),
             ("Concurrency", webhook.concurrency),
             ("Headers", webhook.headers),
@@ -154,17 +123,11 @@ def get(
     )
 
 
+@webhook_options.with_webhook_options
 def update(
     context: typer.Context,
     name: Name,
-    url: Url = None,
-    queue: Queue = None,
-    job_set: JobSet = None,
-    event_type: Type = None,
-    body_format: BodyFormat = None,
-    ordered: Ordered = None,
-    concurrency: Concurrency = None,
-    header: Header = None,
+    options: webhook_options.Options,
     enabled: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Whether deliveries are sent.")
     ] = None,
@@ -173,19 +136,9 @@ def update(
     from fairlead import NotFound
 
     with command_base.connect(context) as client, command_base.add_hint(_NOT_FOUND, NotFound):
-        change = _merge(
-            _to_change(client.webhook(name)),
-            url=url,
-            queue=queue,
-            job_set=job_set,
-            event_type=event_type,
-            body_format=body_format,
-            ordered=ordered,
-            concurrency=concurrency,
-            header=header,
-            enabled=enabled,
-        )
-        client.replace_webhook(change)
+        known = webhook_options.to_change(client.webhook(name))
+        given = options if enabled is None else {**options, "enabled": enabled}
+        client.replace_webhook(webhook_options.merge_options(known, given))
     typer.echo(f"webhook {name} changed")
 
 
@@ -300,77 +253,21 @@ def _describe_state(webhook: "Webhook") -> str:
     return "failing" if webhook.failing_since else "enabled"
 
 
-def _to_change(webhook: "Webhook") -> "WebhookChange":
-    from fairlead.models.webhook_models import WebhookChange, WebhookFilter
-
-    return WebhookChange(
-        name=webhook.name,
-        url=webhook.url,
-        filter=WebhookFilter(
-            queue=webhook.filter.queue,
-            job_set=webhook.filter.job_set,
-            types=webhook.filter.types or None,
-        ),
-        format=webhook.format,
-        ordered=webhook.ordered,
-        concurrency=webhook.concurrency,
-        enabled=webhook.enabled,
-    )
-
-
-def _merge(
-    known: "WebhookChange",
-    *,
-    queue: str | None,
-    job_set: str | None,
-    event_type: list[str] | None,
-    body_format: str | None,
-    ordered: bool | None,
-    concurrency: int | None,
-    header: list[str] | None,
-    url: str | None = None,
-    enabled: bool | None = None,
-) -> "WebhookChange":
-    """The configuration with the options that are given; None leaves a field unchanged."""
-    import msgspec
-
-    assert known.filter is not None
-    types = tuple(event_type or ()) or None
-    event_filter = _replace_given(known.filter, queue=queue, job_set=job_set, types=types)
-    change = _replace_given(
-        known,
-        url=url,
-        format=body_format,
-        ordered=ordered,
-        concurrency=concurrency,
-        enabled=enabled,
-        headers=dict(map(_read_header, header)) if header else None,
-    )
-    return msgspec.structs.replace(change, filter=event_filter)
-
-
-def _replace_given(known: T, **fields: object) -> T:
-    """The struct with these fields replaced; None leaves a field unchanged."""
-    import msgspec
-
-    given = {name: value for name, value in fields.items() if value is not None}
-    return msgspec.structs.replace(known, **given)
+def _describe_target(webhook: "Webhook") -> str:
+    """Where deliveries go, in one line."""
+    parts = [webhook.url, *webhook.recipients]
+    if webhook.airflow is not None:
+        parts += [f"DAG {webhook.airflow.dag}"] if webhook.airflow.dag else []
+        parts += [f"asset {webhook.airflow.asset}"] if webhook.airflow.asset else []
+    return ", ".join(part for part in parts if part)
 
 
 def _print_secret(webhook: "Webhook", output_format: output_formats.Format) -> None:
     if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
         output_formats.print_object(webhook, output_format)
         return
+    if webhook.secret is None:
+        typer.echo(f"webhook {webhook.name} created")
+        return
     command_base.print_message(f"webhook {webhook.name}: its secret, to verify signatures:")
     typer.echo(webhook.secret)
-
-
-def _read_header(text: str) -> tuple[str, str]:
-    """A header whose value is in a file: every user of this machine can read a command line."""
-    name, _, source = text.partition("=")
-    if not name or not source.startswith("@"):
-        command_base.fail(f"write --header {name or 'NAME'}=@FILE")
-    try:
-        return name, Path(source[1:]).read_text().strip()
-    except OSError as error:
-        command_base.fail(f"{source[1:]} cannot be read: {error.strerror}")

@@ -1,10 +1,11 @@
-"""What all commands share: the server, exit codes, and error messages with a hint."""
+"""What all commands share: the server, options, exit codes, and error messages with a hint."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -252,3 +253,26 @@ def _refusal(error: Exception) -> str:
 def is_terminal() -> bool:
     """Whether stderr is a terminal."""
     return sys.stderr.isatty()
+
+
+def add_options(
+    command: Callable[..., None], make: Callable[..., object], argument: str
+) -> Callable[..., None]:
+    """The command with the options that are the parameters of `make`; it gets what `make` returns
+    for them as `argument`."""
+    options = inspect.signature(make).parameters
+    own = inspect.signature(command)
+    parameters = [each for each in own.parameters.values() if each.name != argument]
+
+    def with_options(**given: Any) -> None:  # whatever the options are
+        made = make(**{name: given.pop(name) for name in options})
+        command(**{argument: made}, **given)
+
+    merged = [*parameters, *options.values()]
+    with_options.__name__ = command.__name__
+    with_options.__doc__ = command.__doc__
+    with_options.__annotations__ = {each.name: each.annotation for each in merged}
+    with_options.__dict__["__signature__"] = own.replace(
+        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in merged]
+    )
+    return with_options

@@ -1,9 +1,8 @@
 """Which jobs a command is about: ids, or options that filter, the same for all commands."""
 
-import inspect
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -43,22 +42,7 @@ Node = Annotated[str, typer.Option(help="Only on this node.", metavar="NAME")]
 
 def with_filter_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options that filter jobs; it gets what they say as `chosen`."""
-    filters = inspect.signature(make_filter).parameters
-    own = inspect.signature(command)
-    parameters = [each for each in own.parameters.values() if each.name != "chosen"]
-
-    def with_options(**given: Any) -> None:  # whatever the options are
-        chosen = make_filter(**{name: given.pop(name) for name in filters})
-        command(chosen=chosen, **given)
-
-    merged = [*parameters, *filters.values()]
-    with_options.__name__ = command.__name__
-    with_options.__doc__ = command.__doc__
-    with_options.__annotations__ = {each.name: each.annotation for each in merged}
-    with_options.__dict__["__signature__"] = own.replace(
-        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in merged]
-    )
-    return with_options
+    return command_base.add_options(command, make_filter, "chosen")
 
 
 def make_filter(

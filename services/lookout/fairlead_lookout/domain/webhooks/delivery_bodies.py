@@ -1,4 +1,5 @@
-"""The bodies of deliveries: thin, with ids and states, as `fairlead` or `cloudevents`.
+"""The bodies of deliveries: thin, with ids and states, as `fairlead` or `cloudevents`, and messages
+for people.
 
 A receiver that needs more reads it from the API by the ids or the link.
 """
@@ -10,7 +11,9 @@ from urllib.parse import quote
 import msgspec
 
 from fairlead_lookout.domain.public_events import PublicEvent
-from fairlead_lookout.domain.webhooks.webhook_types import Format
+from fairlead_lookout.domain.webhooks import notification_texts
+from fairlead_lookout.domain.webhooks.notification_texts import MESSAGE_KINDS
+from fairlead_lookout.domain.webhooks.webhook_types import Format, Webhook
 
 TEST: Final = "test"
 """The type of a test delivery."""
@@ -44,6 +47,7 @@ class EventData(_Body, frozen=True, kw_only=True):
     job_set: str
     job_id: str | None = None
     client_id: str | None = None
+    group: str | None = None
     run: int | None = None
     state: str | None = None
     category: str | None = None
@@ -89,6 +93,29 @@ def make_message_id(log: str, event_id: str) -> str:
     return f"evt_{log}_{event_id}"
 
 
+def find_body_key(webhook: Webhook) -> str | int:
+    """Webhooks with the same key have the same body for an event."""
+    return webhook.number if webhook.kind in MESSAGE_KINDS else webhook.format
+
+
+def make_body(event: PublicEvent, message_id: str, webhook: Webhook, base_url: str) -> bytes:
+    """The body of a delivery of this event by a webhook. `base_url`: of the dashboard, "" if it is
+    not known."""
+    if webhook.kind not in MESSAGE_KINDS:
+        return make_event_body(event, message_id, webhook.format, base_url)
+    values = notification_texts.make_values(event, _make_link(event, base_url))
+    return notification_texts.make_message(webhook.kind, values, webhook.options.template)
+
+
+def make_test(webhook: Webhook, by: str, message_id: str, time: str, base_url: str) -> bytes:
+    """The body of a test delivery of a webhook."""
+    if webhook.kind not in MESSAGE_KINDS:
+        return make_test_body(webhook.name, by, message_id, webhook.format, time)
+    link = f"{base_url}/webhooks/{webhook.name}" if base_url else ""
+    values = notification_texts.make_test_values(webhook.name, by, time, link)
+    return notification_texts.make_message(webhook.kind, values, webhook.options.template)
+
+
 def make_event_body(
     event: PublicEvent, message_id: str, body_format: Format, base_url: str
 ) -> bytes:
@@ -100,6 +127,7 @@ def make_event_body(
         job_set=event.job_set,
         job_id=event.job_id,
         client_id=event.client_id,
+        group=event.group,
         run=event.run,
         state=_find_final_state(event),
         category=event.category,

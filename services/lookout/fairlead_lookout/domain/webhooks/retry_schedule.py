@@ -14,13 +14,15 @@ DeliveryState = Literal["PENDING", "DELIVERED", "FAILED"]
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The result of one request. `status` None: no response. `error`: why it failed, if it did;
-    `retry_after_s`: what the receiver asked for."""
+    """The result of one attempt. `status`: of HTTP or SMTP, None: no response. `error`: why it
+    failed, or what else went wrong; `retry_after_s`: what the receiver asked for. `is_final`: the
+    same delivery can never succeed."""
 
     duration_ms: int
     status: int | None = None
     error: str | None = None
     retry_after_s: int = 0
+    is_final: bool = False
 
     @property
     def succeeded(self) -> bool:
@@ -41,7 +43,7 @@ def decide_next_step(
     """After attempt number `attempts`. `chance`: a random number from 0 to 1."""
     if attempt.succeeded:
         return NextStep("DELIVERED", now_ms)
-    if is_test or attempts > len(DELAYS_S):
+    if is_test or attempt.is_final or attempts > len(DELAYS_S):
         return NextStep("FAILED", now_ms)
     delay_s = max(
         DELAYS_S[attempts - 1] * chance, min(attempt.retry_after_s, RETRY_AFTER_S_MAX), 0.0

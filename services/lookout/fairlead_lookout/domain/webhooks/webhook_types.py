@@ -1,4 +1,4 @@
-"""What a webhook is: its target, its filter, its format and its secrets."""
+"""What a webhook is: its kind, target, filter, format, texts and secrets."""
 
 import fnmatch
 import re
@@ -14,6 +14,15 @@ SECRET_PREFIX: Final = "whsec_"
 
 Format = Literal["fairlead", "cloudevents"]
 """How the body of a delivery is written."""
+
+
+Kind = Literal["webhook", "slack", "email", "airflow"]
+"""To what deliveries are sent: a program that verifies signatures, an incoming webhook of Slack or
+of a compatible server, e-mail addresses, or the API of Airflow."""
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+PASSWORD: Final = "password"
+TOKEN: Final = "token"
+"""Names of encrypted credentials."""
 
 
 class EventFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -52,12 +61,38 @@ class Secret(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return self.expires_ms is None or now_ms < self.expires_ms
 
 
+class Template(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Texts with named fields, of slack (`text`) and email; None: the default text."""
+
+    subject: str | None = None
+    text: str | None = None
+
+
+class AirflowTarget(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What an event starts in Airflow: a run of `dag`, an event of the asset with the URI `asset`,
+    or both. `username`: who signs in; None with a given token."""
+
+    dag: str | None = None
+    asset: str | None = None
+    username: str | None = None
+
+
+class KindOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What only some kinds have. `recipients`: e-mail addresses."""
+
+    template: Template | None = None
+    recipients: tuple[str, ...] = ()
+    airflow: AirflowTarget | None = None
+
+
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook as it is stored.
 
-    `headers`: additional request headers, values encrypted. `ordered`: the events of a job set are
-    sent one after the other. `concurrency`: deliveries under way at the same time. `disabled`: why
-    it was disabled. `failing_ms`: the time of the first failure since the last success.
+    `url` is empty for email, `secrets` for all kinds but webhook. `headers`: additional request
+    headers, values encrypted; `credentials`: a password or token of Airflow, encrypted. `ordered`:
+    the events of a job set are sent one after the other. `concurrency`: deliveries under way at
+    the same time. `disabled`: why it was disabled. `failing_ms`: the time of the first failure
+    since the last success.
     """
 
     number: int
@@ -70,6 +105,9 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     headers: dict[str, str]
     secrets: tuple[Secret, ...]
+    kind: Kind = "webhook"
+    options: KindOptions = KindOptions()
+    credentials: dict[str, str] = {}
     enabled: bool
     disabled: str | None
     failing_ms: int | None

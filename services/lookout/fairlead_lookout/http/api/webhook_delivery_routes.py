@@ -12,7 +12,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import openapi, query_validation
 from fairlead_common.web.query_validation import Wait
-from fairlead_lookout.domain.webhooks.delivery_bodies import CONTENT_TYPES, make_test_body
+from fairlead_lookout.domain.webhooks.delivery_bodies import CONTENT_TYPES, make_test
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.http.api.webhook_routes import WebhookName
 from fairlead_lookout.http.deps import Deps, Slot
@@ -99,7 +99,8 @@ def _add_reads(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
 def _add_test(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
     @router.post(
         "/webhooks/{webhook}/test",
-        summary="Send a test delivery, also of a disabled webhook, and wait for its result",
+        summary="Send a test delivery, also of a disabled webhook, and wait for its result;"
+        " in Airflow it starts nothing",
         responses=document_responses(DeliveryResponse, "The test delivery.", 404),
     )
     async def test_webhook(request: Request, name: WebhookName, wait: Wait = None) -> Response:
@@ -107,9 +108,9 @@ def _add_test(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
         wait_s = query_validation.parse_wait_s(wait, TEST_S)
         now_ms = clock.now_ms()
         message_id = f"test_{secrets.token_hex(8)}"
-        body = make_test_body(
-            name, caller.name, message_id, webhook.format, timestamps.rfc3339(now_ms)
-        )
+        base_url = deps.webhooks.base_url
+        time = timestamps.rfc3339(now_ms)
+        body = make_test(webhook, caller.name, message_id, time, base_url)
         deliveries = deps.webhooks.deliveries
         number = await deliveries.add_test(
             webhook.number, message_id, body, CONTENT_TYPES[webhook.format], now_ms

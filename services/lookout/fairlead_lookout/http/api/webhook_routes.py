@@ -6,7 +6,7 @@ import secrets
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
@@ -20,6 +20,7 @@ from fairlead_lookout.domain.webhooks.webhook_requests import (
     WebhookConfiguration,
     WebhookRequest,
     check_webhook,
+    preview_webhook,
 )
 from fairlead_lookout.domain.webhooks.webhook_types import SECRET_PREFIX, Webhook
 from fairlead_lookout.http.deps import Deps, Slot
@@ -36,11 +37,16 @@ from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.webhooks.webhook_store import WEBHOOKS_MAX, TooManyWebhooks
 
 SECRET_BYTES: Final = 32
+SIGNED_KIND: Final = "webhook"
+"""The kind whose deliveries are signed."""
 WebhookName = Annotated[
     str, Path(alias="webhook", max_length=63, description="The webhook's name.")
 ]
 IfMatch = Annotated[str | None, Header(max_length=400)]
-_REQUIRED: Final[dict[type, tuple[str, ...]]] = {WebhookRequest: ("name", "url")}
+DryRun = Annotated[
+    bool, Query(alias="dryRun", description="Validate the request, and change nothing.")
+]
+_REQUIRED: Final[dict[type, tuple[str, ...]]] = {WebhookRequest: ("name",)}
 _EXAMPLE: Final = {
     "name": "physics-results",
     "url": "https://hooks.example.org/fairlead",
@@ -105,27 +111,34 @@ def _add_reads(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
 def _add_creation(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
     @router.post(
         "/webhooks",
-        summary="Create a webhook; the answer has its secret, which is not shown again",
+        summary="Create a webhook; for the kind `webhook` the answer has its secret, which is not"
+        " shown again",
         status_code=201,
         responses={
-            201: openapi.answer(WebhookResponse, "The webhook, with its secret."),
+            201: openapi.answer(WebhookResponse, "The webhook, with its secret if it has one."),
             **openapi.problems(400, 404, 409, 413, 415),
         },
         openapi_extra=_describe_body(WebhookRequest, _EXAMPLE),
     )
-    async def create_webhook(request: Request) -> Response:
+    async def create_webhook(request: Request, dry_run: DryRun = False) -> Response:
         caller = await deps.visibility.find_caller(request)
         await access.require_any(caller)
         given = await _read_webhook(deps, access, request, caller)
-        _require_key(deps)
-        secret = make_secret()
+        secret = make_secret() if given.kind == SIGNED_KIND else ""
+        if secret or given.headers or given.credentials:
+            _require_key(deps)
+        if dry_run:
+            if await deps.webhooks.store.get(given.name) is not None:
+                raise _exists(given.name)
+            preview = preview_webhook(given, None, clock.now_ms(), caller.name)
+            return await _answer(deps, preview)
         try:
             webhook = await deps.webhooks.store.create(given, secret, clock.now_ms(), caller.name)
         except TooManyWebhooks:
             detail = f"There are {WEBHOOKS_MAX} webhooks already; delete one first."
             raise Problem("conflict", detail) from None
         if webhook is None:
-            raise Problem("conflict", f"Webhook {given.name!r} exists already.")
+            raise _exists(given.name)
         _write_audit_line("created", caller.name, webhook)
         return await _answer(deps, webhook, secret=secret, status=201)
 
@@ -138,12 +151,15 @@ def _add_replacement(router: APIRouter, deps: Deps, access: WebhookAccess) -> No
         openapi_extra=_describe_body(WebhookRequest, _EXAMPLE),
     )
     async def replace_webhook(
-        request: Request, name: WebhookName, if_match: IfMatch = None
+        request: Request, name: WebhookName, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Response:
         caller, known = await access.find(request, name)
-        given = await _read_webhook(deps, access, request, caller, name)
-        if given.headers:
+        given = await _read_webhook(deps, access, request, caller, known)
+        if given.headers or given.credentials:
             _require_key(deps)
+        if dry_run:
+            _check_version(known, if_match)
+            return await _answer(deps, preview_webhook(given, known, clock.now_ms(), caller.name))
 
         def check(current: Webhook) -> None:
             _check_version(current, if_match)
@@ -183,16 +199,19 @@ def _add_rotation(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
         "/webhooks/{webhook}/rotate",
         summary="Add a secret; deliveries are signed with the previous one too for a while",
         responses=document_responses(
-            WebhookResponse, "The webhook, with its new secret.", 400, 404, 413, 415
+            WebhookResponse, "The webhook, with its new secret.", 400, 404, 409, 413, 415
         ),
         openapi_extra=_describe_body(RotationRequest, {"overlapSeconds": OVERLAP_S}, needed=False),
     )
     async def rotate_webhook_secret(request: Request, name: WebhookName) -> Response:
-        caller, _ = await access.find(request, name)
+        caller, known = await access.find(request, name)
         content = await request_body.read_body(request)
         given, found = _decode_rotation(content) if content else (RotationRequest(), [])
         if found:
             raise validation_problem(found)
+        if known.kind != SIGNED_KIND:
+            detail = f"Webhook {name!r} is of the kind {known.kind}, which has no secret."
+            raise Problem("conflict", detail)
         _require_key(deps)
         overlap_s = OVERLAP_S if given.overlap_seconds is None else given.overlap_seconds
         secret = make_secret()
@@ -211,15 +230,23 @@ def make_secret() -> str:
 
 
 async def _read_webhook(
-    deps: Deps, access: WebhookAccess, request: Request, caller: auth.Caller, name: str = ""
+    deps: Deps,
+    access: WebhookAccess,
+    request: Request,
+    caller: auth.Caller,
+    current: Webhook | None = None,
 ) -> WebhookConfiguration:
-    """The requested webhook, which the caller is permitted to have. Raises a `Problem`."""
+    """The requested webhook, which the caller is permitted to have. Raises a `Problem`.
+
+    `current`: the webhook that is replaced.
+    """
     given, known = _decode_webhook(await request_body.read_body(request))
-    if name:
+    if current is not None:
+        name = current.name
         if given.name is not None and given.name != name:
             known.append(FieldError("/name", f"differs from the name in the path, {name!r}"))
         given.name = name
-    checked = check_webhook(given, known, deps.webhooks.networks)
+    checked = check_webhook(given, known, deps.webhooks.permitted, current)
     if isinstance(checked, list):
         raise validation_problem(checked)
     queue = checked.filter.queue
@@ -250,6 +277,10 @@ def _require_key(deps: Deps) -> None:
             "This installation has no key to encrypt the secrets of webhooks. Set `secretsKey`"
             " (FAIRLEAD_SECRETS_KEY) for lookout.",
         )
+
+
+def _exists(name: str) -> Problem:
+    return Problem("conflict", f"Webhook {name!r} exists already.")
 
 
 def _check_version(webhook: Webhook, if_match: str | None) -> None:

@@ -1,6 +1,7 @@
 """The pages of webhooks: all of them, and one with its deliveries. They show what the API returns,
 to those who manage the webhook."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlencode
@@ -13,7 +14,8 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web.auth import Caller
-from fairlead_lookout.domain.webhooks.webhook_types import EVENT_TYPES
+from fairlead_lookout.domain.webhooks.message_templates import FIELDS
+from fairlead_lookout.domain.webhooks.webhook_types import EVENT_TYPES, Kind
 from fairlead_lookout.http.api.webhook_delivery_routes import ID_MAX, State
 from fairlead_lookout.http.api.webhook_routes import WebhookName
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
@@ -29,6 +31,12 @@ WEBHOOKS_MAX: Final = 1_000
 DELIVERIES_MAX: Final = 50
 REPLAYED: Final = timedelta(days=1)
 SECTION: Final = "webhooks"
+KINDS: Final[Mapping[Kind, str]] = {
+    "webhook": "Signed requests",
+    "slack": "Slack or compatible",
+    "email": "E-mail",
+    "airflow": "Airflow",
+}
 _STATES: Final = ("PENDING", "DELIVERED", "FAILED")
 
 
@@ -88,6 +96,9 @@ async def _read_webhooks(sender: PageSender, access: WebhookAccess, caller: Call
         "webhooks": [describe_webhook(each, pending[each.number], now_ms) for each in found],
         "queues": await sender.deps.view.read_queues(visible_queues),
         "event_types": EVENT_TYPES,
+        "kinds": KINDS,
+        "template_fields": FIELDS,
+        "has_smtp": webhooks.permitted.has_smtp,
     }
 
 
@@ -114,6 +125,7 @@ async def _read_webhook(
         "deliveries": [describe_delivery(each) for each in page],
         "replays": describe_replays(await store.list_replays(webhook.number)),
         "states": _STATES,
+        "kinds": KINDS,
         "state": state,
         "live": build_address(
             path, {"state": state, "before": str(before) if before < ID_MAX else None}

@@ -24,7 +24,7 @@ from fairlead_lookout.domain.webhooks.retry_schedule import (
     decide_next_step,
     explain_disabling,
 )
-from fairlead_lookout.domain.webhooks.webhook_types import Webhook
+from fairlead_lookout.domain.webhooks.webhook_types import Kind, Webhook
 from fairlead_lookout.service import metrics
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store.fold.partition_locks import BALANCE_S, LockedWork, PartitionLocks
@@ -92,12 +92,12 @@ class DeliveryLoop:
     def __init__(
         self,
         settings: Settings,
-        sender: Sender,
+        senders: Mapping[Kind, Sender],
         chance: Callable[[], float],
         draw: Callable[[], int],
     ) -> None:
         self._settings = settings
-        self._sender = sender
+        self._senders = senders
         self._chance = chance
         self._draw = draw
         self._disk = Disk(settings.disk)
@@ -219,7 +219,9 @@ class DeliveryLoop:
             self.wake()
 
     async def _send(self, lane: _Lane, row: DueDelivery) -> None:
-        attempt = await self._sender.send(lane.webhook, row.message_id, row.body, row.content_type)
+        webhook = lane.webhook
+        sender = self._senders[webhook.kind]
+        attempt = await sender.send(webhook, row.message_id, row.body, row.content_type)
         now_ms = clock.now_ms()
         self._note(lane, row, attempt, now_ms)
         del lane.running[row.id]

@@ -10,10 +10,11 @@ from fairlead_common.domain import timestamps
 from fairlead_lookout.domain.public_events import PublicEvent, parse_id
 from fairlead_lookout.domain.webhooks.delivery_bodies import (
     CONTENT_TYPES,
-    make_event_body,
+    find_body_key,
+    make_body,
     make_message_id,
 )
-from fairlead_lookout.domain.webhooks.webhook_types import Format, Webhook
+from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.store.webhooks.delivery_store import Place, find_day
 from fairlead_lookout.store.webhooks.fan_out_store import NewDelivery
 
@@ -63,12 +64,13 @@ class DeliveryWriter:
         if times_ms is not None and not times_ms[0] <= event_ms < times_ms[1]:
             return
         message_id = make_message_id(self._log_name, event.id)
-        bodies: dict[Format, str] = {}
+        bodies: dict[str | int, str] = {}
         for webhook in matching:
-            body = bodies.get(webhook.format)
+            key = find_body_key(webhook)
+            body = bodies.get(key)
             if body is None:
-                made = make_event_body(event, message_id, webhook.format, self._base_url)
-                body = bodies[webhook.format] = made.decode()
+                body = make_body(event, message_id, webhook, self._base_url).decode()
+                bodies[key] = body
             yield NewDelivery(
                 day=find_day(now_ms),
                 webhook=webhook.number,

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -15,9 +15,13 @@ from fairlead_common.db.connection_pool import AWAY, REFUSES
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
+from fairlead_lookout.domain.webhooks.webhook_types import Kind
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.service.webhooks.delivery_loop import DeliveryLoop
+from fairlead_lookout.service.webhooks.airflow_sender import AirflowSender
+from fairlead_lookout.service.webhooks.delivery_loop import DeliveryLoop, Sender
+from fairlead_lookout.service.webhooks.email_sender import EmailSender, read_server
 from fairlead_lookout.service.webhooks.fan_out import FanOut
+from fairlead_lookout.service.webhooks.http_client import HttpClient
 from fairlead_lookout.service.webhooks.request_sender import RequestSender
 from fairlead_lookout.store.webhooks.delivery_store import DeliveryStore, find_day
 
@@ -31,13 +35,18 @@ class WebhookWorker:
     def __init__(self, settings: Settings, pool: Pool, is_deleted: Callable[[str], bool]) -> None:
         self._settings = settings
         self._deliveries = DeliveryStore(pool)
-        self._sender = RequestSender(
-            Keyring(settings.secrets_key),
-            parse_networks(settings.webhook_networks),
-            timeout_s=settings.webhook_timeout_s,
-            ca_file=settings.webhook_ca_file,
-        )
-        self._loop = DeliveryLoop(settings, self._sender, random.random, _draw_number)
+        timeout_s, ca_file = settings.webhook_timeout_s, settings.webhook_ca_file
+        networks = parse_networks(settings.webhook_networks)
+        self._http = HttpClient(networks, timeout_s=timeout_s, ca_file=ca_file)
+        keyring = Keyring(settings.secrets_key)
+        requests = RequestSender(keyring, self._http)
+        senders: Mapping[Kind, Sender] = {
+            "webhook": requests,
+            "slack": requests,
+            "email": EmailSender(read_server(settings), timeout_s=timeout_s, ca_file=ca_file),
+            "airflow": AirflowSender(keyring, self._http),
+        }
+        self._loop = DeliveryLoop(settings, senders, random.random, _draw_number)
         self._fan_out = FanOut(settings, self._loop.wake, is_deleted)
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
@@ -46,7 +55,7 @@ class WebhookWorker:
 
     async def close(self) -> None:
         """Close the connections to receivers."""
-        await self._sender.close()
+        await self._http.close()
 
     async def _drop_old_days(self) -> None:
         """Drop old deliveries every hour. After an error it tries again in an hour."""

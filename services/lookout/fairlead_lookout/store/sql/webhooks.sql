@@ -29,18 +29,19 @@ ON CONFLICT (partition) DO UPDATE SET position = EXCLUDED.position, item = EXCLU
 
 -- name: insert_webhook
 INSERT INTO fairlead_webhooks.webhooks
-    (name, url, queue, filter, format, ordered, concurrency, headers, enabled, secrets, changed_ms,
-     by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    (name, url, queue, filter, format, ordered, concurrency, headers, options, credentials, enabled,
+     secrets, changed_ms, by, kind)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 ON CONFLICT (name) DO NOTHING
 RETURNING *;
 
 -- name: update_webhook
 UPDATE fairlead_webhooks.webhooks
 SET url = $2, queue = $3, filter = $4, format = $5, ordered = $6, concurrency = $7, headers = $8,
-    disabled = CASE WHEN $9 OR enabled THEN NULL ELSE disabled END,
-    failing_ms = CASE WHEN $9 AND NOT enabled THEN NULL ELSE failing_ms END,
-    enabled = $9, changed_ms = $10, by = $11, version = version + 1
+    options = $9, credentials = $10,
+    disabled = CASE WHEN $11 OR enabled THEN NULL ELSE disabled END,
+    failing_ms = CASE WHEN $11 AND NOT enabled THEN NULL ELSE failing_ms END,
+    enabled = $11, changed_ms = $12, by = $13, version = version + 1
 WHERE name = $1
 RETURNING *;
 

@@ -1,6 +1,6 @@
 """Webhooks in Postgres: rows with versions. Secrets and header values are stored encrypted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import asyncpg
@@ -13,6 +13,7 @@ from fairlead_common.domain.secret_values import Keyring
 from fairlead_lookout.domain.webhooks.webhook_requests import WebhookConfiguration
 from fairlead_lookout.domain.webhooks.webhook_types import (
     EventFilter,
+    KindOptions,
     Secret,
     Webhook,
     make_seal_name,
@@ -24,6 +25,7 @@ WEBHOOKS_MAX: Final = 1_000
 """Webhooks of one installation."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode_filter: Final = msgspec.json.Decoder(EventFilter).decode
+_decode_options: Final = msgspec.json.Decoder(KindOptions).decode
 _decode_headers: Final = msgspec.json.Decoder(dict[str, str]).decode
 _decode_secrets: Final = msgspec.json.Decoder(tuple[Secret, ...]).decode
 
@@ -65,8 +67,10 @@ class WebhookStore:
     async def create(
         self, given: WebhookConfiguration, secret: str, now_ms: int, by: str
     ) -> Webhook | None:
-        """Create it with this secret; None if the name exists. Raises `TooManyWebhooks`."""
-        secrets = rotate_secrets((), self._seal(given.name, secret), now_ms, 0)
+        """Create it; None if the name exists. `secret`: "" for kinds that do not sign. Raises
+        `TooManyWebhooks`."""
+        sealed = self._seal(given.name, secret) if secret else ""
+        secrets = rotate_secrets((), sealed, now_ms, 0) if sealed else ()
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 if await connection.fetchval(WEBHOOKS["count_webhooks"], WEBHOOKS_MAX) >= (
@@ -76,10 +80,11 @@ class WebhookStore:
                 await connection.execute(WEBHOOKS["start_positions"])
                 row = await connection.fetchrow(
                     WEBHOOKS["insert_webhook"],
-                    *self._encode_columns(given, {}),
+                    *self._encode_columns(given, {}, {}),
                     _encode_text(secrets),
                     now_ms,
                     by,
+                    given.kind,
                 )
         return None if row is None else decode_webhook(row)
 
@@ -102,11 +107,11 @@ class WebhookStore:
                     await connection.execute(WEBHOOKS["start_positions"])
                 if known.ordered and not given.ordered:
                     await connection.execute(WEBHOOKS["release_chains"], known.number)
-                if given.url != known.url or not known.enabled:
+                if _has_other_target(given, known) or not known.enabled:
                     await connection.execute(WEBHOOKS["make_due"], known.number, now_ms)
                 row = await connection.fetchrow(
                     WEBHOOKS["update_webhook"],
-                    *self._encode_columns(given, known.headers),
+                    *self._encode_columns(given, known.headers, known.credentials),
                     now_ms,
                     by,
                 )
@@ -145,12 +150,18 @@ class WebhookStore:
     def _seal(self, name: str, value: str) -> str:
         return self._keyring.seal(make_seal_name(name), value)
 
+    def _seal_all(self, name: str, values: Mapping[str, str]) -> dict[str, str]:
+        return {field: self._seal(name, text) for field, text in values.items()}
+
     def _encode_columns(
-        self, given: WebhookConfiguration, headers: dict[str, str]
+        self, given: WebhookConfiguration, headers: dict[str, str], credentials: dict[str, str]
     ) -> tuple[Any, ...]:
-        """The columns from `name` to `enabled`. `headers`: encrypted, if they do not change."""
+        """The columns from `name` to `enabled`. `headers`, `credentials`: encrypted, if they do not
+        change."""
         if given.headers is not None:
-            headers = {name: self._seal(given.name, text) for name, text in given.headers.items()}
+            headers = self._seal_all(given.name, given.headers)
+        if given.credentials is not None:
+            credentials = self._seal_all(given.name, given.credentials)
         return (
             given.name,
             given.url,
@@ -160,8 +171,16 @@ class WebhookStore:
             given.ordered,
             given.concurrency,
             _encode_text(headers),
+            _encode_text(given.options),
+            _encode_text(credentials),
             given.enabled,
         )
+
+
+def _has_other_target(given: WebhookConfiguration, known: Webhook) -> bool:
+    """Whether what failed can succeed with the new configuration."""
+    changed = given.url != known.url or given.options != known.options
+    return changed or given.credentials is not None
 
 
 def decode_webhook(row: asyncpg.Record) -> Webhook:
@@ -177,6 +196,9 @@ def decode_webhook(row: asyncpg.Record) -> Webhook:
         concurrency=row["concurrency"],
         headers=_decode_headers(row["headers"]),
         secrets=_decode_secrets(row["secrets"]),
+        kind=row["kind"],
+        options=_decode_options(row["options"]),
+        credentials=_decode_headers(row["credentials"]),
         enabled=row["enabled"],
         disabled=row["disabled"],
         failing_ms=row["failing_ms"],

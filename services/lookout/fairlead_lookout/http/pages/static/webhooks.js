@@ -1,4 +1,4 @@
-// Creates a webhook through the API, and shows its secret once.
+// Creates a webhook of any kind through the API, and shows its secret once.
 "use strict";
 
 const webhookForm = document.getElementById("create-webhook");
@@ -17,13 +17,34 @@ function readWebhook() {
   if (types.length > 0) {
     filter.types = types;
   }
-  return {
-    name: values.get("name"),
-    url: values.get("url"),
-    filter,
-    format: values.get("format"),
-    ordered: values.has("ordered"),
-  };
+  const webhook = { kind: values.get("kind"), name: values.get("name"), filter, ordered: values.has("ordered") };
+  for (const name of ["url", "format"]) {
+    if (values.has(name)) {
+      webhook[name] = values.get(name);
+    }
+  }
+  if (values.has("recipients")) {
+    webhook.recipients = values.get("recipients").split(/[\s,;]+/).filter(Boolean);
+  }
+  const groups = { template: ["subject", "text"], airflow: ["dag", "asset", "username", "password"] };
+  for (const [group, names] of Object.entries(groups)) {
+    const given = names.filter((name) => values.get(name));
+    if (given.length > 0) {
+      webhook[group] = Object.fromEntries(given.map((name) => [name, values.get(name)]));
+    }
+  }
+  return webhook;
+}
+
+// Shows the fields of the chosen kind; hidden ones are not sent.
+function showKind() {
+  const kind = webhookForm.elements.kind.value;
+  for (const part of webhookForm.querySelectorAll("[data-kinds]")) {
+    part.hidden = !part.dataset.kinds.split(" ").includes(kind);
+    for (const input of part.querySelectorAll("input, select, textarea")) {
+      input.disabled = part.hidden;
+    }
+  }
 }
 
 async function createWebhook() {
@@ -37,14 +58,18 @@ async function createWebhook() {
     const errors = (answer.errors || []).map((each) => `${each.pointer.slice(1)} ${each.detail}`);
     throw new Error(errors.join(". ") || answer.detail);
   }
-  webhookMade.querySelector("[data-secret]").textContent = answer.secret;
+  webhookMade.querySelector("[data-secret]").textContent = answer.secret || "";
+  webhookMade.querySelector("[data-with-secret]").hidden = !answer.secret;
   webhookMade.querySelector("[data-open-webhook]").href = `/webhooks/${encodeURIComponent(answer.name)}`;
   webhookMade.hidden = false;
   webhookResult.hidden = true;
   webhookForm.reset();
+  showKind();
   webhookMade.scrollIntoView({ block: "nearest" });
 }
 
+webhookForm.elements.kind.addEventListener("change", showKind);
+showKind();
 webhookForm.addEventListener("submit", async (event) => {
   event.preventDefault();
   const button = webhookForm.querySelector("button");
