@@ -94,6 +94,44 @@ async def test_a_receiver_that_never_answers_ends_with_the_time_limit() -> None:
         assert attempt.error == "No complete response within 0.2 s."
 
 
+@pytest.mark.parametrize(("status", "succeeded"), [(500, False), (200, True)])
+async def test_a_slow_response_ends_with_the_time_limit(status: int, succeeded: bool) -> None:
+    async def answer_slowly(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        await response.write(b"slow")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with receiving() as receiver:
+        receiver.answer = answer_slowly
+        http = HttpClient(LOOPBACK, timeout_s=0.2)
+        sender = RequestSender(KEYRING, http)
+        attempt = await sender.send(make_webhook(receiver.url), "evt_1", "{}", "application/json")
+        await http.close()
+        assert (attempt.status, attempt.succeeded) == (status, succeeded)
+        assert attempt.error == (None if succeeded else "Status 500: slow")
+
+
+@pytest.mark.parametrize("answer", [b"not HTTP at all\r\n\r\n", b"HTTP/1.1 200", b""])
+async def test_what_is_not_http_is_explained(answer: bytes) -> None:
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(say, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    http = HttpClient(LOOPBACK)
+    sender = RequestSender(KEYRING, http)
+    webhook = make_webhook(f"http://127.0.0.1:{port}/")
+    attempt = await sender.send(webhook, "evt_1", "{}", "application/json")
+    await http.close()
+    server.close()
+    assert attempt.status is None
+    assert attempt.error
+
+
 async def test_a_certificate_that_is_not_trusted_is_refused() -> None:
     async with receiving() as receiver:
         http = HttpClient(LOOPBACK)

@@ -320,14 +320,20 @@ def _wait(
         try:
             outcomes.append(_has_succeeded(client, item, done, show))
         except KeyboardInterrupt:
-            place = shlex.join((item.queue, item.job_set))
-            ends = shlex.join(("--queue", item.queue, "--jobset", item.job_set))
+            watch, cancel = suggest_commands(item.queue, item.job_set)
             command_base.print_message(
-                f"\nfairlead: the jobs continue: `fairlead watch {place}` shows them again,"
-                f" `fairlead cancel {ends}` ends them"
+                f"\nfairlead: the jobs continue: `{watch}` shows them again, `{cancel}` ends them"
             )
             raise
     return outcomes
+
+
+def suggest_commands(queue: str, job_set: str) -> tuple[str, str]:
+    """The commands that watch and cancel a job set, quoted for a shell whatever its name is."""
+    options_end = ("--",) if job_set.startswith("-") else ()
+    watch = shlex.join(("fairlead", "watch", *options_end, queue, job_set))
+    cancel = shlex.join(("fairlead", "cancel", "--queue", queue, f"--jobset={job_set}"))
+    return watch, cancel
 
 
 def _has_succeeded(client: "Client", item: "Submission", done: "SubmitResult", show: bool) -> bool:

@@ -1,0 +1,36 @@
+"""Names of job sets with every kind of character: what is special in URLs, HTML, shells, SQL, JSON,
+templates and patterns. All of them are valid."""
+
+from typing import Final
+
+JOB_SET_NAMES: Final = (
+    "a b",
+    "a/b/c",
+    "a%2Fb",
+    "100%",
+    "%00",
+    "a?b=c&d#e",
+    "a+b=c",
+    "a;b,c|d",
+    "~user:8@host",
+    "-rf",
+    "--help",
+    "..a",
+    "...",
+    "a/events/b",
+    "'; DROP TABLE jobs; --",
+    '"><script>alert(1)</script>',
+    "<img src=x onerror=alert(1)>",
+    "$(reboot) `id` ${HOME} !!",
+    "a\\b\\n",
+    "{{ 7 * 7 }} {% raw %}",
+    "{jobSet} {0} %s %(x)s",
+    "*?[a-z]",
+    "&amp; &lt;",
+    "Ärger/straße",
+    "日本語",
+    "مرحبا",
+    "🦊 e\u0301",
+    "a" * 256,
+    "<!channel> @everyone <http:evil|x>",
+)
