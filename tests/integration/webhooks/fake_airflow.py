@@ -15,6 +15,16 @@ WrongAnswer = Callable[[web.Request], web.Response | None]
 ASSET = "s3://results/scan"
 
 
+def expired() -> web.Response:
+    """The answer to an expired token."""
+    return web.json_response({"detail": "Token Expired"}, status=401)
+
+
+def wrongly_signed() -> web.Response:
+    """The answer to a token that was signed with another key."""
+    return web.json_response({"detail": "Invalid JWT token"}, status=403)
+
+
 class FakeAirflow:
     """`wrong_answer` answers instead, if it returns something. `runs`, `events`: what was made."""
 
@@ -26,6 +36,7 @@ class FakeAirflow:
         self.events: list[dict[str, Any]] = []
         self.wrong_answer: WrongAnswer = lambda _: None
         self.answer: Callable[[web.Request], Awaitable[web.StreamResponse]] = self.handle
+        self.token_refusal = expired
         self._tokens: set[str] = {"given"}
 
     def expire_tokens(self) -> None:
@@ -41,7 +52,7 @@ class FakeAirflow:
         if path == "/auth/token":
             return await self._sign_in(request)
         if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self._tokens:
-            return web.json_response({"detail": "Invalid JWT token"}, status=401)
+            return self.token_refusal()
         match (request.method, path):
             case ("GET", "/api/v2/dags/report"):
                 return web.json_response({"dag_id": "report"})

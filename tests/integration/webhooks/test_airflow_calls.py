@@ -1,7 +1,7 @@
 """What an event starts in Airflow, and what a delivery says when Airflow does not do it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,7 +25,9 @@ from tests.integration.webhooks.fake_airflow import (
     PASSWORD,
     USER,
     FakeAirflow,
+    expired,
     running_airflow,
+    wrongly_signed,
 )
 
 KEYRING = Keyring("a key of tests")
@@ -101,8 +103,12 @@ async def test_an_asset_is_updated_once_for_each_event() -> None:
         assert len(airflow.runs) == 1
 
 
-async def test_an_expired_token_is_renewed_once_for_all_deliveries() -> None:
+@pytest.mark.parametrize("refusal", [expired, wrongly_signed])
+async def test_a_refused_token_is_renewed_once_for_all_deliveries(
+    refusal: Callable[[], web.Response],
+) -> None:
     async with running_airflow() as airflow, sending() as sender:
+        airflow.token_refusal = refusal
         webhook = make_webhook(airflow)
         await send(sender, webhook)
         airflow.expire_tokens()

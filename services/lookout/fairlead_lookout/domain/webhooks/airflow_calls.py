@@ -25,6 +25,7 @@ EXISTS: Final = 409
 _NOT_AIRFLOW_3: Final = (
     "No API of Airflow 3 (/api/v2) answers at this URL. Check the URL, and the version of Airflow."
 )
+_INVALID_TOKEN: Final = "Invalid JWT token"
 _encode: Final = msgspec.json.Encoder().encode
 _RUN_PREFIX: Final = "fairlead__"
 
@@ -142,16 +143,23 @@ def check_sign_in(status: int, content: bytes) -> None:
     raise AirflowRefusal(_explain_other(status, content))
 
 
+def refuses_token(status: int, content: bytes) -> bool:
+    """Whether the token is expired (401), or signed with another key (403 of Airflow 3.3)."""
+    if status == 403:
+        return _decode_object(content).get("detail") == _INVALID_TOKEN
+    return status == 401
+
+
 def check_answer(status: int, content: bytes, target: AirflowTarget, *, about_dag: bool) -> None:
     """Raises `AirflowRefusal` unless the call succeeded. `about_dag`: or else about the asset."""
     if 200 <= status < 300 or (about_dag and status == EXISTS):
         return
+    if refuses_token(status, content):
+        raise AirflowRefusal("Airflow refuses the token.")
     what = f"the DAG {target.dag}" if about_dag else f"the asset {target.asset}"
     detail = _decode_object(content).get("detail")
     text = detail if isinstance(detail, str) else ""
     match status:
-        case 401:
-            raise AirflowRefusal("Airflow refuses the token.")
         case 403:
             raise AirflowRefusal(f"Airflow does not permit this user to use {what}.")
         case 404 if about_dag and target.dag is not None and target.dag in text:

@@ -1,7 +1,7 @@
 """Sends one delivery to Airflow: starts a run of a DAG, creates an event of an asset, or both."""
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fairlead_common.domain.secret_values import DecryptionFailed, Keyring
 from fairlead_common.service import clock
@@ -21,8 +21,6 @@ from fairlead_lookout.service.webhooks.request_sender import (
     make_printable,
     open_headers,
 )
-
-UNAUTHORIZED: Final = 401
 
 
 class _Login:
@@ -166,7 +164,8 @@ class _Delivery:
         sender, webhook = self._sender, self._webhook
         token = await sender.get_token(webhook)
         response = await sender.request(webhook, call, token)
-        if response.status == UNAUTHORIZED and TOKEN not in webhook.credentials:
+        is_refused = airflow_calls.refuses_token(response.status, response.content)
+        if is_refused and TOKEN not in webhook.credentials:
             token = await sender.get_token(webhook, refused=token)
             response = await sender.request(webhook, call, token)
         self._response = response
