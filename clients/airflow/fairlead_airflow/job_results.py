@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final
 
 from fairlead import AsyncClient, Filter, JobView, errors
@@ -13,6 +13,8 @@ from fairlead_airflow.shared_events import JobSetEvents, outlast_outages
 DETAILS_MAX: Final = 20
 """Above this number of jobs their states are read as a list."""
 LOGGED_JOBS_MAX: Final = 20
+LogKey = tuple[str, int]
+"""(id of the job, number of the run)."""
 LOG_BYTES_MAX: Final = 1_000_000
 LINE_CHARACTERS_MAX: Final = 10_000
 RESULT_LINES: Final = 100
@@ -75,15 +77,20 @@ def describe_failures(jobs: Sequence[JobFields]) -> str:
 
 
 async def write_logs(
-    client: AsyncClient, jobs: Sequence[JobFields], lines_max: int, log: logging.Logger
+    client: AsyncClient,
+    jobs: Sequence[JobFields],
+    lines_max: int,
+    log: logging.Logger,
+    written: Collection[LogKey] = (),
 ) -> None:
-    """Write the last lines of the jobs' logs into `log`, logs of failed jobs first."""
+    """Write the last lines of the jobs' logs into `log`, those of failed jobs first. `written`:
+    runs whose logs are there already."""
     if lines_max <= 0:
         return
     chosen = sorted(jobs, key=lambda job: job.state == SUCCEEDED)[:LOGGED_JOBS_MAX]
     for job in chosen:
         log.info("Job %s (%s) ended: %s", job.client_id, job.id, job.state)
-        if job.run == 0:
+        if job.run == 0 or (job.id, job.run) in written:
             continue
         for stream in ("stdout", "stderr"):
             try:

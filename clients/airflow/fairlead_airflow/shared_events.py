@@ -16,6 +16,8 @@ log: Final = logging.getLogger(__name__)
 LAST_EVENTS: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "preempted"})
 """Types of events after which a job has possibly ended: a preempted job can be queued again."""
 
+_STARTED: Final = "started "
+"""Before the id of a job: counts of its started runs, not of its ends."""
 RETRY_S: Final = 5.0
 OUTAGES: Final = (errors.ServerUnreachable, errors.Unavailable, errors.Busy)
 
@@ -42,7 +44,7 @@ class JobSetEvents:
         self.users = 0
         self.position: str | None = None
         self._key = key
-        self._ends: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._resets = 0
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
         self._reader: asyncio.Task[None] | None = None
@@ -61,7 +63,17 @@ class JobSetEvents:
         The empty id stands for the whole job set. Raises `FairleadError` if the server refuses the
         stream.
         """
-        while (count := self._ends[job_id] + self._resets) <= seen:
+        return await self._wait_for(job_id, seen)
+
+    async def wait_for_start(self, job_id: str, seen: int = 0) -> int:
+        """Wait until a run of a job has possibly started more often than `seen`; the new number.
+
+        Raises `FairleadError` if the server refuses the stream.
+        """
+        return await self._wait_for(_STARTED + job_id, seen)
+
+    async def _wait_for(self, key: str, seen: int) -> int:
+        while (count := self._counts[key] + self._resets) <= seen:
             if self._reader is None:
                 name = f"fairlead events of {self._key.job_set}"
                 log.info("Following the events of %s/%s", self._key.queue, self._key.job_set)
@@ -69,7 +81,7 @@ class JobSetEvents:
             elif self._reader.done():
                 self._reader.result()
             waiter = asyncio.get_running_loop().create_future()
-            self._waiters[job_id].append(waiter)
+            self._waiters[key].append(waiter)
             await waiter
         return count
 
@@ -104,15 +116,19 @@ class JobSetEvents:
             self._resets += 1
             self._wake(list(self._waiters))
         elif event.type == "finished":
-            self._ends[""] += 1
-            self._wake([""])
+            self._count("")
         elif event.type in LAST_EVENTS and event.job_id is not None:
-            self._ends[event.job_id] += 1
-            self._wake([event.job_id])
+            self._count(event.job_id)
+        elif event.type == "running" and event.job_id is not None:
+            self._count(_STARTED + event.job_id)
 
-    def _wake(self, job_ids: list[str]) -> None:
-        for job_id in job_ids:
-            for waiter in self._waiters.pop(job_id, ()):
+    def _count(self, key: str) -> None:
+        self._counts[key] += 1
+        self._wake([key])
+
+    def _wake(self, keys: list[str]) -> None:
+        for key in keys:
+            for waiter in self._waiters.pop(key, ()):
                 if not waiter.done():
                     waiter.set_result(None)
 

@@ -10,7 +10,7 @@ from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 
 from fairlead import Filter, JobSet, errors
-from fairlead_airflow import function_jobs, job_results, shared_events
+from fairlead_airflow import function_jobs, job_results, live_logs, shared_events
 from fairlead_airflow.hook import FairleadHook, ServerAddress, open_client
 from fairlead_airflow.shared_events import JobSetEvents
 
@@ -18,11 +18,12 @@ from fairlead_airflow.shared_events import JobSetEvents
 class FairleadJobSetTrigger(BaseTrigger):
     """Waits until jobs have ended: those with the given ids, or without ids all of the job set.
 
-    All triggers of a process that wait for jobs of one job set share one event stream. The ends of
-    the jobs' logs appear in the log of the task. With `ends_task` the task ends without a worker;
-    otherwise it continues with `{"value": ..., "failure": "..."}`. The value is what the task
-    returns: with `reads_result` what the function of the only job returned, else the jobs, or for a
-    job set the number of jobs by state.
+    All triggers of a process that wait for jobs of one job set share one event stream. The jobs'
+    logs appear in the log of the task while they run, and what was left out at their end. With
+    `ends_task` the task ends without a worker; otherwise it continues with
+    `{"value": ..., "failure": "..."}`. The value is what the task returns: with `reads_result`
+    what the function of the only job returned, else the jobs, or for a job set the number of jobs
+    by state.
     """
 
     def __init__(
@@ -115,8 +116,14 @@ class FairleadJobSetTrigger(BaseTrigger):
             address, self.queue, self.job_set, self.position
         ) as events:
             where = Filter(queue=self.queue, job_set=self.job_set)
-            jobs = await job_results.wait_for_jobs(events, where, self.job_ids)
-            await job_results.write_logs(events.client, jobs, self.log_lines, self.log)
+            async with live_logs.follow_logs(
+                events, self.job_ids, self.log_lines, self.log
+            ) as live:
+                jobs = await job_results.wait_for_jobs(events, where, self.job_ids)
+                await live.finish()
+            await job_results.write_logs(
+                events.client, jobs, self.log_lines, self.log, live.complete
+            )
             value: Any = [job_results.summarize_job(job) for job in jobs]
             failure = job_results.describe_failures(jobs)
             if self.reads_result and not failure:

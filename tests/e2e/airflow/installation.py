@@ -27,6 +27,8 @@ RUN_S_MAX: Final = 300.0
 POLL_S: Final = 0.5
 """Each request costs Airflow's API server some milliseconds."""
 SECRET: Final = "a" * 64
+USER: Final = "fairlead"
+PASSWORD: Final = "sesame"
 FERNET_KEY: Final = base64.urlsafe_b64encode(bytes(32)).decode()
 PREPARE: Final = """
 from airflow.cli.cli_parser import get_parser
@@ -48,7 +50,7 @@ class AirflowInstallation:
         self._folder = folder
         self._python = airflow_environment.find()
         self._port = free_port()
-        self._url = f"http://127.0.0.1:{self._port}"
+        self.url = f"http://127.0.0.1:{self._port}"
         self._environment = self._make_environment(database, fairlead)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._outputs: list[IO[bytes]] = []
@@ -76,6 +78,7 @@ class AirflowInstallation:
     def start(self) -> None:
         """Install the provider, make the tables, start everything and wait until it answers."""
         self._install_provider()
+        (self._folder / "passwords.json").write_text(json.dumps({USER: PASSWORD}))
         self._run(str(self._python), "-c", PREPARE)
         for name in ("api-server", "scheduler", "triggerer"):
             self.start_process(name)
@@ -112,7 +115,7 @@ class AirflowInstallation:
     def request(self, method: str, path: str, body: object = None) -> Any:
         """The answer of Airflow's API."""
         request = urllib.request.Request(
-            f"{self._url}/api/v2/{path}",
+            f"{self.url}/api/v2/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={
@@ -126,7 +129,12 @@ class AirflowInstallation:
 
     def _read_token(self) -> str:
         if not self._token:
-            with urllib.request.urlopen(f"{self._url}/auth/token", timeout=ANSWER_S_MAX) as answer:
+            request = urllib.request.Request(
+                f"{self.url}/auth/token",
+                data=json.dumps({"username": USER, "password": PASSWORD}).encode(),
+                headers={"content-type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as answer:
                 self._token = json.load(answer)["access_token"]
         return self._token
 
@@ -167,15 +175,16 @@ class AirflowInstallation:
         settings = {
             "CORE__DAGS_FOLDER": str(self._folder / "dags"),
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-            "CORE__EXECUTION_API_SERVER_URL": f"{self._url}/execution/",
+            "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "CORE__EXECUTOR": "LocalExecutor",
             "CORE__FERNET_KEY": FERNET_KEY,
             "CORE__LOAD_EXAMPLES": "False",
             "CORE__PARALLELISM": "4",
-            "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._folder / "passwords.json"),
             "API__HOST": "127.0.0.1",
             "API__PORT": str(self._port),
-            "API__BASE_URL": self._url,
+            "API__BASE_URL": self.url,
             "API__SECRET_KEY": SECRET,
             "API_AUTH__JWT_SECRET": SECRET,
             "DATABASE__SQL_ALCHEMY_CONN": urlsplit(database)

@@ -44,6 +44,17 @@ def test_task_waits_for_its_job_and_shows_its_log(
     assert link.startswith(f"{standalone.address}/jobsets/default/airflow/one_job/")
 
 
+def test_log_of_a_running_job_appears_in_the_log_of_its_task(
+    airflow: AirflowInstallation, client: Client, tmp_path: Path
+) -> None:
+    run = DagRun(airflow, "one_job", {"command": wait_for_file(tmp_path / "go")})
+    wait_for(lambda: "[job stdout] begun" in run.log("job"))
+    assert run.task("job")["state"] == "deferred"
+    (tmp_path / "go").touch()
+    run.wait_for_task("job", "success")
+    assert run.log("job").count("[job stdout] begun") == 1
+
+
 def test_task_survives_kill_of_the_triggerer(
     airflow: AirflowInstallation, client: Client, tmp_path: Path
 ) -> None:

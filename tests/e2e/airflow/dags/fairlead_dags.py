@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, Asset, task
 
 from fairlead_airflow.mapping import map_jobs
 from fairlead_airflow.operator import FairleadSubmitOperator
@@ -34,3 +34,9 @@ with DAG("mapped", default_args=RETRY):
         ]
 
     map_jobs(make_jobs(), task_id="job", defaults=SMALL)
+
+with DAG("on_event", schedule=None):
+    """Runs when a webhook starts it; it has no tasks, and succeeds at once."""
+
+with DAG("on_asset", schedule=[Asset("s3://fairlead/results")]):
+    """Runs when a webhook updates the asset."""
