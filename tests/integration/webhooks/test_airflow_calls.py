@@ -150,6 +150,7 @@ NOT_AIRFLOW_3 = "No API of Airflow 3 (/api/v2) answers at this URL."
         ("/auth/token", 200, "<html>a login page", NOT_AIRFLOW_3, False),
         ("/auth/token", 400, '{"detail": "no"}', "Give the webhook a token. It says: no", False),
         ("/auth/token", 502, "bad gateway", "Status 502 from Airflow.", False),
+        ("dagRuns", 200, "<html>the page of Airflow", NOT_AIRFLOW_3, False),
         ("dagRuns", 401, "{}", "Airflow refuses the token.", False),
         ("dagRuns", 403, "{}", "does not permit this user to use the DAG report", False),
         (

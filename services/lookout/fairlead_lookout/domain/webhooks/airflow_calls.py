@@ -152,7 +152,12 @@ def refuses_token(status: int, content: bytes) -> bool:
 
 def check_answer(status: int, content: bytes, target: AirflowTarget, *, about_dag: bool) -> None:
     """Raises `AirflowRefusal` unless the call succeeded. `about_dag`: or else about the asset."""
-    if 200 <= status < 300 or (about_dag and status == EXISTS):
+    if about_dag and status == EXISTS:
+        return
+    if 200 <= status < 300:
+        # Airflow answers unknown paths with its page.
+        if not _decode_object(content):
+            raise AirflowRefusal(_NOT_AIRFLOW_3)
         return
     if refuses_token(status, content):
         raise AirflowRefusal("Airflow refuses the token.")
