@@ -68,12 +68,14 @@ PARAMETERS: Final[Mapping[str, str]] = MappingProxyType(
         "delivery": "The delivery's id.",
         "executor": "The cluster's name.",
         "follow": "Continue with new events only.",
+        "group": "The group's id.",
         "if-match": "The ETag that it must still have.",
         "if-none-match": (
             "ETags that the client has: the response is 304 while nothing has changed."
         ),
         "include": "`count`: also return the number of matches, up to 10,000.",
         "job_id": "The job's id.",
+        "clientId": "Only with this client id.",
         "jobSet": "Only this job set.",
         "job_set": "The job set's name; slashes in it are not escaped.",
         "last-event-id": "Continue after this event: the `id` of the last event of a stream.",

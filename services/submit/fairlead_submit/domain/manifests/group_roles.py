@@ -62,7 +62,7 @@ def spread_minimum(roles: Sequence[RoleTemplate], total: int | None) -> list[int
 def make_group(
     metadata: Metadata, roles: Sequence[RoleTemplate], minima: Sequence[int], **terms: object
 ) -> ConvertedGroup:
-    """The group in the form of `POST /api/v1/groups`; terms that are None are left out."""
+    """The group in the form of `POST /api/v1/groups`; without terms that have no value."""
     group: Document = {
         "roles": [
             {"name": role.name, "min": least, "max": role.count, "template": role.template}
