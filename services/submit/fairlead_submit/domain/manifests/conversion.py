@@ -111,7 +111,7 @@ class _ManifestBatch:
         """Take one manifest, or those of a List."""
         if not isinstance(manifest, dict):
             given = ManifestObject({}, pointer.rpartition("/")[0], self._report)
-            given.refuse(
+            given.refuse_field(
                 pointer.rpartition("/")[2],
                 f"is {validation.quote(manifest)}; expected is a manifest",
             )
@@ -139,7 +139,9 @@ class _ManifestBatch:
             self._name_queue(self._pod_groups.read_group(given), pointer)
         else:
             field = "kind" if kind is not None else "apiVersion"
-            given.refuse(field, f"is {validation.quote(kind)}; supported are: {', '.join(KINDS)}")
+            given.refuse_field(
+                field, f"is {validation.quote(kind)}; supported are: {', '.join(KINDS)}"
+            )
 
     def convert(self, queue: str | None, job_set: str | None) -> ConvertedManifests:
         """The result after all manifests."""

@@ -32,7 +32,7 @@ class ConvertedGroup(msgspec.Struct, frozen=True):
 def read_template(parent: ManifestObject) -> Document:
     """Take the pod template of a role; the job that it becomes."""
     if not parent.has("template"):
-        parent.refuse("template", "is missing")
+        parent.refuse_field("template", "is missing")
     return read_pod(parent.open("template"), template=True)[1]
 
 

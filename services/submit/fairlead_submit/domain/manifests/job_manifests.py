@@ -52,7 +52,7 @@ def read_job(manifest: ManifestObject, jobs_max: int) -> tuple[Metadata, list[Do
     if spec.take_flag("suspend", "hold"):
         common["hold"] = True
     if not spec.has("template"):
-        spec.refuse("template", "is missing")
+        spec.refuse_field("template", "is missing")
     inner, pod = read_pod(spec.open("template"), template=True)
     spec.ignore_others(REASONS)
     manifest.ignore_others({"status": "the jobs are new"}, silent=("apiVersion", "kind"))
@@ -87,7 +87,7 @@ def _make_job(job: Document, name: str, index: int, count: int, indexed: bool) -
 def _take_completion_mode(spec: ManifestObject) -> bool:
     mode = spec.take_text("completionMode", f"Indexed sets {INDEX_VARIABLE}")
     if mode not in (None, "Indexed", "NonIndexed"):
-        spec.refuse("completionMode", f"is {mode!r}; use Indexed or NonIndexed")
+        spec.refuse_field("completionMode", f"is {mode!r}; use Indexed or NonIndexed")
     return mode == "Indexed"
 
 
@@ -96,7 +96,7 @@ def _take_count(spec: ManifestObject, jobs_max: int) -> int:
     name = "completions" if spec.has("completions") else "parallelism"
     count = spec.take_count(name, "the number of jobs", least=1)
     if count is not None and count > jobs_max:
-        spec.refuse(
+        spec.refuse_field(
             name,
             f"is {count}; with it the request would exceed its limit by {count - jobs_max} jobs",
         )
@@ -108,11 +108,11 @@ def _take_retries(spec: ManifestObject) -> int:
     """The retries of each job. `backoffLimitPerIndex` replaces `backoffLimit`, as in Kubernetes."""
     for rule in spec.open("podFailurePolicy").open_list("rules"):
         rule.take_text("action")
-        rule.ignore("onExitCodes", _EXIT_CODES)
-        rule.ignore("onPodConditions", _DISRUPTIONS)
+        rule.ignore_field("onExitCodes", _EXIT_CODES)
+        rule.ignore_field("onPodConditions", _DISRUPTIONS)
         rule.ignore_others({})
     if spec.has("backoffLimitPerIndex"):
-        spec.ignore("backoffLimit", "backoffLimitPerIndex is given")
+        spec.ignore_field("backoffLimit", "backoffLimitPerIndex is given")
         name = "backoffLimitPerIndex"
     else:
         name = "backoffLimit"

@@ -28,16 +28,18 @@ def read_job_set(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
     spec = manifest.open("spec")
     given = spec.open_list("replicatedJobs")
     if not given:
-        spec.refuse("replicatedJobs", "has no job; at least one is required")
+        spec.refuse_field("replicatedJobs", "has no job; at least one is required")
     roles = [_read_replicated_job(item, index, members_max) for index, item in enumerate(given)]
     startup = spec.open("startupPolicy")
     if startup.take_text("startupPolicyOrder") == "InOrder":
-        startup.refuse("startupPolicyOrder", "InOrder is not supported: all roles start together")
+        startup.refuse_field(
+            "startupPolicyOrder", "InOrder is not supported: all roles start together"
+        )
     startup.ignore_others({})
     completion = _read_success_policy(spec, roles)
     failure = spec.open("failurePolicy")
     restarts = failure.take_count("maxRestarts", "restartLimit")
-    failure.ignore("rules", "every failure of a member restarts the group up to the limit")
+    failure.ignore_field("rules", "every failure of a member restarts the group up to the limit")
     failure.ignore_others({})
     if spec.take_flag("suspend", "hold"):
         for role in roles:
@@ -59,20 +61,20 @@ def _read_replicated_job(item: ManifestObject, index: int, members_max: int) -> 
     name = item.take_text("name", "the name of the role") or f"job-{index}"
     replicas = item.take_count("replicas", "the members of the role")
     if item.has("dependsOn"):
-        item.refuse("dependsOn", "is not supported: all roles of a group start together")
-    item.ignore("groupName", "members have no host names")
+        item.refuse_field("dependsOn", "is not supported: all roles of a group start together")
+    item.ignore_field("groupName", "members have no host names")
     job = item.open("template")
-    job.ignore("metadata", "the labels of the JobSet and of the pod template are used")
+    job.ignore_field("metadata", "the labels of the JobSet and of the pod template are used")
     inner = job.open("spec")
     field = "completions" if inner.has("completions") else "parallelism"
     pods = inner.take_count(field, "the members of the role", least=1)
     count = (1 if replicas is None else replicas) * (1 if pods is None else pods)
     if count > members_max:
-        item.refuse("replicas", f"makes {count} members; a group has at most {members_max}")
+        item.refuse_field("replicas", f"makes {count} members; a group has at most {members_max}")
         count = 1
     if field == "completions":
-        inner.ignore("parallelism", "all members of a group start together")
-    inner.ignore("completionMode", _INDEX)
+        inner.ignore_field("parallelism", "all members of a group start together")
+    inner.ignore_field("completionMode", _INDEX)
     retries = inner.take_count("backoffLimit", "retry.limit of each member")
     deadline = inner.take_count("activeDeadlineSeconds", "maxRuntimeSeconds of each member")
     template = read_template(inner)

@@ -73,7 +73,7 @@ class ManifestObject:
         if value is None or isinstance(value, str):
             self._report_used(name, becomes)
             return value
-        self.refuse(name, f"is {validation.quote(value)}; a text is expected")
+        self.refuse_field(name, f"is {validation.quote(value)}; a text is expected")
         return None
 
     def take_count(self, name: str, becomes: str = "", *, least: int = 0) -> int | None:
@@ -84,7 +84,7 @@ class ManifestObject:
         if isinstance(value, int) and not isinstance(value, bool) and value >= least:
             self._report_used(name, becomes)
             return value
-        self.refuse(
+        self.refuse_field(
             name, f"is {validation.quote(value)}; an integer of at least {least} is expected"
         )
         return None
@@ -95,7 +95,7 @@ class ManifestObject:
         if value is None or isinstance(value, bool):
             self._report_used(name, becomes)
             return bool(value)
-        self.refuse(name, f"is {validation.quote(value)}; true or false is expected")
+        self.refuse_field(name, f"is {validation.quote(value)}; true or false is expected")
         return False
 
     def take_texts(self, name: str, becomes: str = "") -> dict[str, str]:
@@ -106,7 +106,7 @@ class ManifestObject:
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             self._report_used(name, becomes)
             return dict(value)
-        self.refuse(name, "is not valid: an object of texts is expected")
+        self.refuse_field(name, "is not valid: an object of texts is expected")
         return {}
 
     def take_names(self, name: str, becomes: str = "") -> list[str]:
@@ -117,7 +117,7 @@ class ManifestObject:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             self._report_used(name, becomes)
             return list(value)
-        self.refuse(name, "is not valid: a list of texts is expected")
+        self.refuse_field(name, "is not valid: a list of texts is expected")
         return []
 
     def take_whole(self, name: str, becomes: str = "") -> dict[str, object] | None:
@@ -128,7 +128,7 @@ class ManifestObject:
         if isinstance(value, dict):
             self._report_used(name, becomes)
             return dict(value)
-        self.refuse(name, f"is {validation.quote(value)}; an object is expected")
+        self.refuse_field(name, f"is {validation.quote(value)}; an object is expected")
         return None
 
     def open(self, name: str) -> "ManifestObject":
@@ -136,7 +136,7 @@ class ManifestObject:
         value = self._take(name)
         pointer = self._point(name)
         if value is not None and not isinstance(value, dict):
-            self.refuse(name, f"is {validation.quote(value)}; an object is expected")
+            self.refuse_field(name, f"is {validation.quote(value)}; an object is expected")
         return ManifestObject(value if isinstance(value, dict) else {}, pointer, self._report)
 
     def open_list(self, name: str) -> list["ManifestObject"]:
@@ -145,7 +145,7 @@ class ManifestObject:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            self.refuse(name, "is not valid: a list of objects is expected")
+            self.refuse_field(name, "is not valid: a list of objects is expected")
             return []
         pointer = self._point(name)
         return [
@@ -153,12 +153,12 @@ class ManifestObject:
             for index, item in enumerate(value)
         ]
 
-    def ignore(self, name: str, why: str) -> None:
+    def ignore_field(self, name: str, why: str) -> None:
         """Report the field, if it is given, as ignored."""
         if self._take(name) is not None:
             self._report.add(self._point(name), FieldUse.IGNORED, why)
 
-    def refuse(self, name: str, why: str) -> None:
+    def refuse_field(self, name: str, why: str) -> None:
         """Report the field as refused: the manifest cannot be converted."""
         self._seen.add(name)
         self._report.add(self._point(name), FieldUse.REFUSED, why)
@@ -171,7 +171,7 @@ class ManifestObject:
         self._seen.update(silent)
         for name in self._value:
             if name not in self._seen:
-                self.ignore(name, reasons.get(name, UNKNOWN))
+                self.ignore_field(name, reasons.get(name, UNKNOWN))
 
     def _take(self, name: str) -> object:
         self._seen.add(name)

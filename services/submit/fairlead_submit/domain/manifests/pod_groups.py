@@ -29,9 +29,9 @@ class PodGroups:
         spec.ignore_others(_REASONS)
         manifest.ignore_others({"status": "the jobs are new"}, silent=("apiVersion", "kind"))
         if not metadata.name:
-            manifest.open("metadata").refuse("name", "is missing")
+            manifest.open("metadata").refuse_field("name", "is missing")
         elif metadata.name in self._groups:
-            manifest.open("metadata").refuse("name", "names a PodGroup a second time")
+            manifest.open("metadata").refuse_field("name", "names a PodGroup a second time")
         else:
             self._groups[metadata.name] = (spec, 1 if least is None else least)
         return metadata.queue
@@ -45,14 +45,14 @@ class PodGroups:
             if name in self._groups:
                 members[name].append(index)
             elif name is not None:
-                sources[index].refuse(
+                sources[index].refuse_field(
                     "metadata", f"names PodGroup {name!r}, which is not among the manifests"
                 )
         made = list(jobs)
         for name, (spec, least) in self._groups.items():
             rows = members[name]
             if len(rows) < least:
-                spec.refuse(
+                spec.refuse_field(
                     "minMember",
                     f"is {least}, but {len(rows)} pods have the label {POD_GROUP_LABEL}: {name}",
                 )

@@ -52,7 +52,7 @@ def read_metadata(manifest: ManifestObject, *, template: bool = False) -> Metada
     """
     metadata = manifest.open("metadata")
     if template:
-        metadata.ignore("name", _METADATA["generateName"])
+        metadata.ignore_field("name", _METADATA["generateName"])
         name = None
     else:
         name = metadata.take_text("name", "client ids of the jobs, and the job set")
@@ -100,9 +100,11 @@ def add_variable(job: Document, name: str, value: str) -> Document:
 def _take_pod_spec(manifest: ManifestObject) -> Document:
     inner = manifest.open("spec")
     if inner.has("nodeName"):
-        inner.refuse("nodeName", "names a node, but Fairlead chooses it; use nodeSelector instead")
+        inner.refuse_field(
+            "nodeName", "names a node, but Fairlead chooses it; use nodeSelector instead"
+        )
     for name, why in _POD.items():
-        inner.ignore(name, why)
+        inner.ignore_field(name, why)
     given = manifest.take_whole("spec", "podSpec") or {}
     return {name: value for name, value in given.items() if name not in _POD}
 

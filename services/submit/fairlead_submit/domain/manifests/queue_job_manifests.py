@@ -22,13 +22,13 @@ def read_queue_job(manifest: ManifestObject, members_max: int) -> ConvertedGroup
     spec = manifest.open("spec")
     tasks = spec.open_list("taskSpecs")
     if not tasks:
-        spec.refuse("taskSpecs", "has no task; at least one is required")
+        spec.refuse_field("taskSpecs", "has no task; at least one is required")
     scheduling = spec.open("schedSpec")
     selector = scheduling.take_texts("nodeSelector", "nodeSelector of every member")
     roles = [_read_task(task, index, members_max, selector) for index, task in enumerate(tasks)]
     least = scheduling.take_count("minAvailable", "the minima of the roles, in their order")
     priority_class = scheduling.take_text("priorityClassName", "priorityClass")
-    scheduling.ignore("priority", "priorityClassName names the class")
+    scheduling.ignore_field("priority", "priorityClassName names the class")
     scheduling.ignore_others({})
     spec.ignore_others(_REASONS)
     manifest.ignore_others({"status": "the group is new"}, silent=("apiVersion", "kind"))
@@ -46,7 +46,7 @@ def _read_task(
 ) -> RoleTemplate:
     count = task.take_count("replicas", "max of the role", least=1)
     if count is not None and count > members_max:
-        task.refuse("replicas", f"is {count}; a group has at most {members_max} members")
+        task.refuse_field("replicas", f"is {count}; a group has at most {members_max} members")
         count = 1
     template = read_template(task)
     pod_spec = template["podSpec"]

@@ -42,7 +42,7 @@ def read_volcano_job(manifest: ManifestObject, members_max: int) -> ConvertedGro
     spec = manifest.open("spec")
     tasks = spec.open_list("tasks")
     if not tasks:
-        spec.refuse("tasks", "has no task; at least one is required")
+        spec.refuse_field("tasks", "has no task; at least one is required")
     completing: list[str] = []
     roles = []
     for index, task in enumerate(tasks):
@@ -73,7 +73,7 @@ def _read_task(task: ManifestObject, index: int, members_max: int) -> RoleTempla
     name = task.take_text("name", "the name of the role") or f"task-{index}"
     count = task.take_count("replicas", "max of the role", least=1)
     if count is not None and count > members_max:
-        task.refuse("replicas", f"is {count}; a group has at most {members_max} members")
+        task.refuse_field("replicas", f"is {count}; a group has at most {members_max} members")
         count = 1
     least = task.take_count("minAvailable", "min of the role")
     return RoleTemplate(
@@ -93,7 +93,9 @@ def _completes_job(task: ManifestObject) -> bool:
         if (event, action) == ("TaskCompleted", "CompleteJob"):
             found = True
         else:
-            policy.refuse("event", "only TaskCompleted with CompleteJob is supported in a task")
+            policy.refuse_field(
+                "event", "only TaskCompleted with CompleteJob is supported in a task"
+            )
         policy.ignore_others({})
     return found
 
@@ -106,8 +108,10 @@ def _read_failure_policy(spec: ManifestObject) -> str | None:
         if event == "PodFailed" and action in _ON_FAILURE:
             chosen = _ON_FAILURE[action]
         elif event in ("PodEvicted", "PodPending", "Unknown", "OutOfSync", "CommandIssued"):
-            policy.ignore("timeout", "the scheduler decides about members that do not run")
+            policy.ignore_field("timeout", "the scheduler decides about members that do not run")
         else:
-            policy.refuse("event", "only PodFailed is supported, with an action on pods or the Job")
+            policy.refuse_field(
+                "event", "only PodFailed is supported, with an action on pods or the Job"
+            )
         policy.ignore_others({})
     return chosen
