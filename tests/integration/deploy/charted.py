@@ -93,7 +93,7 @@ class Charted(Installation):
         spec = charts.container(deployment)
         image = spec["name"]
         given = {**files.image_environment(image)}
-        given |= {item["name"]: self._value(item) for item in spec["env"]}
+        given |= {item["name"]: self._value(item) for item in spec["env"] if self._is_set(item)}
         places = {
             "/etc/fairlead/settings.yaml": str(self._folder / "settings.yaml"),
             "0.0.0.0": self._hosts[name],
@@ -115,6 +115,11 @@ class Charted(Installation):
         program, *words = files.command(image)
         assert program == "python"
         return Container(name, self._hosts[name], (sys.executable, *words), given)
+
+    def _is_set(self, variable: Object) -> bool:
+        """Whether the container has the variable: an optional key can be absent from the Secret."""
+        reference = variable.get("valueFrom", {}).get("secretKeyRef", {})
+        return not reference.get("optional") or reference["key"] in self._secret
 
     def _value(self, variable: Object) -> str:
         """The value of a variable, which may come from the Secret."""
