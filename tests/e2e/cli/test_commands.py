@@ -356,7 +356,7 @@ def test_ctrl_c_ends_waiting_and_reports_that_jobs_continue(
     )
     path = terminal.folder / "jobs.json"
     path.write_text(text)
-    ways_out = f"`fairlead cancel --queue default --jobset {job_set}` ends them"
+    ways_out = f"`fairlead cancel --queue default --jobset={job_set}` ends them"
     for arguments, said in (
         (["submit", str(path), "--watch"], ways_out),
         (["watch", "default", job_set, "--json"], ""),
