@@ -36,6 +36,15 @@ def read_template(parent: ManifestObject) -> Document:
     return read_pod(parent.open("template"), template=True)[1]
 
 
+def take_replicas(task: ManifestObject, members_max: int) -> int:
+    """Take the number of members of a task, 1 if it is absent, at most `members_max`."""
+    count = task.take_count("replicas", "max of the role", least=1)
+    if count is not None and count > members_max:
+        task.refuse_field("replicas", f"is {count}; a group has at most {members_max} members")
+        return 1
+    return 1 if count is None else count
+
+
 def point_at_pod_spec(parent: ManifestObject) -> str:
     """The pointer of the pod spec in the template that `read_template` takes."""
     return f"{parent.pointer}/template/spec"

@@ -9,6 +9,7 @@ from fairlead_submit.domain.manifests.group_roles import (
     point_at_pod_spec,
     read_template,
     spread_minimum,
+    take_replicas,
 )
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
 from fairlead_submit.domain.manifests.pod_manifests import read_metadata
@@ -44,16 +45,11 @@ def read_queue_job(manifest: ManifestObject, members_max: int) -> ConvertedGroup
 def _read_task(
     task: ManifestObject, index: int, members_max: int, selector: dict[str, str]
 ) -> RoleTemplate:
-    count = task.take_count("replicas", "max of the role", least=1)
-    if count is not None and count > members_max:
-        task.refuse_field("replicas", f"is {count}; a group has at most {members_max} members")
-        count = 1
+    count = take_replicas(task, members_max)
     template = read_template(task)
     pod_spec = template["podSpec"]
     if selector:
         own = pod_spec.get("nodeSelector")
         pod_spec["nodeSelector"] = {**selector, **(own if isinstance(own, dict) else {})}
     task.ignore_others({})
-    return RoleTemplate(
-        f"task-{index}", 1 if count is None else count, None, template, point_at_pod_spec(task)
-    )
+    return RoleTemplate(f"task-{index}", count, None, template, point_at_pod_spec(task))

@@ -11,6 +11,7 @@ from fairlead_submit.domain.manifests.group_roles import (
     point_at_pod_spec,
     read_template,
     spread_minimum,
+    take_replicas,
 )
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
 from fairlead_submit.domain.manifests.pod_manifests import read_metadata
@@ -71,14 +72,11 @@ def read_volcano_job(manifest: ManifestObject, members_max: int) -> ConvertedGro
 
 def _read_task(task: ManifestObject, index: int, members_max: int) -> RoleTemplate:
     name = task.take_text("name", "the name of the role") or f"task-{index}"
-    count = task.take_count("replicas", "max of the role", least=1)
-    if count is not None and count > members_max:
-        task.refuse_field("replicas", f"is {count}; a group has at most {members_max} members")
-        count = 1
+    count = take_replicas(task, members_max)
     least = task.take_count("minAvailable", "min of the role")
     return RoleTemplate(
         name,
-        1 if count is None else count,
+        count,
         least,
         read_template(task),
         point_at_pod_spec(task),
