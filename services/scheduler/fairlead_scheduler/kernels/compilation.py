@@ -22,8 +22,9 @@ from fairlead_scheduler.kernels import kernel_cache
 
 NICE: Final = 10
 """The niceness of the compiler: other work of the machine goes first."""
-FOLDERS_MAX: Final = 8
-"""Folders of kernels (some 3 MB each) that are kept: of other versions, checkouts, processors."""
+FOLDERS_MAX: Final = 32
+"""Folders of kernels (some 5 MB each) that are kept: of other versions, checkouts, processors.
+With fewer, a developer with several checkouts would compile each of them again and again."""
 GARBAGE_MIN: Final = 200_000
 """Objects that are made before the compiler looks for garbage. With Python's default of 700 that
 takes a fifteenth of its time, and hardly any of what numba makes is garbage."""
