@@ -5,8 +5,8 @@ Code that caches values of nodes asks `stayed` which nodes are unchanged.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import is_
-from typing import NamedTuple
+from operator import is_, is_not
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,13 @@ def find_unchanged(before: Nodes, now: Nodes) -> npt.NDArray[np.int32]:
     found = ((find(name, -1), node) for name, node in zip(now.names, now.nodes, strict=True))
     rows = (row if row >= 0 and old[row] is node else -1 for row, node in found)
     return np.fromiter(rows, np.int32, len(now.nodes))
+
+
+def take_rows(values: npt.NDArray[Any], rows: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+    """[N, ...] the values of `rows` as `find_unchanged` gives them; where it is -1, any value."""
+    if not len(values):
+        return np.zeros((rows.size, *values.shape[1:]), values.dtype)
+    return values[rows]
 
 
 class NodeRows:
@@ -121,7 +128,8 @@ def _changes(before: Sequence[Node], now: Sequence[Node]) -> list[Node] | None:
     """The reports that are new; None if nodes came, went or changed their pool."""
     if len(before) != len(now):
         return None
-    fresh = [(old, new) for old, new in zip(before, now, strict=True) if old is not new]
+    differ = np.fromiter(map(is_not, before, now), np.bool_, len(now))
+    fresh = [(before[at], now[at]) for at in np.flatnonzero(differ).tolist()]
     if any(
         (old.executor, old.name, old.pool) != (new.executor, new.name, new.pool)
         for old, new in fresh
@@ -144,7 +152,7 @@ def _rows(clusters: Clusters, chosen: Sequence[tuple[int, NodeName]]) -> Nodes:
         resources=_offered(nodes),
         number=np.array([number for number, _ in chosen], np.int64),
         unschedulable=np.array([node.unschedulable for node in nodes], np.bool_),
-        avoided=_avoided(nodes),
+        avoided=np.array(list(map(_is_avoided, nodes)), np.bool_),
     )
 
 
@@ -152,20 +160,22 @@ def _changed(old: Nodes, reports: Sequence[Node]) -> Nodes:
     """The same nodes with these new reports."""
     if not reports:
         return old
-    nodes, unschedulable = list(old.nodes), old.unschedulable.copy()
+    nodes = list(old.nodes)
+    unschedulable, avoided = old.unschedulable.copy(), old.avoided.copy()
     may_differ = False
     for node in reports:
         row = old.row_of[NodeName(node.executor, node.name)]
         may_differ |= nodes[row].allocatable.keys() != node.allocatable.keys()
         nodes[row], unschedulable[row] = node, node.unschedulable
+        avoided[row] = _is_avoided(node)
     resources = _offered(nodes) if may_differ else old.resources
     return old._replace(
-        nodes=nodes, unschedulable=unschedulable, avoided=_avoided(nodes), resources=resources
+        nodes=nodes, unschedulable=unschedulable, avoided=avoided, resources=resources
     )
 
 
-def _avoided(nodes: Iterable[Node]) -> npt.NDArray[np.bool_]:
-    return np.array([node.avoided is not None for node in nodes], np.bool_)
+def _is_avoided(node: Node) -> bool:
+    return node.avoided is not None
 
 
 def _offered(nodes: Iterable[Node]) -> frozenset[str]:
@@ -196,8 +206,7 @@ class Amounts:
             self._amounts = np.zeros((0, len(names)), np.int64)
         if self._nodes.version != nodes.version:
             rows = find_unchanged(self._nodes, nodes)
-            amounts = np.zeros((rows.size, len(names)), np.int64)
-            amounts[rows >= 0] = self._amounts[rows[rows >= 0]]
+            amounts = take_rows(self._amounts, rows)
             for row in np.flatnonzero(rows < 0).tolist():
                 offered = nodes.nodes[row].allocatable
                 amounts[row] = [max(0, offered.get(name, 0)) for name in names]

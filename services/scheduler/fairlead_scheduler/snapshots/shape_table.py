@@ -15,7 +15,7 @@ from fairlead_common.domain.shapes import Shape
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import node_matching
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.node_table import Nodes, find_unchanged, no_nodes
+from fairlead_scheduler.snapshots.node_table import Nodes, find_unchanged, no_nodes, take_rows
 from fairlead_scheduler.snapshots.node_types import Types
 from fairlead_scheduler.state.job_table import JobTable, ShapeClass
 
@@ -153,11 +153,11 @@ class ShapeTable:
     def _number_types(self, nodes: Nodes) -> None:
         types = self._types
         rows = find_unchanged(self._nodes, nodes)
-        kinds = np.zeros(rows.size, np.int32)
-        kinds[rows >= 0] = self.node_type[rows[rows >= 0]]
-        kinds[rows < 0] = [
+        kinds = take_rows(self.node_type, rows)
+        changed = np.flatnonzero(rows < 0)
+        kinds[changed] = [
             types.number(node_matching.node_type(nodes.nodes[row], types.relevant))
-            for row in np.flatnonzero(rows < 0).tolist()
+            for row in changed.tolist()
         ]
         self._nodes, self.node_type = nodes, kinds
 
