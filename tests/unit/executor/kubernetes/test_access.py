@@ -60,3 +60,27 @@ async def test_devices_are_asked_for_only_if_a_setting_counts_them(
         )
     )
     assert world.server.requests["GET", "resourceslices"]
+
+
+async def test_the_proxy_of_a_kubeconfig_is_used(world: FakeWorld) -> None:
+    content = json.loads(world.server.kubeconfig.read_text())
+    cluster = content["clusters"][0]["cluster"]
+    cluster["proxy-url"], cluster["server"] = cluster["server"], "http://cluster.invalid"
+    world.server.kubeconfig.write_text(json.dumps(content))
+    await check_access(KubernetesSettings(kubeconfig=str(world.server.kubeconfig)))
+    assert world.server.requests["GET", "nodes"]
+
+
+async def test_the_proxy_of_the_environment_is_used_except_for_the_names_of_no_proxy(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = json.loads(world.server.kubeconfig.read_text())
+    monkeypatch.setenv("http_proxy", content["clusters"][0]["cluster"]["server"])
+    monkeypatch.setenv("no_proxy", "away.invalid")
+    for name, answers in (("cluster.invalid", True), ("away.invalid", False)):
+        content["clusters"][0]["cluster"]["server"] = f"http://{name}"
+        world.server.kubeconfig.write_text(json.dumps(content))
+        if answers:
+            await check_access(KubernetesSettings(kubeconfig=str(world.server.kubeconfig)))
+        else:
+            assert f"http://{name} cannot be read" in await refusal(world.server.kubeconfig)

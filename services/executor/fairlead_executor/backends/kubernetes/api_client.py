@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -189,7 +191,9 @@ class ApiClient:
             limit=self._settings.requests_in_flight + 8, ssl=_ssl_context(self._configuration)
         )
         self._session = aiohttp.ClientSession(
-            connector=connector, read_bufsize=LINE_BYTES_MAX, trust_env=True
+            connector=connector,
+            read_bufsize=LINE_BYTES_MAX,
+            proxy=_find_proxy(self._configuration),
         )
 
 
@@ -223,6 +227,20 @@ async def _load_configuration(settings: KubernetesSettings) -> Any:  # `Any`: wi
 
 def _is_file(path: str) -> bool:
     return Path(path).expanduser().is_file()
+
+
+def _find_proxy(configuration: Any) -> str | None:  # `Any`: it has no annotations
+    """`proxy-url` of the kubeconfig, else the proxy of the environment for this address.
+
+    It is found once: a session with `trust_env` reads the environment and a netrc file again for
+    each request, which was a seventh of the processor time of the executor.
+    """
+    if configuration.proxy:
+        return str(configuration.proxy)
+    address = urlsplit(configuration.host)
+    if proxy_bypass(address.netloc.rpartition("@")[2]):
+        return None
+    return getproxies().get(address.scheme)
 
 
 def _ssl_context(configuration: Any) -> ssl.SSLContext:  # `Any`: it has no annotations
