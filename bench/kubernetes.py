@@ -5,14 +5,16 @@
     ... --alone              before, kube-scheduler alone binds pods without Fairlead
     ... --retained 10000     the executors retain this number of ended pods: for their memory
     ... --hold               jobs run until all do at once: memory of the executors by running pods
+    ... --split              control planes on the first half of the processors, the rest on the
+                             other: what Fairlead costs them as if it ran on another machine
 
 Starts one control plane per cluster (`make kubernetes`; they share an etcd) and a whole Fairlead by
 `fairlead up --kubeconfig`, with one executor per cluster and all nodes in one pool. A watch of the
 bench records when it sees each pod created, bound and ended. `reportSeconds` is the time from then
 until the executor's report of the success is in the log: the lag of the executor's watch and of its
 plan. The processes share the machine, so rates are lower bounds; `cpuMsPerPod` is what one pod
-costs the executor, `cpuS` what each program used from the first job to the end (s). The last line
-of output is one JSON object.
+costs the executor, `cpuS` what each program used from the first job to the end (s), and
+`requestsPerPod` what the API servers answered. The last line of output is one JSON object.
 """
 
 import argparse
@@ -21,9 +23,11 @@ import contextlib
 import datetime
 import json
 import os
+import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -64,6 +68,9 @@ CONTAINER: Final = {
     "image": "busybox",
     "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
 }
+
+REQUESTS_METRIC: Final = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Seen(msgspec.Struct):
@@ -122,6 +129,7 @@ def main() -> None:
     parser.add_argument("--binding", choices=("affinity", "direct"), default="affinity")
     parser.add_argument("--alone", action="store_true", help="kube-scheduler alone, before")
     parser.add_argument("--hold", action="store_true", help="jobs run until all do at once")
+    parser.add_argument("--split", action="store_true", help="control planes on half the machine")
     parser.add_argument("--retained", type=int, default=1_000, help="ended pods per executor")
     parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
@@ -134,13 +142,19 @@ def main() -> None:
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Start everything, run the bench, end everything. `Any`: JSON."""
+    processors = sorted(os.sched_getaffinity(0))
+    half = max(1, len(processors) // 2)
     with contextlib.ExitStack() as stack:
         planes: list[ControlPlane] = []
+        if given.split:
+            os.sched_setaffinity(0, processors[:half])
         for number in range(given.clusters):
             place = folder / f"c{number}"
             place.mkdir()
             beside = planes[0] if planes else None
             planes.append(stack.enter_context(ControlPlane(place, beside)))
+        if given.split:
+            os.sched_setaffinity(0, processors[half:])
         for number, plane in enumerate(planes):
             count = given.nodes // given.clusters
             names = [f"c{number}-n{index}" for index in range(count)]
@@ -169,10 +183,12 @@ async def bench(
     if given.alone:
         async with watched(planes) as clusters:
             share = given.jobs // given.clusters
-            before = read_cpu_s(planes)
+            before, answered = read_cpu_s(planes), await count_requests(clusters)
             await asyncio.gather(*(run_alone(cluster, share) for cluster in clusters))
             found["alone"] = {each.name: rates(each.watch.seen.values()) for each in clusters}
             found["alone"]["cpuS"] = subtract(read_cpu_s(planes), before)
+            answers = subtract(await count_requests(clusters), answered)
+            found["alone"]["requestsPerPod"] = per_pod(answers, given.jobs)
     if given.binding == "direct":
         for plane in planes:
             plane.scheduler.kill()
@@ -188,10 +204,12 @@ async def bench(
         await client.create_queue(QUEUE)
         while not await knows_nodes(http, given.nodes):  # noqa: ASYNC110 (another process)
             await asyncio.sleep(POLL_S)
-        before = read_cpu_s(planes, standalone)
+        before, answered = read_cpu_s(planes, standalone), await count_requests(clusters)
         run_all = hold_jobs if given.hold else run_jobs
         ran = await run_all(given, standalone, clusters, client, http)
-        return {**found, **ran, "cpuS": subtract(read_cpu_s(planes, standalone), before)}
+        found["cpuS"] = subtract(read_cpu_s(planes, standalone), before)
+        answers = subtract(await count_requests(clusters), answered)
+        return {**found, **ran, "requestsPerPod": per_pod(answers, given.jobs)}
 
 
 @contextlib.asynccontextmanager
@@ -402,6 +420,24 @@ def read_cpu_s(
     return found
 
 
+async def count_requests(clusters: Sequence[Cluster]) -> dict[str, float]:
+    """How many requests of each kind all API servers have answered, by their own metrics."""
+    counts: Counter[str] = Counter()
+    for cluster in clusters:
+        text = (await cluster.client.get("/metrics")).decode()
+        for labels, count in REQUESTS_METRIC.findall(text):
+            of = dict(LABEL.findall(labels))
+            resource = "/".join(filter(None, (of["resource"], of["subresource"])))
+            counts[f"{of['verb']} {resource}"] += float(count)
+    return dict(counts)
+
+
+def per_pod(counts: dict[str, float], pods: int) -> dict[str, float]:
+    """The kinds of which there is at least one per 20 pods."""
+    found = {kind: round(count / pods, 2) for kind, count in counts.items()}
+    return {kind: each for kind, each in sorted(found.items()) if each >= 0.05}
+
+
 def _program(process: psutil.Process) -> str:
     if process.name() == "postgres":
         return "postgres"
@@ -409,8 +445,8 @@ def _program(process: psutil.Process) -> str:
 
 
 def subtract(after: dict[str, float], before: dict[str, float]) -> dict[str, float]:
-    """What was used between two readings; programs that ended meanwhile are left out."""
-    return {name: round(used - before[name], 1) for name, used in after.items() if name in before}
+    """What was used, or counted, between two readings."""
+    return {name: round(used - before.get(name, 0.0), 1) for name, used in after.items()}
 
 
 def cpu_s(process: psutil.Process) -> float:
