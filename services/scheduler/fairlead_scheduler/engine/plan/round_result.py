@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import entry_point, pack_for_kernels
 from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
 from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code
@@ -63,7 +63,7 @@ def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
     failed, failed_code = _list_failed(round_)
     rejected, rejected_code = _list_rejected(round_)
     ended = np.concatenate([job, failed, rejected])
-    queued = start.queued - _count_pairs(snapshot, ended, start.queued.shape)
+    queued = _subtract_jobs(start.queued, snapshot, ended)
     waiting = queued.sum(axis=1)
     queue_count = len(snapshot.queue_names)
     tokens_left = model.usage.tokens[-1]
@@ -271,12 +271,18 @@ def _find_feasible_gangs(round_: RoundContext) -> Bool:
     return np.asarray(round_.start.feasible.gang & complete)
 
 
-def _count_pairs(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int64:
-    """[Q, S] how often each pair occurs among these rows."""
-    if not rows.size:
-        return np.zeros(size, np.int64)
-    pair = snapshot.job_queue[rows].astype(np.int64) * size[1] + snapshot.job_shape[rows]
-    return np.bincount(pair, minlength=size[0] * size[1]).reshape(size).astype(np.int64)
+def _subtract_jobs(queued: Int64, snapshot: Snapshot, rows: Int32) -> Int64:
+    """[Q, S] the numbers of jobs by queue and shape without these jobs."""
+    left = queued.astype(np.int64)
+    _count_down(rows.astype(np.int32), snapshot.job_queue, snapshot.job_shape, left)
+    return left
+
+
+@entry_point
+def _count_down(rows: Int32, queue: Int32, shape: Int32, left: Int64) -> None:
+    """Subtract 1 from the pair of each of these jobs."""
+    for i in range(rows.size):
+        left[queue[rows[i]], shape[rows[i]]] -= 1
 
 
 def _build_reason_rows(
@@ -290,7 +296,7 @@ def _build_reason_rows(
     if not refused.size and not queued.any():
         return reason_rows.no_reasons()
     members, gang_rows = gang_reasons.list_waiting_members(round_, _list_rejected(round_)[0])
-    single = queued - _count_pairs(snapshot, members, queued.shape)
+    single = _subtract_jobs(queued, snapshot, members)
     pair_code = model.progress.skip_code.copy()
     in_gang = gang_reasons.find_gangs(round_, refused) >= 0
     of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])

@@ -106,7 +106,11 @@ def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
 def offer_within_budget(model: RoundModel, q: int) -> bool:
     """Replace the first offer of the queue, one of queued jobs, if R4 requires it; always True."""
     forget_fit(model, q)
-    if model.offers.over_budget[q] and model.counters[N_STOP] == NO_REASON:
+    if (
+        model.offers.over_budget[q]
+        and model.counters[N_STOP] == NO_REASON
+        and model.progress.next_within[q] < model.jobs.order_end[q]
+    ):
         replace_offer(model, q)
     return True
 
