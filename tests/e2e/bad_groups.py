@@ -35,7 +35,7 @@ CASES: Final[dict[str, Case]] = {
         "/groups", 422, "/groups/0/completion/roles/0", group(completion={"roles": ["b"]})
     ),
     "a role in the startup that does not exist": post(
-        "/groups", 422, "/groups/0/startup", group(startup=["b"])
+        "/groups", 422, "/groups/0/startup/0", group(startup=["b"])
     ),
     "a topology": post("/groups", 422, "/groups/0/topology", group(topology={"level": "rack"})),
     "a gang in a template": post(

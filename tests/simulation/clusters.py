@@ -13,7 +13,7 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
 from fairlead_executor.domain.pods import End, Phase, Pod
 from tests.simulation.world import World
 
@@ -83,6 +83,9 @@ class VirtualCluster:
     async def changed(self) -> None:
         """Nobody waits in a simulation."""
         raise AssertionError("a simulation asks, it does not wait")
+
+    def write_group_file(self, group: GroupFile) -> None:
+        """Nothing reads it in a simulation."""
 
     def create(self, leases: Sequence[Lease], now_ms: int) -> None:
         """Start these runs: never one that was here before."""

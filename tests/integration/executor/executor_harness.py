@@ -20,7 +20,7 @@ from fairlead_common.domain.ids import JobId, RunId, run_id
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
-from fairlead_common.domain.records.leases import DesiredState, Lease
+from fairlead_common.domain.records.leases import DesiredState, GroupMembers, Lease
 from fairlead_common.log import topics
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import EventLog, Producer, Reader, Record
@@ -71,6 +71,10 @@ class ExecutorHarness:
     async def lease(self, *several: Lease) -> None:
         """What a scheduler does to start these runs."""
         await self._append([leases.record("local", each) for each in several])
+
+    async def announce(self, members: GroupMembers) -> None:
+        """What a scheduler does when the members of a group have changed."""
+        await self._append([leases.group_record("local", members.group, members)])
 
     async def stop(self, a_lease: Lease, reason: str, grace_s: int = 30) -> None:
         """What a scheduler does to end a run."""

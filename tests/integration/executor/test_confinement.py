@@ -10,10 +10,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.records.leases import GroupMembers, Lease, LeasedMember, LiveMember
 from fairlead_executor.confinement import child
 from fairlead_executor.confinement.choice import choose
 from tests.integration.executor.executor_harness import Executor, ExecutorHarness
@@ -191,6 +194,56 @@ async def test_a_confined_job_works_as_usual_elsewhere(
     lines = harness.output(here).splitlines()
     assert lines[:2] == ["more", "outside"]
     assert harness.output(user).strip() == ("nobody" if users != "{}" else current_user())
+
+
+MEMBER = """
+while ! grep -q 10.9.9.9 "$FAIRLEAD_GROUP_FILE"; do sleep 0.02; done
+cat "$FAIRLEAD_GROUP_FILE"
+if echo > "$FAIRLEAD_GROUP_FILE" || rm -f "$FAIRLEAD_GROUP_FILE"; then exit 7; fi 2> /dev/null
+if : > "$(dirname "$FAIRLEAD_GROUP_FILE")/members.json.new"; then exit 8; fi 2> /dev/null
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "users"),
+    [
+        (child.NAMESPACES, "{}"),
+        (child.LANDLOCK, "{}"),
+        (child.LANDLOCK, '{"q": "nobody"}'),
+        (child.OFF, '{"q": "nobody"}'),
+    ],
+)
+async def test_a_member_reads_its_group_file_as_it_changes_and_cannot_change_it(
+    harness: ExecutorHarness, method: str, users: str
+) -> None:
+    if method != child.OFF:
+        need(method, harness.folder)
+    if users != "{}" and os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can change users")
+    let_others_pass(harness.folder)
+    settings = {
+        "FAIRLEAD_CONFINEMENT": method,
+        "FAIRLEAD_JOB_USERS": users,
+        "FAIRLEAD_NODE_ADDRESS": "10.1.2.3",
+    }
+    group = GroupId("0" * 28)
+    place = LeasedMember(group=group, name="fit", role="worker", index=0)
+    other = LiveMember("worker", 1, JobState.RUNNING, "n9", "10.9.9.9")
+    async with harness.executor(settings):
+        await harness.until_ready()
+        lease = msgspec.structs.replace(
+            harness.job("member", ["sh", "-c", MEMBER]), member=place
+        )
+        await harness.lease(lease)
+        started = await harness.until_reported(lease, ev.JobRunRunning)
+        assert isinstance(started, ev.JobRunRunning)
+        assert started.address == "10.1.2.3"
+        await harness.announce(GroupMembers(group=group, name="fit", members=(other,)))
+        end = await harness.until_ended(lease)
+        assert isinstance(end, ev.JobRunSucceeded), (end, harness.errors(lease))
+    assert [each["address"] for each in json.loads(harness.output(lease))["members"]] == [
+        "10.9.9.9"
+    ]
 
 
 async def test_a_run_has_as_many_processors_as_it_requests(harness: ExecutorHarness) -> None:

@@ -23,6 +23,7 @@ FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], objec
     ),
     "sequences.jsonl": ((events.EventSequence,), events.decode),
     "leases.jsonl": ((leases.Lease,), leases.decode),
+    "group_members.jsonl": ((leases.GroupMembers,), leases.decode_group),
     "clusters.jsonl": (get_args(clusters.ClusterRecord), clusters.decode),
     "config.jsonl": ((configuration.Queue, configuration.Cordon), configuration.decode),
     "reports.jsonl": (

@@ -20,7 +20,7 @@ from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
 from fairlead_executor.domain.pods import SUCCEEDED, End, Phase, Pod
 from fairlead_executor.domain.reconciliation import REPEAT_REPORT_MS
@@ -56,6 +56,9 @@ class DurableCluster:
     def changes(self, now_ms: int) -> Collection[RunId]:
         changed, self._changed = self._changed, set()
         return changed
+
+    def write_group_file(self, group: GroupFile) -> None:
+        """No run of a history reads one."""
 
     def create(self, several: Sequence[Lease], now_ms: int) -> None:
         for each in several:

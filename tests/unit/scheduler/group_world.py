@@ -93,6 +93,7 @@ class World:
         batches = list(found.batches())
         for batch in batches:
             self.leases.apply(batch.leases)
+            self.leases.groups.apply(batch.group_records)
         facts = [fact for batch in batches for _, fact in batch.facts]
         if facts:
             self.fold(*facts)

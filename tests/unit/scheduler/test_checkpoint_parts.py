@@ -241,7 +241,7 @@ def test_appends_contain_whole_batches_and_stay_within_bounds(sizes: list[int]) 
     units = [unit(number, leases) for number, leases in enumerate(sizes)]
     seen_leases: list[str] = []
     seen_jobs: list[str] = []
-    for appended, changes in group_into_appends(units):
+    for appended, changes, _ in group_into_appends(units):
         leases = [r for r in appended if r.topic != "fairlead.jobs"]
         assert len(leases) <= LEASES_PER_APPEND_MAX
         jobs = [

@@ -178,6 +178,33 @@ def test_bad_groups_are_refused_with_the_field(
     assert detail in found[pointer]
 
 
+def test_a_group_can_have_a_startup_order_and_a_network() -> None:
+    network = {"headlessService": True, "rendezvous": "torch"}
+    made, found = prepare({**GROUP, "startup": ["ps", "worker"], "network": network})
+    assert found == []
+    terms = made.groups[0].event.terms
+    assert terms.startup == ("ps", "worker")
+    assert terms.network == events.GroupNetwork(True, events.Rendezvous.TORCH)
+
+
+def test_a_startup_order_names_each_role_at_most_once() -> None:
+    assert errors(startup=["ps", "board", "ps"]) == {
+        "/startup/1": "'board' is not a role of this group",
+        "/startup/2": "'ps' is repeated, so it would have to wait for itself",
+    }
+
+
+@pytest.mark.parametrize("name", [None, "My group", "1st", "a" * 64])
+def test_a_headless_service_needs_a_group_with_a_name_of_dns(name: str | None) -> None:
+    found = errors(clientId=name, network={"headlessService": True})
+    assert list(found) == ["/clientId"]
+    assert "names the headless service" in found["/clientId"]
+
+
+def test_an_unknown_rendezvous_is_refused() -> None:
+    assert "/network/rendezvous" in errors(network={"rendezvous": "gloo"})
+
+
 @pytest.mark.parametrize("field", sorted(NOT_SUPPORTED))
 def test_fields_that_have_no_effect_yet_are_refused_with_a_sentence(field: str) -> None:
     assert errors(**{field: {}}) == {f"/{field}": NOT_SUPPORTED[field]}

@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     """How to confine a command. `own`: paths inside closed ones that stay open to it.
 
     `user`: user id, group id and further groups to change to, if any. `cpus`: the processors that
-    it may use, all if empty.
+    it may use, all if empty. `readable`: folders inside closed ones that it can only read.
     """
 
     method: str
@@ -58,6 +58,7 @@ class Plan(NamedTuple):
     own: Sequence[str] = ()
     user: tuple[int, int, Sequence[int]] | None = None
     cpus: Sequence[int] = ()
+    readable: Sequence[str] = ()
 
 
 def confine(plan: Plan) -> None:
@@ -136,7 +137,10 @@ def _enter_namespaces(plan: Plan) -> None:
     for path in _control_sockets(plan.user[0] if plan.user else uid):
         _mount("/dev/null", path, _MS_BIND)
     for path in plan.closed:
-        _cover(path, [own for own in plan.own if own.startswith(f"{path}/")])
+        readable = [name for name in plan.readable if name.startswith(f"{path}/")]
+        _cover(path, [own for own in plan.own if own.startswith(f"{path}/")] + readable)
+        for name in readable:
+            _make_read_only(name)
 
 
 def _cover(path: str, own: Sequence[str]) -> None:
@@ -281,6 +285,8 @@ def _file_ruleset(plan: Plan) -> int:
             _allow(ruleset, path, rights & known)
     for path in plan.own:
         _allow(ruleset, path, _ALL & known)
+    for path in plan.readable:
+        _allow(ruleset, path, _READ_FILE)
     return ruleset
 
 

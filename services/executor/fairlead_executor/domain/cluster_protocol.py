@@ -11,6 +11,8 @@ Commands return at once and never fail: their outcome is seen in `pods`. Clauses
   which it shows as soon as a new executor would also see it;
 - a pod that ended before it started names the node that failed to start it, "" if none was tried;
 - a run of a job with services or ingresses has them, or fails with the reason;
+- the members of groups find their group file, in the version that was written last, if the cluster
+  has group files;
 - `changes` names every run whose pod changed since the last call; the first call names all.
 """
 
@@ -20,7 +22,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.ids import GroupId, RunId
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.domain.pods import End, Pod
@@ -61,6 +63,15 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
 
 
+class GroupFile(msgspec.Struct, frozen=True):
+    """What the runs of a group on one cluster read of its members. `content`: JSON."""
+
+    group: GroupId
+    name: str
+    runs: Sequence[RunId]
+    content: bytes
+
+
 class Cluster(Protocol):
     """Something that runs pods."""
 
@@ -93,6 +104,10 @@ class Cluster(Protocol):
 
     def create(self, leases: Sequence[Lease], now_ms: int) -> None:
         """Start these runs. Their `JobRunPending` is in the log already."""
+        ...
+
+    def write_group_file(self, group: GroupFile) -> None:
+        """Let the runs of a group that are here, or are created next, find this content."""
         ...
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:

@@ -15,16 +15,17 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.ids import GroupId, RunId
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Avoidance, Heartbeat, LeaderHeartbeat, Node
-from fairlead_common.domain.records.leases import DesiredState, Lease
+from fairlead_common.domain.records.leases import DesiredState, GroupMembers, Lease
 from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
 from fairlead_executor.domain import armada_names as armada
 from fairlead_executor.domain import environment, report_records
 from fairlead_executor.domain.cluster_protocol import Cluster
+from fairlead_executor.domain.group_members import Groups
 from fairlead_executor.domain.reconciliation import (
     Action,
     Create,
@@ -98,6 +99,7 @@ class ExecutorState:
         self._deadlines: Timers[RunId] = Timers()
         self._known_nodes: dict[str, Node] = {}
         self._nodes_seen: object = None
+        self._groups = Groups()
         self._start_failures = start_failures or StartFailures(0, 0)
         self._avoided: Mapping[str, Avoidance] = {}
 
@@ -120,6 +122,7 @@ class ExecutorState:
         waiting = frozenset(before.leases_waiting) if before is not None else frozenset()
         taken_to = before.leases_position if before is not None else 0
         self.desired, self._pending_unreported, self._waiting_for = {}, {}, {}
+        self._groups = Groups()
         self.fold_leases(newest, position)
         for run, wanted in self.desired.items():
             if wanted.position < taken_to and wanted.position not in waiting:
@@ -133,6 +136,10 @@ class ExecutorState:
     def fold_leases(self, entries: Iterable[Entry], position: int) -> None:
         """Fold entries of the lease topic. Repeated entries change nothing."""
         for entry in entries:
+            group = leases.group_of(entry.key)
+            if group is not None:
+                self._fold_group(group, entry)
+                continue
             run = RunId(entry.key)
             self._mark_dirty(run)
             if entry.value is None:
@@ -143,9 +150,12 @@ class ExecutorState:
             wanted = self.desired.get(run)
             if wanted is not None:
                 self._drop_waiting(run, wanted.lease)
+                if lease.member is None:  # a lease that stops the run does not name it again
+                    lease = msgspec.structs.replace(lease, member=wanted.lease.member)
                 wanted.lease, wanted.position = lease, entry.position
             else:
                 wanted = self.desired[run] = DesiredRun(lease, entry.position)
+            self._groups.add_run(run, lease)
             if (
                 lease.desired_state is DesiredState.STOP
                 or wanted.pending_reported is not PendingReported.NO
@@ -156,6 +166,15 @@ class ExecutorState:
                 for other in lease.after:
                     self._waiting_for.setdefault(RunId(other), set()).add(run)
         self.position = position
+
+    def _fold_group(self, group: GroupId, entry: Entry) -> None:
+        """Fold the members of a group, and examine its runs here that may have waited for them."""
+        decoded = entry.decoded
+        members = decoded if isinstance(decoded, GroupMembers) else None
+        if members is None and entry.value is not None:
+            members = leases.decode_group(entry.value)
+        runs = self._groups.fold_members(group, members)
+        self._dirty |= dict.fromkeys(run for run in runs if run in self._pending_unreported)
 
     def _mark_dirty(self, run: RunId) -> None:
         self._dirty[run] = None
@@ -169,6 +188,7 @@ class ExecutorState:
         self._deadlines.unset([run])
         if wanted is not None:
             self._drop_waiting(run, wanted.lease)
+            self._groups.drop_run(run, wanted.lease)
 
     def _drop_waiting(self, run: RunId, lease: Lease) -> None:
         for other in lease.after:
@@ -188,6 +208,7 @@ class ExecutorState:
             self.desired,
             self.cluster.pods,
             now_ms,
+            groups=self._groups.members,
             only=self._due(now_ms),
             closing_s=self.closing_s,
         )
@@ -282,6 +303,8 @@ class ExecutorState:
                     removes.append(run)
                 case _:
                     assert_never(action)
+        for file in self._groups.take_files(creates):
+            self.cluster.write_group_file(file)
         if creates:
             self.cluster.create(creates, now_ms)
         if removes:
@@ -326,6 +349,7 @@ class ExecutorState:
 
     def _with_environment(self, lease: Lease) -> Lease:
         lease = environment.add_node_environment(lease, self._known_nodes.get(lease.node))
+        lease = environment.add_master_address(lease, self._groups.find_master_address(lease))
         return armada.add_armada_names(lease) if self._armada_names else lease
 
     def _drop_spec(self, run: RunId) -> None:

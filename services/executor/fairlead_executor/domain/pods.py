@@ -12,6 +12,7 @@ import msgspec
 from fairlead_common.domain.ids import JobId, RunId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease
 
 
 class Phase(StrEnum):
@@ -74,7 +75,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     """One pod as it is now. Times are of the cluster's clock (ms); 0: not yet, or not known.
 
     `stopping`: its end was requested. `grace_s`: its grace period, unless a request names a shorter
-    one. `end` is set if and only if the phase is ENDED.
+    one. `end` is set if and only if the phase is ENDED. `address`: where other pods reach it, ""
+    while that is not known.
     """
 
     run: RunId
@@ -85,6 +87,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     stopping: bool = False
     grace_s: int = 30
     end: End | None = None
+    address: str = ""
 
     @property
     def live(self) -> bool:
@@ -92,9 +95,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return self.phase is not Phase.ENDED
 
 
-def running(job_id: JobId, run: int, pod: Pod) -> ev.JobRunRunning:
-    """The report of a start."""
-    return ev.JobRunRunning(job_id=job_id, run=run, at_ms=pod.started_ms)
+def running(lease: Lease, pod: Pod) -> ev.JobRunRunning:
+    """The report of a start; only the members of groups need the address."""
+    address = "" if lease.member is None else pod.address
+    return ev.JobRunRunning(
+        job_id=lease.job_id, run=lease.run, at_ms=pod.started_ms, address=address
+    )
 
 
 EndReport = (

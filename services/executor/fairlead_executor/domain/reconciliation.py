@@ -5,7 +5,7 @@ and actions. It compares states, not messages, so a lost, late or repeated messa
 in the end. Reports are appended to the log first; only then are the other actions done. Rules:
 
 1. A lease with the desired state `run` and no pod is reported pending and created, once the runs
-   that it names in `after` have ended.
+   that it names in `after` have ended and the members of its group run for which it waits.
 2. A lease that a previous executor reported pending and that has no pod is never created: it is
    prevented from starting, and reported lost.
 3. A lease with the desired state `stop` and no pod is excluded and reported stopped.
@@ -26,10 +26,11 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain import secret_values
-from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.ids import GroupId, RunId
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_common.domain.records.leases import DesiredState, Lease
+from fairlead_common.domain.records.leases import DesiredState, GroupMembers, Lease
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End, EndReport, Phase, Pod
 
@@ -44,6 +45,9 @@ _VANISHED: Final = pods.failed(
     FailureCategory.POD_DELETED, "its pod was deleted by somebody other than Fairlead"
 )
 _UNWANTED: Final = pods.stopped("no lease requires this run")
+
+
+NO_GROUPS: Final[Mapping[GroupId, GroupMembers]] = {}
 
 
 class PendingReported(Enum):
@@ -115,13 +119,14 @@ def reconcile(
     observed: Mapping[RunId, Pod],
     now_ms: int,
     *,
+    groups: Mapping[GroupId, GroupMembers] = NO_GROUPS,
     only: Iterable[RunId] | None = None,
     closing_s: int | None = None,
 ) -> list[Action]:
     """Reports and actions, in order.
 
-    `only`: examine these runs instead of all. `closing_s`: the executor shuts down and gives live
-    pods at most this grace.
+    `groups`: the live members of groups. `only`: examine these runs instead of all. `closing_s`:
+    the executor shuts down and gives live pods at most this grace.
     """
     if only is None:
         only = [*desired, *(run for run in observed if run not in desired)]
@@ -132,7 +137,8 @@ def reconcile(
             if pod is not None:
                 actions += _reconcile_unwanted(pod)
         elif pod is None:
-            actions += _reconcile_without_pod(run, wanted, desired, observed, closing_s is not None)
+            may_start = closing_s is None and is_group_ready(wanted.lease, groups)
+            actions += _reconcile_without_pod(run, wanted, desired, observed, may_start)
         elif pod.live:
             actions += _reconcile_live(wanted, pod, now_ms, closing_s)
         else:
@@ -152,7 +158,7 @@ def _reconcile_without_pod(
     wanted: DesiredRun,
     desired: Mapping[RunId, DesiredRun],
     observed: Mapping[RunId, Pod],
-    closing: bool,
+    may_start: bool,
 ) -> Iterator[Action]:
     lease = wanted.lease
     if wanted.end_reported_ms:
@@ -163,9 +169,23 @@ def _reconcile_without_pod(
         yield PreventStart(run, _LOST, lease.namespace)
     elif wanted.pending_reported is PendingReported.NOW:
         yield PreventStart(run, _VANISHED, lease.namespace)
-    elif not closing and all(has_ended(other, desired, observed) for other in lease.after):
+    elif may_start and all(has_ended(other, desired, observed) for other in lease.after):
         yield Report(run, ev.JobRunPending(job_id=lease.job_id, run=lease.run))
         yield Create(run, lease)
+
+
+def is_group_ready(lease: Lease, groups: Mapping[GroupId, GroupMembers]) -> bool:
+    """Whether the members of its group run for which a run waits (rule C4)."""
+    member = lease.member
+    if member is None or not (member.starts_after or member.master):
+        return True
+    known = groups.get(member.group)
+    if not set(member.starts_after) <= set(() if known is None else known.started):
+        return False
+    if member.master is None or member.master == (member.role, member.index):
+        return True
+    master = None if known is None else known.find(*member.master)
+    return master is not None and master.state is JobState.RUNNING and bool(master.address)
 
 
 def has_ended(
@@ -184,7 +204,7 @@ def _reconcile_live(
 ) -> Iterator[Action]:
     lease = wanted.lease
     if pod.phase is Phase.RUNNING and not wanted.running_reported:
-        yield Report(pod.run, pods.running(lease.job_id, lease.run, pod))
+        yield Report(pod.run, pods.running(lease, pod))
     if pod.stopping:
         return
     if secret_values.has_sealed(bytes(lease.spec)):
@@ -218,5 +238,5 @@ def _reconcile_ended(wanted: DesiredRun, pod: Pod, now_ms: int) -> Iterator[Acti
     if wanted.end_reported_ms and 0 <= now_ms - wanted.end_reported_ms < REPEAT_REPORT_MS:
         return
     if pod.started_ms and not wanted.running_reported:
-        yield Report(pod.run, pods.running(lease.job_id, lease.run, pod))
+        yield Report(pod.run, pods.running(lease, pod))
     yield Report(pod.run, pods.ended(lease.job_id, lease.run, pod))

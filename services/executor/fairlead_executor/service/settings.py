@@ -47,7 +47,8 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     the first method that works here, `off` none. `job_users`: the system user for the jobs of each
     queue ("*": of queues that are not named), if this process is root's. `limit_cpu`: a run uses
     only as many processors as it requests. `address`: where lookout reaches this process, if not at
-    `http_host` and `http_port`.
+    `http_host` and `http_port`. `node_address`: where members of a group reach jobs of the process
+    backend; if they run on several machines, an address of this machine.
     """
 
     http_port: int = 8083
@@ -62,6 +63,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     shutdown_s: Count = 12
     supervisor_fd: int | None = None
     address: str = ""
+    node_address: str = "127.0.0.1"
     node_avoidance: NodeAvoidance = NodeAvoidance()
     kept: RunFolderRetention = RunFolderRetention()
     output_bytes_max: Count = 256 * 2**20

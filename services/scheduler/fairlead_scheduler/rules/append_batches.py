@@ -10,6 +10,7 @@ from fairlead_common.domain.ids import partition_of_job
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
+from fairlead_scheduler.rules.group_records import GroupRecordChange
 from fairlead_scheduler.rules.lease_changes import LeaseChange
 from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
 
@@ -24,36 +25,40 @@ class AppendBatch(msgspec.Struct, frozen=True, gc=False):
 
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
     leases: tuple[LeaseChange, ...] = ()
+    group_records: tuple[GroupRecordChange, ...] = ()
 
     @property
     def size(self) -> int:
         """Its approximate size in bytes."""
-        return sum(len(change.record.value or b"") for change in self.leases) + 256 * len(
-            self.facts
-        )
+        records = sum(len(change.record.value or b"") for change in self.leases)
+        records += sum(len(change.record.value or b"") for change in self.group_records)
+        return records + 256 * len(self.facts)
 
 
 class Append(NamedTuple):
-    """The records of one atomic append, and its changes of leases."""
+    """The records of one atomic append, and its changes of leases and of records of groups."""
 
     records: list[Record]
     leases: list[LeaseChange]
+    group_records: list[GroupRecordChange]
 
 
 def group_into_appends(batches: Iterable[AppendBatch]) -> Iterator[Append]:
     """Group batches into atomic appends, in order; events of one job set share messages."""
     facts: dict[JobSet, list[ev.AnyEvent]] = {}
     leases: list[LeaseChange] = []
+    group_records: list[GroupRecordChange] = []
     count = size = 0
     for batch in batches:
         more = batch.size
-        if (count or leases) and (
+        keyed = len(batch.leases) + len(batch.group_records)
+        if (count or leases or group_records) and (
             count + len(batch.facts) > 2 * LEASES_PER_APPEND_MAX
-            or len(leases) + len(batch.leases) > LEASES_PER_APPEND_MAX
+            or len(leases) + len(group_records) + keyed > LEASES_PER_APPEND_MAX
             or size + more > APPEND_BYTES_MAX
         ):
-            yield _make_append(facts, leases)
-            facts, leases, count, size = {}, [], 0, 0
+            yield _make_append(facts, leases, group_records)
+            facts, leases, group_records, count, size = {}, [], [], 0, 0
         for job_set, event in batch.facts:
             found = facts.get(job_set)
             if found is None:
@@ -61,10 +66,11 @@ def group_into_appends(batches: Iterable[AppendBatch]) -> Iterator[Append]:
             else:
                 found.append(event)
         leases += batch.leases
+        group_records += batch.group_records
         count += len(batch.facts)
         size += more
-    if facts or leases:
-        yield _make_append(facts, leases)
+    if facts or leases or group_records:
+        yield _make_append(facts, leases, group_records)
 
 
 def explain_too_large(batch: AppendBatch) -> str | None:
@@ -79,7 +85,11 @@ def explain_too_large(batch: AppendBatch) -> str | None:
     return None
 
 
-def _make_append(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[LeaseChange]) -> Append:
+def _make_append(
+    facts: dict[JobSet, list[ev.AnyEvent]],
+    leases: list[LeaseChange],
+    group_records: list[GroupRecordChange],
+) -> Append:
     records: list[Record] = []
     for (queue, name), events in facts.items():
         if name:
@@ -89,4 +99,6 @@ def _make_append(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[LeaseChang
             assert isinstance(event, ev.JobEvent), "only a job's id says where it belongs"
             partition = partition_of_job(event.job_id)
             records += ev.records(queue, name, BY_SCHEDULER, [event], partition=partition)
-    return Append(records + [change.record for change in leases], leases)
+    records += [change.record for change in leases]
+    records += [change.record for change in group_records]
+    return Append(records, leases, group_records)

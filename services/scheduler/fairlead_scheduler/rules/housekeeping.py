@@ -16,9 +16,10 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_scheduler.rules import group_life_cycle, lease_changes, run_ends
+from fairlead_scheduler.rules import group_life_cycle, group_records, lease_changes, run_ends
 from fairlead_scheduler.rules.append_batches import UNKNOWN_JOB_SET, AppendBatch
 from fairlead_scheduler.rules.group_life_cycle import GroupEnds
+from fairlead_scheduler.rules.group_records import GroupRecordChange
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
@@ -62,6 +63,8 @@ class Housekeeping(msgspec.Struct, frozen=True):
     others: list[AppendBatch]
     excluded: set[int]
     """Rows of queued jobs; a job whose run has ended takes no part in rounds anyway."""
+    group_records: list[GroupRecordChange] = []
+    """What executors learn about members of groups."""
 
     @property
     def decisions(self) -> int:
@@ -72,6 +75,8 @@ class Housekeeping(msgspec.Struct, frozen=True):
         """The append batches, in order."""
         yield from self.successes.batches()
         yield from self.others
+        for change in self.group_records:
+            yield AppendBatch((), (), (change,))
 
 
 class HousekeepingLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +142,8 @@ def decide_housekeeping(
     cleared.update(run for run in view.orphaned_runs if run in live_leases.by_run)
     ended = (run for run in cleared if not lease_changes.is_in_stopped_partition(view, run))
     batches += [_end_orphaned_lease(view, live_leases, run) for run in sorted(ended)]
-    return Housekeeping(_collect_successes(view, over), batches, excluded)
+    records = list(group_records.decide_group_records(view, live_leases.groups))
+    return Housekeeping(_collect_successes(view, over), batches, excluded, records)
 
 
 def _end_orphaned_lease(view: View, live_leases: Leases, run: RunId) -> AppendBatch:

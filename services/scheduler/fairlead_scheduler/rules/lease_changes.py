@@ -18,10 +18,12 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_common.domain.records.leases import DesiredState, Lease
+from fairlead_common.domain.records.leases import DesiredState, Lease, LeasedMember
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.rules.group_records import GroupRecords
+from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.view import View
 
 
@@ -54,10 +56,15 @@ class Leases:
     def __init__(self) -> None:
         self.by_run: dict[RunId, LeaseState] = {}
         self.given_up: dict[RunId, JobId] = {}
+        self.groups = GroupRecords()
 
     def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
-        """Restore the leases in the topic of an executor."""
+        """Restore the leases and the records of groups in the topic of an executor."""
         for run, value in newest.items():
+            group = leases.group_of(run)
+            if group is not None:
+                self.groups.read_back(executor, group, value)
+                continue
             self.by_run[RunId(run)] = lease_state(executor, _decoder.decode(value).desired_state)
 
     def assume_wanted(self, view: View) -> None:
@@ -139,6 +146,7 @@ def new_lease(
         requests=requests,
         services=submitted.services,
         ingresses=submitted.ingresses,
+        member=_leased_member(view, submitted.group),
         spec=spec,
     )
     return _make_change(node.executor, lease)
@@ -179,7 +187,39 @@ def _group_environment(view: View, member: ev.GroupMember | None) -> dict[str, s
         "FAIRLEAD_ROLE_MIN": str(role.min),
         "FAIRLEAD_ROLE_MAX": str(role.max),
         "FAIRLEAD_GROUP_SIZE": str(sum(role.min for role in state.terms.roles)),
+        **_rendezvous_environment(state, member),
     }
+
+
+def _rendezvous_environment(state: GroupState, member: ev.GroupMember) -> dict[str, str]:
+    """The variables of the framework; its executor adds the address of the master."""
+    if state.terms.network.rendezvous is not ev.Rendezvous.TORCH:
+        return {}
+    return {
+        "MASTER_PORT": str(groups.rendezvous_port(state.group)),
+        "RANK": str(groups.rank_of_member(state.terms, member)),
+        "WORLD_SIZE": str(sum(role.min for role in state.terms.roles)),
+    }
+
+
+def _leased_member(view: View, member: ev.GroupMember | None) -> LeasedMember | None:
+    """What the executor of a member has to know about its group."""
+    state = None if member is None else view.groups.get(member.group)
+    if member is None or state is None:
+        return None
+    startup, master = state.terms.startup, None
+    place = startup.index(member.role) if member.role in startup else 0
+    if state.terms.network.rendezvous is not None:
+        role = next(role for role in state.terms.roles if role.min)
+        master = None if 0 in state.ended.get(role.name, ()) else (role.name, 0)
+    return LeasedMember(
+        group=state.group,
+        name=state.client_id or state.group,
+        role=member.role,
+        index=member.index,
+        starts_after=startup[:place],
+        master=master,
+    )
 
 
 def stop_lease(

@@ -176,6 +176,7 @@ class Cycle:
         for append in group_into_appends(batches):
             await self._append_records(append.records)
             self._decider.leases.apply(append.leases)
+            self._decider.leases.groups.apply(append.group_records)
 
     async def _append_records(self, records: list[Record]) -> None:
         appended = await self._full_disk.retry_until_space(partial(self._producer.append, records))

@@ -20,7 +20,7 @@ from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, R
 from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_common.service.json_logging import runs_fields
-from fairlead_scheduler.rules import lease_changes
+from fairlead_scheduler.rules import group_records, lease_changes
 from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
 from fairlead_scheduler.rules.decider import Decider, Engine
 from fairlead_scheduler.rules.lease_changes import Leases
@@ -71,6 +71,7 @@ async def stand_by_and_lead(
         async with state.fold_lock:
             forget_names(state.view)
         state.view.orphaned_runs.clear()  # a new leader compares all leases anyway
+        state.view.group_records_due.clear()
 
     lock = holding(
         settings.database_url,
@@ -111,6 +112,7 @@ async def lead(
     names = SavedNames(await checkpoint.read_names(pool))
     state.clusters.restore_numbers(await checkpoint.read_nodes(pool))
     state.view.orphaned_runs.update(lease_changes.find_unwanted_leases(state.view, live_leases))
+    state.view.group_records_due |= group_records.list_all(state.view, live_leases.groups)
     decider = Decider(
         settings,
         state.view,
@@ -172,8 +174,8 @@ async def _give_up_runs_without_lease(
         _logger.warning(
             "giving up %d runs: %s", len(lost), lease_changes.NO_LEASE, extra=runs_fields(runs)
         )
-    for records, _ in group_into_appends(lost):
-        appended = await producer.append(records)
+    for append in group_into_appends(lost):
+        appended = await producer.append(append.records)
         await state.wait_until_folded(
             JOBS, {partition: at for (_, partition), at in appended.items()}
         )

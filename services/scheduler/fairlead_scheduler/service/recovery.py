@@ -16,6 +16,7 @@ from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records.events import JobSubmitted
+from fairlead_common.domain.records.leases import group_of
 from fairlead_common.domain.repair_events import Knowledge
 from fairlead_common.log import compacted_view, topics
 from fairlead_common.log.coverage import Gap
@@ -140,7 +141,8 @@ class Recovery:
         for executor in sorted(executors):
             await log.create(topics.leases(executor))
             leases, _ = await compacted_view.read_newest(log, topics.leases(executor).name)
-            self.leased |= {JobId(run.rpartition("-")[0]) for run in leases}
+            runs = (key for key in leases if group_of(key) is None)
+            self.leased |= {JobId(run.rpartition("-")[0]) for run in runs}
 
     def live_jobs(self) -> list[JobId]:
         """All jobs that have not ended, as far as is known."""

@@ -5,6 +5,7 @@ A group is a gang with roles: its members are in `View.gang_members` under `gang
 view from its submission until it has ended and all its members have.
 """
 
+import zlib
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -145,3 +146,30 @@ def surplus_rank(terms: ev.Group, member: ev.GroupMember) -> int:
         )
         + above
     )
+
+
+def rank_of_member(terms: ev.Group, member: ev.GroupMember) -> int:
+    """The rank of a member, from 0: first the minima of the roles in their order, then surplus."""
+    above = surplus_rank(terms, member)
+    if above:
+        return sum(role.min for role in terms.roles) + above - 1
+    before = 0
+    for role in terms.roles:
+        if role.name == member.role:
+            break
+        before += role.min
+    return before + member.index
+
+
+RENDEZVOUS_PORT_MIN: Final = 10_000
+RENDEZVOUS_PORTS: Final = 20_000
+"""Ports below those that the kernel gives to clients (from 32,768)."""
+
+
+def rendezvous_port(group: GroupId) -> int:
+    """The port at which the members of a group meet.
+
+    It follows from the id, so that groups that share the addresses of a machine rarely have the
+    same one.
+    """
+    return RENDEZVOUS_PORT_MIN + zlib.crc32(group.encode()) % RENDEZVOUS_PORTS

@@ -171,6 +171,9 @@ class RareProperties(msgspec.Struct):
     """None for a member of a group: its terms can change (`View.groups`)."""
     member: GroupMember | None = None
     """Which member of its group it is; None for other jobs."""
+    address: str = ""
+    """Of a member: where its run `address_run` is reached."""
+    address_run: int = 0
     gang_started: bool = False
     lost_run: int = 0
     """The newest run that was given up; 0 for none."""

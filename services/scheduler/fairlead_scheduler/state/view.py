@@ -69,6 +69,8 @@ class View:
         self.groups_to_examine: set[GroupId] = set()
         """Groups about which housekeeping may have to decide something: they or members of them
         changed."""
+        self.group_records_due: set[GroupId] = set()
+        """Groups of which executors may have to learn something: which members live, or where."""
         self.rows_to_examine: set[int] = set()
         """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
         that cannot start."""
@@ -106,6 +108,7 @@ class View:
         """Note in the journal and for the checkpoint that a group changed."""
         self.unsaved_groups[group] = position
         self.groups_to_examine.add(group)
+        self.group_records_due.add(group)
         state = self.groups.get(group)
         if state is not None:
             self.gang_journal.add(state.gang_name)
@@ -119,6 +122,16 @@ class View:
             rare = rare_properties.get(row)
             if rare is not None and rare.member is not None:
                 self.groups_to_examine.add(rare.member.group)
+
+    def note_group_runs(self, rows: Iterable[int]) -> None:
+        """Let executors learn about the groups of these jobs, whose runs changed."""
+        if not self.groups:
+            return
+        rare_properties = self.jobs.rare_properties
+        for row in rows:
+            rare = rare_properties.get(row)
+            if rare is not None and rare.member is not None:
+                self.group_records_due.add(rare.member.group)
 
     def mark_changed(self, row: int, position: int) -> None:
         """Note in the journal and for the checkpoint that a row changed."""

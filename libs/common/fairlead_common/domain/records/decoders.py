@@ -15,6 +15,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import (
     ALPHABET,
     JOB_ID_LENGTH,
+    GroupId,
     JobId,
     RunId,
     is_job_id,
@@ -36,7 +37,7 @@ from fairlead_common.domain.records.clusters import (
 )
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.events import EventSequence
-from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.records.leases import GroupMembers, Lease
 from fairlead_common.domain.records.scheduling_reports import Report
 from fairlead_common.log.append_limits import TOPIC_NAME
 from fairlead_common.log.protocol import Entry
@@ -99,9 +100,16 @@ def decode_jobs(entry: Entry) -> EventSequence:
     return sequence
 
 
-def decode_lease(entry: Entry) -> Lease | None:
-    """The lease of a record of `fairlead.leases.*`, None if it ended. Raises `Undecodable`."""
-    run = RunId(_checked_key(entry))
+def decode_lease(entry: Entry) -> Lease | GroupMembers | None:
+    """The lease, or the members of a group, of a record of `fairlead.leases.*`; None if it ended.
+
+    Raises `Undecodable`.
+    """
+    key = _checked_key(entry)
+    group = leases.group_of(key)
+    if group is not None:
+        return _decode_members(entry, group)
+    run = RunId(key)
     _check_run_id(run)
     if entry.value is None:
         return None
@@ -113,6 +121,16 @@ def decode_lease(entry: Entry) -> Lease | None:
     if lease.spec and not bytes(lease.spec).lstrip().startswith(b"{"):
         raise Undecodable("the pod spec of the lease is not a JSON object")
     return lease
+
+
+def _decode_members(entry: Entry, group: GroupId) -> GroupMembers | None:
+    if not is_job_id(group):
+        raise Undecodable(f"{group[:60]!r} is not the id of a group")
+    if entry.value is None:
+        return None
+    members = _decoded(entry, leases.decode_group)
+    _check_key(entry, f"{leases.GROUP_PREFIX}{members.group}")
+    return members
 
 
 def decode_cluster(entry: Entry) -> ClusterRecord | None:

@@ -25,6 +25,23 @@ class GroupRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     max: Int32
 
 
+class Rendezvous(StrEnum):
+    """The framework by whose variables members of a group find each other."""
+
+    TORCH = "torch"
+
+
+class GroupNetwork(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How members of a group find each other.
+
+    `headless_service`: on Kubernetes `<role>-<index>.<service>` resolves. `rendezvous`: which
+    variables members get.
+    """
+
+    headless_service: bool = False
+    rendezvous: Rendezvous | None = None
+
+
 class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """What members of a distributed job have in common (rules G and C).
 
@@ -41,6 +58,7 @@ class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     freeze_s: Seconds = 0
     step_max: Int32 = 0
     startup: tuple[str, ...] = ()
+    network: GroupNetwork = GroupNetwork()
 
 
 class GroupMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

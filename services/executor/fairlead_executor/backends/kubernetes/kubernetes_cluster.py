@@ -47,7 +47,7 @@ from fairlead_executor.backends.kubernetes.watches import (
     retry_pause_s,
 )
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -179,6 +179,9 @@ class KubernetesCluster:
                 run_records.refuse(record, end, now_ms)
             self._records[run] = record
             self._update(record)
+
+    def write_group_file(self, group: GroupFile) -> None:
+        """See `Cluster`: this cluster has no group files."""
 
     def _restore_secrets(self, record: RunRecord, lease: Lease) -> None:
         try:

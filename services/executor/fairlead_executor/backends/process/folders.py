@@ -6,6 +6,7 @@
                exit       how the run ended, written by the runner, or by the executor when the
                           runner no longer exists
                stdout stderr work/
+               group/         the live members of its group (`group_files.py`)
     kept/<run>/           the same after the executor has removed the run: its log can be read
 
 The folders are the source of truth about runs, so an executor that starts recovers all of them.
@@ -78,13 +79,14 @@ _DAMAGED: Final = Exit(
 
 
 class Folders:
-    """All run folders of one executor."""
+    """All run folders of one executor. `address`: where runs of this machine are reached."""
 
-    def __init__(self, root: Path, node: str) -> None:
+    def __init__(self, root: Path, node: str, address: str = "") -> None:
         self.root = root
         self.runs = root / "runs"
         self.retained = root / "kept"
         self._node = node
+        self._address = address
         self._boot = runner.boot_id()
         for folder in (root, self.runs, self.retained):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,6 +122,7 @@ class Folders:
                 ended_ms=ended.at_ms,
                 grace_s=start.grace_s,
                 end=read_end(ended),
+                address=self._address,
             )
         return Pod(
             run,
@@ -128,6 +131,7 @@ class Folders:
             started_ms=started_ms,
             stopping=(folder / runner.STOP).exists(),
             grace_s=start.grace_s,
+            address=self._address,
         )
 
     def read_start(self, run: RunId) -> Start | None:

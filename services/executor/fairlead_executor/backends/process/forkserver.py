@@ -28,8 +28,9 @@ _encoder: Final = msgspec.json.Encoder()
 class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A run to start. `cwd` "": a scratch folder of the run. `cgroup` "": no control group.
 
-    `memory_bytes`: the limit that the executor enforces, 0 for no limit. The last four fields
-    describe how the command is confined: see `Plan` in `confinement/child.py`.
+    `memory_bytes`: the limit that the executor enforces, 0 for no limit. The last fields
+    describe how the command is confined: see `Plan` in `confinement/child.py`. `readable`: folders
+    of the run that it only reads.
     """
 
     run: RunId
@@ -44,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
     closed: Sequence[str] = ()
     user: tuple[int, int, Sequence[int]] | None = None
     cpus: Sequence[int] = ()
+    readable: Sequence[str] = ()
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -36,11 +36,18 @@ from fairlead_executor.backends.process import (
 )
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.forkserver import Failure, ForkServer, Request
+from fairlead_executor.backends.process.group_files import GroupFiles
 from fairlead_executor.backends.process.isolation import Isolation
 from fairlead_executor.backends.process.retained_folders import RetainedFolders
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest, NoLineTimes, NoLog, Stream
+from fairlead_executor.domain.cluster_protocol import (
+    GroupFile,
+    LogRequest,
+    NoLineTimes,
+    NoLog,
+    Stream,
+)
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -81,6 +88,7 @@ class ProcessCluster:
         self._output_bytes_max = settings.output_bytes_max
         self._groups = cgroup.find(limit_cpu=settings.limit_cpu)
         self._pods: dict[RunId, Pod] = {}
+        self._group_files = GroupFiles(folders, settings.node_address, self._is_live)
         self._requested_ms: dict[RunId, int] = {}
         """When each run that is not claimed yet was requested."""
         self._memory: dict[RunId, tuple[int, int]] = {}
@@ -112,7 +120,7 @@ class ProcessCluster:
         node = machine.this_machine(
             settings.executor, settings.pool, settings.labels, settings.resources
         )
-        folders = Folders(root, node.name)
+        folders = Folders(root, node.name, settings.node_address)
         lock = await _lock(root)
         try:
             _check_log(folders, log_id)
@@ -158,10 +166,11 @@ class ProcessCluster:
     def create(self, leases: Sequence[Lease], now_ms: int) -> None:
         """See `Cluster`."""
         requests: list[Request] = []
-        for lease in leases:
-            run = run_id(lease.job_id, lease.run)
+        for given in leases:
+            run = run_id(given.job_id, given.run)
             if run in self._pods:
                 continue
+            lease, readable = self._group_files.prepare(given)
             user = self._isolation.user_of(lease.queue)
             base = self._base if user is None else {**self._base, **user.environment}
             try:
@@ -171,13 +180,18 @@ class ProcessCluster:
                 continue
             self._put(Pod(run, Phase.CREATED, self._nodes[0].name, grace_s=lease.grace_s))
             self._requested_ms[run] = now_ms
-            requests.append(self._request(run, command, lease, user))
+            requests.append(self._request(run, command, lease, user, readable))
+        self._group_files.forget()
         if requests:
             try:
                 self.server.start(requests)
             except OSError as error:
                 for request in requests:
                     self._handle_failure(Failure(request.run, str(error)))
+
+    def write_group_file(self, group: GroupFile) -> None:
+        """See `Cluster`."""
+        self._group_files.write(group)
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""
@@ -260,6 +274,7 @@ class ProcessCluster:
         command: admission.Command,
         lease: Lease,
         user: isolation.User | None,
+        readable: Sequence[str],
     ) -> Request:
         groups, cpu_milli = self._groups, lease.requests.get(quantities.CPU, 0)
         group = groups.make(run, command.memory_bytes, cpu_milli) if groups else ""
@@ -276,8 +291,13 @@ class ProcessCluster:
             confinement=self._isolation.choice.method,
             closed=self._isolation.closed,
             user=None if user is None else (user.uid, user.gid, user.groups),
+            readable=readable,
             cpus=[] if by_group else self._isolation.processors.assign(run, cpu_milli),
         )
+
+    def _is_live(self, run: RunId) -> bool:
+        pod = self._pods.get(run)
+        return pod is not None and pod.live
 
     def _refresh(self, run: RunId) -> None:
         """Update the pod from the folder of the run."""

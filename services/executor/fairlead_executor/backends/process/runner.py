@@ -201,8 +201,9 @@ class Runner:
         """Make the user of the command the owner of its files."""
         for output in outputs:
             os.fchown(output, user[0], user[1])
-        if not self.request["cwd"]:
+        if not self.request["cwd"] or self.request["readable"]:
             os.chmod(self.folder, 0o711)
+        if not self.request["cwd"]:
             os.chown(self.path(WORK), user[0], user[1])
 
     def plan(self) -> confinement.Plan:
@@ -213,7 +214,12 @@ class Runner:
             own += [self.path(STDOUT), self.path(STDERR)]
         user = None if request["user"] is None else tuple(request["user"])
         return confinement.Plan(
-            request["confinement"], request["closed"], own, user, request["cpus"]
+            request["confinement"],
+            request["closed"],
+            own,
+            user,
+            request["cpus"],
+            request["readable"],
         )
 
     def install_signal_handlers(self) -> None:

@@ -19,7 +19,7 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.backends.simulated.behaviour import Behaviour, decide_behaviour
 from fairlead_executor.backends.simulated.settings import Simulation
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLog
 from fairlead_executor.domain.pods import End, Phase, Pod
 
 _NEXT_S_MAX: Final = 60.0
@@ -124,6 +124,9 @@ class SimulatedCluster:
                 self._schedule(now_ms + behaviour.start_ms, run, live)
         self._changed_event.set()
 
+    def write_group_file(self, group: GroupFile) -> None:
+        """See `Cluster`: simulated runs read no files."""
+
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""
         live = self._runs.get(run)
@@ -217,8 +220,8 @@ class SimulatedCluster:
 
     def _apply(self, run: RunId, live: _Run, due_ms: int) -> None:
         if live.pod.phase is Phase.CREATED and not live.pod.stopping and live.behaviour.starts:
-            live.pod = Pod(
-                run, Phase.RUNNING, live.pod.node, started_ms=due_ms, grace_s=live.pod.grace_s
+            live.pod = msgspec.structs.replace(
+                live.pod, phase=Phase.RUNNING, started_ms=due_ms, address=live.pod.node
             )
             self._put(run, live.pod)
             self._schedule(due_ms + live.behaviour.run_ms, run, live)

@@ -3,7 +3,7 @@
 Members join and leave in `gang_membership.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fairlead_common.domain.ids import GroupId, JobId
@@ -135,6 +135,15 @@ def note_scaled(view: View, row: int, message: Message) -> None:
     if state is not None and state.scaled_ms != message.time_ms:
         state.scaled_ms = message.time_ms
         view.mark_group_changed(state.group, message.position)
+
+
+def note_addresses(view: View, started: Iterable[tuple[int, ev.JobRunRunning]]) -> None:
+    """Note where members of groups are reached, by the rows of their jobs."""
+    for row, event in started:
+        if event.address:
+            rare = view.jobs.rare_properties.get(row)
+            if rare is not None and rare.member is not None:
+                rare.address, rare.address_run = event.address, event.run
 
 
 def count_restart(view: View, group: GroupId, message: Message) -> None:

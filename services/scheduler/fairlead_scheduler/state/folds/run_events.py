@@ -56,6 +56,7 @@ def fold_leased(
     if view.buckets.limited:
         _take_start_tokens(view, rows, message.time_ms)
     view.mark_all_changed(rows, message.position)
+    view.note_group_runs(rows)
     for row in np.flatnonzero(jobs.priority[rows] < groups.PRIORITY_MIN).tolist():
         group_events.note_scaled(view, rows[row], message)
     for row, is_ended in zip(rows, ended.tolist(), strict=True):
@@ -158,6 +159,11 @@ def fold_run_progress(
         since_ms = jobs.running_ms[rows]
         jobs.running_ms[rows] = np.where(since_ms > 0, since_ms, message.time_ms)
         view.examine_groups_of(rows)
+        if view.groups:
+            running = cast("Sequence[ev.JobRunRunning]", batch)
+            by_row = dict(zip(at.tolist(), running, strict=True))
+            group_events.note_addresses(view, [(row, by_row[row]) for row in rows])
+    view.note_group_runs(rows)
     view.mark_all_changed(rows, message.position)
 
 
@@ -175,6 +181,8 @@ def _fold_one_run_progress(
     if isinstance(event, ev.JobRunRunning) and jobs.running_ms.item(row) <= 0:
         jobs.running_ms[row] = message.time_ms
         view.examine_groups_of((row,))
+        group_events.note_addresses(view, [(row, event)])
+    view.note_group_runs((row,))
     view.mark_changed(row, message.position)
 
 
@@ -216,6 +224,7 @@ def fold_run_end(
             if isinstance(event, ev.JobRunFailed):
                 rare.failure, rare.exit_code = event.category, event.exit_code
     view.mark_all_changed(touched, message.position)
+    view.note_group_runs(touched)
     view.rows_to_examine.update(touched)
 
 
@@ -267,6 +276,7 @@ def fold_successes(view: View, those: SuccessBatch) -> bool:
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
     positions = np.repeat([entry.position for entry in those.entries], those.sizes)
     view.mark_all_changed(at, positions)
+    view.note_group_runs(distinct)
     view.rows_to_examine |= distinct
     return True
 

@@ -26,6 +26,7 @@ from fairlead_submit.domain.secret_variables import QueueSecrets
 from fairlead_submit.domain.submission import IdSource
 
 _ROLE_NAME: Final = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
+_SERVICE_NAME: Final = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _REFUSED: Final = re.compile(r"/groups/\d+/([A-Za-z]+)")
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _NO_JOB: Final = Job()
@@ -161,9 +162,13 @@ class _GroupReader:
             restart_limit=3 if group.restart_limit is None else group.restart_limit,
             freeze_s=(group.elastic.freeze_seconds or 0) if group.elastic else 0,
             step_max=(group.elastic.step_max or 0) if group.elastic else 0,
+            startup=tuple(group.startup or ()),
+            network=_read_network(group.network),
         )
         if len(self.found) == before:
             self.found += check_terms(pointer, terms)
+            self.found += _check_startup(pointer, terms)
+            self.found += _check_service_name(pointer, group.client_id, terms.network)
         group_id, name = self._make_id(group.client_id)
         event = events.GroupSubmitted(
             group=group_id,
@@ -287,6 +292,36 @@ class _GroupReader:
             detail = "name a gang, which is not allowed in the template of a role"
             self.found.append(FieldError(f"{pointer}/annotations", detail))
         return template
+
+
+def _read_network(network: group_types.Network | None) -> events.GroupNetwork:
+    if network is None:
+        return events.GroupNetwork()
+    return events.GroupNetwork(network.headless_service or False, network.rendezvous)
+
+
+def _check_startup(pointer: str, terms: events.Group) -> Iterator[FieldError]:
+    """Names in the startup order that are not roles, and roles that are named again (C4)."""
+    names = {role.name for role in terms.roles}
+    for index, name in enumerate(terms.startup):
+        place = f"{pointer}/startup/{index}"
+        if name not in names:
+            yield FieldError(place, f"{validation.quote(name)} is not a role of this group")
+        elif name in terms.startup[:index]:
+            detail = f"{validation.quote(name)} is repeated, so it would have to wait for itself"
+            yield FieldError(place, detail)
+
+
+def _check_service_name(
+    pointer: str, client_id: str | None, network: events.GroupNetwork
+) -> Iterator[FieldError]:
+    """A headless service has the name of its group, which therefore must be a name of DNS."""
+    if network.headless_service and not _SERVICE_NAME.fullmatch(client_id or ""):
+        detail = (
+            "names the headless service, so it must be 1 to 63 of a-z, 0-9 and '-', with a letter"
+            " first and no '-' last"
+        )
+        yield FieldError(f"{pointer}/clientId", detail)
 
 
 def check_terms(pointer: str, terms: events.Group) -> Iterator[FieldError]:

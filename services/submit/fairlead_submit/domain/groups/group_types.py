@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from fairlead_common.domain.records.events import MemberFailure
+from fairlead_common.domain.records.events import MemberFailure, Rendezvous
 from fairlead_submit.domain.request_types import ClientId, Int32, Job, Name, Reason, Request, Texts
 
 ROLES_MAX: Final = 100
@@ -46,8 +46,21 @@ class Elastic(Request, kw_only=True):
     step_max: Count | None = None
 
 
+class Network(Request, kw_only=True):
+    """How members find each other. `headlessService`: on Kubernetes `<role>-<index>.<group>`
+    resolves to the address of a member. `rendezvous`: `torch` sets `MASTER_ADDR`, `MASTER_PORT`,
+    `RANK` and `WORLD_SIZE`.
+    """
+
+    headless_service: bool | None = None
+    rendezvous: Rendezvous | None = None
+
+
 class Group(Request, kw_only=True):
-    """A distributed job. `labels`, `priority` and `priorityClass` apply to all its members."""
+    """A distributed job. `labels`, `priority` and `priorityClass` apply to all its members.
+
+    `startup`: roles in the order in which their members start; members of other roles do not wait.
+    """
 
     client_id: ClientId | None = None
     priority_class: Name | None = None
@@ -58,6 +71,8 @@ class Group(Request, kw_only=True):
     on_member_failure: MemberFailure | None = None
     restart_limit: Annotated[int, Meta(ge=0, le=RESTARTS_MAX)] | None = None
     elastic: Elastic | None = None
+    startup: Annotated[list[Name], Meta(max_length=ROLES_MAX)] | None = None
+    network: Network | None = None
 
 
 class GroupSubmission(Request, kw_only=True):
@@ -91,10 +106,7 @@ class GroupAction(Request, kw_only=True):
 NOT_SUPPORTED: Final = {
     "topology": "is not supported yet: groups are placed without regard to topology; for a role"
     " of one domain use a gang with `uniformityLabel`",
-    "startup": "is not supported yet: all members of a group start together",
-    "network": "is not supported yet: Fairlead makes no headless service and no rendezvous"
-    " variables for groups",
-    "rendezvous": "is not supported yet: Fairlead makes no rendezvous variables for groups",
+    "rendezvous": "is a field of `network`: write `network: {rendezvous: torch}`",
     "order": "is not supported yet: groups are ordered as jobs are",
 }
 """Fields of a group that this version refuses, and what is said about each."""

@@ -119,6 +119,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     reason: str = ""
     message: str = ""
     start_time: str | None = None
+    pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

@@ -15,6 +15,7 @@ from fairlead_executor.backends.kubernetes.domain import network_objects
 from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
 from fairlead_executor.backends.kubernetes.domain.network_objects import Creation
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
+from fairlead_executor.domain.environment import MASTER_ADDRESS, is_master
 from fairlead_executor.domain.pods import End
 
 PREFIX: Final = "fairlead.dev/"
@@ -82,6 +83,8 @@ def build_pod(
     secrets = _replace_sealed_values(spec, lease, run, keyring)
     for container in _containers(spec):
         _add_environment(container, lease.env)
+        if is_master(lease):
+            _add_own_address(container)
         if settings.default_image:
             container.setdefault("image", settings.default_image)
     if settings.binding == "direct":
@@ -218,6 +221,19 @@ def _add_environment(container: Json, env: Mapping[str, str]) -> None:
         return  # the API server refuses it
     own = [item for item in given if not (isinstance(item, dict) and item.get("name") in env)]
     container["env"] = [*({"name": name, "value": value} for name, value in env.items()), *own]
+
+
+def _add_own_address(container: Json) -> None:
+    """Give the member at which its group meets its own address, which only Kubernetes knows."""
+    given = container.get("env")
+    if isinstance(given, list):
+        own = {"name": MASTER_ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+        others = [
+            item
+            for item in given
+            if not (isinstance(item, dict) and item.get("name") == MASTER_ADDRESS)
+        ]
+        container["env"] = [own, *others]
 
 
 def _replace_sealed_values(

@@ -65,6 +65,7 @@ def describe_pod(run: RunId, pod: PodObject) -> Pod:
         stopping=stopping,
         grace_s=grace_s,
         end=end,
+        address=status.pod_ip if phase is not Phase.CREATED else "",
     )
 
 
