@@ -231,9 +231,7 @@ async def test_a_member_reads_its_group_file_as_it_changes_and_cannot_change_it(
     other = LiveMember("worker", 1, JobState.RUNNING, "n9", "10.9.9.9")
     async with harness.executor(settings):
         await harness.until_ready()
-        lease = msgspec.structs.replace(
-            harness.job("member", ["sh", "-c", MEMBER]), member=place
-        )
+        lease = msgspec.structs.replace(harness.job("member", ["sh", "-c", MEMBER]), member=place)
         await harness.lease(lease)
         started = await harness.until_reported(lease, ev.JobRunRunning)
         assert isinstance(started, ev.JobRunRunning)

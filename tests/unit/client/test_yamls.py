@@ -48,3 +48,26 @@ def test_values_without_a_json_form_are_refused_with_their_place(text: bytes, sa
     with pytest.raises(yaml_reader.Unreadable) as refused:
         yaml_reader.read_documents(text)
     assert says in str(refused.value)
+
+
+def test_aliases_and_merge_keys_repeat_what_they_name() -> None:
+    text = b"base: &b {cpu: 1, memory: 2}\njobs: [*b, {<<: *b, cpu: 3}]\n"
+    (found,) = yaml_reader.read_documents(text)
+    assert found == {
+        "base": {"cpu": 1, "memory": 2},
+        "jobs": [{"cpu": 1, "memory": 2}, {"cpu": 3, "memory": 2}],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a0: &a0 [x]\n"
+        + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b"*a%d, " % (n - 1) * 9) for n in range(1, 12)),
+        b"&a [*a]\n",
+        b"a: &a {b: *a}\n",
+    ],
+)
+def test_aliases_that_grow_without_end_are_refused(text: bytes) -> None:
+    with pytest.raises(yaml_reader.Unreadable, match=r"document 1: its aliases make more than"):
+        yaml_reader.read_documents(text)

@@ -116,6 +116,20 @@ def test_a_job_set_without_a_failure_policy_fails_with_a_member() -> None:
     assert "restartLimit" not in group
 
 
+def test_a_job_set_can_start_in_order_and_have_host_names() -> None:
+    group = converted(
+        job_set(
+            replicated("driver", 1),
+            replicated("worker", 2),
+            startupPolicy={"startupPolicyOrder": "InOrder"},
+            network={"enableDNSHostnames": True, "subdomain": "x"},
+        )
+    )
+    assert group["startup"] == ["driver", "worker"]
+    assert group["network"] == {"headlessService": True}
+    assert not {"startup", "network"} & converted(job_set(replicated("a", 1))).keys()
+
+
 def test_any_of_the_jobs_can_complete_a_job_set() -> None:
     policy = {"operator": "Any", "targetReplicatedJobs": ["a"]}
     group = converted(job_set(replicated("a", 2), successPolicy=policy))
@@ -140,10 +154,6 @@ def test_tasks_of_a_queue_job_share_its_minimum_and_node_selector() -> None:
             "/manifests/0/spec/policies/0/event",
         ),
         (job_set(), "/manifests/0/spec/replicatedJobs"),
-        (
-            job_set(replicated("a", 1), startupPolicy={"startupPolicyOrder": "InOrder"}),
-            "/manifests/0/spec/startupPolicy/startupPolicyOrder",
-        ),
         (
             job_set(replicated("a", 60, parallelism=2)),
             "/manifests/0/spec/replicatedJobs/0/replicas",

@@ -1,5 +1,4 @@
-"""The groups that have runs on one cluster: their members, and the files that the runs read. Pure.
-"""
+"""The groups with runs on one cluster: their members, and the files that runs read. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Reads YAML by the core schema of YAML 1.2.
+"""Reads YAML by the core schema of YAML 1.2, with aliases and merge keys (`<<: *name`).
 
 By the older rules, which PyYAML has, `on:` is the key `true`, `12:30` is 750 and a time is no text.
 """
@@ -23,7 +23,10 @@ _CORE: Final = (
         r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
         "-+.0123456789",
     ),
+    ("merge", r"<<", "<"),
 )
+VALUES_MAX: Final = 2_000_000
+"""Most values of a document, with those that aliases repeat: aliases of aliases grow without end."""
 
 
 class Unreadable(ValueError):
@@ -74,9 +77,28 @@ def read_documents(text: bytes) -> list[object]:
     except (yaml.YAMLError, ValueError) as error:
         raise Unreadable(_describe_error(error)) from error
     for number, document in enumerate(found, 1):
+        if _count_values(document, {}, set()) > VALUES_MAX:
+            reason = f"its aliases make more than {VALUES_MAX} values, or refer to themselves"
+            raise Unreadable(f"document {number}: {reason}")
         for place in _find_non_string_keys("", document):
             raise Unreadable(f"document {number}: {place} is not text; put it in quotes")
     return found
+
+
+def _count_values(value: object, known: dict[int, int], above: set[int]) -> int:
+    """The number of values of a document; each object is counted once and then remembered in
+    `known`. `above`: the objects that contain this one.
+    """
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) in above:
+        return VALUES_MAX + 1
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        above.add(id(value))
+        known[id(value)] = 1 + sum(_count_values(each, known, above) for each in inner)
+        above.discard(id(value))
+    return known[id(value)]
 
 
 def _describe_error(error: Exception) -> str:

@@ -15,6 +15,11 @@ from fairlead_common.domain.requests import validation
 from fairlead_submit.domain.manifests.group_roles import ConvertedGroup
 from fairlead_submit.domain.manifests.job_manifests import read_job
 from fairlead_submit.domain.manifests.job_set_manifests import read_job_set
+from fairlead_submit.domain.manifests.kubeflow_manifests import (
+    read_mpi_job,
+    read_pytorch_job,
+    read_tf_job,
+)
 from fairlead_submit.domain.manifests.manifest_fields import (
     FieldReport,
     ManifestObject,
@@ -23,12 +28,17 @@ from fairlead_submit.domain.manifests.manifest_fields import (
 from fairlead_submit.domain.manifests.pod_groups import PodGroups
 from fairlead_submit.domain.manifests.pod_manifests import Document, Metadata, read_pod
 from fairlead_submit.domain.manifests.queue_job_manifests import read_queue_job
+from fairlead_submit.domain.manifests.training_job_manifests import read_training_job
 from fairlead_submit.domain.manifests.volcano_manifests import read_volcano_job
 
 GROUP_READERS: Final[Mapping[tuple[str, str], Callable[[ManifestObject, int], ConvertedGroup]]] = {
     ("batch.volcano.sh", "Job"): read_volcano_job,
     ("jobset.x-k8s.io", "JobSet"): read_job_set,
     ("arbitrator.incubator.k8s.io", "QueueJob"): read_queue_job,
+    ("kubeflow.org", "PyTorchJob"): read_pytorch_job,
+    ("kubeflow.org", "TFJob"): read_tf_job,
+    ("kubeflow.org", "MPIJob"): read_mpi_job,
+    ("paddlepaddle.org", "TrainingJob"): read_training_job,
 }
 """API group and kind -> what converts it to a group."""
 KINDS: Final = (

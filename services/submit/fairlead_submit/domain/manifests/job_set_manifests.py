@@ -14,10 +14,13 @@ from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
 from fairlead_submit.domain.manifests.pod_manifests import Document, read_metadata
 
 _REASONS: Final = {
-    "coordinator": "members have no host names",
+    "coordinator": "members find each other by FAIRLEAD_GROUP_FILE",
     "managedBy": "Fairlead manages the group",
-    "network": "members have no host names",
     "ttlSecondsAfterFinished": "the server's retention settings apply to all jobs",
+}
+_NETWORK: Final = {
+    "publishNotReadyAddresses": "host names of members resolve as soon as these have addresses",
+    "subdomain": "the headless service has the name of the group",
 }
 _INDEX: Final = "members have their index as FAIRLEAD_ROLE_INDEX"
 
@@ -31,11 +34,11 @@ def read_job_set(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
         spec.refuse_field("replicatedJobs", "has no job; at least one is required")
     roles = [_read_replicated_job(item, index, members_max) for index, item in enumerate(given)]
     startup = spec.open("startupPolicy")
-    if startup.take_text("startupPolicyOrder") == "InOrder":
-        startup.refuse_field(
-            "startupPolicyOrder", "InOrder is not supported: all roles start together"
-        )
+    in_order = startup.take_text("startupPolicyOrder", "startup") == "InOrder"
     startup.ignore_others({})
+    network = spec.open("network")
+    headless = network.take_flag("enableDNSHostnames", "network.headlessService")
+    network.ignore_others(_NETWORK)
     completion = _read_success_policy(spec, roles)
     failure = spec.open("failurePolicy")
     restarts = failure.take_count("maxRestarts", "restartLimit")
@@ -53,6 +56,8 @@ def read_job_set(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
         onMemberFailure="restartGroup" if restarts else "fail",
         restartLimit=min(restarts, 1_000) if restarts else None,
         completion=completion,
+        startup=[role.name for role in roles] if in_order else None,
+        network={"headlessService": True} if headless else None,
     )
 
 
@@ -61,8 +66,8 @@ def _read_replicated_job(item: ManifestObject, index: int, members_max: int) -> 
     name = item.take_text("name", "the name of the role") or f"job-{index}"
     replicas = item.take_count("replicas", "the members of the role")
     if item.has("dependsOn"):
-        item.refuse_field("dependsOn", "is not supported: all roles of a group start together")
-    item.ignore_field("groupName", "members have no host names")
+        item.refuse_field("dependsOn", "is not supported; use startupPolicy with InOrder")
+    item.ignore_field("groupName", "host names of members are those of the roles")
     job = item.open("template")
     job.ignore_field("metadata", "the labels of the JobSet and of the pod template are used")
     inner = job.open("spec")

@@ -67,6 +67,22 @@ class ManifestObject:
         """Whether the field is given."""
         return self._value.get(name) is not None
 
+    def peek(self, name: str) -> object:
+        """The value of the field, which stays to be taken."""
+        return self._value.get(name)
+
+    def peek_text(self, name: str) -> str:
+        """The text of the field, which stays to be taken; empty if it is not a text."""
+        value = self._value.get(name)
+        return value if isinstance(value, str) else ""
+
+    def open_silently(self, name: str) -> "ManifestObject":
+        """The object of the field, which stays to be taken; empty if it is not an object."""
+        value = self._value.get(name)
+        return ManifestObject(
+            value if isinstance(value, dict) else {}, self._point(name), self._report
+        )
+
     def take_text(self, name: str, becomes: str = "") -> str | None:
         """The text of the field. `becomes`: what it is converted to."""
         value = self._take(name)
@@ -130,6 +146,21 @@ class ManifestObject:
             return dict(value)
         self.refuse_field(name, f"is {validation.quote(value)}; an object is expected")
         return None
+
+    def take_objects(self, name: str, becomes: str = "") -> list[dict[str, object]]:
+        """The list of objects of the field as it is, not examined further."""
+        value = self._take(name)
+        if value is None:
+            return []
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            self._report_used(name, becomes)
+            return list(value)
+        self.refuse_field(name, "is not valid: a list of objects is expected")
+        return []
+
+    def names(self) -> list[str]:
+        """The names of the given fields."""
+        return [name for name in self._value if self.has(name)]
 
     def open(self, name: str) -> "ManifestObject":
         """The object of the field, whose own fields are reported; empty if it is absent."""

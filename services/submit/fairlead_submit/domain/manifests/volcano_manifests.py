@@ -30,7 +30,7 @@ _ON_FAILURE: Final = {
 _REASONS: Final = {
     "maxRetry": "the restarts of the group are limited by maxRetry of the Job",
     "minSuccess": "use policies with TaskCompleted to say which task completes the Job",
-    "plugins": "members have the variables FAIRLEAD_ROLE and FAIRLEAD_ROLE_INDEX instead",
+    "plugins": "members have FAIRLEAD_ROLE, FAIRLEAD_ROLE_INDEX and FAIRLEAD_GROUP_FILE instead",
     "schedulerName": "Fairlead chooses the node",
     "ttlSecondsAfterFinished": "the server's retention settings apply to all jobs",
     "topologyPolicy": "use required node affinity in the template",
