@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fairlead.models.group_models import (
         Completion,
         GroupDetail,
+        GroupNetwork,
         GroupRole,
         GroupSpec,
         GroupView,
@@ -98,6 +99,7 @@ __all__ = [
     "Gang",
     "Group",
     "GroupDetail",
+    "GroupNetwork",
     "GroupRole",
     "GroupSpec",
     "GroupView",

@@ -104,7 +104,11 @@ class Installation:
             entries = (await reader.read(records_max=10_000)).entries
         finally:
             await log.close()
-        found = [leases.decode(entry.value) for entry in entries if entry.value is not None]
+        found = [
+            leases.decode(entry.value)
+            for entry in entries
+            if entry.value is not None and leases.group_of(entry.key) is None
+        ]
         return [lease for lease in found if lease.job_id == job_id]
 
 

@@ -78,6 +78,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "role to submit": (group_models.GroupRole, group_types.Role, set()),
     "completion": (group_models.Completion, group_types.Completion, set()),
     "growth": (group_models.Elastic, group_types.Elastic, set()),
+    "network": (group_models.GroupNetwork, group_types.Network, set()),
     "change of a role": (group_models.RoleChange, group_types.RoleChange, set()),
     "action on a group": (
         group_models.GroupActionResult,

@@ -128,6 +128,17 @@ def test_members_that_meet_wait_for_the_address_of_the_master() -> None:
     assert world.cluster.environments[run("b")]["MASTER_ADDR"] == "10.0.0.1"
 
 
+def test_nobody_waits_for_a_master_that_has_ended() -> None:
+    world = World()
+    world.read(member("b", "worker", master=("ps", 0)))
+    assert world.turn() == []
+    told = GroupMembers(group=GROUP, name="bert", master_ended=True)
+    record = leases.group_record("e", GROUP, told)
+    world.state.fold_leases([Entry(0, 5, record.key, record.value, 0)], 6)
+    assert world.turn() == [run("b")]
+    assert "MASTER_ADDR" not in world.cluster.environments[run("b")]
+
+
 def test_the_file_of_a_group_names_its_live_members() -> None:
     world = World()
     world.read(member("a", "ps"))

@@ -183,6 +183,11 @@ def test_nobody_waits_for_a_first_member_that_has_succeeded() -> None:
     member = new_lease(world, "worker-0").member
     assert member is not None
     assert member.master is None
+    world.view.group_records_due.add(ID)
+    world.leases.groups.by_group.clear()
+    found = learn(world)["e0"]
+    assert found is not None
+    assert found.master_ended
 
 
 def test_groups_without_rendezvous_have_no_variables_of_frameworks() -> None:

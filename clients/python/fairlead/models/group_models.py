@@ -30,8 +30,17 @@ class Elastic(RequestModel, frozen=True, kw_only=True):
     step_max: int | None = None
 
 
+class GroupNetwork(RequestModel, frozen=True, kw_only=True):
+    """How members find each other. `headless_service`: on Kubernetes `<role>-<index>.<group>`
+    resolves. `rendezvous`: `torch` sets its variables."""
+
+    headless_service: bool | None = None
+    rendezvous: str | None = None
+
+
 class GroupSpec(RequestModel, frozen=True, kw_only=True):
-    """A group to submit. `on_member_failure`: restartMember, restartGroup or fail."""
+    """A group to submit. `on_member_failure`: restartMember, restartGroup or fail. `startup`:
+    roles in the order in which their members start."""
 
     client_id: str | None = None
     priority_class: str | None = None
@@ -42,6 +51,8 @@ class GroupSpec(RequestModel, frozen=True, kw_only=True):
     on_member_failure: str | None = None
     restart_limit: int | None = None
     elastic: Elastic | None = None
+    startup: tuple[str, ...] | None = None
+    network: GroupNetwork | None = None
 
 
 class RoleChange(RequestModel, frozen=True, kw_only=True):
@@ -159,4 +170,7 @@ class GroupDetail(GroupView, frozen=True, kw_only=True):
     restart_limit: int = 0
     freeze_seconds: int = 0
     step_max: int = 0
+    startup: tuple[str, ...] = ()
+    headless_service: bool = False
+    rendezvous: str | None = None
     members: tuple[GroupMember, ...] = ()

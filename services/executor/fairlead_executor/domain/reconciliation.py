@@ -184,7 +184,9 @@ def is_group_ready(lease: Lease, groups: Mapping[GroupId, GroupMembers]) -> bool
         return False
     if member.master is None or member.master == (member.role, member.index):
         return True
-    master = None if known is None else known.find(*member.master)
+    if known is None or known.master_ended:
+        return known is not None
+    master = known.find(*member.master)
     return master is not None and master.state is JobState.RUNNING and bool(master.address)
 
 

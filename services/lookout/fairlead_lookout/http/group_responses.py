@@ -62,7 +62,8 @@ class MemberSummary(ResponseBody, frozen=True, kw_only=True):
 class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     """Everything about a group. `completionCount` null: all members of the completion roles.
 
-    `freezeSeconds` and `stepMax` 0: no freeze, no step.
+    `freezeSeconds` and `stepMax` 0: no freeze, no step. `startup`: roles in the order in which
+    their members start. `rendezvous`: by which variables members find each other.
     """
 
     labels: dict[str, str]
@@ -72,6 +73,9 @@ class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     restart_limit: int
     freeze_seconds: int
     step_max: int
+    startup: list[str]
+    headless_service: bool
+    rendezvous: str | None = None
     members: list[MemberSummary]
 
 
@@ -97,6 +101,9 @@ def describe_group_detail(row: Any, members: list[Any]) -> GroupDetail:
         restart_limit=terms.restart_limit,
         freeze_seconds=terms.freeze_s,
         step_max=terms.step_max,
+        startup=list(terms.startup),
+        headless_service=terms.network.headless_service,
+        rendezvous=None if terms.network.rendezvous is None else terms.network.rendezvous.value,
         members=[_describe_member(member) for member in members],
     )
 

@@ -147,6 +147,8 @@ def describe_members(view: View, state: GroupState, rows: Sequence[int]) -> Grou
         name=state.client_id or state.group,
         members=tuple(members),
         started=started,
+        master_ended=state.terms.network.rendezvous is not None
+        and groups.find_master(state) is None,
     )
 
 

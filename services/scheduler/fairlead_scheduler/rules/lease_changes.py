@@ -207,18 +207,15 @@ def _leased_member(view: View, member: ev.GroupMember | None) -> LeasedMember | 
     state = None if member is None else view.groups.get(member.group)
     if member is None or state is None:
         return None
-    startup, master = state.terms.startup, None
+    startup = state.terms.startup
     place = startup.index(member.role) if member.role in startup else 0
-    if state.terms.network.rendezvous is not None:
-        role = next(role for role in state.terms.roles if role.min)
-        master = None if 0 in state.ended.get(role.name, ()) else (role.name, 0)
     return LeasedMember(
         group=state.group,
         name=state.client_id or state.group,
         role=member.role,
         index=member.index,
         starts_after=startup[:place],
-        master=master,
+        master=groups.find_master(state),
     )
 
 

@@ -148,6 +148,15 @@ def surplus_rank(terms: ev.Group, member: ev.GroupMember) -> int:
     )
 
 
+def find_master(state: GroupState) -> tuple[str, int] | None:
+    """The place of the member at which the others meet: that with rank 0. None: it has ended, or
+    the members do not meet."""
+    if state.terms.network.rendezvous is None:
+        return None
+    role = next(role for role in state.terms.roles if role.min)
+    return None if 0 in state.ended.get(role.name, ()) else (role.name, 0)
+
+
 def rank_of_member(terms: ev.Group, member: ev.GroupMember) -> int:
     """The rank of a member, from 0: first the minima of the roles in their order, then surplus."""
     above = surplus_rank(terms, member)

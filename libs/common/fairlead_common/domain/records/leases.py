@@ -88,12 +88,14 @@ class GroupMembers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """The live members of a group, in the order of roles and indexes.
 
     `started`: the roles that run with their minimum, if the group has a startup order.
+    `master_ended`: the member at which the others meet has ended, so nobody waits for it.
     """
 
     group: GroupId
     name: str
     members: tuple[LiveMember, ...] = ()
     started: tuple[str, ...] = ()
+    master_ended: bool = False
 
     def find(self, role: str, index: int) -> LiveMember | None:
         """The live member with that place."""

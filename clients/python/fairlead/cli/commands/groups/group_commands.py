@@ -203,6 +203,7 @@ def _print_group(detail: "GroupDetail") -> None:
             ("Ended", detail.ended),
             ("Completion", _describe_completion(detail)),
             ("On member failure", detail.on_member_failure),
+            ("Startup", ", then ".join(detail.startup) or None),
             ("Restarts", f"{detail.restarts} of {detail.restart_limit}"),
             ("Labels", dict(detail.labels) or None),
         ]
