@@ -23,7 +23,15 @@ Json = dict[str, Any]
 """A JSON object. `Any`: JSON."""
 
 CLUSTER_KINDS: Final = ("nodes", "namespaces", "deviceclasses", "resourceslices")
-KINDS: Final = (*CLUSTER_KINDS, "pods", "secrets", "services", "ingresses", "resourceclaims")
+KINDS: Final = (
+    *CLUSTER_KINDS,
+    "pods",
+    "secrets",
+    "services",
+    "ingresses",
+    "resourceclaims",
+    "configmaps",
+)
 
 
 class FakeApiServer:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.ids import GroupId, JobId, RunId
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
@@ -83,6 +83,9 @@ class VirtualCluster:
     async def changed(self) -> None:
         """Nobody waits in a simulation."""
         raise AssertionError("a simulation asks, it does not wait")
+
+    def retain_groups(self, groups: Collection[GroupId]) -> None:
+        """Nothing is made for groups."""
 
     def write_group_file(self, group: GroupFile) -> None:
         """Nothing reads it in a simulation."""

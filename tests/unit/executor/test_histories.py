@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.ids import GroupId, RunId, run_id
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat
@@ -56,6 +56,9 @@ class DurableCluster:
     def changes(self, now_ms: int) -> Collection[RunId]:
         changed, self._changed = self._changed, set()
         return changed
+
+    def retain_groups(self, groups: Collection[GroupId]) -> None:
+        """Nothing is made for groups."""
 
     def write_group_file(self, group: GroupFile) -> None:
         """No run of a history reads one."""

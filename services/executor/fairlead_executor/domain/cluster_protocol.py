@@ -64,12 +64,17 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupFile(msgspec.Struct, frozen=True):
-    """What the runs of a group on one cluster read of its members. `content`: JSON."""
+    """What the runs of a group on one cluster read of its members. `content`: JSON.
+
+    `namespaces`: those of the runs. `service`: the group has a headless service with its name.
+    """
 
     group: GroupId
     name: str
     runs: Sequence[RunId]
     content: bytes
+    namespaces: Sequence[str] = ("default",)
+    service: bool = False
 
 
 class Cluster(Protocol):
@@ -108,6 +113,10 @@ class Cluster(Protocol):
 
     def write_group_file(self, group: GroupFile) -> None:
         """Let the runs of a group that are here, or are created next, find this content."""
+        ...
+
+    def retain_groups(self, groups: Collection[GroupId]) -> None:
+        """Remove what was made for groups other than these, which have leases here."""
         ...
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:

@@ -51,7 +51,7 @@ WAITING_LEASES_MAX: Final = 50_000
 class ReconcilePlan(msgspec.Struct, frozen=True):
     """What to append, and what to do on the cluster afterwards.
 
-    `reports` are also among the `actions`.
+    `reports` are also among the `actions`. `full`: it covers all runs.
     """
 
     records: list[Record]
@@ -59,6 +59,7 @@ class ReconcilePlan(msgspec.Struct, frozen=True):
     reports: list[Report]
     nodes: dict[str, Node | None]
     heartbeat: Heartbeat | None
+    full: bool = False
 
     @property
     def empty(self) -> bool:
@@ -204,12 +205,13 @@ class ExecutorState:
         """What to report and to do now."""
         for run in self.cluster.changes(now_ms):
             self._mark_dirty(run)
+        full = self._is_full_pass_due(now_ms)
         actions = reconcile(
             self.desired,
             self.cluster.pods,
             now_ms,
             groups=self._groups.members,
-            only=self._due(now_ms),
+            only=self._due(now_ms, full=full),
             closing_s=self.closing_s,
         )
         reports = [action for action in actions if isinstance(action, Report)]
@@ -226,12 +228,15 @@ class ExecutorState:
         if creates or nodes or self._heartbeat_is_due(now_ms):
             heartbeat = self._heartbeat(now_ms, creates)
             records.append(clusters.heartbeat_record(heartbeat))
-        return ReconcilePlan(records, actions, reports, nodes, heartbeat)
+        return ReconcilePlan(records, actions, reports, nodes, heartbeat, full)
 
-    def _due(self, now_ms: int) -> list[RunId]:
+    def _is_full_pass_due(self, now_ms: int) -> bool:
+        return self._full_ms is None or not 0 < self._full_ms - now_ms <= FULL_PASS_MS
+
+    def _due(self, now_ms: int, *, full: bool) -> list[RunId]:
         """The runs to examine; what exceeds `RUNS_PER_PASS_MAX` follows with the next plan."""
         self._dirty |= dict.fromkeys(self._deadlines.due(now_ms))
-        if self._full_ms is None or not 0 < self._full_ms - now_ms <= FULL_PASS_MS:
+        if full:
             self._full_ms = now_ms + FULL_PASS_MS
             self._dirty |= dict.fromkeys(self.desired)
             self._dirty |= dict.fromkeys(self.cluster.pods)
@@ -305,6 +310,8 @@ class ExecutorState:
                     assert_never(action)
         for file in self._groups.take_files(creates):
             self.cluster.write_group_file(file)
+        if plan.full:
+            self.cluster.retain_groups(self._groups.with_leases)
         if creates:
             self.cluster.create(creates, now_ms)
         if removes:

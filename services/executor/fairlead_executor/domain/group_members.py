@@ -1,6 +1,6 @@
 """The groups with runs on one cluster: their members, and the files that runs read. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -12,6 +12,14 @@ from fairlead_executor.domain.cluster_protocol import GroupFile
 _encoder: Final = msgspec.json.Encoder()
 
 
+class _Local(msgspec.Struct):
+    """What is known of a group by its leases here: its runs with their namespaces."""
+
+    name: str
+    service: bool
+    namespaces: dict[RunId, str]
+
+
 class Groups:
     """The members of groups as the scheduler reported them last, and the runs of each group here.
 
@@ -20,9 +28,13 @@ class Groups:
 
     def __init__(self) -> None:
         self.members: dict[GroupId, GroupMembers] = {}
-        self._runs: dict[GroupId, set[RunId]] = {}
-        self._names: dict[GroupId, str] = {}
+        self._local: dict[GroupId, _Local] = {}
         self._due: set[GroupId] = set()
+
+    @property
+    def with_leases(self) -> Collection[GroupId]:
+        """The groups that have leases here."""
+        return self._local.keys()
 
     def fold_members(self, group: GroupId, members: GroupMembers | None) -> Iterable[RunId]:
         """Fold a record; the runs of the group here."""
@@ -31,39 +43,49 @@ class Groups:
         else:
             self.members[group] = members
             self._due.add(group)
-        return self._runs.get(group, ())
+        local = self._local.get(group)
+        return () if local is None else local.namespaces
 
     def add_run(self, run: RunId, lease: Lease) -> None:
         """Add a run with a lease, if it is of a member of a group."""
-        if lease.member is not None:
-            self._runs.setdefault(lease.member.group, set()).add(run)
-            self._names[lease.member.group] = lease.member.name
+        member = lease.member
+        if member is not None:
+            new = _Local(member.name, member.service, {})
+            local = self._local.setdefault(member.group, new)
+            local.namespaces.setdefault(run, lease.namespace)
 
     def drop_run(self, run: RunId, lease: Lease) -> None:
         """Forget a run whose lease ended."""
         group = None if lease.member is None else lease.member.group
-        runs = None if group is None else self._runs.get(group)
-        if group is None or runs is None:
+        local = None if group is None else self._local.get(group)
+        if group is None or local is None:
             return
-        runs.discard(run)
-        if not runs:
-            del self._runs[group], self._names[group]
+        local.namespaces.pop(run, None)
+        if not local.namespaces:
+            del self._local[group]
 
     def take_files(self, creates: Iterable[Lease]) -> list[GroupFile]:
         """The files to write, before these runs are created."""
         self._due |= {lease.member.group for lease in creates if lease.member is not None}
         due, self._due = self._due, set()
         return [
-            GroupFile(group, self._names[group], sorted(self._runs[group]), self._content(group))
+            self._make_file(group, self._local[group])
             for group in sorted(due)
-            if group in self._runs
+            if group in self._local
         ]
 
-    def _content(self, group: GroupId) -> bytes:
-        """The file as JSON; without members if the scheduler has not reported any yet."""
+    def _make_file(self, group: GroupId, local: _Local) -> GroupFile:
+        """The file, without members if the scheduler has not reported any yet."""
         known = self.members.get(group)
         members = [] if known is None else [_describe(member) for member in known.members]
-        return _encoder.encode({"group": self._names[group], "members": members})
+        return GroupFile(
+            group=group,
+            name=local.name,
+            runs=sorted(local.namespaces),
+            content=_encoder.encode({"group": local.name, "members": members}),
+            namespaces=sorted(set(local.namespaces.values())),
+            service=local.service,
+        )
 
     def find_master_address(self, lease: Lease) -> str | None:
         """The address of the master that the run needs, if that is another member and runs."""

@@ -214,6 +214,7 @@ def _leased_member(view: View, member: ev.GroupMember | None) -> LeasedMember | 
         name=state.client_id or state.group,
         role=member.role,
         index=member.index,
+        service=state.terms.network.headless_service,
         starts_after=startup[:place],
         master=groups.find_master(state),
     )

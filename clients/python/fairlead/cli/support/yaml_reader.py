@@ -26,7 +26,7 @@ _CORE: Final = (
     ("merge", r"<<", "<"),
 )
 VALUES_MAX: Final = 2_000_000
-"""Most values of a document, with those that aliases repeat: aliases of aliases grow without end."""
+"""Most values of a document, with what its aliases repeat: aliases of aliases grow without end."""
 
 
 class Unreadable(ValueError):

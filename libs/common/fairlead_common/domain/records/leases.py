@@ -25,7 +25,8 @@ class DesiredState(StrEnum):
 class LeasedMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """Which member of a group a run is, and what has to run before it is created.
 
-    `name`: of the group, for people and programs. `starts_after`: roles that must have started
+    `name`: of the group, for people and programs. `service`: on Kubernetes the group has a headless
+    service with that name. `starts_after`: roles that must have started
     (rule C4). `master`: the role and the index of the member whose address the run needs in its
     environment, and that must run before; None: it needs none.
     """
@@ -34,6 +35,7 @@ class LeasedMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     name: str
     role: str
     index: Int32
+    service: bool = False
     starts_after: tuple[str, ...] = ()
     master: tuple[str, Int32] | None = None
 

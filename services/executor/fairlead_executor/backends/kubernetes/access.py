@@ -24,7 +24,8 @@ RUN_RIGHTS: Final = (
     *(("", "pods", verb) for verb in ("get", "create", "patch", "delete")),
     ("", "pods/log", "get"),
     ("", "secrets", "create"),
-    ("", "services", "create"),
+    *(("", "services", verb) for verb in ("get", "create", "patch", "delete")),
+    *(("", "configmaps", verb) for verb in ("create", "patch", "delete")),
     ("networking.k8s.io", "ingresses", "create"),
 )
 """API group, resource and verb of what runs need in their namespaces."""

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from typing import Final
 
 from fairlead_common.domain.errors import WorldError
-from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.ids import GroupId, RunId, run_id
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
@@ -39,6 +39,7 @@ from fairlead_executor.backends.kubernetes.domain.cluster_nodes import ClusterNo
 from fairlead_executor.backends.kubernetes.domain.node_devices import NodeDevices
 from fairlead_executor.backends.kubernetes.domain.pod_manifest import Owner
 from fairlead_executor.backends.kubernetes.domain.run_records import RunRecord
+from fairlead_executor.backends.kubernetes.group_objects import GroupObjects
 from fairlead_executor.backends.kubernetes.run_requests import Requests
 from fairlead_executor.backends.kubernetes.watches import (
     ObjectList,
@@ -81,6 +82,9 @@ class KubernetesCluster:
         )
         keyring = Keyring(settings.secrets_key)
         self._requests = Requests(client, self._owner, own, keyring, clock_ms)
+        self._group_objects = GroupObjects(
+            client, self._owner, self._find_pods, self._fail_group, chance
+        )
         self._records: dict[RunId, RunRecord] = {}
         self._pods: dict[RunId, Pod] = {}
         self._changed: dict[RunId, None] = {}
@@ -181,7 +185,21 @@ class KubernetesCluster:
             self._update(record)
 
     def write_group_file(self, group: GroupFile) -> None:
-        """See `Cluster`: this cluster has no group files."""
+        """See `Cluster`."""
+        self._group_objects.write(group)
+
+    def retain_groups(self, groups: Collection[GroupId]) -> None:
+        """See `Cluster`."""
+        self._group_objects.retain(groups)
+
+    def _find_pods(self, runs: Sequence[RunId], namespace: str) -> list[PodObject]:
+        found = (self._records[run].observed for run in runs if run in self._records)
+        return [pod for pod in found if pod is not None and pod.metadata.namespace == namespace]
+
+    def _fail_group(self, group: GroupFile, reason: str) -> None:
+        for run in group.runs:
+            end = pods.failed(FailureCategory.ADMISSION, reason)
+            self.stop(run, run_records.GRACE_S_MIN, end)
 
     def _restore_secrets(self, record: RunRecord, lease: Lease) -> None:
         try:
@@ -242,6 +260,7 @@ class KubernetesCluster:
             for watch in self._device_watches:
                 tasks.create_task(watch.run(), name="devices")
             tasks.create_task(self._probe.run(), name="probe")
+            tasks.create_task(self._group_objects.run(), name="groups")
             tasks.create_task(self._check_periodically(), name="check")
             for number in range(self._settings.requests_in_flight):
                 tasks.create_task(self._send_requests(), name=f"requests {number}")

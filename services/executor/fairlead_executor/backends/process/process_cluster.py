@@ -18,7 +18,7 @@ from typing import Final
 
 from fairlead_common.domain import quantities
 from fairlead_common.domain.errors import WorldError
-from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.ids import GroupId, RunId, run_id
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
@@ -192,6 +192,9 @@ class ProcessCluster:
     def write_group_file(self, group: GroupFile) -> None:
         """See `Cluster`."""
         self._group_files.write(group)
+
+    def retain_groups(self, groups: Collection[GroupId]) -> None:
+        """See `Cluster`: group files are in the folders of runs."""
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.ids import GroupId, RunId, run_id
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
@@ -126,6 +126,9 @@ class SimulatedCluster:
 
     def write_group_file(self, group: GroupFile) -> None:
         """See `Cluster`: simulated runs read no files."""
+
+    def retain_groups(self, groups: Collection[GroupId]) -> None:
+        """See `Cluster`: nothing is made for groups."""
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""

@@ -11,7 +11,7 @@ from fairlead_common.domain import secret_values
 from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.secret_values import DecryptionFailed, Keyring
-from fairlead_executor.backends.kubernetes.domain import network_objects
+from fairlead_executor.backends.kubernetes.domain import group_manifests, network_objects
 from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
 from fairlead_executor.backends.kubernetes.domain.network_objects import Creation
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
@@ -81,8 +81,10 @@ def build_pod(
         spec["activeDeadlineSeconds"] = lease.runtime_s_max
     run = run_id(lease.job_id, lease.run)
     secrets = _replace_sealed_values(spec, lease, run, keyring)
+    group_manifests.join_group(spec, lease)
     for container in _containers(spec):
-        _add_environment(container, lease.env)
+        _add_environment(container, group_manifests.list_variables(lease))
+        group_manifests.mount_group_file(container, lease)
         if is_master(lease):
             _add_own_address(container)
         if settings.default_image:
@@ -189,6 +191,8 @@ def _labels(lease: Lease, owner: Owner) -> dict[str, str]:
     known = {QUEUE: lease.queue, JOB_SET: lease.job_set, GANG: lease.env.get(_GANG_NAME, "")}
     valid = {name: value for name, value in known.items() if value and _LABEL.fullmatch(value)}
     own = {**owner.labels, JOB: lease.job_id, RUN: str(lease.run)}
+    if lease.member is not None:
+        own[group_manifests.GROUP] = lease.member.group
     return {**_without_ours(lease.labels), **valid, **own}
 
 
