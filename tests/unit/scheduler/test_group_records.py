@@ -163,6 +163,19 @@ def test_groups_beyond_the_bound_of_a_cycle_wait_unless_members_wait_for_them() 
         assert (ID in world.view.group_records_due) is (terms is TERMS)
 
 
+def test_the_record_of_a_very_large_group_stays_within_the_limit_of_the_log() -> None:
+    rows = [LiveMember("worker", n, JobState.RUNNING, "n" * 200, "10.0.0.1") for n in range(9_000)]
+    members = GroupMembers(group=ID, name="g", members=tuple(rows))
+    found = group_records.shorten_members(members)
+    assert len(found.members) == 9_000
+    assert {member.host for member in found.members} == {""}
+    short = group_records.shorten_members(members, bytes_max=10_000)
+    assert 0 < len(msgspec.json.encode(short)) <= 10_000
+    assert short.members[0].address == "10.0.0.1"
+    few = msgspec.structs.replace(members, members=tuple(rows[:2]))
+    assert group_records.shorten_members(few) == few
+
+
 def test_torch_members_have_their_rank_and_meet_at_the_first_one() -> None:
     network = ev.GroupNetwork(rendezvous=ev.Rendezvous.TORCH)
     roles = (ev.GroupRole("board", 0, 1), ev.GroupRole("ps", 1, 1), ev.GroupRole("worker", 2, 3))

@@ -15,7 +15,7 @@ from fairlead_common.domain.ids import GroupId, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.leases import GroupMembers, LiveMember
-from fairlead_common.log.protocol import Record
+from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.view import View
@@ -23,6 +23,10 @@ from fairlead_scheduler.state.view import View
 MEMBERS_PER_CYCLE_MAX: Final = 20_000
 """Once a cycle has described this many members, groups in which nobody waits for others wait for
 the next one."""
+
+
+VALUE_BYTES_MAX: Final = RECORD_BYTES_MAX - 1_024
+"""Most bytes of a record of a group."""
 
 
 class GroupRecordChange(msgspec.Struct, frozen=True, gc=False):
@@ -105,7 +109,7 @@ def _compare(
 ) -> Iterator[GroupRecordChange]:
     executors = {_node(view, row).executor for row in rows}
     if state is not None and rows:
-        members = describe_members(view, state, rows)
+        members = shorten_members(describe_members(view, state, rows))
         for executor in sorted(executors):
             record = leases.group_record(executor, group, members)
             digest = make_digest(record.value or b"")
@@ -114,6 +118,21 @@ def _compare(
     for executor in sorted(known.keys() - executors):
         record = leases.group_record(executor, group, None)
         yield GroupRecordChange(group, executor, None, record)
+
+
+def shorten_members(members: GroupMembers, bytes_max: int = VALUE_BYTES_MAX) -> GroupMembers:
+    """The members in a form that the log accepts: of very large groups without the names of nodes,
+    and then without the last members.
+    """
+    if len(msgspec.json.encode(members)) <= bytes_max:
+        return members
+    rows = tuple(LiveMember(m.role, m.index, m.state, "", m.address) for m in members.members)
+    members = msgspec.structs.replace(members, members=rows)
+    size = len(msgspec.json.encode(members))
+    if size > bytes_max:
+        count = len(rows) * bytes_max // (2 * size)
+        members = msgspec.structs.replace(members, members=rows[:count])
+    return members
 
 
 def describe_members(view: View, state: GroupState, rows: Sequence[int]) -> GroupMembers:
