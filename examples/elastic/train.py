@@ -22,8 +22,16 @@ import socketserver
 import threading
 import time
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Result = tuple[float, Array]
+"""The loss and the gradient, summed over a part of the data."""
+Task = tuple[int, int, Array]
+"""The step, the part of the data, and the weights."""
 
 ROWS, COLUMNS, SHARDS = 6_000, 12, 6
 PENALTY = 0.01
@@ -35,7 +43,7 @@ TASK_S = 0.005
 SERVER_ROLES = ("server", "pserver")
 
 
-def make_data():
+def make_data() -> tuple[Array, Array]:
     """The features (ROWS x COLUMNS) and the labels (0 or 1), the same for each call."""
     chance = np.random.default_rng(7)
     features = chance.standard_normal((ROWS, COLUMNS))
@@ -47,11 +55,11 @@ def make_data():
 class Part:
     """One part of the data."""
 
-    def __init__(self, features, labels, shard):
+    def __init__(self, features: Array, labels: Array, shard: int) -> None:
         rows = slice(shard * ROWS // SHARDS, (shard + 1) * ROWS // SHARDS)
         self.features, self.labels = features[rows], labels[rows]
 
-    def compute(self, weights):
+    def compute(self, weights: Array) -> Result:
         """The sums over the part of the loss, and of its gradient."""
         scores = self.features @ weights
         loss = np.logaddexp(0.0, scores) - self.labels * scores
@@ -59,22 +67,23 @@ class Part:
         return float(loss.sum()), self.features.T @ errors
 
 
-def make_parts():
+def make_parts() -> list[Part]:
     """All parts of the data, in their order."""
     features, labels = make_data()
     return [Part(features, labels, shard) for shard in range(SHARDS)]
 
 
-def finish_step(weights, results):
+def finish_step(weights: Array, results: list[Result]) -> tuple[float, Array]:
     """The loss at the weights, and the weights of the next step."""
     loss = sum(loss for loss, _ in results) / ROWS + 0.5 * PENALTY * float(weights @ weights)
-    gradient = sum(gradient for _, gradient in results) / ROWS + PENALTY * weights
+    gradient = np.sum([gradient for _, gradient in results], axis=0) / ROWS + PENALTY * weights
     return loss, weights - STEP_SIZE * gradient
 
 
-def train_alone():
+def train_alone() -> float:
     """The loss after the last step, in this process."""
-    parts, weights, loss = make_parts(), np.zeros(COLUMNS), 0.0
+    parts, loss = make_parts(), 0.0
+    weights: Array = np.zeros(COLUMNS)
     for _ in range(STEPS):
         loss, weights = finish_step(weights, [part.compute(weights) for part in parts])
     return loss
@@ -83,44 +92,45 @@ def train_alone():
 class Training:
     """The weights, and the tasks of the step that is computed now. Used by several threads."""
 
-    def __init__(self, until):
+    def __init__(self, until: Path | None) -> None:
         self.until = until
         self.changed = threading.Condition()
-        self.weights, self.loss, self.step = np.zeros(COLUMNS), 0.0, 0
+        self.weights: Array = np.zeros(COLUMNS)
+        self.loss, self.step = 0.0, 0
         self.tasks = list(range(SHARDS))
-        self.results = {}
+        self.results: dict[int, Result] = {}
         self.trainers = 0
 
-    def is_over(self):
+    def is_over(self) -> bool:
         """Whether all steps are done, and nobody wants the training to go on."""
         return self.step >= STEPS and (self.until is None or self.until.exists())
 
-    def join(self, change):
+    def join(self, change: int) -> None:
         """A trainer has come (1) or gone (-1)."""
         with self.changed:
             self.trainers += change
             print(f"step {self.step}: {self.trainers} trainers", flush=True)
 
-    def take_task(self):
+    def take_task(self) -> Task | None:
         """The next task; None: the training is over."""
         with self.changed:
             while not self.tasks and not self.is_over():
                 self.changed.wait(timeout=0.2)
             return None if self.is_over() else (self.step, self.tasks.pop(), self.weights)
 
-    def return_task(self, step, shard):
+    def return_task(self, step: int, shard: int) -> None:
         """The trainer of this task has disappeared."""
         with self.changed:
             if step == self.step and shard not in self.results:
                 self.tasks.append(shard)
                 self.changed.notify_all()
 
-    def add_result(self, step, shard, loss, gradient):
+    def add_result(self, step: int, shard: int, result: Result) -> None:
         """The result of a task; the last one of a step finishes it."""
         with self.changed:
             if step != self.step:
                 return
-            self.results[shard] = loss, gradient
+            self.results[shard] = result
             if len(self.results) < SHARDS:
                 return
             ordered = [self.results[each] for each in range(SHARDS)]
@@ -134,10 +144,12 @@ class Training:
 class Trainer(socketserver.StreamRequestHandler):
     """The server's side of the connection of a trainer: one line of JSON for each message."""
 
-    def handle(self):
+    server: "Server"
+
+    def handle(self) -> None:
         training = self.server.training
         training.join(1)
-        task = None
+        task: Task | None = None
         try:
             while True:
                 task = training.take_task()
@@ -147,16 +159,16 @@ class Trainer(socketserver.StreamRequestHandler):
                 step, shard, weights = task
                 self.send({"shard": shard, "weights": weights.tolist()})
                 answer = json.loads(self.rfile.readline())
-                training.add_result(step, shard, answer["loss"], np.array(answer["gradient"]))
+                training.add_result(step, shard, (answer["loss"], np.array(answer["gradient"])))
                 task = None
         except (OSError, ValueError):
             pass  # it was stopped or killed; its task is handed out again
         finally:
             if task is not None:
-                training.return_task(*task[:2])
+                training.return_task(task[0], task[1])
             training.join(-1)
 
-    def send(self, message):
+    def send(self, message: dict[str, object]) -> None:
         self.wfile.write(json.dumps(message).encode() + b"\n")
 
 
@@ -166,12 +178,12 @@ class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, address, training):
+    def __init__(self, address: tuple[str, int], training: Training) -> None:
         super().__init__(address, Trainer)
         self.training = training
 
 
-def serve(until):
+def serve(until: Path | None) -> None:
     """Serve trainers until Fairlead stops this process, which it does when they have succeeded."""
     training = Training(until)
     with Server(("0.0.0.0", read_port()), training) as server:
@@ -183,20 +195,20 @@ def serve(until):
         threading.Event().wait()
 
 
-def train():
+def train() -> None:
     """Compute gradients for the server until the training is over."""
     parts = make_parts()
     print(f"trainer {os.environ.get('FAIRLEAD_ROLE_INDEX')} is process {os.getpid()}", flush=True)
     while True:
         try:
             with socket.create_connection((find_server(), read_port()), timeout=30) as connection:
-                if compute_for(connection.makefile("rwb"), parts):
+                if compute_for(cast(BinaryIO, connection.makefile("rwb")), parts):
                     return
         except (OSError, ValueError):
             time.sleep(0.1)  # the server is not there yet, or not any more
 
 
-def compute_for(stream, parts):
+def compute_for(stream: BinaryIO, parts: list[Part]) -> bool:
     """Do the tasks of a server; True: the training is over."""
     for line in stream:
         task = json.loads(line)
@@ -210,25 +222,27 @@ def compute_for(stream, parts):
     return False
 
 
-def read_members():
+def read_members() -> list[dict[str, Any]]:  # `Any`: JSON
     """The live members of the group."""
-    return json.loads(Path(os.environ["FAIRLEAD_GROUP_FILE"]).read_text())["members"]
+    group = json.loads(Path(os.environ["FAIRLEAD_GROUP_FILE"]).read_text())
+    members: list[dict[str, Any]] = group["members"]  # `Any`: JSON
+    return members
 
 
-def find_server():
+def find_server() -> str:
     """The address of the parameter server. Raises `OSError` if it does not run."""
     for member in read_members():
         if member["role"] in SERVER_ROLES and member["address"]:
-            return member["address"]
+            return str(member["address"])
     raise ConnectionError("the group has no server now")
 
 
-def read_port():
+def read_port() -> int:
     """The port of the server."""
     return int(os.environ["PADDLE_INIT_PORT"])
 
 
-def watch():
+def watch() -> None:
     """Print the number of running trainers whenever it changes."""
     before = None
     while True:
@@ -243,7 +257,7 @@ def watch():
         time.sleep(0.2)
 
 
-def main():
+def main() -> None:
     """Read the arguments, and do what they say."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("role", choices=("server", "trainer", "watch", "alone"))

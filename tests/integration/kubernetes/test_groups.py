@@ -59,8 +59,8 @@ async def test_a_group_has_its_file_and_host_names_until_it_has_ended(
     await world.until(lambda: len(state.cluster.pods) == 2)
     await world.until(lambda: all(pod.started_ms for pod in state.cluster.pods.values()))
     live = tuple(LiveMember("worker", n, JobState.RUNNING, "n0", f"10.0.0.{n}") for n in range(2))
-    told = GroupMembers(group=GROUP, name="fit", members=live)
-    record = leases.group_record("e", GROUP, told)
+    members = GroupMembers(group=GROUP, name="fit", members=live)
+    record = leases.group_record("e", GROUP, members)
     state.fold_leases([Entry(0, 2, record.key, record.value, 0)], 3)
     turn()
 

@@ -59,8 +59,8 @@ class World:
 
     def learn(self, *members: LiveMember, started: tuple[str, ...] = ()) -> None:
         """The scheduler reports the live members of the group."""
-        told = GroupMembers(group=GROUP, name="bert", members=members, started=started)
-        record = leases.group_record("e", GROUP, told)
+        known = GroupMembers(group=GROUP, name="bert", members=members, started=started)
+        record = leases.group_record("e", GROUP, known)
         self.position += 1
         self.state.fold_leases(
             [Entry(0, self.position, record.key, record.value, 0)], self.position
@@ -132,8 +132,8 @@ def test_nobody_waits_for_a_master_that_has_ended() -> None:
     world = World()
     world.read(member("b", "worker", master=("ps", 0)))
     assert world.turn() == []
-    told = GroupMembers(group=GROUP, name="bert", master_ended=True)
-    record = leases.group_record("e", GROUP, told)
+    known = GroupMembers(group=GROUP, name="bert", master_ended=True)
+    record = leases.group_record("e", GROUP, known)
     world.state.fold_leases([Entry(0, 5, record.key, record.value, 0)], 6)
     assert world.turn() == [run("b")]
     assert "MASTER_ADDR" not in world.cluster.environments[run("b")]

@@ -202,7 +202,7 @@ def test_a_master_without_an_endpoint_has_its_etcd() -> None:
     assert [each["name"] for each in containers] == ["master", "etcd"]
 
 
-def test_a_training_job_that_tolerates_no_faults_fails_with_a_member() -> None:
+def test_a_training_job_whose_members_may_not_restart_fails_with_one() -> None:
     given = training({"min-instance": 2}, pserver={"min-instance": 1}, master={})
     group = converted(given)
     assert sizes(group) == [("pserver", 1, 1), ("trainer", 2, 2)]

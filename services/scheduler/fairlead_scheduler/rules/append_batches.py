@@ -10,8 +10,8 @@ from fairlead_common.domain.ids import partition_of_job
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
-from fairlead_scheduler.rules.group_records import GroupRecordChange
 from fairlead_scheduler.rules.lease_changes import LeaseChange
+from fairlead_scheduler.rules.member_records import GroupRecordChange
 from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
 
 LEASES_PER_APPEND_MAX: Final = 2_500

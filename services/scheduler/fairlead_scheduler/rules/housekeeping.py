@@ -16,11 +16,11 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_scheduler.rules import group_life_cycle, group_records, lease_changes, run_ends
+from fairlead_scheduler.rules import group_life_cycle, lease_changes, member_records, run_ends
 from fairlead_scheduler.rules.append_batches import UNKNOWN_JOB_SET, AppendBatch
 from fairlead_scheduler.rules.group_life_cycle import GroupEnds
-from fairlead_scheduler.rules.group_records import GroupRecordChange
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
+from fairlead_scheduler.rules.member_records import GroupRecordChange
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
@@ -142,7 +142,7 @@ def decide_housekeeping(
     cleared.update(run for run in view.orphaned_runs if run in live_leases.by_run)
     ended = (run for run in cleared if not lease_changes.is_in_stopped_partition(view, run))
     batches += [_end_orphaned_lease(view, live_leases, run) for run in sorted(ended)]
-    records = list(group_records.decide_group_records(view, live_leases.groups))
+    records = list(member_records.decide_group_records(view, live_leases.groups))
     return Housekeeping(_collect_successes(view, over), batches, excluded, records)
 
 

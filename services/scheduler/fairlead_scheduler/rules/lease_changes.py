@@ -21,7 +21,7 @@ from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import DesiredState, Lease, LeasedMember
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
-from fairlead_scheduler.rules.group_records import GroupRecords
+from fairlead_scheduler.rules.member_records import GroupRecords
 from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.view import View

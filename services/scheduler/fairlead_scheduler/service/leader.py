@@ -20,7 +20,7 @@ from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, R
 from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_common.service.json_logging import runs_fields
-from fairlead_scheduler.rules import group_records, lease_changes
+from fairlead_scheduler.rules import lease_changes, member_records
 from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
 from fairlead_scheduler.rules.decider import Decider, Engine
 from fairlead_scheduler.rules.lease_changes import Leases
@@ -112,7 +112,7 @@ async def lead(
     names = SavedNames(await checkpoint.read_names(pool))
     state.clusters.restore_numbers(await checkpoint.read_nodes(pool))
     state.view.orphaned_runs.update(lease_changes.find_unwanted_leases(state.view, live_leases))
-    state.view.group_records_due |= group_records.list_all(state.view, live_leases.groups)
+    state.view.group_records_due |= member_records.list_all(state.view, live_leases.groups)
     decider = Decider(
         settings,
         state.view,

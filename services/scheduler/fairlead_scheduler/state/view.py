@@ -70,7 +70,7 @@ class View:
         """Groups about which housekeeping may have to decide something: they or members of them
         changed."""
         self.group_records_due: set[GroupId] = set()
-        """Groups of which executors may have to learn something: which members live, or where."""
+        """Groups whose live members changed: their executors learn that."""
         self.rows_to_examine: set[int] = set()
         """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
         that cannot start."""

@@ -7,8 +7,8 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.leases import GroupMembers, Lease, LiveMember
-from fairlead_scheduler.rules import group_records, lease_changes
-from fairlead_scheduler.rules.group_records import GroupRecordChange, GroupRecords
+from fairlead_scheduler.rules import lease_changes, member_records
+from fairlead_scheduler.rules.member_records import GroupRecordChange, GroupRecords
 from fairlead_scheduler.state.job_table import NodeName
 from tests.unit.scheduler.facts import submitted
 from tests.unit.scheduler.group_world import ID, TERMS, World, job, running, with_terms
@@ -149,8 +149,8 @@ def test_a_new_leader_writes_what_executors_do_not_have() -> None:
     known = GroupRecords()
     known.read_back("e0", ID, value)
     known.read_back("e9", ID, b"{}")
-    world.view.group_records_due |= group_records.list_all(world.view, known)
-    found = list(group_records.decide_group_records(world.view, known))
+    world.view.group_records_due |= member_records.list_all(world.view, known)
+    found = list(member_records.decide_group_records(world.view, known))
     assert [(change.executor, change.digest) for change in found] == [("e9", None)]
 
 
@@ -158,7 +158,7 @@ def test_groups_beyond_the_bound_of_a_cycle_wait_unless_members_wait_for_them() 
     for terms, expected in ((TERMS, []), (ORDERED, ["e0"])):
         world = World(terms)
         lease_on(world, "ps-0")
-        due = group_records.decide_group_records(world.view, GroupRecords(), members_max=0)
+        due = member_records.decide_group_records(world.view, GroupRecords(), members_max=0)
         assert [change.executor for change in due] == expected
         assert (ID in world.view.group_records_due) is (terms is TERMS)
 
@@ -166,14 +166,14 @@ def test_groups_beyond_the_bound_of_a_cycle_wait_unless_members_wait_for_them() 
 def test_the_record_of_a_very_large_group_stays_within_the_limit_of_the_log() -> None:
     rows = [LiveMember("worker", n, JobState.RUNNING, "n" * 200, "10.0.0.1") for n in range(9_000)]
     members = GroupMembers(group=ID, name="g", members=tuple(rows))
-    found = group_records.shorten_members(members)
+    found = member_records.shorten_members(members)
     assert len(found.members) == 9_000
     assert {member.host for member in found.members} == {""}
-    short = group_records.shorten_members(members, bytes_max=10_000)
+    short = member_records.shorten_members(members, bytes_max=10_000)
     assert 0 < len(msgspec.json.encode(short)) <= 10_000
     assert short.members[0].address == "10.0.0.1"
     few = msgspec.structs.replace(members, members=tuple(rows[:2]))
-    assert group_records.shorten_members(few) == few
+    assert member_records.shorten_members(few) == few
 
 
 def test_torch_members_have_their_rank_and_meet_at_the_first_one() -> None:
