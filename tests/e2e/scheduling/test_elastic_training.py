@@ -109,10 +109,10 @@ def test_a_group_grows_shrinks_for_another_queue_and_survives_the_loss_of_a_trai
     training.until_trainers(lambda count: 2 <= count <= 3)
     found = training.read()
     assert (found["state"], found["restarts"]) == ("RUNNING", 0)
-    training.kill_trainer(0)
-    assert training.read()["restarts"] == 1
     machine.ask("POST", "/jobs/cancel", {"filter": {"queue": "other", "jobSet": "asks"}})
     training.until_trainers(lambda count: count == 6)
+    training.kill_trainer(0)
+    assert training.read()["restarts"] == 1
     enough.touch()
     assert training.loss("server") == pytest.approx(loss_alone, rel=TOLERANCE)
     log = training.log_of("server")

@@ -6,6 +6,7 @@ from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
+from fairlead_common.domain.records.group_terms import GroupNetwork, Rendezvous
 from fairlead_common.domain.records.leases import GroupMembers, Lease, LiveMember
 from fairlead_scheduler.rules import lease_changes, member_records
 from fairlead_scheduler.rules.member_records import GroupRecordChange, GroupRecords
@@ -177,7 +178,7 @@ def test_the_record_of_a_very_large_group_stays_within_the_limit_of_the_log() ->
 
 
 def test_torch_members_have_their_rank_and_meet_at_the_first_one() -> None:
-    network = ev.GroupNetwork(rendezvous=ev.Rendezvous.TORCH)
+    network = GroupNetwork(rendezvous=Rendezvous.TORCH)
     roles = (ev.GroupRole("board", 0, 1), ev.GroupRole("ps", 1, 1), ev.GroupRole("worker", 2, 3))
     world = World(msgspec.structs.replace(TERMS, roles=roles, network=network))
     found = {name: new_lease(world, name) for name in world.names.values()}
@@ -190,7 +191,7 @@ def test_torch_members_have_their_rank_and_meet_at_the_first_one() -> None:
 
 
 def test_nobody_waits_for_a_first_member_that_has_succeeded() -> None:
-    network = ev.GroupNetwork(rendezvous=ev.Rendezvous.TORCH)
+    network = GroupNetwork(rendezvous=Rendezvous.TORCH)
     world = running(with_terms(network=network, completion_roles=()))
     world.succeed("ps-0")
     member = new_lease(world, "worker-0").member

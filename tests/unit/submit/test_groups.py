@@ -10,6 +10,7 @@ from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import GroupRole, MemberFailure
+from fairlead_common.domain.records.group_terms import GroupNetwork, Rendezvous
 from fairlead_common.domain.requests.decoding import Decoder
 from fairlead_submit.domain.groups import group_changes
 from fairlead_submit.domain.groups.group_submission import PreparedGroups, prepare_groups
@@ -184,7 +185,7 @@ def test_a_group_can_have_a_startup_order_and_a_network() -> None:
     assert found == []
     terms = made.groups[0].event.terms
     assert terms.startup == ("ps", "worker")
-    assert terms.network == events.GroupNetwork(True, events.Rendezvous.TORCH)
+    assert terms.network == GroupNetwork(True, Rendezvous.TORCH)
 
 
 def test_a_startup_order_names_each_role_at_most_once() -> None:

@@ -18,6 +18,7 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.group_terms import Rendezvous
 from fairlead_common.domain.records.leases import DesiredState, Lease, LeasedMember
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
@@ -193,7 +194,7 @@ def _group_environment(view: View, member: ev.GroupMember | None) -> dict[str, s
 
 def _rendezvous_environment(state: GroupState, member: ev.GroupMember) -> dict[str, str]:
     """The variables of the framework; its executor adds the address of the master."""
-    if state.terms.network.rendezvous is not ev.Rendezvous.TORCH:
+    if state.terms.network.rendezvous is not Rendezvous.TORCH:
         return {}
     return {
         "MASTER_PORT": str(groups.rendezvous_port(state.group)),

@@ -15,10 +15,8 @@ from fairlead_common.domain.ids import GroupId, JobId, job_set_key, job_set_part
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records.group_terms import Group as Group
 from fairlead_common.domain.records.group_terms import GroupMember as GroupMember
-from fairlead_common.domain.records.group_terms import GroupNetwork as GroupNetwork
 from fairlead_common.domain.records.group_terms import GroupRole as GroupRole
 from fairlead_common.domain.records.group_terms import MemberFailure as MemberFailure
-from fairlead_common.domain.records.group_terms import Rendezvous as Rendezvous
 from fairlead_common.domain.records.value_ranges import (
     Int32,
     Int64,

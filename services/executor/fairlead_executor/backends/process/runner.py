@@ -213,14 +213,8 @@ class Runner:
         if request["confinement"] == confinement.LANDLOCK:
             own += [self.path(STDOUT), self.path(STDERR)]
         user = None if request["user"] is None else tuple(request["user"])
-        return confinement.Plan(
-            request["confinement"],
-            request["closed"],
-            own,
-            user,
-            request["cpus"],
-            request["readable"],
-        )
+        limits = request["cpus"], request["readable"]
+        return confinement.Plan(request["confinement"], request["closed"], own, user, *limits)
 
     def install_signal_handlers(self) -> None:
         """Let signals wake `wait`."""

@@ -14,6 +14,7 @@ from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import MemberFailure
+from fairlead_common.domain.records.group_terms import GroupNetwork
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import validation_problem
 from fairlead_submit.domain import name_rules
@@ -294,10 +295,10 @@ class _GroupReader:
         return template
 
 
-def _read_network(network: group_types.Network | None) -> events.GroupNetwork:
+def _read_network(network: group_types.Network | None) -> GroupNetwork:
     if network is None:
-        return events.GroupNetwork()
-    return events.GroupNetwork(network.headless_service or False, network.rendezvous)
+        return GroupNetwork()
+    return GroupNetwork(network.headless_service or False, network.rendezvous)
 
 
 def _check_startup(pointer: str, terms: events.Group) -> Iterator[FieldError]:
@@ -313,7 +314,7 @@ def _check_startup(pointer: str, terms: events.Group) -> Iterator[FieldError]:
 
 
 def _check_service_name(
-    pointer: str, client_id: str | None, network: events.GroupNetwork
+    pointer: str, client_id: str | None, network: GroupNetwork
 ) -> Iterator[FieldError]:
     """A headless service has the name of its group, which therefore must be a name of DNS."""
     if network.headless_service and not _SERVICE_NAME.fullmatch(client_id or ""):

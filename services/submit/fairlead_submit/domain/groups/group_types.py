@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from fairlead_common.domain.records.events import MemberFailure, Rendezvous
+from fairlead_common.domain.records.group_terms import MemberFailure, Rendezvous
 from fairlead_submit.domain.request_types import ClientId, Int32, Job, Name, Reason, Request, Texts
 
 ROLES_MAX: Final = 100
