@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fairlead import Client
+from fairlead.cli.support import yaml_reader
 from fairlead.errors import Invalid
 from fairlead_standalone.processes.child_process import ServerFailed
 from fairlead_standalone.service.testing import StandaloneInstallation
@@ -22,6 +23,7 @@ from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
 pytestmark = pytest.mark.kubernetes
 
 BOUND_S = 180
+MANIFESTS = Path(__file__).parents[3] / "examples" / "manifests"
 NODE_LOST_S = 1
 
 
@@ -36,7 +38,8 @@ def standalone(
         *("--kubeconfig", str(control_plane.kubeconfig)),
         *("--kubeconfig", f"second={second_control_plane.kubeconfig}"),
     )
-    environment = {"FAIRLEAD_KUBERNETES": json.dumps({"nodeLostS": NODE_LOST_S})}
+    settings = {"nodeLostS": NODE_LOST_S, "defaultImage": "busybox"}
+    environment = {"FAIRLEAD_KUBERNETES": json.dumps(settings)}
     folder = tmp_path_factory.mktemp("up")
     with StandaloneInstallation(folder, *options, environment=environment) as running:
         running.start()
@@ -89,6 +92,49 @@ def pods_of(control_plane: ControlPlane, job: str) -> list[dict[str, Any]]:
     path = f"/api/v1/pods?labelSelector=fairlead.dev/job={job}"
     found: list[dict[str, Any]] = control_plane.request("GET", path)["items"]
     return found
+
+
+def convert_example(standalone: StandaloneInstallation, path: Path) -> dict[str, Any]:
+    """What a manifest becomes, in the pool of the cluster; members that complete it end soon.
+
+    `Any`: JSON.
+    """
+    documents = yaml_reader.read_documents(path.read_bytes())
+    made = call(standalone, "/manifests/convert", {"manifests": documents, "queue": "default"})
+    ends_soon = {"fairlead.test/run-for": "50ms"}
+    for job in made["jobs"]:
+        job |= {"pool": "kubernetes", "annotations": ends_soon}
+    for group in made["groups"]:
+        completing = group.get("completion", {}).get("roles")
+        for role in group["roles"]:
+            role["template"]["pool"] = "kubernetes"
+            if completing is None or role["name"] in completing:
+                role["template"]["annotations"] = ends_soon
+    return made
+
+
+def test_the_examples_of_manifests_run_to_success_as_pods(
+    standalone: StandaloneInstallation,
+) -> None:
+    groups: dict[str, str] = {}
+    for path in sorted(MANIFESTS.iterdir()):
+        made = convert_example(standalone, path)
+        place = {"queue": "default", "jobSet": path.stem}
+        if made["groups"]:
+            body = {**place, "groups": made["groups"]}
+            groups[path.stem] = call(standalone, "/groups", body)["groups"][0]["id"]
+            continue
+        submitted = call(standalone, "/jobs", {**place, "jobs": made["jobs"]})
+        for job in submitted["jobs"]:
+            found = wait_until_ended(standalone, job["id"], submitted["position"])
+            assert found["state"] == "SUCCEEDED", (path.name, found)
+    assert len(groups) >= 7
+
+    def find_unfinished() -> dict[str, str]:
+        states = {name: call(standalone, f"/groups/{groups[name]}")["state"] for name in groups}
+        return {name: state for name, state in states.items() if state != "SUCCEEDED"}
+
+    standalone.wait_for(lambda: not find_unfinished())
 
 
 def test_a_job_runs_on_the_cluster_and_another_one_on_this_machine(
