@@ -53,6 +53,11 @@ class Training:
     def until_trainers(self, is_so: Callable[[int], bool]) -> None:
         self.until(lambda found: is_so(count_trainers(found)))
 
+    def list_starts(self, role: str) -> list[str]:
+        """When the members of a role started, the first one first."""
+        members = self.read()["members"]
+        return sorted(member["started"] for member in members if member["role"] == role)
+
     def log_of(self, role: str, index: int = 0) -> str:
         """What the newest job of a member has printed."""
         jobs = [
@@ -103,6 +108,8 @@ def test_a_group_grows_shrinks_for_another_queue_and_survives_the_loss_of_a_trai
     enough = tmp_path / "enough"
     training = submit(machine, "group", "/groups", enough)
     training.until_trainers(lambda count: count == 6)
+    started = {role: training.list_starts(role) for role in ("server", "trainer")}
+    assert started["server"] < started["trainer"], "C4: trainers start when the server runs"
     machine.ask("POST", "/queues", {"name": "other"})
     sleep = {"command": ["sleep", "3600"], "cpu": "250m", "memory": "16Mi"}
     machine.submit("other", "asks", *({"clientId": f"s{n}", **sleep} for n in range(8)))

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.records import events
-from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import decoders, events, leases
+from fairlead_common.domain.records.leases import GroupMembers, LiveMember
+from fairlead_common.log.protocol import RECORD_BYTES_MAX, Entry, Record
 
 KIB = 1024
 
@@ -79,3 +81,34 @@ def test_messages_preserve_order_and_bounds_for_all_sizes(sizes: list[int]) -> N
 def test_an_invalid_message_is_refused(value: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         events.decode(value)
+
+
+GROUP = ids.GroupId("0" * 28)
+MEMBERS = GroupMembers(
+    group=GROUP, name="fit", members=(LiveMember("ps", 0, JobState.RUNNING, "n0", "10.0.0.1"),)
+)
+
+
+def member_entry(key: str, value: bytes | None) -> Entry:
+    return Entry(0, 0, key, value, 0)
+
+
+def test_a_lease_topic_also_holds_the_members_of_groups() -> None:
+    record = leases.group_record("e", GROUP, MEMBERS)
+    assert decoders.decode_lease(member_entry(record.key, record.value)) == MEMBERS
+    ended = leases.group_record("e", GROUP, None)
+    assert decoders.decode_lease(member_entry(ended.key, ended.value)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("group/x", b"{}"),
+        (f"group/{GROUP}", b"{}"),
+        (f"group/{'1' * 28}", msgspec.json.encode(MEMBERS)),
+        (f"group/{GROUP}", b'{"group":"x","name":"n","members":[["ps",0,"SLEEPING","n0"]]}'),
+    ],
+)
+def test_members_that_cannot_be_decoded_are_reported(key: str, value: bytes) -> None:
+    with pytest.raises(decoders.Undecodable):
+        decoders.decode_lease(member_entry(key, value))
