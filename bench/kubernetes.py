@@ -27,7 +27,7 @@ import re
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -422,7 +422,7 @@ def read_cpu_s(
 
 async def count_requests(clusters: Sequence[Cluster]) -> dict[str, float]:
     """How many requests of each kind all API servers have answered, by their own metrics."""
-    counts: Counter[str] = Counter()
+    counts: defaultdict[str, float] = defaultdict(float)
     for cluster in clusters:
         text = (await cluster.client.get("/metrics")).decode()
         for labels, count in REQUESTS_METRIC.findall(text):
