@@ -83,9 +83,10 @@ def _explain_preemption(job: JobRecord) -> WaitingReasonResponse:
 
 def _explain_scheduling(job: JobRecord, reports: ReportCache) -> WaitingReasonResponse:
     row = job.row
-    gang = job.submitted.gang
+    gang, member = job.submitted.gang, job.submitted.group
+    name = gang.name if gang else member.group if member else ""
     reason = reports.find_waiting_reason(
-        row["pool"], row["queue"], row["shape"], row["job_set"], gang.name if gang else ""
+        row["pool"], row["queue"], row["shape"], row["job_set"], name
     )
     if reason is None:
         return WaitingReasonResponse(
