@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from fairlead_scheduler.engine import EngineSettings, Snapshot
+from fairlead_scheduler.engine.topology import Topology, TopologyMode
 
 GI: Final = 1 << 30
 CORES: Final = 32
@@ -66,6 +67,29 @@ def _label(nodes: int, values: int) -> dict[str, Any]:
     return {
         "label_names": ("rack",),
         "node_label": (np.arange(nodes, dtype=np.int32) % values)[None, :],
+    }
+
+
+def _topology(made: dict[str, Any]) -> dict[str, Any]:
+    """The same with a topology of racks and nodes, of which each gang requires a rack."""
+    rack = made["node_label"][0]
+    nodes, gangs = rack.size, made["gang_min"].size
+    counts = (int(rack.max()) + 1, nodes)
+    topology = Topology(
+        names=("rack", "hostname"),
+        label=np.arange(2, dtype=np.int32),
+        domains=tuple(tuple(f"d{i:05d}" for i in range(count)) for count in counts),
+        hops=(2, 0, 4),
+        gang_mode=np.full(gangs, TopologyMode.REQUIRED, np.uint8),
+        gang_level=np.zeros(gangs, np.int32),
+        gang_whole=np.ones(gangs, np.uint8),
+    )
+    return {
+        **made,
+        "label_names": topology.names,
+        "node_label": np.stack([rack, np.arange(nodes, dtype=np.int32)]),
+        "gang_label": np.full(gangs, -1, np.int32),
+        "topology": topology,
     }
 
 
@@ -237,6 +261,8 @@ def node_names(nodes: int) -> dict[str, Any]:
 MAKERS: Final[dict[str, Make]] = {
     "urgent-gangs-with-rack": urgent_gangs_with_rack,
     "gangs-of-a-rack": gangs_of_a_rack,
+    "urgent-gangs-of-a-domain": lambda nodes: _topology(urgent_gangs_with_rack(nodes)),
+    "gangs-of-a-domain": lambda nodes: _topology(gangs_of_a_rack(nodes)),
     "urgent-gangs": urgent_gangs,
     "urgent-shapes": urgent_shapes,
     "balance-of-two": balance_of_two,

@@ -55,9 +55,17 @@ def test_work_per_job_is_bounded_whatever_the_number_of_nodes(name: str) -> None
         assert work <= PER_DECISION_MAX * jobs
 
 
-@pytest.mark.parametrize("name", ["urgent-gangs-with-rack", "gangs-of-a-rack"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "urgent-gangs-with-rack",
+        "gangs-of-a-rack",
+        "urgent-gangs-of-a-domain",
+        "gangs-of-a-domain",
+    ],
+)
 def test_a_gang_tries_no_more_label_values_in_a_larger_pool(name: str) -> None:
-    """There are more than sixteen values in both."""
+    """There are more than sixteen values, or domains (T3), in both."""
     small, small_jobs = count_work(name, 2 * LARGE)
     large, large_jobs = count_work(name, 4 * LARGE)
     assert large / large_jobs <= 1.5 * max(small / small_jobs, 1)

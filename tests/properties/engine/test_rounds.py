@@ -14,7 +14,7 @@ from fairlead_scheduler.engine.preparation import snapshot_checks
 from fairlead_scheduler.snapshots import BuiltSnapshot
 from tests.properties.engine import plain, row_permutations
 from tests.properties.engine.plain import Pool
-from tests.properties.engine.plain_groups import check_groups
+from tests.properties.engine.plain_groups import check_groups, check_topology
 from tests.properties.engine.plain_reasons import check_preemptors, check_reasons
 from tests.properties.engine.worlds import BOUNDED, cases
 
@@ -30,6 +30,7 @@ def one_round(world: World) -> tuple[BuiltSnapshot, Plan]:
     pool = Pool(built.snapshot, world.engine)
     plain.check(pool, plan)
     check_groups(pool, plan)
+    check_topology(pool, plan)
     check_reasons(pool, plan)
     check_preemptors(pool, plan)
     for row in range(plan.reasons.code.size):

@@ -66,11 +66,11 @@ def test_whenever_time_is_up_the_plan_keeps_the_rules(case: Case, check: int) ->
 def flatten(plan: Plan) -> dict[str, Any]:
     """A plan as lists, without the times of its steps."""
     result: dict[str, Any] = {}
-    for part in (plan, plan.reasons, plan.shares):
-        for field in fields(part):
+    for part in (plan, plan.reasons, plan.shares, plan.nearness):
+        for field in fields(part) if part is not None else ():
             value = getattr(part, field.name)
             if isinstance(value, np.ndarray):
                 value = value.tolist()
-            if field.name not in ("steps_ms", "reasons", "shares"):
+            if field.name not in ("steps_ms", "reasons", "shares", "nearness"):
                 result[field.name] = value
     return result

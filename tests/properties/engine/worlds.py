@@ -42,7 +42,8 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
         "executor": draw(st.sampled_from(["e0", "e0", "e1"])),
     }
     if draw(st.integers(0, 5)):
-        result["labels"] = {"rack": draw(st.sampled_from(["a", "b", "c"]))}
+        rack = draw(st.sampled_from(["a", "b", "c"]))
+        result["labels"] = {"rack": rack, "zone": "y" if rack == "a" else "z"}
     kind = draw(st.integers(0, 9))
     if kind == 0:
         result["taints"] = [{"key": "gpu", "value": "true", "effect": "NoSchedule"}]
@@ -104,13 +105,20 @@ def role_groups(draw: st.DrawFn, number: int, queues: str) -> dict[str, Any]:
         if draw(st.integers(0, 5)) == 0:
             role["priorityClass"] = draw(st.sampled_from(CLASSES))
         roles.append(role)
-    return {
+    group: dict[str, Any] = {
         "id": f"g{number}x",
         "queue": draw(st.sampled_from(queues)),
         "roles": roles,
         "priorityClass": draw(st.sampled_from(CLASSES)),
         "priority": draw(st.integers(-1, 1)),
     }
+    if draw(st.booleans()):
+        group["topology"] = {
+            "level": draw(st.sampled_from(["rack", "rack", "zone", "hostname"])),
+            "mode": draw(st.sampled_from(["required", "required", "preferred"])),
+            "scope": draw(st.sampled_from(["role", "group"])),
+        }
+    return group
 
 
 @st.composite
@@ -145,10 +153,12 @@ def turns(draw: st.DrawFn, number: int, queues: str, total: int) -> dict[str, An
 @st.composite
 def chosen(draw: st.DrawFn, limits: bool) -> dict[str, Any]:
     """Settings; with `limits` also those that stop things."""
+    levels = [["zone", "rack", "hostname"], ["zone", "rack"], ["rack"]]
     result: dict[str, Any] = {
         "protectedFractionOfFairShare": draw(st.sampled_from([0, 0, 0.5, 1.0])),
         "requeuePreempted": draw(st.booleans()),
         "floating": {"licences": 6},
+        "topology": draw(st.sampled_from(levels)),
     }
     possible: dict[str, Any] = {
         "classLimits": {"p0": {"cpu": 0.5}},

@@ -88,6 +88,22 @@ INVALID_SETTINGS = {
         rules(placement="fragmentation"),
         "rules.placement: is 'fragmentation'; choose one of best-fit, spread, pack",
     ),
+    "a level that is no label": (
+        rules(topology=("zone", "the rack")),
+        "rules.topology.1: is 'the rack', which is not the key of a node label",
+    ),
+    "two levels of one name": (
+        rules(pools={"gpu": PoolRules(topology=("a.com/rack", "b.com/rack"))}),
+        "rules.pools.gpu.topology.1: is 'b.com/rack'; another level has the name 'rack'",
+    ),
+    "nodes above racks": (
+        rules(topology=("hostname", "rack")),
+        "rules.topology.0: is 'hostname', the node itself, which can only be the last level",
+    ),
+    "too many levels": (
+        rules(topology=tuple(f"level{number}" for number in range(9))),
+        "rules.topology: has 9 levels; at most 8",
+    ),
     "a negative licence": (rules(floating={"licence": -1}), "rules.floating.licence: is -1"),
     "a negative multiplier": (rules(cost_multipliers={"cpu": -1}), "rules.costMultipliers.cpu"),
     "an unknown order of nodes": (rules(placement="random"), "rules.placement: is 'random'"),

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
-from fairlead_common.domain.records import clusters
+from fairlead_common.domain.records import clusters, group_terms
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import yaml_loader
 from fairlead_scheduler.state.pool_rules import Rules
@@ -199,6 +199,21 @@ class GroupRole(Form):
     priority_class: str | None = None
 
 
+class Topology(Form):
+    """Where the members of a group are relative to each other."""
+
+    level: str = ""
+    max_hops: int | None = None
+    mode: group_terms.TopologyMode = group_terms.TopologyMode.REQUIRED
+    scope: group_terms.TopologyScope = group_terms.TopologyScope.ROLE
+
+    def terms(self) -> group_terms.Topology:
+        """The terms of its event."""
+        return group_terms.Topology(
+            level=self.level, max_hops=self.max_hops, mode=self.mode, scope=self.scope
+        )
+
+
 class RoleGroup(Form):
     """A group of roles (rules G)."""
 
@@ -209,11 +224,15 @@ class RoleGroup(Form):
     priority: int = 0
     freeze_seconds: int = 0
     step_max: int = 0
+    topology: Topology | None = None
 
     def terms(self) -> ev.Group:
         """The terms of its event."""
         roles = tuple(ev.GroupRole(role.name, role.min, role.max) for role in self.roles)
-        return ev.Group(roles=roles, freeze_s=self.freeze_seconds, step_max=self.step_max)
+        topology = None if self.topology is None else self.topology.terms()
+        return ev.Group(
+            roles=roles, freeze_s=self.freeze_seconds, step_max=self.step_max, topology=topology
+        )
 
     def jobs_of(self, role: GroupRole) -> Group:
         """The members of a role."""
@@ -273,6 +292,7 @@ class Expect(Form):
     shares: dict[str, Shares] = {}
     rejected: dict[str, str] = {}
     failed: dict[str, str] = {}
+    hops: dict[str, int | None] = {}
 
 
 class CaseRound(Form):

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import UnsetType
+
 from fairlead_scheduler.cases.case_file import Expect, expand
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.cases.outcome import RoundResult
@@ -46,6 +48,9 @@ def find_differences(world: World, decided: RoundResult, expect: Expect) -> list
         compare(f"rejection of {name}", code, decided.rejected.get(name))
     for name, code in _expand_keys(expect.failed).items():
         compare(f"failure of {name}", code, decided.failed.get(name))
+    apart = {} if isinstance(decided.hops, UnsetType) else decided.hops
+    for name, hops in expect.hops.items():
+        compare(f"hops of {name}", hops, apart.get(name))
     for queue, values in expect.shares.items():
         for share in values.__struct_fields__:
             value = getattr(values, share)

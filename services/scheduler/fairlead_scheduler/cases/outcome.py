@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.engine import Plan
@@ -25,6 +26,8 @@ class RoundResult(msgspec.Struct, rename="camel", omit_defaults=False):
     failed: dict[str, str]
     shares: dict[str, dict[str, float]]
     ms: float
+    hops: dict[str, int] | UnsetType = UNSET
+    """By `group/role`, the distance of its farthest members (T5); unset without a topology."""
 
 
 def name_decisions(
@@ -55,7 +58,20 @@ def name_decisions(
         failed=_coded(ids, plan.failed_job.tolist(), plan.failed_code.tolist()),
         shares=_shares(built, plan),
         ms=round(ms, 3),
+        hops=_hops(built, plan),
     )
+
+
+def _hops(built: BuiltSnapshot, plan: Plan) -> dict[str, int] | UnsetType:
+    snapshot = built.snapshot
+    if plan.nearness is None or snapshot.role_gang is None:
+        return UNSET
+    roles = zip(snapshot.role_gang.tolist(), plan.nearness.role_hops.tolist(), strict=True)
+    return {
+        f"{built.gangs[gang].name}/{snapshot.role_names[row]}": hops
+        for row, (gang, hops) in enumerate(roles)
+        if hops >= 0
+    }
 
 
 def _shares(built: BuiltSnapshot, plan: Plan) -> dict[str, dict[str, float]]:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import by_address
+from fairlead_scheduler.engine.topology import Nearness, Topology
 
 Bool = npt.NDArray[np.bool_]
 Byte = npt.NDArray[np.uint8]
@@ -51,8 +52,7 @@ class Preemption(enum.IntEnum):
 
 
 class NodeFlag(enum.IntFlag):
-    """Why no new job is placed on a node (`node_flags`, or-ed). The engine finds overfull nodes
-    itself."""
+    """Why no new job is placed on a node (`node_flags`, or-ed), overfull nodes aside."""
 
     LOST = 1
     """Its executor is stale: its runs are left alone and counted nowhere (R1)."""
@@ -132,6 +132,7 @@ class Code(enum.IntEnum):
     ALL_NODES_TRIED = 19
     GROUP_FROZEN = 20
     GROUP_STEP = 21
+    TOPOLOGY_LEVEL = 22
 
 
 class Bucket(enum.IntEnum):
@@ -232,8 +233,7 @@ class Snapshot:
     queue_cordoned: Bool
     """[Q] L1."""
     queue_limit_fraction: Float | None = None
-    """[Q, C, R+F] L2 as fraction of the pool (inf = none): the queue's own limit of a resource, or
-    else the default of the class."""
+    """[Q, C, R+F] L2 as fraction of the pool (inf = none): the queue's own, or else the class's."""
     queue_limit_amount: Float | None = None
     """[Q, C, R+F] L2 as absolute amount (inf = none). Both limits hold where both are given."""
     class_ceiling: Float | None = None
@@ -369,6 +369,8 @@ class Snapshot:
     """[K] most surplus members that start in a round; 0 = any number (G8)."""
     gang_frozen: Bool | None = None
     """[G] no surplus member starts or is preempted for balance now (G7); None = none is frozen."""
+    topology: Topology | None = None
+    """Rules T; None = no gang asks for one, or the pool has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -416,8 +418,7 @@ class Reasons:
     """[M] for `over-fair-share`: whether another queue whose evicted runs returned holds more per
     weight than this queue would with the job."""
     exceeds_share: Bool
-    """[M] for `over-fair-share`, where evicted runs returned in the round: whether the queue would
-    exceed its fair share with the job."""
+    """[M] the same, where evicted runs returned: whether it would exceed its fair share."""
     role: Int32
     """[M] of a group's row, the role that does not fit or whose surplus member is next; else -1."""
     role_members: Int32
@@ -493,5 +494,7 @@ class Plan:
     """Tokens to take from the global bucket; per queue it is `queue_scheduled`."""
     preemption_tokens_used: int
     """L8."""
+    nearness: Nearness | None = None
+    """T5; None without a `Snapshot.topology`."""
     steps_ms: Mapping[str, float] = field(default_factory=dict)
     """E4: how long each step took by the clock that `schedule` was given, in order."""

@@ -19,11 +19,12 @@ from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.snapshots import node_table
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
-from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes, UnacknowledgedLeases
+from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeases
 from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, EnteringRows, PoolJobs
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
 from fairlead_scheduler.snapshots.round_columns import RoundColumns, Rows
 from fairlead_scheduler.snapshots.static_columns import StaticColumns
+from fairlead_scheduler.snapshots.topology_columns import NO_LABELS, TopologyColumns
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import NodeName
@@ -39,8 +40,6 @@ ROWS_AT_ONCE: Final = 1 << 14
 BARE_POOLS_MAX: Final = 1_000
 """Pools without nodes that are examined, the first that were named: nothing can start there, and
 users can name any number of them."""
-
-_Key = tuple[int, tuple[str, ...]]
 
 
 class BuiltSnapshot(NamedTuple):
@@ -58,6 +57,8 @@ class BuiltSnapshot(NamedTuple):
     """[G]"""
     ending_rows: set[int]
     """Rows of any pool whose run is being stopped and whose capacity counts for the preemptor."""
+    levels: tuple[str, ...] = ()
+    """The levels of the pool's topology, widest first."""
 
 
 class Builder:
@@ -88,7 +89,7 @@ class Builder:
         self._examined_before_ms = examined_before_ms
         self._nodes = AllNodes()
         self._amounts: dict[str, node_table.Amounts] = {}
-        self._node_labels: dict[str, tuple[_Key, npt.NDArray[np.int32] | None]] = {}
+        self._node_labels: dict[str, TopologyColumns] = {}
         self._static: dict[str, StaticColumns] = {}
         self._start()
 
@@ -211,6 +212,7 @@ class Builder:
                 self._classes,
                 self._nodes.of(pool),
                 floating=tuple(sorted(self.rules_of(pool).floating)),
+                topology=self.rules_of(pool).topology,
                 slack=self._slack,
                 examined_before_ms=self._examined_before_ms,
             )
@@ -337,6 +339,7 @@ class Builder:
         shapes.match_nodes(nodes)
         names, queue_names = shapes.names, pool_jobs.queues.names
         static = self._static.setdefault(pool, StaticColumns())
+        labels = self._labels_of(pool).build(nodes, gangs) if gangs.present else NO_LABELS
         avoid_job, avoid_node = pool_jobs.avoided.pairs(nodes)
         own = buckets or Buckets(Rules())
         snapshot = Snapshot(
@@ -366,14 +369,22 @@ class Builder:
             node_allocatable=self._amounts.setdefault(pool, node_table.Amounts()).of(nodes, names),
             node_type=shapes.node_type,
             node_flags=static.flags(nodes, stale, self.find_executors_at_lease_limit()),
-            label_names=gangs.label_names if gangs.present else (),
-            node_label=self._labels(pool, nodes, gangs.label_names) if gangs.present else None,
+            label_names=labels.names,
+            node_label=labels.value,
+            topology=labels.topology,
             **self._job_columns(pool_jobs),
             avoid_job=avoid_job,
             avoid_node=avoid_node,
             **(self._gang_columns(gangs, pool, now_ms) if gangs.present else {}),
         )
-        return BuiltSnapshot(snapshot, nodes.names, shapes.numbers, gangs.names, self._ending_rows)
+        return BuiltSnapshot(
+            snapshot=snapshot,
+            nodes=nodes.names,
+            shapes=shapes.numbers,
+            gangs=gangs.names,
+            ending_rows=self._ending_rows,
+            levels=self.rules_of(pool).topology,
+        )
 
     def _job_columns(self, pool_jobs: PoolJobs) -> dict[str, Any]:
         """The columns of jobs, as the engine names them."""
@@ -423,11 +434,9 @@ class Builder:
             "gang_frozen": gangs.find_frozen(now_ms, freeze_s_max),
         }
 
-    def _labels(
-        self, pool: str, nodes: Nodes, names: tuple[str, ...]
-    ) -> npt.NDArray[np.int32] | None:
-        key = (nodes.version, names)
-        cached = self._node_labels.get(pool)
-        if cached is None or cached[0] != key:
-            cached = self._node_labels[pool] = (key, node_table.labels(nodes.nodes, names))
-        return cached[1]
+    def _labels_of(self, pool: str) -> TopologyColumns:
+        found = self._node_labels.get(pool)
+        if found is None:
+            levels = self.rules_of(pool).topology
+            found = self._node_labels[pool] = TopologyColumns(levels)
+        return found

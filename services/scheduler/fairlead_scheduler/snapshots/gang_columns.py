@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.topology import TopologyMode
 from fairlead_scheduler.snapshots.node_table import Nodes
 from fairlead_scheduler.snapshots.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.role_rows import RoleRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state import job_table, pool_topology
 from fairlead_scheduler.state.job_table import GangName, GangTerms
 from fairlead_scheduler.state.view import View
 
@@ -28,7 +30,9 @@ _NO_TERMS: Final = GangTerms(1, 1, None, "wait")
 class Gangs:
     """G rows, with the columns of `Snapshot` that are named after gangs."""
 
-    def __init__(self) -> None:
+    def __init__(self, levels: tuple[str, ...] = ()) -> None:
+        """`levels`: those of the pool's topology, widest first."""
+        self._levels = levels
         self._members: dict[GangName, set[int]] = {}
         """Every row whose job says that it is a member, also of a gang that no longer exists."""
         self._gang_of: dict[int, GangName] = {}
@@ -52,6 +56,9 @@ class Gangs:
         """[G] last start or stop of a surplus member by the scheduler (G7)."""
         self.freeze_ms = np.zeros(0, np.int64)
         self._asked_ms = 0
+        self.topology_mode = np.zeros(0, np.uint8)
+        self.topology_level = np.zeros(0, np.int32)
+        self.topology_whole = np.zeros(0, np.uint8)
         self.label_names: tuple[str, ...] = ()
         """U uniformity labels that gangs name."""
         self.label = np.zeros(0, np.int32)
@@ -103,6 +110,7 @@ class Gangs:
             self.min_size[row] = terms.min_size
             self.rest[row] = _REST[terms.rest]
             self.started[row] = name in view.gang_started
+            self._set_topology(row, terms.topology)
             missing = len(view.gang_members.get(name, ())) < terms.min_size and not terms.roles
             # N9: a complete gang is not late any more, and a group is submitted as a whole
             self.submitted_ms[row] = (
@@ -133,6 +141,22 @@ class Gangs:
         rare = view.jobs.rare_properties
         found = [rare[member].member for member in members]
         columns.role[members] = [-1 if one is None else role_of.get(one.role, -1) for one in found]
+
+    def _set_topology(self, row: int, asked: Topology | None) -> None:
+        if asked is None:
+            self.topology_mode[row] = TopologyMode.NONE
+            return
+        found = pool_topology.find_level(self._levels, asked)
+        self.topology_mode[row] = (
+            TopologyMode.REQUIRED if found.required else TopologyMode.PREFERRED
+        )
+        self.topology_level[row] = found.level
+        self.topology_whole[row] = asked.scope is TopologyScope.GROUP
+
+    @property
+    def asks_topology(self) -> bool:
+        """Whether any gang has a topology."""
+        return bool(self.topology_mode.any())
 
     def remember(self, feasible: npt.NDArray[np.bool_]) -> None:
         """These rows were found feasible."""
@@ -186,7 +210,8 @@ class Gangs:
         self.names += [_NOBODY] * more
         self._terms += [_NO_TERMS] * more
         columns = ("queue", "size", "min_size", "rest", "started", "submitted_ms", "fitted")
-        for column in (*columns, "scaled_ms", "freeze_ms"):
+        topology = ("topology_mode", "topology_level", "topology_whole")
+        for column in (*columns, *topology, "scaled_ms", "freeze_ms"):
             old = getattr(self, column)
             setattr(self, column, np.concatenate([old, np.zeros(more, old.dtype)]))
         self.min_size[known:] = 1
@@ -200,6 +225,7 @@ class Gangs:
             self.queue[row], self.size[row], self.min_size[row] = 0, 0, 1
             self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, job_table.NEVER_MS
             self.fitted[row] = False
+            self.topology_mode[row] = TopologyMode.NONE
             self.scaled_ms[row], self.freeze_ms[row] = LONG_AGO_MS, 0
             self._free.append(row)
         self.roles.drop(name)

@@ -81,6 +81,7 @@ class PoolJobs:
         nodes: Nodes,
         *,
         floating: tuple[str, ...],
+        topology: tuple[str, ...] = (),
         slack: int,
         examined_before_ms: int,
     ) -> None:
@@ -99,7 +100,7 @@ class PoolJobs:
         """Shapes that were found feasible: section 6."""
         self.queues = QueueRows()
         self.shapes = ShapeTable(classes, floating)
-        self.gangs = Gangs()
+        self.gangs = Gangs(topology)
         self.avoided = AvoidedNodes()
         self.nodes = nodes
         self._node_rows = NodeRows(nodes)

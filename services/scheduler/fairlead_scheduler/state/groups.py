@@ -117,7 +117,12 @@ def gang_terms(state: GroupState) -> GangTerms:
         RoleTerms(role.name, minimum_left(state, role), role.max) for role in state.terms.roles
     )
     return GangTerms(
-        sum(role.max for role in roles), sum(role.min for role in roles), None, "wait", roles
+        size=sum(role.max for role in roles),
+        min_size=sum(role.min for role in roles),
+        uniformity_label=None,
+        rest="wait",
+        roles=roles,
+        topology=state.terms.topology,
     )
 
 

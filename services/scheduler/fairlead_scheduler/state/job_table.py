@@ -23,6 +23,7 @@ from fairlead_common.domain.lifecycle import (
     RunState,
 )
 from fairlead_common.domain.records.events import FailureCategory, GroupMember, RetryPolicy
+from fairlead_common.domain.records.group_terms import Topology
 from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.change_journal import RowJournal
 from fairlead_scheduler.state.job_index import JobIndex
@@ -153,6 +154,7 @@ class GangTerms(msgspec.Struct, frozen=True):
     rest: str
     roles: tuple[RoleTerms, ...] = ()
     """Of a group, in its order; () for a plain gang."""
+    topology: Topology | None = None
 
 
 class RareProperties(msgspec.Struct):

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain.errors import FieldError
+from fairlead_scheduler.state import pool_topology
 
 PLACEMENTS: Final = ("best-fit", "spread", "pack")
 AVOIDED_MAX: Final = 64
@@ -40,6 +41,7 @@ class PoolRules(
     cost_multipliers: dict[str, float] | UnsetType = UNSET
     placement: str | UnsetType = UNSET
     gang_assembly_timeout_s: int | UnsetType = UNSET
+    topology: tuple[str, ...] | UnsetType = UNSET
 
     def given(self) -> dict[str, object]:
         """What is set here, by field."""
@@ -53,7 +55,8 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     Fractions are of the pool's total. `class_limits`: class -> resource -> what a queue without a
     limit of its own holds at most; `ceiling`: the same for every queue. `floating` maps a resource
     that is on no node to how much of it there is, in whole units. `max_unacknowledged_leases`
-    counts per executor. `pools`: other rules for the pools of these names.
+    counts per executor. `topology`: node labels of its levels, widest first (T1). `pools`: other
+    rules for the pools of these names.
     """
 
     protected_fraction_of_fair_share: float = 1.0
@@ -70,6 +73,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     placement: str = "best-fit"
     gang_assembly_timeout_s: int = 0
     group_freeze_s_max: int = 600
+    topology: tuple[str, ...] = ()
     pools: dict[str, PoolRules] = {}
 
     def for_pool(self, pool: str) -> "Rules":
@@ -119,6 +123,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         found += check_number("rules.maxUnacknowledgedLeases", unacknowledged, least=1)
         found += check_number("rules.gangAssemblyTimeoutS", self.gang_assembly_timeout_s, least=0)
         found += check_number("rules.groupFreezeSMax", self.group_freeze_s_max, least=0)
+        found += pool_topology.find_topology_errors("rules.topology", self.topology)
         if self.placement not in PLACEMENTS:
             detail = f"is {self.placement!r}; choose one of {', '.join(PLACEMENTS)}"
             found.append(FieldError("rules.placement", detail))

@@ -17,6 +17,34 @@ class MemberFailure(StrEnum):
     FAIL = "fail"
 
 
+class TopologyMode(StrEnum):
+    """Whether members must be in one domain of a level, or only as close as possible (T2)."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+
+
+class TopologyScope(StrEnum):
+    """Which members must be close to each other."""
+
+    ROLE = "role"
+    """Those of each role."""
+    GROUP = "group"
+
+
+class Topology(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """Where members of a group are relative to each other (rules T).
+
+    `level`: one of the pool's, by its label or the last part of it; or `max_hops`: the widest level
+    of at most this distance.
+    """
+
+    level: str = ""
+    max_hops: Int32 | None = None
+    mode: TopologyMode = TopologyMode.REQUIRED
+    scope: TopologyScope = TopologyScope.ROLE
+
+
 class GroupRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Identical members of a group: `min` that it needs to run, and `max` that there are."""
 
@@ -59,6 +87,7 @@ class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     step_max: Int32 = 0
     startup: tuple[str, ...] = ()
     network: GroupNetwork = GroupNetwork()
+    topology: Topology | None = None
 
 
 class GroupMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fairlead_scheduler.engine.snapshot import Code, Plan, Snapshot
+from fairlead_scheduler.engine.topology import NO_LEVEL, TopologyMode
 
 
 def is_group(snapshot: Snapshot, gang: int) -> bool:
@@ -19,6 +20,40 @@ def describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     return (
         f"The group does not fit: role {snapshot.role_names[role]}: {needed} of {needed} needed"
         f"{where}, {fits} {'fits' if fits == 1 else 'fit'}."
+    )
+
+
+def requires_domain(snapshot: Snapshot, plan: Plan, row: int) -> bool:
+    """Whether the row's gang requires a domain of a level that the pool has (T2)."""
+    topology, gang = snapshot.topology, int(plan.reasons.gang[row])
+    return (
+        topology is not None
+        and topology.gang_mode[gang] == TopologyMode.REQUIRED
+        and topology.gang_level[gang] != NO_LEVEL
+    )
+
+
+def describe_scope(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """Which members of the row's gang must be in one domain, as the subject of a sentence."""
+    gang, role = int(plan.reasons.gang[row]), int(plan.reasons.role[row])
+    assert snapshot.topology is not None, "a required domain is of a topology"
+    if role >= 0 and not snapshot.topology.gang_whole[gang]:
+        return f"The needed members of role {snapshot.role_names[role]}"
+    return f"The needed members of the {'group' if is_group(snapshot, gang) else 'gang'}"
+
+
+def describe_unknown_level(snapshot: Snapshot, plan: Plan) -> str:
+    """Which levels the pool has, for a group that requires another one."""
+    assert snapshot.topology is not None, "a level is required of a topology"
+    names = snapshot.topology.names
+    levels = ", ".join(
+        f"{name} ({hops} hops)"
+        for name, hops in zip(names, snapshot.topology.hops[:-1], strict=True)
+    )
+    has = f"its levels are {levels}" if names else "it has no levels"
+    return (
+        f"Pool {plan.pool} does not have the level of the topology that the group requires: {has}."
+        " Submit the group with one of them, or ask an operator to set `topology` of the pool."
     )
 
 

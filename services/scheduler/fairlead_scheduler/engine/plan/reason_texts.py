@@ -82,18 +82,11 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
                 f"The gang is incomplete: {members} must start together, and {here} "
                 f"{_verb(here, 'has', 'have')} been submitted. Submit the others."
             )
-        case Code.GANG_DOES_NOT_FIT if int(reasons.role[row]) >= 0:
-            return (
-                f"{group_texts.describe_misfit(snapshot, plan, row)} "
-                f"{_describe_capacity(snapshot, plan, row)}. "
-                f"{_describe_share(snapshot, plan, queue)}."
-            )
+        case Code.TOPOLOGY_LEVEL:
+            return group_texts.describe_unknown_level(snapshot, plan)
         case Code.GANG_DOES_NOT_FIT:
-            return (
-                f"The gang does not fit: {_gang_members(snapshot, plan, row)} must start together"
-                f"{_gang_label(snapshot, plan, row)}. {_describe_capacity(snapshot, plan, row)}. "
-                f"{_describe_share(snapshot, plan, queue)}."
-            )
+            misfit = _describe_misfit(snapshot, plan, row)
+            return f"{misfit} {_describe_share(snapshot, plan, queue)}."
         case Code.GANG_REST:
             return (
                 "The gang runs, and no node has free capacity for further members: "
@@ -188,6 +181,46 @@ def _gang_label(snapshot: Snapshot, plan: Plan, row: int) -> str:
     gang = int(plan.reasons.gang[row])
     label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
     return f" on nodes with the same value of {snapshot.label_names[label]}" if label >= 0 else ""
+
+
+def _describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """Why the row's gang does not fit."""
+    if group_texts.requires_domain(snapshot, plan, row):
+        return _describe_domain_misfit(snapshot, plan, row)
+    capacity = _describe_capacity(snapshot, plan, row)
+    if int(plan.reasons.role[row]) >= 0:
+        return f"{group_texts.describe_misfit(snapshot, plan, row)} {capacity}."
+    return (
+        f"The gang does not fit: {_gang_members(snapshot, plan, row)} must start together"
+        f"{_gang_label(snapshot, plan, row)}. {capacity}."
+    )
+
+
+def _describe_domain_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """Why the row's gang fits in no domain of the required level (T2)."""
+    gang = int(plan.reasons.gang[row])
+    assert snapshot.topology is not None, "a required domain is of a topology"
+    assert plan.nearness is not None, "a plan of a snapshot with a topology has it"
+    level = int(snapshot.topology.gang_level[gang])
+    names = snapshot.topology.domains[level]
+    where = f"one domain of level {snapshot.topology.names[level]}"
+    who = group_texts.describe_scope(snapshot, plan, row)
+    resource = int(plan.nearness.lacking[gang])
+    if not names:
+        return f"{who} must be in {where}, and no node of pool {plan.pool} has its labels."
+    count = _plural(len(names), "domain")
+    if resource < 0:
+        return (
+            f"{who} must be in {where}, and in none of the {count} do the nodes have free capacity"
+            f" for each member. {_describe_capacity(snapshot, plan, row)}."
+        )
+    name = snapshot.resources[resource]
+    needed, most = int(plan.nearness.needed[gang]), int(plan.nearness.most[gang])
+    return (
+        f"{who} must be in {where} and need {describe_amount(name, needed)} together. Of the"
+        f" {count} {names[int(plan.nearness.domain[gang])]} has the most free:"
+        f" {describe_amount(name, most)}."
+    )
 
 
 def _describe_rate(snapshot: Snapshot, plan: Plan, row: int) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import entry_point, pack_for_kernels
-from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, reason_rows
+from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, nearness, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
 from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code
 from fairlead_scheduler.engine.preparation import (
@@ -105,6 +105,9 @@ def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
         limited=_is_limited(round_, rows),
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
+        nearness=nearness.measure_nearness(round_, _find_free_capacity(round_), clock)
+        if snapshot.topology is not None
+        else None,
     )
 
 

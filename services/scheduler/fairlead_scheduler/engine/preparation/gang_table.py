@@ -29,6 +29,7 @@ from fairlead_scheduler.engine.snapshot import (
 )
 from fairlead_scheduler.engine.state.run_states import GANG_NOT_OFFERED, GANG_RUNS, GANG_WAITS
 from fairlead_scheduler.engine.state.surplus import find_surplus
+from fairlead_scheduler.engine.topology import NO_LEVEL, TopologyMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -189,8 +190,19 @@ def _codes(
     needed = role_table.count_needed(roles, waiting, snapshot.job_priority)
     code[role_table.find_short_gangs(roles, needed)] = Code.GANG_INCOMPLETE
     code[need > min(snapshot.burst, snapshot.queue_burst)] = Code.GANG_EXCEEDS_BURST
+    code[find_unknown_levels(snapshot, code.size) & (code == 0)] = Code.TOPOLOGY_LEVEL
     code[count == 0] = Code.NONE
     return code
+
+
+def find_unknown_levels(snapshot: Snapshot, gangs: int) -> Bool:
+    """[G] gangs that require a level of the topology that the pool does not have (T2)."""
+    topology = snapshot.topology
+    if topology is None:
+        return np.zeros(gangs, np.bool_)
+    return np.asarray(
+        (topology.gang_mode == TopologyMode.REQUIRED) & (topology.gang_level == NO_LEVEL)
+    )
 
 
 def find_late_gangs(

@@ -31,6 +31,7 @@ from fairlead_scheduler.engine.snapshot import (
 )
 from fairlead_scheduler.engine.state.round_state import TOLERANCE
 from fairlead_scheduler.engine.state.surplus import find_surplus
+from fairlead_scheduler.engine.topology import TopologyMode
 
 IntP = npt.NDArray[np.intp]
 
@@ -192,7 +193,7 @@ def _group_gangs(
     end = np.append(first[1:], able.size)
     shape = snapshot.job_shape[able]
     need = snapshot.gang_min[gangs]
-    label = np.full(gangs.size, -1) if snapshot.gang_label is None else snapshot.gang_label[gangs]
+    label = _find_labels(snapshot)[gangs]
     queue = snapshot.job_queue[able[first]]
     has_one_shape = shape[first] == shape[end - 1]
     order = np.argsort(np.minimum.reduceat(snapshot.job_submission[able], first), kind="stable")
@@ -218,6 +219,26 @@ def _group_gangs(
         queue=queue[chosen].astype(np.int64),
     )
     return kinds, of_gang, chosen
+
+
+def _find_labels(snapshot: Snapshot) -> Int32:
+    """[G] the label that must have one value for the members that a gang needs; -1 for none.
+
+    Of gangs with several scopes in required domains (T2) each by itself is not judged.
+    """
+    assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
+    gangs, topology = snapshot.gang_min.size, snapshot.topology
+    label = np.full(gangs, -1, np.int32) if snapshot.gang_label is None else snapshot.gang_label
+    if topology is None or not topology.label.size:
+        return label
+    scopes = np.ones(gangs, np.int64)
+    if snapshot.role_gang is not None and snapshot.role_min is not None:
+        needed = (snapshot.role_gang >= 0) & (snapshot.role_min > 0)
+        scopes = np.bincount(snapshot.role_gang[needed], minlength=gangs)
+    level = topology.gang_level
+    one = (topology.gang_mode == TopologyMode.REQUIRED) & (level >= 0)
+    one &= (topology.gang_whole != 0) | (scopes <= 1)
+    return np.where(one, topology.label[np.maximum(level, 0)], label).astype(np.int32)
 
 
 def _fit_as_largest(

@@ -14,6 +14,7 @@ from fairlead_scheduler.engine.preparation import (
     eviction,
     gang_table,
     job_order,
+    label_tables,
     prepared_pool,
     static_pool,
 )
@@ -21,7 +22,6 @@ from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.node_order import order_nodes
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.round_clock import RoundClock
-from fairlead_scheduler.engine.scheduling.gang_start import SEARCH_NUMBERS, VALUES_TRIED_MAX
 from fairlead_scheduler.engine.scheduling.victim_search import NODES_EXAMINED_MAX
 from fairlead_scheduler.engine.snapshot import (
     Code,
@@ -177,7 +177,7 @@ def _preemption_tables(
         gangs=_gang_tables(gangs, resources, all_resources),
         groups=_group_tables(gangs, queues),
         roles=_role_tables(gangs, jobs if gangs.present else 0),
-        values=_value_capacity(snapshot, start, gangs, position),
+        values=label_tables.build_value_capacity(snapshot, start, gangs, position),
         victims=_victim_choice(jobs, queues, resources, all_resources),
         victim_order=_victim_order(position.size, levels, resources),
     )
@@ -196,7 +196,7 @@ def unread_tables(
         gangs=_gang_tables(gang_table.no_gangs(), resources, all_resources),
         groups=_group_tables(gang_table.no_gangs(), queues),
         roles=_role_tables(gang_table.no_gangs(), 0),
-        values=_no_value_capacity(resources),
+        values=label_tables.no_value_capacity(resources),
         victims=_victim_choice(0, queues, resources, all_resources),
         victim_order=_victim_order(0, 0, resources),
     )
@@ -433,62 +433,6 @@ def _victim_order(nodes: int, levels: int, resources: int) -> VictimOrder:
         types=np.zeros(2 * size, np.uint64),
         queues=np.zeros(2 * size, np.uint64),
         amounts=np.zeros((trees, 2 * size, resources), np.int64),
-    )
-
-
-def _value_capacity(
-    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, position: Int32
-) -> ValueCapacity:
-    """Values by what is free on their nodes together (N7); of no label where there are no gangs."""
-    label = snapshot.node_label if gangs.present else None
-    resources = snapshot.shape_request.shape[1]
-    if label is None:
-        return _no_value_capacity(resources)
-    count = int(label.max(initial=-1)) + 1
-    size = 1 << max(count - 1, 0).bit_length()
-    labels = label.shape[0]
-    value = np.zeros((labels, count), np.int64)
-    rank = np.full((labels, position.size), -1, np.int64)
-    bits = np.zeros((labels, 2 * size), np.uint64)
-    free = np.where(start.usable[:, None], np.maximum(start.free, 0), 0)
-    for u in range(labels):
-        has = (label[u] >= 0) & start.usable
-        total = np.zeros((count, resources), np.int64)
-        np.add.at(total, label[u][has], free[has])
-        ranked = start.static.fit_order[::-1].tolist()
-        value[u] = np.lexsort([np.arange(count), *[total[:, r] for r in ranked]])
-        place = np.empty(count, np.int64)
-        place[value[u]] = np.arange(count)
-        at = position[has[position]]
-        rank[u, has[position]] = place[label[u][at]]
-        bits[u, size : size + count] = 1
-        level = size
-        while level > 1:  # the nodes of each level of the tree lie together
-            level //= 2
-            below = bits[u, 2 * level : 4 * level]
-            bits[u, level : 2 * level] = below[::2] | below[1::2]
-    return _no_value_capacity(resources)._replace(
-        rank=rank,
-        value=value,
-        bits=bits,
-        free=np.zeros((labels, 2 * size, resources), np.int64),
-        preemptible=np.zeros((labels, 2 * size, resources), np.int64),
-        counted=np.zeros((2, position.size if labels else 0, resources), np.int64),
-    )
-
-
-def _no_value_capacity(resources: int) -> ValueCapacity:
-    return ValueCapacity(
-        rank=np.zeros((0, 0), np.int64),
-        value=np.zeros((0, 0), np.int64),
-        bits=np.zeros((0, 2), np.uint64),
-        free=np.zeros((0, 2, resources), np.int64),
-        preemptible=np.zeros((0, 2, resources), np.int64),
-        counted=np.zeros((2, 0, resources), np.int64),
-        least_waste=np.zeros(resources, np.int64),
-        tried=np.zeros(VALUES_TRIED_MAX, np.int64),
-        search=np.zeros(SEARCH_NUMBERS, np.int64),
-        best_lost_work=np.zeros(1),
     )
 
 

@@ -149,7 +149,14 @@ def place_members(
     does not fit, and how many of it did is written to `roles.fitting` (G11).
     """
     start_counting(model, g, need)
-    label = model.gangs.label[g]
+    return place_counted(model, g, need, after, int(model.gangs.label[g]), value, top)
+
+
+@separate
+def place_counted(
+    model: RoundModel, g: int, need: int, after: float, label: int, value: int, top: int
+) -> Attempt:
+    """`place_members` of as many of each role as `roles.left` says, within a value of any label."""
     model.counters[N_GROUP_SHAPE] = 0
     model.counters[N_WORK] += model.gangs.first[g + 1] - model.gangs.queued_first[g]
     placed = 0

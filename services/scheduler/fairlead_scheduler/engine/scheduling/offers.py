@@ -13,9 +13,12 @@ it.
 from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
+from fairlead_scheduler.engine.scheduling.domain_choice import (
+    place_joining_member,
+    start_gang_anywhere,
+)
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
-    place_further_member,
     place_members,
     start_counting,
     sum_members,
@@ -29,6 +32,7 @@ from fairlead_scheduler.engine.scheduling.gang_start import (
 from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
 from fairlead_scheduler.engine.snapshot import Int64
+from fairlead_scheduler.engine.state.domain_tables import DOMAINS_TRIED_MAX
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED_RUN,
@@ -174,6 +178,8 @@ def count_tries(model: RoundModel, q: int) -> int:
     g = int(model.jobs.gang[model.offers.job[q]]) if model.runs.active else -1
     if model.offers.kind[q] == NEW_GANG and model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
         return count_jobs(model, q) * VALUES_TRIED_MAX
+    if g >= 0 and model.values.domains.mode[g] != 0:
+        return count_jobs(model, q) * DOMAINS_TRIED_MAX * max(1, model.values.domains.label.size)
     return count_jobs(model, q)
 
 
@@ -300,7 +306,7 @@ def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
         s = int(model.jobs.shape[j])
         fits = find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
         if fits and model.offers.kind[q] == FURTHER_MEMBER:
-            fits = place_further_member(model, j) == NO_REASON
+            fits = place_joining_member(model, j) == NO_REASON
         elif fits:
             fits = place_job(model, j, 0.0, NOWHERE, NOWHERE, FREE) == NO_REASON
         undo_offer(model, mark)
@@ -320,12 +326,16 @@ def gang_fits_on_free_capacity(model: RoundModel, q: int, g: int) -> bool:
         return False
     if model.entitlements.class_limit.size > 0 and gang_exceeds_class_limit(model, q, g, need):
         return False
+    mark = model.counters[N_JOURNAL]
+    if model.values.domains.mode[g] != 0:
+        started = start_gang_anywhere(model, q, g, 0.0, FREE)
+        undo_offer(model, mark)
+        return started == NO_REASON
     label = model.gangs.label[g]
     value = model.gangs.value[g]
     chooses = label >= 0 and value < 0
     if chooses:
         sum_waiting(model, g, model.gangs.first[g + 1] - model.gangs.queued_first[g])
-    mark = model.counters[N_JOURNAL]
     rank = -1
     for _ in range(VALUES_TRIED_MAX if chooses else 1):
         if chooses:

@@ -23,11 +23,13 @@ from fairlead_scheduler.engine.scheduling.victim_search import (
     CheapestNode,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.value_capacity import has_value
 
 
 @separate
-def find_own_surplus(model: RoundModel, j: int, w: int) -> CheapestNode:
-    """The node with the cheapest surplus members of the job's own queue without which it fits.
+def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) -> CheapestNode:
+    """The node, within a label value, with the cheapest surplus members of the job's own queue
+    without which it fits.
 
     Runs are examined from the highest rank down, and their nodes compared as by N4, within the
     bounds of the victim search. No group loses a member that it needs.
@@ -49,6 +51,8 @@ def find_own_surplus(model: RoundModel, j: int, w: int) -> CheapestNode:
         if known or not is_candidate(model, k, j, level, FOR_MINIMUM):
             continue
         if not is_eligible(model, j, int(model.jobs.shape[j]), w, p):
+            continue
+        if label >= 0 and not has_value(model, p, label, value):
             continue
         model.victims.examined[examined] = p
         examined += 1

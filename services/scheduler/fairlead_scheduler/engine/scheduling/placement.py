@@ -152,9 +152,13 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
 
 
 @inlined
-def has_own_surplus(model: RoundModel, q: int) -> bool:
-    """Whether surplus members of the queue ran when the round started (G5)."""
-    return model.groups.surplus_first[q + 1] > model.groups.surplus_first[q]
+def may_take_surplus(model: RoundModel, j: int, label: int) -> bool:
+    """Whether surplus members of the job's queue ran when the round started, and it is permitted to
+    take their capacity (G5): it is not a member of a gang with a `uniformityLabel`."""
+    q = int(model.jobs.queue[j])
+    if model.groups.surplus_first[q + 1] == model.groups.surplus_first[q]:
+        return False
+    return label < 0 or model.gangs.label[model.jobs.gang[j]] < 0
 
 
 @inlined
@@ -221,8 +225,8 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
             if bound
             else find_free_node(model, s, w)
         )
-        if p < 0 and top > FREE and label < 0 and has_own_surplus(model, q):
-            own = find_own_surplus(model, j, w)
+        if p < 0 and top > FREE and may_take_surplus(model, j, label):
+            own = find_own_surplus(model, j, w, label, value)
             p = own.position
             if p >= 0:
                 for i in range(own.victim_count):

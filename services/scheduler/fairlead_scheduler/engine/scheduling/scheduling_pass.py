@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, separate
+from fairlead_scheduler.engine.scheduling.domain_choice import (
+    join_scope,
+    place_joining_member,
+    start_offered_gang,
+)
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
-    place_further_member,
     preempt_evicted_run,
     return_gang,
 )
-from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING, start_gang
+from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING
 from fairlead_scheduler.engine.scheduling.offers import forget_fit, sum_new_gang
 from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
 from fairlead_scheduler.engine.scheduling.queue_selection import (
@@ -182,7 +186,9 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
             is_started(model, g)
             and check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
         ):
-            code = place_further_member(model, j)
+            code = place_joining_member(model, j)
+            if code == NO_REASON and model.values.domains.mode[g] != 0:
+                join_scope(model, j)
             if code == NO_REASON and is_surplus(model, j):
                 model.roles.step_left[model.jobs.role[j]] -= 1
             if code != NO_REASON:
@@ -206,7 +212,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
     if limits and gang_exceeds_class_limit(model, q, g, need):
         model.gangs.code[g] = QUEUE_LIMIT
     if model.gangs.code[g] == NO_REASON:
-        started = start_gang(model, q, g)
+        started = start_offered_gang(model, q, g)
         if started == SEARCHING:
             return True
         model.gangs.code[g] = started

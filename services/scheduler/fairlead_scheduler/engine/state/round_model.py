@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fairlead_scheduler.engine.compiler.decorators import by_address
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64
 from fairlead_scheduler.engine.state.capacity_tree import Bits
+from fairlead_scheduler.engine.state.domain_tables import DomainTables
 
 
 @by_address
@@ -404,6 +405,7 @@ class ValueCapacity(NamedTuple):
     """[SEARCH_NUMBERS of gang_start.py] how far the search for a value has come"""
     best_lost_work: Float
     """[1] work that would be lost on the best value so far"""
+    domains: DomainTables
 
 
 @by_address

@@ -32,35 +32,46 @@ def count_position(model: RoundModel, p: int, r: int, kind: int) -> int:
     return max(0, amount)
 
 
+@inlined
+def has_value(model: RoundModel, p: int, label: int, value: int) -> bool:
+    """Whether the position, one that can get something new, has this value of the label."""
+    rank = model.values.rank[label, p]
+    return rank >= 0 and model.values.value[label, rank] == value
+
+
 @separate
-def add_changes(model: RoundModel, u: int, p: int) -> None:
-    """Add to the value of a position what changed there since it was counted."""
+def add_changes(model: RoundModel, p: int) -> None:
+    """Add to the values of a position what changed there since it was counted."""
     values = model.values
     size = values.free.shape[1] // 2
-    rank = values.rank[u, p]
-    other = values.value.shape[1] - 1 - rank
+    last = values.value.shape[1] - 1
+    free_differs = False
+    preemptible_differs = False
     for r in range(model.shapes.request.shape[1]):
-        values.free[u, size + rank, r] += (
-            count_position(model, p, r, FREE) - values.counted[0, p, r]
-        )
-        values.preemptible[u, size + other, r] += (
-            count_position(model, p, r, WITH_PREEMPTIBLE) - values.counted[1, p, r]
-        )
-    update_path(values.free[u], rank)
-    update_path(values.preemptible[u], other)
+        free = count_position(model, p, r, FREE) - values.counted[0, p, r]
+        preemptible = count_position(model, p, r, WITH_PREEMPTIBLE) - values.counted[1, p, r]
+        values.counted[0, p, r] += free
+        values.counted[1, p, r] += preemptible
+        free_differs = free_differs or free != 0
+        preemptible_differs = preemptible_differs or preemptible != 0
+        for u in range(values.rank.shape[0]):
+            rank = values.rank[u, p]
+            if rank >= 0:
+                values.free[u, size + rank, r] += free
+                values.preemptible[u, size + last - rank, r] += preemptible
+    for u in range(values.rank.shape[0]):
+        rank = values.rank[u, p]
+        if rank >= 0 and free_differs:
+            update_path(values.free[u], rank)
+        if rank >= 0 and preemptible_differs:
+            update_path(values.preemptible[u], last - rank)
 
 
 @inlined
 def update_value_capacity(model: RoundModel, p: int) -> None:
     """Count a position again after its runs or its free capacity changed."""
-    if model.values.rank.shape[0] == 0:
-        return
-    for u in range(model.values.rank.shape[0]):
-        if model.values.rank[u, p] >= 0:
-            add_changes(model, u, p)
-    for r in range(model.shapes.request.shape[1]):
-        model.values.counted[0, p, r] = count_position(model, p, r, FREE)
-        model.values.counted[1, p, r] = count_position(model, p, r, WITH_PREEMPTIBLE)
+    if model.values.rank.shape[0] > 0:
+        add_changes(model, p)
 
 
 def count_values(model: RoundModel) -> None:
