@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench import adversarial, limits, ticks
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.state.surplus import count_surplus
+from fairlead_scheduler.engine.topology import Topology, TopologyMode
 from fairlead_scheduler.kernels import warm_up
 
 GI = 1 << 30
@@ -90,8 +92,6 @@ def snapshot(
 
 def with_orders(made: Snapshot) -> Snapshot:
     """The same with the orders that the service keeps between rounds."""
-    from dataclasses import replace
-
     from fairlead_scheduler.engine.preparation import job_order
 
     return replace(
@@ -284,6 +284,30 @@ def groups_elastic() -> Snapshot:
     )
 
 
+def groups_topology(mode: TopologyMode) -> Snapshot:
+    """The groups of `groups_elastic` with three levels: 5 zones, 250 racks of 40 nodes, and nodes.
+    Of each the members of a role must be in a rack or are as close as possible."""
+    made = groups_elastic()
+    number, nodes = 5_000, 10_000
+    node = np.arange(nodes, dtype=np.int32)
+    rack = node // 40
+    topology = Topology(
+        names=("zone", "rack", "hostname"),
+        label=np.arange(3, dtype=np.int32),
+        domains=tuple(tuple(f"d{i:05d}" for i in range(count)) for count in (5, 250, nodes)),
+        hops=(4, 2, 0, 6),
+        gang_mode=np.full(number, mode, np.uint8),
+        gang_level=np.ones(number, np.int32),
+        gang_whole=np.zeros(number, np.uint8),
+    )
+    return replace(
+        made,
+        label_names=topology.names,
+        node_label=np.stack([rack // 50, rack, node]).astype(np.int32),
+        topology=topology,
+    )
+
+
 CASES: dict[str, Callable[[], Snapshot]] = {
     "fill-32k": lambda: fill(32_000, 1_000),
     "fill-320k": lambda: fill(320_000, 10_000),
@@ -299,6 +323,8 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "rebalance-large": lambda: displaced([0], 20),
     "gangs": gangs,
     "groups-elastic": groups_elastic,
+    "groups-rack": lambda: groups_topology(TopologyMode.REQUIRED),
+    "groups-near": lambda: groups_topology(TopologyMode.PREFERRED),
     "alone": alone,
 }
 ADVERSARIAL = adversarial.cases(snapshot)
