@@ -37,7 +37,7 @@ CASES: Final[dict[str, Case]] = {
     "a role in the startup that does not exist": post(
         "/groups", 422, "/groups/0/startup/0", group(startup=["b"])
     ),
-    "a topology": post("/groups", 422, "/groups/0/topology", group(topology={"level": "rack"})),
+    "a topology without a level": post("/groups", 422, "/groups/0/topology", group(topology={})),
     "a gang in a template": post(
         "/groups",
         422,

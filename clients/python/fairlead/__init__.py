@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         GroupRole,
         GroupSpec,
         GroupView,
+        Topology,
     )
     from fairlead.models.job_models import (
         Action,
@@ -136,6 +137,7 @@ __all__ = [
     "SubmittedJob",
     "Token",
     "TooLarge",
+    "Topology",
     "Unauthenticated",
     "Unavailable",
     "UnexpectedResponse",

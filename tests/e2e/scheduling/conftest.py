@@ -21,8 +21,19 @@ SIMULATION = {
             "pool": "wishes",
             "labels": {"disk": "nvme"},
         },
+        *(
+            {
+                "name": f"rack-{rack}-",
+                "count": count,
+                "resources": {"cpu": 2, "memory": "4Gi"},
+                "pool": "racks",
+                "labels": {"zone": "z", "example.com/rack": rack},
+            }
+            for rack, count in (("a", 2), ("b", 3))
+        ),
     ]
 }
+RULES = {"pools": {"racks": {"topology": ["zone", "example.com/rack", "hostname"]}}}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +50,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
     """Nothing runs; there are a few small pools, and an executor is given up soon."""
     environment = {
         "FAIRLEAD_SIMULATION": json.dumps(SIMULATION),
+        "FAIRLEAD_RULES": json.dumps(RULES),
         "FAIRLEAD_HEARTBEAT_S": "0.5",
         "FAIRLEAD_EXECUTOR_STALE_S": "6",
         "FAIRLEAD_EXECUTOR_TIMEOUT_S": "8",

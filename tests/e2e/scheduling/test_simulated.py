@@ -56,6 +56,46 @@ def live(installation: Installation, queue: str) -> int:
     return sum(each["live"] for each in found)
 
 
+def see_reason(simulated: Installation, job_id: str, code: str) -> str:
+    """The sentence of why a job waits, once it has this code."""
+
+    def read() -> Any:
+        return simulated.ask("GET", f"/jobs/{job_id}")["why"]
+
+    simulated.standalone.wait_for(lambda: read()["code"] == code)
+    return str(read()["sentence"])
+
+
+def test_a_group_lands_in_the_rack_that_it_requires(simulated: Installation) -> None:
+    """T2 to T5: three members of two cores fit only in rack b, and the fourth waits."""
+    template = {**idle("w", cpu="2", pool="racks")}
+    del template["clientId"]
+    role = {"name": "w", "min": 3, "max": 4, "template": template}
+    found = [
+        {"clientId": level, "roles": [role], "topology": {"level": level}}
+        for level in ("rack", "block")
+    ]
+    body = {"queue": "default", "jobSet": "near", "groups": found}
+    near, unknown = simulated.ask("POST", "/groups", body)["groups"]
+
+    def read() -> Any:
+        return simulated.ask("GET", f"/groups/{near['id']}?wait=5s")
+
+    simulated.standalone.wait_for(lambda: read()["roles"][0].get("hops") is not None)
+    group = read()
+    nodes = {member.get("node") for member in group["members"] if member.get("node")}
+    assert nodes == {"rack-b-0", "rack-b-1", "rack-b-2"}
+    assert group["topology"] == {"level": "rack", "mode": "required", "scope": "role"}
+    assert group["roles"][0]["hops"] == 2
+    waits = {member["id"] for member in near["members"]}
+    waits -= {member["id"] for member in group["members"] if member.get("node")}
+    see_reason(simulated, waits.pop(), "insufficient-resources")
+    sentence = see_reason(simulated, unknown["members"][0]["id"], "topology-level")
+    assert "its levels are zone (4 hops), example.com/rack (2 hops)" in sentence
+    levels = ["zone", "example.com/rack", "hostname"]
+    assert simulated.ask("GET", "/pools/racks/report")["round"]["topology"] == levels
+
+
 def test_a_returned_member_requeues_its_gang_which_fails_without_nodes(
     simulated: Installation,
 ) -> None:

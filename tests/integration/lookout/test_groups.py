@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import msgspec
+
 from fairlead_common.domain.ids import GroupId
-from fairlead_common.domain.records import events
+from fairlead_common.domain.records import events, scheduling_reports
+from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_permissions import prepare_tokens
+from tests.integration.lookout.test_reports import until
 from tests.unit.lookout.builders import job_id, leased, submitted
 
 TERMS = events.Group(roles=(events.GroupRole("ps", 1, 1), events.GroupRole("worker", 1, 2)))
@@ -68,6 +72,36 @@ async def test_the_page_of_a_member_links_to_that_of_its_group(
         group = (await harness.client.get(f"/groups/{group_id('g')}")).text
         assert f'<a href="/jobs/{job_id("g/worker-1")}">worker-1</a>' in group
         assert (await harness.client.get("/groups/none")).status_code == 404
+
+
+async def test_a_group_with_a_topology_shows_how_far_its_members_are_apart(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """T5."""
+    topology = Topology(max_hops=2, scope=TopologyScope.GROUP)
+    terms = msgspec.structs.replace(TERMS, topology=topology)
+    first, *members = announced("g")
+    async with running(fresh_database, valkey_url) as harness:
+        known = msgspec.structs.replace(first, terms=terms)
+        await harness.read("/groups", await harness.append_events(known, *members))
+        report = scheduling_reports.GroupNearness(
+            pool="default", queue="q", job_set="s", group=group_id("g"), hops={"worker": 2}
+        )
+        levels = scheduling_reports.RoundReport(pool="default", at_ms=1, topology=("zone", "rack"))
+        await harness.append([scheduling_reports.record(each) for each in (report, levels)])
+        path = f"/groups/{group_id('g')}"
+        found = await until(
+            lambda: harness.read(path), lambda found: found["roles"][1].get("hops") == 2
+        )
+        assert "hops" not in found["roles"][0]
+        assert found["topology"] == {"maxHops": 2, "mode": "required", "scope": "group"}
+        listed = (await harness.read("/groups"))["groups"]
+        assert listed[0]["roles"][1]["hops"] == 2
+        page = (await harness.client.get(path)).text
+        assert "at most 2 hops" in page
+        assert '<th scope="col" class="num">Hops</th>' in page
+        assert "zone › rack" in (await harness.client.get("/pools")).text
+        assert "Topology: zone › rack." in (await harness.client.get("/pools/default")).text
 
 
 async def test_lists_have_pages_and_filters(fresh_database: str, valkey_url: str) -> None:

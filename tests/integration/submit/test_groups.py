@@ -98,7 +98,7 @@ async def test_nothing_of_a_request_with_an_error_is_done(submit: Watched) -> No
     bad = {"clientId": "bad", "roles": [{"name": "a", "min": 2, "max": 1, "template": RUN}]}
     problem = await send(submit, {"clientId": "g", "roles": ROLES}, bad, status=422)
     assert [error["pointer"] for error in problem["errors"]] == ["/groups/1/roles/0/min"]
-    problem = await send(submit, {"roles": ROLES, "topology": {"level": "rack"}}, status=422)
+    problem = await send(submit, {"roles": ROLES, "order": "fair"}, status=422)
     assert "is not supported yet" in problem["errors"][0]["detail"]
     assert await happened(submit) == []
 

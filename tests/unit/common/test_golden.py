@@ -31,6 +31,7 @@ FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], objec
             scheduling_reports.WaitingReport,
             scheduling_reports.QueueShare,
             scheduling_reports.RoundReport,
+            scheduling_reports.GroupNearness,
         ),
         scheduling_reports.decode,
     ),

@@ -3,13 +3,20 @@
 from collections.abc import Sequence
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import Gang
-from fairlead_common.domain.records.scheduling_reports import QueueShare, RoundReport, WaitingReport
+from fairlead_common.domain.records.group_terms import Topology, TopologyMode
+from fairlead_common.domain.records.scheduling_reports import (
+    GroupNearness,
+    QueueShare,
+    Report,
+    RoundReport,
+    WaitingReport,
+)
 from fairlead_scheduler.rules.housekeeping import Housekeeping
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter
@@ -38,7 +45,7 @@ def said(
     *queues: Queue,
     reporter: Reporter | None = None,
     now_ms: int = 10_000,
-) -> dict[str, WaitingReport | QueueShare | RoundReport]:
+) -> dict[str, Report]:
     """What a round of the default pool says, by key."""
     harness = harness_of(view, cores, *queues)
     decider = harness.make_decider(SETTINGS)
@@ -55,7 +62,7 @@ def said(
     }
 
 
-def waiting(found: dict[str, WaitingReport | QueueShare | RoundReport]) -> WaitingReport:
+def waiting(found: dict[str, Report]) -> WaitingReport:
     """The only reason."""
     (one,) = [report for report in found.values() if isinstance(report, WaitingReport)]
     return one
@@ -149,3 +156,18 @@ def test_a_failing_pool_is_the_reason_of_its_waiting_jobs() -> None:
     again = said(view, (0,), reporter=reporter)["default"]
     assert isinstance(again, RoundReport)
     assert again.outcome == "finished"
+
+
+def test_a_running_group_with_a_topology_has_a_report_of_its_hops() -> None:
+    """T5. It is written once."""
+    group = GroupId(JobId("0k01kzm9q5n7s8t9v2w3x4y5z6g1"))
+    topology = Topology(mode=TopologyMode.PREFERRED)
+    terms = ev.Group(roles=(ev.GroupRole("w", 2, 2),), topology=topology)
+    announced = ev.GroupSubmitted(group=group, terms=terms, digest="")
+    names = [submitted(f"w{n}", group=ev.GroupMember(group, "w", n)) for n in range(2)]
+    view, reporter = fold([announced, *names]), Reporter(CLASSES)
+    found = said(view, [1, 1], reporter=reporter).values()
+    (report,) = [each for each in found if isinstance(each, GroupNearness)]
+    assert (report.group, report.job_set, report.hops) == (group, "s", {"w": 2})
+    again = said(view, [1, 1], reporter=reporter).values()
+    assert not any(isinstance(each, GroupNearness) for each in again)

@@ -10,7 +10,12 @@ from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import GroupRole, MemberFailure
-from fairlead_common.domain.records.group_terms import GroupNetwork, Rendezvous
+from fairlead_common.domain.records.group_terms import (
+    GroupNetwork,
+    Rendezvous,
+    Topology,
+    TopologyScope,
+)
 from fairlead_common.domain.requests.decoding import Decoder
 from fairlead_submit.domain.groups import group_changes
 from fairlead_submit.domain.groups.group_submission import PreparedGroups, prepare_groups
@@ -54,6 +59,7 @@ def test_a_group_becomes_its_announcement_and_its_members() -> None:
             "onMemberFailure": "restartGroup",
             "restartLimit": 5,
             "elastic": {"freezeSeconds": 60, "stepMax": 2},
+            "topology": {"level": "rack", "scope": "group"},
         }
     )
     assert found == []
@@ -66,6 +72,7 @@ def test_a_group_becomes_its_announcement_and_its_members() -> None:
         restart_limit=5,
         freeze_s=60,
         step_max=2,
+        topology=Topology(level="rack", scope=TopologyScope.GROUP),
     )
     names = ["g/ps-0", *(f"g/worker-{index}" for index in range(4))]
     assert [member.client_id for member in group.members] == names
@@ -164,6 +171,24 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
         "/completion/count",
         "is 5, but these roles have at most 4 members",
     ),
+    "a topology of nothing": ({"topology": {}}, "/topology", "needs `level` or `maxHops`"),
+    "a level that is no label": (
+        {"topology": {"level": "my rack"}},
+        "/topology/level",
+        "'my rack' is not the key of a node label",
+    ),
+    "a level and a distance": (
+        {"topology": {"level": "rack", "maxHops": 2}},
+        "/topology/maxHops",
+        "says the same as `level`",
+    ),
+    "a preferred distance": (
+        {"topology": {"mode": "preferred", "maxHops": 2}},
+        "/topology/maxHops",
+        "is a required distance",
+    ),
+    "an unknown mode": ({"topology": {"level": "rack", "mode": "maybe"}}, "/topology/mode", ""),
+    "a negative distance": ({"topology": {"maxHops": -1}}, "/topology/maxHops", ""),
     "a long client id": ({"clientId": "g" * 125}, "/clientId", "is too long"),
     "an unknown policy": ({"onMemberFailure": "shrug"}, "/onMemberFailure", ""),
     "an unknown field": ({"color": "red"}, "/color", ""),

@@ -38,6 +38,17 @@ class GroupNetwork(RequestModel, frozen=True, kw_only=True):
     rendezvous: str | None = None
 
 
+class Topology(RequestModel, frozen=True, kw_only=True):
+    """Where members are: in one domain of a `level` of the pool's topology, or of the widest level
+    of at most `max_hops` (`mode` required), or as close as possible (preferred). `scope`: role or
+    group."""
+
+    level: str | None = None
+    max_hops: int | None = None
+    mode: str | None = None
+    scope: str | None = None
+
+
 class GroupSpec(RequestModel, frozen=True, kw_only=True):
     """A group to submit. `on_member_failure`: restartMember, restartGroup or fail. `startup`:
     roles in the order in which their members start."""
@@ -53,6 +64,7 @@ class GroupSpec(RequestModel, frozen=True, kw_only=True):
     elastic: Elastic | None = None
     startup: tuple[str, ...] | None = None
     network: GroupNetwork | None = None
+    topology: Topology | None = None
 
 
 class RoleChange(RequestModel, frozen=True, kw_only=True):
@@ -112,7 +124,8 @@ class GroupActionResult(ResponseModel, frozen=True, kw_only=True):
 
 
 class RoleCounts(ResponseModel, frozen=True, kw_only=True):
-    """The members of a role by state. `stopped`: cancelled, preempted or rejected."""
+    """The members of a role by state. `stopped`: cancelled, preempted or rejected. `hops`: the
+    distance of the farthest ones that run, of a group with a topology."""
 
     name: str
     min: int
@@ -123,6 +136,7 @@ class RoleCounts(ResponseModel, frozen=True, kw_only=True):
     succeeded: int = 0
     failed: int = 0
     stopped: int = 0
+    hops: int | None = None
 
 
 class GroupView(ResponseModel, frozen=True, kw_only=True):
@@ -160,6 +174,15 @@ class GroupMember(ResponseModel, frozen=True, kw_only=True):
     ended: str | None = None
 
 
+class TopologyView(ResponseModel, frozen=True, kw_only=True):
+    """Where the members of a group are to be: see `Topology`."""
+
+    level: str | None = None
+    max_hops: int | None = None
+    mode: str
+    scope: str
+
+
 class GroupDetail(GroupView, frozen=True, kw_only=True):
     """Everything about a group with its members."""
 
@@ -173,4 +196,5 @@ class GroupDetail(GroupView, frozen=True, kw_only=True):
     startup: tuple[str, ...] = ()
     headless_service: bool = False
     rendezvous: str | None = None
+    topology: TopologyView | None = None
     members: tuple[GroupMember, ...] = ()

@@ -50,7 +50,7 @@ class QueueShare(ResponseModel, frozen=True, kw_only=True):
 
 class Round(ResponseModel, frozen=True, kw_only=True):
     """One scheduling round of a pool. `outcome`: finished, stopped (by the limit `stopped_by`) or
-    failed (with `error`).
+    failed (with `error`). `topology`: the levels of the pool, widest first.
     """
 
     time: str
@@ -62,6 +62,7 @@ class Round(ResponseModel, frozen=True, kw_only=True):
     waiting: int
     nodes: int
     steps_ms: dict[str, float]
+    topology: tuple[str, ...] = ()
 
 
 class Rounds(ResponseModel, frozen=True, kw_only=True):

@@ -11,7 +11,9 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.records.scheduling_reports import (
+    GroupNearness,
     QueueShare,
+    Report,
     RoundReport,
     WaitingReport,
     decode,
@@ -34,7 +36,7 @@ class ReportRecord(msgspec.Struct, frozen=True):
 
     key: str
     time_ms: int
-    report: WaitingReport | QueueShare | RoundReport | None
+    report: Report | None
 
 
 class ReportedShare(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ def fold_reports(
                 changes.current[key] = ReportedShare(share, record.time_ms)
             case RoundReport() as last:
                 changes.rounds.append(last)
-            case WaitingReport():
+            case WaitingReport() | GroupNearness():
                 pass
             case None:
                 pool, _, queue = record.key.partition("/")

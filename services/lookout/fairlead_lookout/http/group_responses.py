@@ -1,14 +1,17 @@
 """The JSON that the API returns about groups."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import events
+from fairlead_common.domain.records.group_terms import Topology
 from fairlead_lookout.http.responses import ResponseBody
 from fairlead_lookout.store.queries.group_lists import GroupPage, RoleCounts, decode_roles
 
+FindHops = Callable[[str, str, str], Mapping[str, int]]
 _decode_terms: Final = msgspec.json.Decoder(events.Group).decode
 _decode_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -59,6 +62,16 @@ class MemberSummary(ResponseBody, frozen=True, kw_only=True):
     ended: str | None = None
 
 
+class TopologyTerms(ResponseBody, frozen=True, kw_only=True):
+    """Where the members of a group are to be: in one domain of the `level`, or of one in which two
+    nodes are at most `maxHops` apart; or as close as possible (mode `preferred`)."""
+
+    level: str | None = None
+    max_hops: int | None = None
+    mode: str
+    scope: str
+
+
 class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     """Everything about a group. `completionCount` null: all members of the completion roles.
 
@@ -76,24 +89,25 @@ class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     startup: list[str]
     headless_service: bool
     rendezvous: str | None = None
+    topology: TopologyTerms | None = None
     members: list[MemberSummary]
 
 
-def describe_groups(page: GroupPage) -> GroupsPage:
-    """The response of a list."""
-    return GroupsPage(groups=[describe_group(row) for row in page.rows], next=page.next)
+def describe_groups(page: GroupPage, find_hops: FindHops) -> GroupsPage:
+    """The response of a list. `find_hops`: see `ReportCache.find_hops`."""
+    return GroupsPage(groups=[describe_group(row, find_hops) for row in page.rows], next=page.next)
 
 
-def describe_group(row: Any) -> GroupSummary:
+def describe_group(row: Any, find_hops: FindHops) -> GroupSummary:
     """The response for a row."""
-    return GroupSummary(**_read_fields(row))
+    return GroupSummary(**_read_fields(row, find_hops))
 
 
-def describe_group_detail(row: Any, members: list[Any]) -> GroupDetail:
+def describe_group_detail(row: Any, members: list[Any], find_hops: FindHops) -> GroupDetail:
     """The response for a row with its members."""
     terms = _decode_terms(row["terms"])
     return GroupDetail(
-        **_read_fields(row),
+        **_read_fields(row, find_hops),
         labels=_decode_labels(row["labels"]),
         completion_roles=list(terms.completion_roles) or [role.name for role in terms.roles],
         completion_count=terms.completion_count,
@@ -104,18 +118,34 @@ def describe_group_detail(row: Any, members: list[Any]) -> GroupDetail:
         startup=list(terms.startup),
         headless_service=terms.network.headless_service,
         rendezvous=None if terms.network.rendezvous is None else terms.network.rendezvous.value,
+        topology=_describe_topology(terms.topology),
         members=[_describe_member(member) for member in members],
     )
 
 
-def _read_fields(row: Any) -> dict[str, Any]:
+def _describe_topology(asked: Topology | None) -> TopologyTerms | None:
+    if asked is None:
+        return None
+    return TopologyTerms(
+        level=asked.level or None,
+        max_hops=asked.max_hops,
+        mode=asked.mode.value,
+        scope=asked.scope.value,
+    )
+
+
+def _read_fields(row: Any, find_hops: FindHops) -> dict[str, Any]:
+    hops = find_hops(row["queue"], row["job_set"], row["id"])
+    roles = decode_roles(row)
+    if hops:
+        roles = [msgspec.structs.replace(role, hops=hops.get(role.name)) for role in roles]
     return {
         "id": row["id"],
         "queue": row["queue"],
         "job_set": row["job_set"],
         "client_id": row["client_id"],
         "state": row["shown"],
-        "roles": decode_roles(row),
+        "roles": roles,
         "restarts": row["restarts"],
         "last_change": row["change"],
         "reason": row["reason"],

@@ -264,7 +264,10 @@ class QueueReportResponse(ResponseBody, frozen=True, kw_only=True):
 
 
 class RoundResponse(ResponseBody, frozen=True, kw_only=True):
-    """One round of a pool. `outcome`: finished, stopped (`stoppedBy`) or failed (`error`)."""
+    """One round of a pool. `outcome`: finished, stopped (`stoppedBy`) or failed (`error`).
+
+    `topology`: the levels of the pool, widest first.
+    """
 
     time: str
     outcome: str
@@ -275,6 +278,7 @@ class RoundResponse(ResponseBody, frozen=True, kw_only=True):
     waiting: int
     nodes: int
     steps_ms: dict[str, float]
+    topology: tuple[str, ...] = ()
 
 
 class PoolReportResponse(ResponseBody, frozen=True, kw_only=True):
@@ -341,6 +345,7 @@ def describe_round(report: scheduling_reports.RoundReport) -> RoundResponse:
         waiting=report.waiting,
         nodes=report.nodes,
         steps_ms=report.steps_ms,
+        topology=report.topology,
     )
 
 

@@ -125,6 +125,18 @@ class ReportCache(TopicCache):
         found = None if value is None else scheduling_reports.decode(value)
         return found if isinstance(found, scheduling_reports.WaitingReport) else None
 
+    def find_hops(self, queue: str, job_set: str, group: str) -> dict[str, int]:
+        """By role, the distance of the farthest members of a group (T5); {} where it is unknown."""
+        for pool in self._keys_of_pool:
+            wanted = scheduling_reports.GroupNearness(
+                pool=pool, queue=queue, job_set=job_set, group=group, hops={}
+            )
+            value = self.find_value(scheduling_reports.key(wanted))
+            found = None if value is None else scheduling_reports.decode(value)
+            if isinstance(found, scheduling_reports.GroupNearness):
+                return found.hops
+        return {}
+
     def read_queue(self, queue: str) -> Reports:
         """The reports about a queue, in all pools."""
         return self._decode(self._keys_of_queue.get(queue, ()))
@@ -153,7 +165,7 @@ class ReportCache(TopicCache):
                     found.waiting.append(reason)
                 case scheduling_reports.RoundReport() as last:
                     found = msgspec.structs.replace(found, round=last)
-                case None:
+                case scheduling_reports.GroupNearness() | None:
                     pass
         found.waiting.sort(key=lambda reason: -reason.jobs)
         return found

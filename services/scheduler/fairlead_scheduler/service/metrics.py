@@ -6,6 +6,7 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Histogram
 
 from fairlead_common.domain.records.scheduling_reports import (
+    GroupNearness,
     QueueShare,
     Report,
     RoundReport,
@@ -97,7 +98,7 @@ class PoolGauges:
                     shares[report.queue] = report
                 case WaitingReport():
                     waiting[report.code] = waiting.get(report.code, 0) + report.jobs
-                case RoundReport():
+                case GroupNearness() | RoundReport():
                     pass
         self._show_shares({name: shares[name] for name in sorted(shares)[:QUEUES_MAX]})
         for code in self._codes - waiting.keys():

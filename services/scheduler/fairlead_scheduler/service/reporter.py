@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fairlead_common.domain import shapes
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.scheduling_reports import (
+    GroupNearness,
     QueueShare,
     Report,
     RoundReport,
@@ -71,17 +72,19 @@ class Reporter:
             view, plan.pool, {scheduling_reports.key(report) for report in waiting}
         )
         shares = _shares(view, built, plan, queues)
-        self._show(plan.pool, [*waiting, *shares])
+        found: list[Report] = [*waiting, *shares, *_nearness(built, plan)]
+        self._show(plan.pool, found)
         round_ = _round(built, plan, now_ms, steps_ms)
-        return self._difference(plan.pool, [*waiting, *shares], round_, len(plan.placed_job) > 0)
+        return self._difference(plan.pool, found, round_, len(plan.placed_job) > 0)
 
     def report_failure(self, view: View, pool: str, why: str, *, now_ms: int) -> list[Record]:
         """The records that report failing rounds as the reason why all jobs of the pool wait.
 
-        The reports of shares stay: nothing has changed them.
+        The reports of shares and of nearness stay: nothing has changed them.
         """
         written = self._written.get(pool, {})
-        shares = [report for report in written.values() if isinstance(report, QueueShare)]
+        stays = QueueShare | GroupNearness
+        shares = [report for report in written.values() if isinstance(report, stays)]
         waiting = _all_wait(view, pool, f"The rounds of pool {pool} fail: {why}")
         self._show(pool, [*waiting, *shares])
         round_ = RoundReport(
@@ -340,6 +343,29 @@ def _first_waiting(view: View, built: BuiltSnapshot, plan: Plan) -> list[str]:
     ]
 
 
+def _nearness(built: BuiltSnapshot, plan: Plan) -> list[GroupNearness]:
+    """T5: how close the members of each running group with a topology are."""
+    snapshot = built.snapshot
+    if plan.nearness is None or snapshot.role_gang is None:
+        return []
+    rows = np.flatnonzero(plan.nearness.role_hops >= 0)
+    rows = rows[np.argsort(snapshot.role_gang[rows], kind="stable")]
+    hops: dict[int, dict[str, int]] = {}
+    for row, gang in zip(rows.tolist(), snapshot.role_gang[rows].tolist(), strict=True):
+        found = hops.setdefault(gang, {})
+        found[snapshot.role_names[row]] = int(plan.nearness.role_hops[row])
+    return [
+        GroupNearness(
+            pool=plan.pool,
+            queue=built.gangs[gang].queue,
+            job_set=built.gangs[gang].job_set,
+            group=built.gangs[gang].name,
+            hops=by_role,
+        )
+        for gang, by_role in hops.items()
+    ]
+
+
 def _round(
     built: BuiltSnapshot, plan: Plan, now_ms: int, steps_ms: dict[str, float]
 ) -> RoundReport:
@@ -354,4 +380,5 @@ def _round(
         nodes=len(built.nodes),
         outcome="stopped" if stopped else "finished",
         stopped_by=reason_texts.CODE_NAMES[stopped] if stopped else "",
+        topology=built.levels,
     )

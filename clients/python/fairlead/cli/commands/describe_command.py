@@ -229,6 +229,7 @@ def _round_fields(last: "Round | None") -> list[tuple[str, object]]:
         ("Stopped", last.preempted),
         ("Left waiting", last.waiting),
         ("Took", f"{sum(last.steps_ms.values()):.0f} ms"),
+        ("Topology", " > ".join(last.topology) or None),
     ]
 
 

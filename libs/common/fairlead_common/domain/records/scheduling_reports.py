@@ -1,7 +1,8 @@
 """Reasons of waiting jobs, shares and rounds: the records of `fairlead.reports`.
 
 The scheduler writes only reports that changed; a null value deletes one. Keys: `pool` (the last
-round), `pool/queue` (its shares), `pool/queue/s/<shape key>` and `pool/queue/g/<job set>/<gang>`.
+round), `pool/queue` (its shares), `pool/queue/s/<shape key>`, `pool/queue/g/<job set>/<gang>` and
+`pool/queue/t/<job set>/<group>` (how close its members are).
 """
 
 from typing import Final
@@ -59,12 +60,28 @@ class QueueShare(
     first_position: int = -1
 
 
+class GroupNearness(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="nearness"
+):
+    """How close the members of a group with a topology are after the last round that changed it.
+
+    `hops`: by role, the distance of its farthest members in hops (rule T1).
+    """
+
+    pool: Name
+    queue: Name
+    job_set: str
+    group: str
+    hops: dict[str, int]
+
+
 class RoundReport(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="round"
 ):
     """One round of a pool: how long its steps took (ms), what it did, what stopped it.
 
     `outcome`: `finished`, `stopped` (by a limit, see `stopped_by`) or `failed` (see `error`).
+    `topology`: the levels of the pool, widest first.
     """
 
     pool: Name
@@ -77,9 +94,10 @@ class RoundReport(
     outcome: str = "finished"
     stopped_by: str = ""
     error: str = ""
+    topology: tuple[str, ...] = ()
 
 
-Report = WaitingReport | QueueShare | RoundReport
+Report = WaitingReport | QueueShare | GroupNearness | RoundReport
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
@@ -97,6 +115,8 @@ def key(report: Report) -> str:
             return pool
         case QueueShare(pool=pool, queue=queue):
             return f"{pool}/{queue}"
+        case GroupNearness(pool=pool, queue=queue, job_set=job_set, group=group):
+            return f"{pool}/{queue}/t/{job_set}/{group}"
         case WaitingReport(pool=pool, queue=queue, gang="", shape=shape):
             return f"{pool}/{queue}/s/{shape}"
         case WaitingReport(pool=pool, queue=queue, gang=gang, job_set=job_set):

@@ -62,7 +62,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             states=parse_words(state, upper=True),
         )
         page = await group_lists.read_groups(deps.view, wanted, limit, cursor)
-        return json_response(group_responses.describe_groups(page))
+        return json_response(group_responses.describe_groups(page, deps.reports.find_hops))
 
     @router.get(
         "/groups/{group}",
@@ -93,4 +93,4 @@ async def find_group(
     if row is None or row["queue"] not in visible_queues:
         raise Problem("not-found", f"There is no group {group!r}.")
     members = await group_lists.read_members(deps.view, group)
-    return group_responses.describe_group_detail(row, members)
+    return group_responses.describe_group_detail(row, members, deps.reports.find_hops)

@@ -21,8 +21,11 @@ class GroupFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[str, ...] = ()
 
 
-class RoleCounts(msgspec.Struct, frozen=True, rename="camel"):
-    """The members of a role by state. `stopped`: cancelled, preempted or rejected."""
+class RoleCounts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The members of a role by state. `stopped`: cancelled, preempted or rejected.
+
+    `hops`: the distance of the farthest members that run, of a group with a topology (rule T1).
+    """
 
     name: str
     min: int
@@ -33,6 +36,7 @@ class RoleCounts(msgspec.Struct, frozen=True, rename="camel"):
     succeeded: int
     failed: int
     stopped: int
+    hops: int | None = None
 
 
 class GroupPage(msgspec.Struct, frozen=True):

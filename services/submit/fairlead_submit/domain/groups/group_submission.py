@@ -14,7 +14,12 @@ from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import MemberFailure
-from fairlead_common.domain.records.group_terms import GroupNetwork
+from fairlead_common.domain.records.group_terms import (
+    GroupNetwork,
+    Topology,
+    TopologyMode,
+    TopologyScope,
+)
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import validation_problem
 from fairlead_submit.domain import name_rules
@@ -28,6 +33,7 @@ from fairlead_submit.domain.submission import IdSource
 
 _ROLE_NAME: Final = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _SERVICE_NAME: Final = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_LEVEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?")
 _REFUSED: Final = re.compile(r"/groups/\d+/([A-Za-z]+)")
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _NO_JOB: Final = Job()
@@ -165,7 +171,10 @@ class _GroupReader:
             step_max=(group.elastic.step_max or 0) if group.elastic else 0,
             startup=tuple(group.startup or ()),
             network=_read_network(group.network),
+            topology=None if group.topology is None else _make_topology(group.topology),
         )
+        if group.topology is not None:
+            self.found += _check_topology(f"{pointer}/topology", group.topology)
         if len(self.found) == before:
             self.found += check_terms(pointer, terms)
             self.found += _check_startup(pointer, terms)
@@ -323,6 +332,34 @@ def _check_service_name(
             " first and no '-' last"
         )
         yield FieldError(f"{pointer}/clientId", detail)
+
+
+def _make_topology(asked: group_types.Topology) -> Topology:
+    return Topology(
+        level=asked.level or "",
+        max_hops=asked.max_hops,
+        mode=asked.mode or TopologyMode.REQUIRED,
+        scope=asked.scope or TopologyScope.ROLE,
+    )
+
+
+def _check_topology(pointer: str, asked: group_types.Topology) -> Iterator[FieldError]:
+    """What is wrong with a topology. Whether the pool has the level only the scheduler knows."""
+    if asked.level is not None and not _LEVEL.fullmatch(asked.level):
+        detail = (
+            f"{validation.quote(asked.level)} is not the key of a node label, such as"
+            " topology.kubernetes.io/rack, or its last part"
+        )
+        yield FieldError(f"{pointer}/level", detail)
+    if asked.max_hops is not None and asked.level is not None:
+        yield FieldError(f"{pointer}/maxHops", "says the same as `level`; give only one of them")
+    elif asked.max_hops is not None and asked.mode is TopologyMode.PREFERRED:
+        detail = "is a required distance; leave out `mode`, or leave out `maxHops`"
+        yield FieldError(f"{pointer}/maxHops", detail)
+    elif (
+        asked.max_hops is None and asked.level is None and asked.mode is not TopologyMode.PREFERRED
+    ):
+        yield FieldError(pointer, "needs `level` or `maxHops`, unless its `mode` is preferred")
 
 
 def check_terms(pointer: str, terms: events.Group) -> Iterator[FieldError]:

@@ -4,7 +4,12 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from fairlead_common.domain.records.group_terms import MemberFailure, Rendezvous
+from fairlead_common.domain.records.group_terms import (
+    MemberFailure,
+    Rendezvous,
+    TopologyMode,
+    TopologyScope,
+)
 from fairlead_submit.domain.request_types import ClientId, Int32, Job, Name, Reason, Request, Texts
 
 ROLES_MAX: Final = 100
@@ -13,6 +18,9 @@ MEMBERS_MAX: Final = 10_000
 RESTARTS_MAX: Final = 1_000
 FREEZE_S_MAX: Final = 86_400
 ROLE_NAME_MAX: Final = 40
+LEVEL_MAX: Final = 317
+"""The longest key of a node label."""
+HOPS_MAX: Final = 1_000
 
 Count = Annotated[int, Meta(ge=0, le=MEMBERS_MAX)]
 
@@ -56,6 +64,21 @@ class Network(Request, kw_only=True):
     rendezvous: Rendezvous | None = None
 
 
+class Topology(Request, kw_only=True):
+    """Where members are relative to each other: in one domain of a level of the pool's topology
+    (`required`), or as close as possible (`preferred`).
+
+    `level`: a node label of the pool's topology, or its last part. `maxHops` instead of it: the
+    widest level in which two nodes are at most so far apart. `scope`: whether the members of each
+    `role` must be close to each other (the default), or all of the `group`.
+    """
+
+    level: Annotated[str, Meta(min_length=1, max_length=LEVEL_MAX)] | None = None
+    max_hops: Annotated[int, Meta(ge=0, le=HOPS_MAX)] | None = None
+    mode: TopologyMode | None = None
+    scope: TopologyScope | None = None
+
+
 class Group(Request, kw_only=True):
     """A distributed job. `labels`, `priority` and `priorityClass` apply to all its members.
 
@@ -73,6 +96,7 @@ class Group(Request, kw_only=True):
     elastic: Elastic | None = None
     startup: Annotated[list[Name], Meta(max_length=ROLES_MAX)] | None = None
     network: Network | None = None
+    topology: Topology | None = None
 
 
 class GroupSubmission(Request, kw_only=True):
@@ -104,8 +128,6 @@ class GroupAction(Request, kw_only=True):
 
 
 NOT_SUPPORTED: Final = {
-    "topology": "is not supported yet: groups are placed without regard to topology; for a role"
-    " of one domain use a gang with `uniformityLabel`",
     "rendezvous": "is a field of `network`: write `network: {rendezvous: torch}`",
     "order": "is not supported yet: groups are ordered as jobs are",
 }

@@ -77,7 +77,9 @@ def list_all(
             queue=queue or None, job_set=jobset or None, state=state.upper() or None
         )
         limited = output_formats.take_first(found, limit)
-    spare = ("QUEUE", "JOB SET", "REASON", "AGE")
+    if any(_list_hops(group) for group in limited):
+        columns = {**columns, "HOPS": _list_hops}
+    spare = ("HOPS", "QUEUE", "JOB SET", "REASON", "AGE")
     output_formats.print_list(
         limited, output_format, columns, lambda group: group.id, "No such groups.", spare
     )
@@ -188,6 +190,20 @@ def _count_running(group: "GroupView") -> str:
     return ", ".join(f"{role.name} {role.running}/{role.max}" for role in group.roles)
 
 
+def _list_hops(group: "GroupView") -> str | None:
+    near = [f"{role.name} {role.hops}" for role in group.roles if role.hops is not None]
+    return ", ".join(near) or None
+
+
+def _describe_topology(detail: "GroupDetail") -> str | None:
+    asked = detail.topology
+    if asked is None:
+        return None
+    near = f" at most {asked.max_hops} hops" if asked.max_hops is not None else ""
+    level = f" {asked.level}" if asked.level else ""
+    return f"{asked.mode}{level}{near}, scope {asked.scope}"
+
+
 def _print_group(detail: "GroupDetail") -> None:
     output_formats.print_fields(
         [
@@ -205,6 +221,7 @@ def _print_group(detail: "GroupDetail") -> None:
             ("On member failure", detail.on_member_failure),
             ("Startup", ", then ".join(detail.startup) or None),
             ("Restarts", f"{detail.restarts} of {detail.restart_limit}"),
+            ("Topology", _describe_topology(detail)),
             ("Labels", dict(detail.labels) or None),
         ]
     )
@@ -223,7 +240,8 @@ def _describe_role(role: "RoleCounts") -> str:
     states = ("queued", "pending", "running", "succeeded", "failed", "stopped")
     counts = {state: getattr(role, state) for state in states}
     text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    return f"Role {role.name} ({role.min} to {role.max} members): {text or 'no members'}"
+    near = "" if role.hops is None else f", {role.hops} hops apart"
+    return f"Role {role.name} ({role.min} to {role.max} members): {text or 'no members'}{near}"
 
 
 def _describe_completion(detail: "GroupDetail") -> str:
