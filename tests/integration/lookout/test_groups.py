@@ -1,5 +1,7 @@
 """What the API says of groups: their states, the counts of their roles, lists and their filters."""
 
+import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_permissions import prepare_tokens
 from tests.integration.lookout.test_reports import until
+from tests.unit.lookout import builders
 from tests.unit.lookout.builders import job_id, leased, submitted
 
 TERMS = events.Group(roles=(events.GroupRole("ps", 1, 1), events.GroupRole("worker", 1, 2)))
@@ -142,3 +145,52 @@ async def test_groups_of_a_queue_that_a_caller_may_not_view_do_not_exist(
             seen[name] = [group["clientId"] for group in page.json()["groups"]]
         assert statuses == {"anna": 404, "bob": 200}
         assert seen == {"anna": [], "bob": ["g"]}
+
+
+async def test_the_events_of_a_group_are_a_stream_of_its_own_until_it_has_ended(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.append_events(*announced("g"), *announced("other"))
+        after = await harness.append_events(events.GroupRunning(group=group_id("g")))
+        path = f"/api/v1/groups/{group_id('g')}/events"
+        found = (await harness.client.get(path, params={"after": after})).text
+        lines = [json.loads(line) for line in found.splitlines()]
+        assert [line["type"] for line in lines] == ["groupSubmitted", "groupRunning"]
+        ends = asyncio.create_task(
+            harness.client.get(
+                path, params={"until": "finished", "lastEventId": lines[0]["id"]},
+                headers={"accept": "text/event-stream"},
+            )
+        )  # fmt: skip
+        await harness.append_events(events.GroupSucceeded(group=group_id("g")))
+        text = (await ends).text
+        types = [json.loads(line[6:])["type"] for line in text.splitlines() if line[:5] == "data:"]
+        assert types == ["groupRunning", "groupSucceeded"]
+        assert f"id: {lines[1]['id']}\n" in text
+        assert (await harness.client.get("/api/v1/groups/none/events")).status_code == 404
+        bad = await harness.client.get(path, params={"lastEventId": "x"})
+        assert bad.status_code == 400
+
+
+async def test_a_recreated_group_counts_and_shows_its_new_members_only(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.append_events(*announced("g"), leased("g/ps-0"), builders.running("g/ps-0"))
+        terms = msgspec.structs.replace(TERMS, generation=2)
+        changed = events.GroupChanged(
+            group=group_id("g"), terms=terms, kind=events.GroupChangeKind.RECREATED, reason="image"
+        )
+        member = events.GroupMember(group_id("g"), "ps", 0, 2)
+        after = await harness.append_events(changed, submitted("g/ps-0~2", group=member))
+        found = await harness.read(f"/groups/{group_id('g')}", after)
+        assert (found["state"], found["generation"], found["reason"]) == ("QUEUED", 2, "image")
+        assert (found["roles"][0]["queued"], found["roles"][0]["running"]) == (1, 0)
+        assert [member.get("generation", 1) for member in found["members"]] == [2, 1, 1, 1]
+        page = (await harness.client.get(f"/groups/{group_id('g')}")).text
+        assert f'<a href="/jobs/{job_id("g/ps-0~2")}">ps-0</a>' in page
+        assert f'<a href="/jobs/{job_id("g/ps-0")}">' not in page
+        assert "re-created with new templates" in page
+        assert "<td>groupRecreated</td>" in page
+        assert page.count('<svg class="members"') == 2

@@ -133,8 +133,19 @@ async def test_raising_a_maximum_submits_members_like_those_that_there_are(
     [
         ({"roles": [{"name": "none", "max": 3}]}, "/roles/0/name"),
         ({"roles": [{"name": "worker", "min": 3}]}, "/roles/0/min"),
-        ({}, "/roles"),
-        ({"roles": [{"name": "worker", "max": 3}], "priority": 1}, "/priority"),
+        ({}, ""),
+        ({"roles": [{"name": "worker"}]}, "/roles/0"),
+        ({"priority": 1, "clientId": "h"}, "/clientId"),
+        ({"roles": [{"name": "worker", "template": {}}]}, "/roles/0/template"),
+        (
+            {"roles": [{"name": "worker", "template": {**RUN, "clientId": "x"}}]},
+            "/roles/0/template/clientId",
+        ),
+        (
+            {"roles": [{"name": "worker", "template": {**RUN, "pool": "other"}}]},
+            "/roles/0/template/pool",
+        ),
+        ({"priority": 1, "elastic": {"stepMax": -1}}, "/elastic/stepMax"),
     ],
 )
 async def test_bad_changes_are_refused(submit: Watched, body: object, pointer: str) -> None:
@@ -150,16 +161,101 @@ async def test_a_minimum_above_what_the_queue_may_hold_is_refused(submit: Watche
     producer = await submit.log.producer("nodes")
     await producer.append([heartbeat_record(Heartbeat(executor="e")), node_record(node)])
     await producer.close()
-    limits = {"name": submit.queue, "limits": {"default": {"cpu": "2"}}}
+    limits = {"name": submit.queue, "limits": {"default": {"cpu": "3"}}}
     answer = await submit.client.put(f"/api/v1/queues/{submit.queue}", json=limits)
     assert answer.status_code == 200, answer.text
-    wanted = {"roles": [{"name": "worker", "min": 3, "max": 3}]}
+    wanted = {"roles": [{"name": "worker", "min": 4, "max": 4}]}
     problem = await change(submit, "PATCH", group["id"], wanted, 422)
     (error,) = problem["errors"]
     assert error["pointer"] == "/roles/0/min"
-    assert "needs 3.0 cpu for 3 members; the limit of queue" in error["detail"]
+    assert "needs 4.0 cpu for 4 members; the limit of queue" in error["detail"]
     wanted = {"roles": [{"name": "worker", "min": 2, "max": 3}]}
     assert (await change(submit, "PATCH", group["id"], wanted))["submitted"] == 1
+
+
+async def test_minima_that_exceed_a_limit_of_the_queue_together_are_refused(
+    submit: Watched,
+) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    node = Node(executor="e", name="n", allocatable={"cpu": 64_000, "memory": 1 << 40})
+    producer = await submit.log.producer("nodes")
+    await producer.append([heartbeat_record(Heartbeat(executor="e")), node_record(node)])
+    await producer.close()
+    limits = {"name": submit.queue, "limits": {"default": {"cpu": "3"}}}
+    answer = await submit.client.put(f"/api/v1/queues/{submit.queue}", json=limits)
+    assert answer.status_code == 200, answer.text
+    before = await happened(submit)
+    wanted = {"priority": 3, "roles": [{"name": "worker", "min": 3, "max": 3}]}
+    problem = await change(submit, "PATCH", group["id"], wanted, 422)
+    (error,) = problem["errors"]
+    assert error["pointer"] == "/roles/0/min"
+    assert "the group needs 4.0 cpu for the 4 members of all roles; the limit" in error["detail"]
+    assert await happened(submit) == before, "nothing of the request is done"
+
+
+async def test_a_different_template_submits_members_of_a_new_generation(submit: Watched) -> None:
+    first = {"clientId": "g", "priority": 4, "labels": {"team": "sea"}, "roles": ROLES}
+    (group,) = (await send(submit, first))["groups"]
+    template = {"command": ["false"], "labels": {"own": "1"}}
+    body: dict[str, Any] = {"roles": [{"name": "worker", "template": template}]}
+    assert (await change(submit, "PATCH", group["id"], body))["submitted"] == 3
+    changed, *members = (await happened(submit))[-4:]
+    assert isinstance(changed, events.GroupChanged)
+    assert (changed.kind, changed.reason) == ("recreated", "template of role worker")
+    assert changed.terms.generation == 2
+    made = [event for event in members if isinstance(event, events.JobSubmitted)]
+    assert [event.client_id for event in made] == ["g/ps-0~2", "g/worker-0~2", "g/worker-1~2"]
+    assert {event.group.generation for event in made if event.group} == {2}
+    assert [event.priority for event in made] == [4, 4, 4]
+    assert made[1].labels == {"team": "sea", "own": "1"}
+    assert (b"false" in bytes(made[0].spec), b"false" in bytes(made[1].spec)) == (False, True)
+    # The same template once more, and a change of scale, replace no member.
+    assert (await change(submit, "PATCH", group["id"], body))["submitted"] == 0
+    body = {"roles": [{"name": "worker", "max": 3}]}
+    assert (await change(submit, "PATCH", group["id"], body))["submitted"] == 1
+    newest = (await happened(submit))[-1]
+    assert isinstance(newest, events.JobSubmitted)
+    assert b"false" in bytes(newest.spec)
+    assert newest.group == events.GroupMember(GroupId(group["id"]), "worker", 2, 2)
+
+
+async def test_a_template_that_could_never_run_is_refused(submit: Watched) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    node = Node(executor="e", name="n", allocatable={"cpu": 4_000, "memory": 1 << 40})
+    producer = await submit.log.producer("nodes")
+    await producer.append([heartbeat_record(Heartbeat(executor="e")), node_record(node)])
+    await producer.close()
+    body = {"roles": [{"name": "ps", "template": {**RUN, "cpu": "8"}}]}
+    problem = await change(submit, "PATCH", group["id"], body, 422)
+    (error,) = problem["errors"]
+    assert error["pointer"] == "/roles/0/template"
+    assert "could never run: needs 8 cpu on one node" in error["detail"]
+    assert len(await happened(submit)) == 4
+
+
+async def test_a_priority_applies_to_all_members_and_later_ones(submit: Watched) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    ids = [member["id"] for member in group["members"]]
+    await submit.happened("set", events.JobCancelled(job_id=ids[2], reason="scaled down"))
+    body = {"priority": 7, "elastic": {"freezeSeconds": 60, "stepMax": 2}}
+    await change(submit, "PATCH", group["id"], body)
+    found = (await happened(submit))[-4:]
+    changed = next(event for event in found if isinstance(event, events.GroupChanged))
+    assert (changed.kind, changed.reason) == ("updated", "priority 7, freezeSeconds 60, stepMax 2")
+    assert (changed.terms.priority, changed.terms.freeze_s, changed.terms.step_max) == (7, 60, 2)
+    changed_priorities = [event for event in found if isinstance(event, events.JobReprioritized)]
+    assert [(event.job_id, event.priority) for event in changed_priorities] == [
+        (ids[0], 7), (ids[1], 7),
+    ]  # fmt: skip
+    (again,) = (event for event in found if isinstance(event, events.JobSubmitted))
+    assert (again.client_id, again.priority) == ("g/worker-1~2", 7)
+
+
+async def test_a_group_that_has_ended_cannot_be_changed(submit: Watched) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    await submit.happened("set", events.GroupFailed(group=group["id"], reason="boom"))
+    problem = await change(submit, "PATCH", group["id"], {"priority": 1}, 409)
+    assert "has ended (FAILED) and cannot be changed" in problem["detail"]
 
 
 async def test_a_group_is_cancelled_and_restarted_by_events_and_not_after_its_end(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fairlead import Client, Completion, GroupRole, GroupSpec, Job, cli
-from tests.unit.client.fake_server import Server
+from tests.unit.client.fake_server import Reply, Server
 
 ID = "0mzzv6xczd7fvszyb3cq9w227ffq"
 FILE = """
@@ -163,3 +163,54 @@ def test_an_unknown_group_is_named(server: Server, capsys: pytest.CaptureFixture
     server.routes["GET /api/v1/groups"] = lambda _: {"groups": []}
     assert cli.invoke(["group", "cancel", "q/s/none"]) == 2
     assert "there is no group 'none' in q/s" in capsys.readouterr().err
+
+
+def test_a_group_is_changed(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes[f"PATCH /api/v1/groups/{ID}"] = lambda _: {
+        "id": ID, "position": "p", "submitted": 2
+    }  # fmt: skip
+    template = file(tmp_path, 'command: ["false"]\ncpu: 2\n')
+    arguments = ["group", "change", ID, "--priority", "3", "--step-max", "0"]
+    assert cli.invoke([*arguments, "--template", f"worker={template}"]) == 0
+    assert server.asked[-1].json() == {
+        "roles": [{"name": "worker", "template": {"command": ["false"], "cpu": 2}}],
+        "priority": 3,
+        "elastic": {"stepMax": 0},
+    }
+    assert capsys.readouterr().out == f"group {ID} is changed: 2 new members\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to change"),
+        (["--template", "worker"], "'worker' is not ROLE=FILE"),
+        (["--template", "worker=/none.yaml"], "cannot be read"),
+    ],
+)
+def test_changes_without_a_meaning_are_refused(
+    server: Server, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert cli.invoke(["group", "change", ID, *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert server.asked == []
+
+
+def test_the_events_of_a_group_are_printed_until_it_has_ended(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [("0-1-0", "groupRunning", ""), ("0-2-0", "groupFailed", "boom")]
+    text = "".join(
+        f'id: {name}\ndata: {{"type": "{kind}", "time": "now", "reason": "{reason}"}}\n\n'
+        for name, kind, reason in lines
+    )
+    stream = Reply(text.encode(), content_type="text/event-stream")
+    server.routes[f"GET /api/v1/groups/{ID}/events"] = lambda _: stream
+    ended = {**GROUP, "ended": "2026-01-01T00:00:02Z", "onMemberFailure": "fail"}
+    server.routes[f"GET /api/v1/groups/{ID}"] = lambda _: ended
+    assert cli.invoke(["group", "watch", ID]) == 1
+    assert capsys.readouterr().out == "now  groupRunning\nnow  groupFailed: boom\n"
+    asked = server.asked[0]
+    assert asked.query == {"until": "finished"}

@@ -23,8 +23,8 @@ def test_a_group_and_its_members_become_rows() -> None:
     assert (row.group_id, row.queue, row.job_set, row.client_id) == (ID, "q", "s", "g")
     assert msgspec.json.decode(row.terms, type=events.Group) == TERMS
     assert changes.members == [
-        MemberRow(job_id("worker-0"), ID, "worker", 0),
-        MemberRow(job_id("worker-1"), ID, "worker", 1),
+        MemberRow(job_id("worker-0"), ID, "worker", 0, 1),
+        MemberRow(job_id("worker-1"), ID, "worker", 1, 1),
     ]
     assert view.types() == ["groupSubmitted", "submitted", "submitted"]
     assert view.published["q", "s"][0]["group"] == ID
@@ -89,3 +89,43 @@ def test_a_success_that_its_group_brought_has_a_reason() -> None:
     note = "stopped: the group has completed"
     view.fold(message(2, events.JobSucceeded(job_id=job_id("worker-0"), reason=note)))
     assert view.cache.jobs[job_id("worker-0")].reason == note
+
+
+def test_a_recreated_group_waits_again_without_restarts() -> None:
+    view = PlainView()
+    view.fold(message(0, ANNOUNCED, member(0)))
+    terms = msgspec.structs.replace(TERMS, generation=2)
+    changed = events.GroupChanged(
+        group=ID, terms=terms, kind=events.GroupChangeKind.RECREATED, reason="template of worker"
+    )
+    changes = view.fold(
+        message(1, events.GroupRestarting(group=ID, reason="x", counted=True)),
+        message(2, changed),
+        message(3, events.GroupRestarting(group=ID, reason="y", counted=True)),
+    ).groups
+    change = changes.changes[ID]
+    assert (change.state, change.restarts, change.is_recreated) == ("QUEUED", 1, True)
+    assert view.types()[2:] == ["groupRestarting", "groupRecreated", "groupRestarting"]
+
+
+def test_events_of_a_group_are_rows_with_the_roles_that_they_changed() -> None:
+    view = PlainView()
+    wider = events.Group(roles=(events.GroupRole("worker", 1, 5),))
+    updated = events.GroupChanged(
+        group=ID, terms=wider, kind=events.GroupChangeKind.UPDATED, reason="priority 3"
+    )
+    rows = view.fold(
+        message(0, ANNOUNCED, member(0)),
+        message(1, events.GroupChanged(group=ID, terms=wider)),
+        message(2, updated),
+        message(3, events.GroupRunning(group=ID)),
+    ).groups.events
+    assert [row.type for row in rows] == [
+        "groupSubmitted", "groupScaled", "groupUpdated", "groupRunning",
+    ]  # fmt: skip
+    assert [row.roles is None for row in rows] == [False, False, False, True]
+    assert msgspec.json.decode(rows[1].roles or "")[0]["max"] == 5
+    lines = [msgspec.json.decode(row.line) for row in rows]
+    ids = [line["id"].partition("-")[2] for line in lines]
+    assert ids == [f"{row.position}-{row.item}" for row in rows]
+    assert lines[2]["reason"] == "priority 3"

@@ -40,11 +40,17 @@ class World:
         )
 
     def add(self, *names: str, **fields: object) -> None:
-        """Submit members."""
+        """Submit members of the first generation."""
+        self.add_generation(1, *names, **fields)
+
+    def add_generation(self, generation: int, *names: str, **fields: object) -> None:
+        """Submit members; of a name like `worker-0~2` the end tells members of a place apart."""
         for name in names:
-            role, _, index = name.partition("-")
+            role, _, place = name.partition("-")
+            index, _, _ = place.partition("~")
             self.names[job(name)] = name
-            self.fold(submitted(job(name), group=ev.GroupMember(ID, role, int(index)), **fields))
+            member = ev.GroupMember(ID, role, int(index), generation)
+            self.fold(submitted(job(name), group=member, **fields))
 
     def fold(self, *events: ev.AnyEvent) -> None:
         """These events are read from the log."""

@@ -99,6 +99,92 @@ def test_a_group_that_is_scaled_up_waits_for_its_new_members() -> None:
     assert "groupSucceeded" in world.succeed("worker-3")
 
 
+def test_a_member_that_was_scaled_away_before_its_minimum_was_raised_need_not_succeed() -> None:
+    terms = with_terms(roles=(PS, ev.GroupRole("worker", 1, 2)))
+    world = World(terms)
+    world.start("ps-0", "worker-0")
+    fewer = with_terms(roles=(PS, ev.GroupRole("worker", 1, 1)))
+    world.fold(ev.GroupChanged(group=ID, terms=fewer))
+    assert world.settle() == ["jobCancelled worker-1", "groupRunning"]
+    world.fold(
+        ev.GroupChanged(group=ID, terms=with_terms(roles=(PS, ev.GroupRole("worker", 2, 2))))
+    )
+    world.settle()
+    assert "groupSucceeded" in world.succeed("worker-0")
+
+
+def test_a_group_whose_members_have_all_ended_fails_if_it_has_not_completed() -> None:
+    terms = with_terms(roles=(PS, ev.GroupRole("worker", 0, 2)))
+    world = World(terms)
+    world.start("ps-0")
+    more = with_terms(roles=(PS, ev.GroupRole("worker", 0, 3)))
+    world.fold(ev.GroupChanged(group=ID, terms=more))
+    for name in ("worker-0", "worker-1"):
+        world.fold(ev.JobCancelRequested(job_id=job(name)))
+    world.settle()
+    assert world.succeed("ps-0")[-1] == "groupFailed"
+    failed = world.last(ev.GroupFailed)
+    assert isinstance(failed, ev.GroupFailed)
+    assert failed.reason.startswith("all its members have ended")
+
+
+def recreate(world: World, generation: int = 2) -> list[str]:
+    """The group has new templates; the names of the new members."""
+    names = [f"{place}~{generation}" for place in ("ps-0", "worker-0", "worker-1", "worker-2")]
+    terms = with_terms(generation=generation)
+    world.fold(
+        ev.GroupChanged(
+            group=ID, terms=terms, kind=ev.GroupChangeKind.RECREATED, reason="template of worker"
+        )
+    )
+    world.add_generation(generation, *names)
+    return names
+
+
+def test_a_recreated_group_starts_again_after_all_its_members_have_stopped() -> None:
+    world = running()
+    new = recreate(world)
+    assert set(world.settle()) == {
+        f"jobRunPreempting {name}" for name in ("ps-0", "worker-0", "worker-1", "worker-2")
+    }
+    assert world.phase() is GroupPhase.QUEUED
+    rows = {world.view.jobs.rows[job(name)] for name in new}
+    assert world.end_stopped("ps-0", "worker-0") == ["jobCancelled ps-0", "jobCancelled worker-0"]
+    assert rows <= world.excluded, "members of two generations never run together"
+    world.end_stopped("worker-1", "worker-2")
+    assert {world.state(name) for name in new} == {"QUEUED"}
+    world.settle()
+    assert not rows & world.excluded
+    world.start(*new)
+    assert world.settle() == ["groupRunning"]
+    assert "groupSucceeded" in world.succeed(*new[1:])
+
+
+def test_what_became_of_earlier_members_does_not_count_for_a_recreated_group() -> None:
+    world = running(with_terms(restart_limit=1))
+    world.fail("worker-2")
+    world.settle()
+    world.succeed("worker-0")
+    assert world.view.groups[ID].restarts == 1
+    new = recreate(world)
+    world.settle()
+    world.fail("ps-0")
+    world.end_stopped("worker-1")
+    assert world.phase() is GroupPhase.QUEUED
+    state = world.view.groups[ID]
+    assert (state.restarts, state.succeeded, state.ended) == (0, {}, {})
+    world.start(*new)
+    assert world.settle() == ["groupRunning"]
+
+
+def test_a_change_of_an_earlier_generation_changes_nothing() -> None:
+    world = running()
+    recreate(world)
+    late = with_terms(roles=(PS, ev.GroupRole("worker", 1, 9)))
+    world.fold(ev.GroupChanged(group=ID, terms=late))
+    assert world.view.groups[ID].terms.generation == 2
+
+
 # Changes of leader -----------------------------------------------------------------------------
 
 

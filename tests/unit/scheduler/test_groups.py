@@ -123,6 +123,21 @@ def test_a_member_that_ended_is_not_needed_any_more() -> None:
     view.validate()
 
 
+def test_a_lagging_view_takes_members_that_end_later_for_live_ones() -> None:
+    """The checkpoint of another scheduler has their end, which the log brings here as well."""
+    known = {job("trainer-0"): job_table.EndedJob(JobState.SUCCEEDED, "", 5_000)}
+    view = fold(announced(), finish("trainer-0"), known=known)
+    assert only_group(view).succeeded == {"trainer": {0}}
+    later = {job("trainer-0"): job_table.EndedJob(JobState.SUCCEEDED, "", 0)}
+    view = fold(announced(), known=later)
+    assert job("trainer-0") not in view.jobs.rows, "a repeated submission of an ended job"
+
+
+def test_a_lagging_view_takes_a_group_that_ends_later_for_a_live_one() -> None:
+    known = {JobId(ID): job_table.EndedJob(JobState.SUCCEEDED, "", 5_000)}
+    assert only_group(fold(announced(), known=known)).phase is GroupPhase.QUEUED
+
+
 def test_a_new_member_takes_the_place_of_one_that_ended() -> None:
     again = submitted(job("again"), group=ev.GroupMember(ID, "trainer", 0))
     view = fold(announced(), finish("trainer-0"), [again])

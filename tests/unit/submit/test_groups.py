@@ -248,16 +248,34 @@ def test_all_errors_of_a_request_are_named_at_once() -> None:
 TERMS = events.Group(roles=(GroupRole("ps", 1, 1), GroupRole("worker", 2, 4)))
 
 
-def change(*roles: dict[str, object]) -> tuple[events.Group, dict[str, str]]:
-    request = msgspec.convert({"roles": list(roles)}, GroupChange)
-    terms, found = group_changes.change_terms(TERMS, request)
-    return terms, {error.pointer: error.detail for error in found}
+def change(
+    *roles: dict[str, object], **fields: object
+) -> tuple[group_changes.TermsChange, dict[str, str]]:
+    body = {"roles": list(roles), **fields} if roles else fields
+    made, found = group_changes.change_terms(TERMS, msgspec.convert(body, GroupChange))
+    return made, {error.pointer: error.detail for error in found}
 
 
 def test_a_change_replaces_what_it_names() -> None:
-    terms, found = change({"name": "worker", "max": 8})
+    made, found = change({"name": "worker", "max": 8})
     assert found == {}
-    assert terms.roles == (GroupRole("ps", 1, 1), GroupRole("worker", 2, 8))
+    assert made.terms.roles == (GroupRole("ps", 1, 1), GroupRole("worker", 2, 8))
+    made, found = change(priority=5, elastic={"stepMax": 2})
+    assert found == {}
+    assert made.terms == msgspec.structs.replace(TERMS, priority=5, step_max=2)
+    assert describe(made) == ("updated", "priority 5, stepMax 2")
+
+
+def describe(made: group_changes.TermsChange, *recreated: str) -> tuple[str, str]:
+    kind, reason = group_changes.describe_change(TERMS, made.terms, recreated)
+    return kind.value, reason
+
+
+def test_a_change_is_described_for_events() -> None:
+    made, _ = change({"name": "worker", "min": 1, "max": 2}, priority=3)
+    numbers = "role worker 2 to 4 -> 1 to 2, priority 3"
+    assert describe(made) == ("scaled", numbers)
+    assert describe(made, "ps") == ("recreated", f"template of role ps, {numbers}")
 
 
 @pytest.mark.parametrize(
@@ -266,6 +284,11 @@ def test_a_change_replaces_what_it_names() -> None:
         ({"name": "none", "max": 1}, "/roles/0/name", "'none' is not a role of this group"),
         ({"max": 1}, "/roles/0/name", "is missing"),
         ({"name": "worker"}, "/roles/0", "changes nothing"),
+        (
+            {"name": "worker", "min": 0, "max": 0, "template": {"command": ["true"]}},
+            "/roles/0/template",
+            "has no effect: the role has no members",
+        ),
         ({"name": "worker", "min": 5}, "/roles/0/min", "is 5, more than the maximum of 4"),
         ({"name": "worker", "max": 10_000}, "/roles", "have 10001 members"),
     ],
@@ -273,6 +296,11 @@ def test_a_change_replaces_what_it_names() -> None:
 def test_bad_changes_are_refused(role: dict[str, object], pointer: str, detail: str) -> None:
     _, found = change(role)
     assert detail in found[pointer]
+
+
+def test_a_change_of_nothing_is_refused() -> None:
+    _, found = change()
+    assert "changes nothing; give `roles`, `priority` or `elastic`" in found[""]
 
 
 def test_places_without_a_member_get_a_new_one_with_another_client_id() -> None:

@@ -7,12 +7,16 @@ from fairlead.calls import group_requests, request_building
 from fairlead.calls.exchange_types import Request
 from fairlead.calls.job_parameters import POSITION_WAIT_S
 from fairlead.models.group_models import (
+    Elastic,
     GroupActionResult,
+    GroupChange,
     GroupDetail,
     GroupSpec,
     GroupSubmitResult,
     GroupView,
+    RoleChange,
 )
+from fairlead.models.job_models import Job
 
 
 class GroupMethods(AsyncConnection):
@@ -81,7 +85,30 @@ class GroupMethods(AsyncConnection):
 
         Raises `Conflict` if the group has ended.
         """
-        return await self._request_change(group_requests.build_change(group_id, roles))
+        return await self._request_change(group_requests.build_scaling(group_id, roles))
+
+    async def change_group(
+        self,
+        group_id: str,
+        *,
+        templates: Mapping[str, Job | Mapping[str, object]] | None = None,
+        priority: int | None = None,
+        freeze_seconds: int | None = None,
+        step_max: int | None = None,
+    ) -> GroupActionResult:
+        """Change the priority of all members, how the group grows, or templates of roles by name.
+
+        A different template re-creates the group: all members stop, and new ones are submitted.
+        Raises `Conflict` if the group has ended.
+        """
+        roles = tuple(
+            RoleChange(name=name, template=template) for name, template in (templates or {}).items()
+        )
+        elastic = None
+        if freeze_seconds is not None or step_max is not None:
+            elastic = Elastic(freeze_seconds=freeze_seconds, step_max=step_max)
+        change = GroupChange(roles=roles or None, priority=priority, elastic=elastic)
+        return await self._request_change(group_requests.build_change(group_id, change))
 
     async def _request_change(self, request: Request) -> GroupActionResult:
         done = await self._request(request, GroupActionResult)

@@ -1,13 +1,14 @@
 # Generated from fairlead/asynchronous/event_stream_methods.py (`make client`).
-"""Continuous reads: the events of a job set, and the log of a run. They resume after a failure."""
+"""Continuous reads, which resume after a failure: events of job sets and groups, logs of runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from fairlead import errors
 from fairlead.blocking.job_query_methods import JobQueryMethods
-from fairlead.calls import event_messages, request_building
-from fairlead.calls.exchange_types import Unreachable
+from fairlead.calls import event_messages, group_requests, request_building
+from fairlead.calls.exchange_types import Request, Unreachable
+from fairlead.models.group_models import GroupDetail
 from fairlead.models.job_models import Event
 
 REOPEN_S: Final = 1.0
@@ -30,14 +31,45 @@ class EventStreamMethods(JobQueryMethods):
         broken connection is opened again, and no event is missed or repeated. With `until_finished`
         the iteration ends when all jobs of the job set have ended, otherwise when the caller stops.
         """
-        last = since
         after = None if job_set is None else self._positions.position(queue, job_set)
-        while True:
-            request = event_messages.build_event_request(
+        return self._follow_events(
+            lambda last: event_messages.build_event_request(
                 queue, job_set, last=last, after=after, until_finished=until_finished
-            )
+            ),
+            since,
+            (queue, job_set) if job_set is not None and until_finished else None,
+        )
+
+    def group_events(
+        self, group_id: str, *, since: str | None = None, until_finished: bool = False
+    ) -> Iterator[Event]:
+        """Iterates over the events of a group, without events of its members, as `events` does.
+
+        With `until_finished` the iteration ends when the group has ended. Raises `NotFound`.
+        """
+        after = self._positions.position()
+        return self._follow_events(
+            lambda last: event_messages.build_group_event_request(
+                group_id, last=last, after=after, until_finished=until_finished
+            ),
+            since,
+            group_id if until_finished else None,
+        )
+
+    def _follow_events(
+        self,
+        build: Callable[[str | None], Request],
+        since: str | None,
+        until: tuple[str, str] | str | None,
+    ) -> Iterator[Event]:
+        """The events of streams that begin after each other; `build` takes the last event's id.
+
+        `until`: a job set (queue, name), or the id of a group; its end ends the iteration.
+        """
+        last = since
+        while True:
             parser = event_messages.Parser()
-            with self._stream(request) as body:
+            with self._stream(build(last)) as body:
                 while True:
                     try:
                         chunk = body.chunk()
@@ -48,11 +80,15 @@ class EventStreamMethods(JobQueryMethods):
                     for message in parser.feed(chunk):
                         last = message.id or last
                         yield event_messages.decode_event(message)
-            if job_set is not None and until_finished:
-                found = self.job_set(queue, job_set)
-                if found.is_finished:
-                    return
+            if until is not None and self._has_ended(until):
+                return
             self._transport.sleep(REOPEN_S)
+
+    def _has_ended(self, until: tuple[str, str] | str) -> bool:
+        if isinstance(until, tuple):
+            return (self.job_set(*until)).is_finished
+        request = request_building.build_get(group_requests.group_path(until))
+        return (self._request(request, GroupDetail)).ended is not None
 
     def logs(
         self,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from fairlead import errors
-from fairlead.calls import request_building
+from fairlead.calls import group_requests, request_building
 from fairlead.calls.exchange_types import Request
 from fairlead.models.job_models import Event
 
@@ -29,12 +29,25 @@ def build_event_request(
 ) -> Request:
     """The stream of a job set or queue that goes on after the event with the id `last`."""
     if job_set is None:
-        path, query = "/events", [("queue", queue)]
-    else:
-        path = f"{request_building.job_set_path(queue, job_set)}/events"
-        query = [*request_building.make_position_query(after, None)]
-        if until_finished:
-            query.append(("until", "finished"))
+        return _build_stream("/events", [("queue", queue)], last)
+    path = f"{request_building.job_set_path(queue, job_set)}/events"
+    return _build_stream(path, _make_query(after, until_finished), last)
+
+
+def build_group_event_request(
+    group_id: str, *, last: str | None, after: str | None, until_finished: bool
+) -> Request:
+    """The stream of a group that goes on after the event with the id `last`."""
+    path = f"{group_requests.group_path(group_id)}/events"
+    return _build_stream(path, _make_query(after, until_finished), last)
+
+
+def _make_query(after: str | None, until_finished: bool) -> list[tuple[str, str]]:
+    query = [*request_building.make_position_query(after, None)]
+    return [*query, ("until", "finished")] if until_finished else query
+
+
+def _build_stream(path: str, query: list[tuple[str, str]], last: str | None) -> Request:
     headers = [("accept", "text/event-stream")]
     if last is not None:
         headers.append(("last-event-id", last))

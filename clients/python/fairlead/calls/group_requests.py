@@ -52,11 +52,18 @@ def build_restart(group_id: str, reason: str) -> Request:
     return request_building.build_post(f"{group_path(group_id)}/restart", body, repeatable=False)
 
 
-def build_change(group_id: str, roles: Mapping[str, tuple[int | None, int | None]]) -> Request:
+def build_scaling(group_id: str, roles: Mapping[str, tuple[int | None, int | None]]) -> Request:
     """The request that changes the number of members of roles."""
     changes = tuple(
         RoleChange(name=name, min=least, max=most) for name, (least, most) in roles.items()
     )
+    return build_change(group_id, GroupChange(roles=changes))
+
+
+def build_change(group_id: str, change: GroupChange) -> Request:
+    """The request that changes a group. It is not repeated with a template: its secret values would
+    be sealed again, which makes it a different one, and the members would stop again."""
+    repeatable = not any(role.template is not None for role in change.roles or ())
     return request_building.build_post(
-        group_path(group_id), GroupChange(roles=changes), method="PATCH"
+        group_path(group_id), change, method="PATCH", repeatable=repeatable
     )

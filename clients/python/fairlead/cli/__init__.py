@@ -90,7 +90,7 @@ def find_command(arguments: Sequence[str]) -> str | None:
 def find_modules(
     arguments: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[str, ...] | None:
-    """The modules of this package that a command line needs; None: all, and those of others."""
+    """The modules of this package that a command line needs; None: all, and plugins."""
     if any(name.startswith("_FAIRLEAD_COMPLETE") for name in environment):
         return None
     word = find_command(arguments)

@@ -16,7 +16,7 @@ class GroupRole(RequestModel, frozen=True, kw_only=True):
 
 
 class Completion(RequestModel, frozen=True, kw_only=True):
-    """The group succeeds when `count` members of these roles have (default: all of them)."""
+    """The group succeeds when `count` members of these roles have succeeded (default: all)."""
 
     roles: tuple[str, ...] = ()
     count: int | None = None
@@ -68,17 +68,20 @@ class GroupSpec(RequestModel, frozen=True, kw_only=True):
 
 
 class RoleChange(RequestModel, frozen=True, kw_only=True):
-    """New numbers of members of a role."""
+    """New numbers of members of a role, or a new template for them."""
 
     name: str
     min: int | None = None
     max: int | None = None
+    template: Job | Mapping[str, object] | None = None
 
 
 class GroupChange(RequestModel, frozen=True, kw_only=True):
-    """New numbers of members of roles of a group."""
+    """What changes of a group; the rest stays as it is."""
 
-    roles: tuple[RoleChange, ...]
+    roles: tuple[RoleChange, ...] | None = None
+    priority: int | None = None
+    elastic: Elastic | None = None
 
 
 class SubmittedMember(ResponseModel, frozen=True, kw_only=True):
@@ -164,6 +167,7 @@ class GroupMember(ResponseModel, frozen=True, kw_only=True):
     id: str
     role: str
     index: int
+    generation: int = 1
     state: str
     run: int = 0
     cluster: str | None = None
@@ -197,4 +201,6 @@ class GroupDetail(GroupView, frozen=True, kw_only=True):
     headless_service: bool = False
     rendezvous: str | None = None
     topology: TopologyView | None = None
+    generation: int = 1
+    priority: int | None = None
     members: tuple[GroupMember, ...] = ()

@@ -10,7 +10,14 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.records import events
-from fairlead_lookout.domain.group_records import GroupChange, GroupChanges, GroupRow, MemberRow
+from fairlead_common.domain.records.events import GroupChangeKind
+from fairlead_lookout.domain.group_records import (
+    GroupChange,
+    GroupChanges,
+    GroupEventRow,
+    GroupRow,
+    MemberRow,
+)
 from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Message
 from fairlead_lookout.domain.public_events import EventType, EventWriter
 
@@ -35,7 +42,6 @@ _STATES: Final[dict[type, str]] = {
 }
 _TYPES: Final[dict[type, EventType]] = {
     events.GroupSubmitted: "groupSubmitted",
-    events.GroupChanged: "groupScaled",
     events.GroupCancelRequested: "groupCancelling",
     events.GroupRestartRequested: "groupRestartRequested",
     events.GroupRunning: "groupRunning",
@@ -43,6 +49,11 @@ _TYPES: Final[dict[type, EventType]] = {
     events.GroupSucceeded: "groupSucceeded",
     events.GroupFailed: "groupFailed",
     events.GroupCancelled: "groupCancelled",
+}
+_CHANGES: Final[dict[GroupChangeKind, EventType]] = {
+    GroupChangeKind.SCALED: "groupScaled",
+    GroupChangeKind.UPDATED: "groupUpdated",
+    GroupChangeKind.RECREATED: "groupRecreated",
 }
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -56,7 +67,7 @@ class GroupFold:
         edit_set: Callable[[JobSetKey], JobSet],
         find_job: Callable[[str], Job | None],
     ) -> None:
-        self.changes: Final = GroupChanges([], [], {})
+        self.changes: Final = GroupChanges([], [], {}, [])
         self._writer = writer
         self._edit_set = edit_set
         self._find_job = find_job
@@ -65,7 +76,9 @@ class GroupFold:
         """Note which member a new job is, if it is one."""
         member = event.group
         if member is not None:
-            row = MemberRow(event.job_id, member.group, member.role, member.index)
+            row = MemberRow(
+                event.job_id, member.group, member.role, member.index, member.generation
+            )
             self.changes.members.append(row)
 
     def count_restart(self, event: events.JobRequeued) -> None:
@@ -75,9 +88,7 @@ class GroupFold:
 
     def fold(self, message: Message, index: int, event: GroupEvent) -> None:
         """Fold an event of a message, and write its public event."""
-        key, by = (message.sequence.queue, message.sequence.job_set), message.sequence.by
-        kind: EventType = _TYPES[type(event)]
-        reason: str | None = getattr(event, "reason", None) or None
+        key = (message.sequence.queue, message.sequence.job_set)
         if isinstance(event, events.GroupSubmitted):
             following = message.sequence.events[index + 1 : index + 2]
             if any(
@@ -86,22 +97,51 @@ class GroupFold:
             ):
                 return  # a repeated request
             self.changes.new.append(_make_row(key, message.time_ms, event))
-        else:
-            change = self._edit(event.group)
-            if change.state in FINAL:
-                return
-            state = _STATES.get(type(event))
-            change.state = change.state if state is None else state
-            if isinstance(event, events.GroupChanged):
+            self._write(message, event, "groupSubmitted", event.terms)
+        elif isinstance(event, events.GroupChanged):
+            kind = _CHANGES[event.kind]
+            change = self._change(message, event, kind)
+            if change is not None:
                 change.terms = _encode(event.terms).decode()
-            if isinstance(event, events.GroupRestarting):
-                change.restarts += event.counted
-            change.change, change.reason, change.by = kind, reason, by
-            change.changed_ms = message.time_ms
-        self._writer.write(self._edit_set(key), kind, None, group=event.group, reason=reason, by=by)
+                if kind == "groupRecreated":
+                    change.state, change.restarts, change.is_recreated = "QUEUED", 0, True
+                self._write(message, event, kind, event.terms)
+        else:
+            kind = _TYPES[type(event)]
+            change = self._change(message, event, kind)
+            if change is not None:
+                change.state = _STATES.get(type(event), change.state)
+                if isinstance(event, events.GroupRestarting):
+                    change.restarts += event.counted
+                self._write(message, event, kind, None)
+
+    def _change(self, message: Message, event: GroupEvent, kind: EventType) -> GroupChange | None:
+        """The row of the change, if the group has not ended within this batch."""
+        change = self._edit(event.group)
+        if change.state in FINAL:
+            return None
+        change.change, change.reason, change.by = kind, _reason(event), message.sequence.by
+        change.changed_ms = message.time_ms
+        return change
+
+    def _write(
+        self, message: Message, event: GroupEvent, kind: EventType, terms: events.Group | None
+    ) -> None:
+        """Write the public event. `terms`: the new ones, if it changed them."""
+        key, by = (message.sequence.queue, message.sequence.job_set), message.sequence.by
+        line = self._writer.write(
+            self._edit_set(key), kind, None, group=event.group, reason=_reason(event), by=by
+        )
+        roles = None if terms is None else _encode(terms.roles).decode()
+        place = (event.group, line.position, line.item, line.time_ms)
+        self.changes.events.append(GroupEventRow(*place, kind, roles, line.json.decode()))
 
     def _edit(self, group_id: str) -> GroupChange:
         return self.changes.changes.setdefault(group_id, GroupChange(group_id))
+
+
+def _reason(event: GroupEvent) -> str | None:
+    return getattr(event, "reason", None) or None
 
 
 def _make_row(key: JobSetKey, time_ms: int, event: events.GroupSubmitted) -> GroupRow:

@@ -23,11 +23,27 @@ class MemberRow(msgspec.Struct, frozen=True):
     group_id: str
     role: str
     number: int
+    generation: int
+
+
+class GroupEventRow(msgspec.Struct, frozen=True):
+    """A public event of a group: its id (position, item), its type and its JSON.
+
+    `roles` (JSON): the roles with minima and maxima from here on, if the event changed them.
+    """
+
+    group_id: str
+    position: int
+    item: int
+    time_ms: int
+    type: str
+    roles: str | None
+    line: str
 
 
 class GroupChange(msgspec.Struct):
     """What a batch changes of a group. `state`, `terms` and `change` None: they stay as they are;
-    `restarts`: how many more."""
+    `restarts`: how many more, after 0 if the group `is_recreated`."""
 
     group_id: str
     state: str | None = None
@@ -37,11 +53,14 @@ class GroupChange(msgspec.Struct):
     by: str | None = None
     restarts: int = 0
     changed_ms: int = 0
+    is_recreated: bool = False
 
 
 class GroupChanges(msgspec.Struct, frozen=True):
-    """Everything that a batch changes of groups: new ones, new members, and changes by group."""
+    """Everything that a batch changes of groups: new ones, new members, changes by group, and
+    public events."""
 
     new: list[GroupRow]
     members: list[MemberRow]
     changes: dict[str, GroupChange]
+    events: list[GroupEventRow]

@@ -240,4 +240,4 @@ class Changes(msgspec.Struct, frozen=True):
     usage: dict[UsageKey, Usage] = {}
     published: int = 0
     preemptions: Sequence[Preemption] = ()
-    groups: GroupChanges = GroupChanges([], [], {})
+    groups: GroupChanges = GroupChanges([], [], {}, [])

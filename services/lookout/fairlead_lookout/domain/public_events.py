@@ -36,6 +36,8 @@ EventType = Literal[
     "groupSubmitted",
     "groupRunning",
     "groupScaled",
+    "groupUpdated",
+    "groupRecreated",
     "groupRestartRequested",
     "groupRestarting",
     "groupCancelling",
@@ -144,7 +146,7 @@ class EventWriter:
         if job_set.first_ms == 0:
             job_set.first_ms = message.time_ms
 
-    def write(self, job_set: JobSet, kind: EventType, job: Job | None, **fields: object) -> None:
+    def write(self, job_set: JobSet, kind: EventType, job: Job | None, **fields: object) -> Line:
         """Write an event of a job, or of the job set itself."""
         queue, name = job_set.key
         event = PublicEvent(
@@ -157,7 +159,7 @@ class EventWriter:
             job_set=name,
             **fields,  # type: ignore[arg-type]
         )
-        self._add(job_set, _encode(event))
+        return self._add(job_set, _encode(event))
 
     def write_submission(self, job_set: JobSet, event: JobSubmitted) -> None:
         """Write that a job was submitted."""
@@ -227,12 +229,14 @@ class EventWriter:
                 will_retry=will_retry,
             )
 
-    def _add(self, job_set: JobSet, json: bytes) -> None:
+    def _add(self, job_set: JobSet, json: bytes) -> Line:
         if job_set is not self._job_set:
             self._start_job_set(job_set)
         message = self._message
-        self._own_lines.append(Line(message.position, self.published, message.time_ms, json))
+        line = Line(message.position, self.published, message.time_ms, json)
+        self._own_lines.append(line)
         self.published += 1
+        return line
 
     def _start_job_set(self, job_set: JobSet) -> None:
         self.finish_message()

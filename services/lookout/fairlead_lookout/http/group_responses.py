@@ -47,11 +47,12 @@ class GroupsPage(ResponseBody, frozen=True, kw_only=True):
 
 
 class MemberSummary(ResponseBody, frozen=True, kw_only=True):
-    """A job that is or was a member of a group."""
+    """A job that is or was a member of a group. `generation`: of the group when it was created."""
 
     id: str
     role: str
     index: int
+    generation: int = 1
     state: str
     run: int = 0
     cluster: str | None = None
@@ -76,7 +77,9 @@ class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     """Everything about a group. `completionCount` null: all members of the completion roles.
 
     `freezeSeconds` and `stepMax` 0: no freeze, no step. `startup`: roles in the order in which
-    their members start. `rendezvous`: by which variables members find each other.
+    their members start. `rendezvous`: by which variables members find each other. `generation`: how
+    often the group has been re-created, and 1. `priority`: what all members were given after the
+    submission.
     """
 
     labels: dict[str, str]
@@ -90,6 +93,8 @@ class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     headless_service: bool
     rendezvous: str | None = None
     topology: TopologyTerms | None = None
+    generation: int = 1
+    priority: int | None = None
     members: list[MemberSummary]
 
 
@@ -119,6 +124,8 @@ def describe_group_detail(row: Any, members: list[Any], find_hops: FindHops) -> 
         headless_service=terms.network.headless_service,
         rendezvous=None if terms.network.rendezvous is None else terms.network.rendezvous.value,
         topology=_describe_topology(terms.topology),
+        generation=terms.generation,
+        priority=terms.priority,
         members=[_describe_member(member) for member in members],
     )
 
@@ -162,6 +169,7 @@ def _describe_member(row: Any) -> MemberSummary:
         id=row["id"],
         role=row["role"],
         index=row["number"],
+        generation=row["generation"],
         state=row["state"],
         run=row["run"],
         cluster=row["executor"],

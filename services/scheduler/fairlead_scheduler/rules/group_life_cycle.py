@@ -1,7 +1,7 @@
 """The life cycle of groups (rules C): what ends, starts again or stops when a member ends. Pure.
 
-As all of housekeeping this is level-triggered: a decision follows from the view alone, so that it
-does not matter which leader folded what led to it. A group stays in `groups_to_examine` until
+Like all of housekeeping this is level-triggered: a decision follows from the view alone, whichever
+leader folded the events that led to it. A group stays in `groups_to_examine` until
 nothing about it is left to decide.
 """
 
@@ -26,7 +26,7 @@ COMPLETED: Final = "stopped: the group has completed"
 NOT_COUNTED: Final = frozenset(
     {FailureCategory.NODE_LOST, FailureCategory.POD_DELETED, FailureCategory.EVICTED}
 )
-"""Failures that are not the member's: a restart after them does not count."""
+"""Failures that the member did not cause: a restart after them does not count."""
 STOPS_PER_BATCH: Final = 100
 
 MemberEnd = End | ev.JobSucceeded
@@ -53,7 +53,7 @@ class GroupEnds:
         self._running: dict[GroupId, dict[str, int]] = {}
 
     def settle(self, row: int, end: End) -> SettledEnd:
-        """What is decided for a job whose run ended, if `end` is what it would be for itself."""
+        """The decision about a job whose run ended; `end`: the decision for it as a single job."""
         rare = self._view.jobs.rare_properties.get(row)
         member = None if rare is None else rare.member
         state = None if member is None else self._view.groups.get(member.group)
@@ -128,7 +128,7 @@ class GroupEnds:
 
 
 def end_with_group(state: GroupState, member: ev.GroupMember, job_id: JobId) -> MemberEnd | None:
-    """How a member ends that its group does not need any more; None if the group needs it."""
+    """How a member ends that its group no longer needs; None if the group needs it."""
     if state.phase is GroupPhase.SUCCEEDED:
         return ev.JobSucceeded(job_id=job_id, reason=COMPLETED)
     if state.phase is GroupPhase.FAILED:
@@ -137,6 +137,9 @@ def end_with_group(state: GroupState, member: ev.GroupMember, job_id: JobId) -> 
         return ev.JobCancelled(
             job_id=job_id, reason=f"its group is cancelled: {state.cancel_reason or state.reason}"
         )
+    if groups.is_outdated(state, member):
+        reason = f"its group was re-created with other members: {state.reason}"
+        return ev.JobCancelled(job_id=job_id, reason=reason)
     role = groups.find_role(state.terms, member.role)
     if role is None or member.index >= role.max:
         most = 0 if role is None else role.max
@@ -148,7 +151,7 @@ def end_with_group(state: GroupState, member: ev.GroupMember, job_id: JobId) -> 
 def decide_groups(
     view: View, live_leases: Leases, ends: GroupEnds, excluded: set[int]
 ) -> Iterator[AppendBatch]:
-    """Decide what has become of groups, and end or stop members that they do not need any more.
+    """Decide the state of groups, and end or stop members that they no longer need.
 
     Adds to `excluded` the rows that rounds must leave alone until the decisions are folded.
     """
@@ -162,6 +165,8 @@ def decide_groups(
             excluded.update(rows)
             continue
         batches = list(_end_members(view, live_leases, state, rows, excluded))
+        if any(groups.is_outdated(state, _member(view, row)) for row in rows):
+            excluded.update(rows)  # members start after those of earlier generations have ended
         decision = None if state.is_final else _decide_group(view, state, rows)
         if decision is not None:
             restart = decision if isinstance(decision, ev.GroupRestarting) else None
@@ -191,7 +196,7 @@ def _end_members(
     rows: Sequence[int],
     excluded: set[int],
 ) -> Iterator[AppendBatch]:
-    """End queued members that the group does not need any more, and stop those that run."""
+    """End queued members that the group no longer needs, and stop running ones."""
     jobs = view.jobs
     ended: list[ev.AnyEvent] = []
     to_stop: list[tuple[int, str]] = []
@@ -226,7 +231,7 @@ def _decide_group(
     | ev.GroupRunning
     | None
 ):
-    """What has become of a group that has not ended."""
+    """The next decision about a group that has not ended; None if there is nothing to decide."""
     group = state.group
     if has_completed(view, state, rows):
         return ev.GroupSucceeded(group=group)
@@ -237,6 +242,8 @@ def _decide_group(
     if state.lost_reason is not None:
         return ev.GroupFailed(group=group, reason=state.lost_reason)
     missing = explain_unreachable(state)
+    if missing is None and not rows and state.ended:
+        missing = "all its members have ended, and too few of its completion roles have succeeded"
     if missing is not None:
         return ev.GroupFailed(group=group, reason=missing)
     if state.restart_reason is not None:
@@ -253,19 +260,22 @@ def has_completed(view: View, state: GroupState, rows: Sequence[int]) -> bool:
     """C1: whether the members of the completion roles have succeeded. `rows`: its live members.
 
     As many as the terms say, or all that the group needs and all that were started: a surplus
-    member that waits, was stopped for others or failed for good is not counted.
+    member that waits, was stopped for others or failed for good is not counted, nor is a member
+    that was scaled away.
     """
     wanted = _completion_roles(state)
     done = sum(index < role.max for role in wanted for index in state.succeeded.get(role.name, ()))
     if state.terms.completion_count is not None:
         return done >= state.terms.completion_count
-    if not done or not all(
-        set(range(role.min)) <= state.succeeded.get(role.name, set()) for role in wanted
-    ):
+    is_intact = state.lost_reason is None and state.cancel_reason is None
+    over = state.ended if is_intact else state.succeeded
+    if not done or not all(set(range(role.min)) <= over.get(role.name, set()) for role in wanted):
         return False
     names = {role.name for role in wanted}
     return not any(
-        view.jobs.state[row] != job_table.QUEUED and _member(view, row).role in names
+        view.jobs.state[row] != job_table.QUEUED
+        and _member(view, row).role in names
+        and not groups.is_outdated(state, _member(view, row))
         for row in rows
     )
 
@@ -290,7 +300,11 @@ def _completion_roles(state: GroupState) -> list[ev.GroupRole]:
 def list_wanted(view: View, state: GroupState) -> list[int]:
     """The rows of the members that have a run that is not to be stopped, by job id."""
     ids = sorted(view.gang_members.get(state.gang_name, ()))
-    return [row for row in (view.jobs.rows[job_id] for job_id in ids) if is_wanted_run(view, row)]
+    return [
+        row
+        for row in (view.jobs.rows[job_id] for job_id in ids)
+        if is_wanted_run(view, row) and not groups.is_outdated(state, _member(view, row))
+    ]
 
 
 def _is_running(view: View, row: int) -> bool:

@@ -1,7 +1,7 @@
 """Groups of roles as the scheduler knows them (rules G and C): terms, members that ended, state.
 
 A group is a gang with roles: its members are in `View.gang_members` under `gang_name`, and its
-`GangTerms` name the roles. What a plain gang does not have is in `GroupState`. A group is in the
+`GangTerms` name the roles. `GroupState` has the rest of a group. A group is in the
 view from its submission until it has ended and all its members have.
 """
 
@@ -19,9 +19,9 @@ from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.job_table import GangName, GangTerms, JobSet, RoleTerms
 
 SURPLUS_STEP: Final = 1 << 32
-"""By so much the priority of a surplus member counts as lower for each place of its rank, so that
-inside a queue and a class value it comes after all other jobs (G2), in the order in which groups
-grow, and is the first victim (G4)."""
+"""The priority of a surplus member counts as lower by this for each place of its rank. Inside a
+queue and a class value it comes after all other jobs (G2), in the order in which groups grow, and
+is the first victim (G4)."""
 PRIORITY_MIN: Final = -(1 << 31)
 """The least priority that a job can be given: priorities have 32 bits."""
 
@@ -102,13 +102,26 @@ class GroupState(msgspec.Struct):
         return self.phase in FINAL_PHASES
 
 
+def is_outdated(state: GroupState, member: ev.GroupMember) -> bool:
+    """Whether the group has been re-created since this member was submitted."""
+    return member.generation != state.terms.generation
+
+
+def start_generation(state: GroupState) -> None:
+    """Forget what became of the members of earlier generations."""
+    state.phase = GroupPhase.QUEUED
+    state.restarts = 0
+    state.lost_reason = state.restart_reason = state.scaled_ms = None
+    state.succeeded, state.ended = {}, {}
+
+
 def find_role(terms: ev.Group, name: str) -> ev.GroupRole | None:
     """The role of that name."""
     return next((role for role in terms.roles if role.name == name), None)
 
 
 def gang_terms(state: GroupState) -> GangTerms:
-    """The terms of a group as those of a gang.
+    """The terms of a group in the form of gang terms.
 
     The minimum of a role is how many members with an index below its `min` have not ended: those
     that succeeded are not needed any more.
@@ -127,7 +140,7 @@ def gang_terms(state: GroupState) -> GangTerms:
 
 
 def minimum_left(state: GroupState, role: ev.GroupRole) -> int:
-    """How many members of a role the group needs to run, those left out that have ended."""
+    """How many members of a role the group still needs to run, without members that have ended."""
     over = state.ended.get(role.name, ())
     return role.min - sum(index < role.min for index in over)
 

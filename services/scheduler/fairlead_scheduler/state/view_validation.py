@@ -203,7 +203,8 @@ def _check_groups(view: View) -> Iterator[str]:
         ranks[row] = groups.surplus_rank(state.terms, rare.member)
         if rare.gang_terms is not None or rare.gang_started:
             yield f"job {job_id} of group {state.group} has terms of a gang"
-        if rare.member.index in state.ended.get(rare.member.role, ()):
+        over = () if groups.is_outdated(state, rare.member) else state.ended.get(rare.member.role)
+        if rare.member.index in (over or ()):
             yield f"job {job_id} has not ended, but its group {state.group} says so"
     wrong = live[counted[live] != ranks[live]]
     yield from describe_jobs("surplus ranks are wrong", jobs, wrong)

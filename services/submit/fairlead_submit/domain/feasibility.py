@@ -5,7 +5,8 @@ load, and the limits of the queue. The scheduler decides again when the job is s
 is checked by itself: whether a gang of different jobs fits, only the scheduler knows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -148,27 +149,68 @@ def _find_exceeded_limit(
     queue: Queue,
     priority_class: PriorityClass,
 ) -> str | None:
-    """The first limit that the job, or its members that start together, exceed (L2).
-
-    A limit of the queue replaces that of the class.
-    """
-    of_queue = queue.limits.get(priority_class.name, {})
-    limits: Mapping[str, float | str] = {**priority_class.limits, **of_queue}
-    for name, limit in limits.items():
-        amount = (
-            quantities.parse_recorded_limit(name, limit)
-            if isinstance(limit, str)
-            else int(limit * total.get(name, 0))
-        )
+    """The first limit that the job, or its members that start together, exceed (L2)."""
+    for name, amount in _list_limits(total, queue, priority_class):
         needed = kind.members * shape.requests.get(name, 0)
         if needed > amount:
             members = f" for {kind.members} members" if kind.members > 1 else ""
-            return (
-                f"needs {quantities.to_number(name, needed)} {name}{members}; the limit"
-                f" of queue {queue.name!r} is {quantities.to_number(name, amount)} in class"
-                f" {priority_class.name!r}"
-            )
+            return _describe_excess(name, needed, members, amount, queue, priority_class)
     return None
+
+
+def find_exceeded_group_limit(
+    kinds: Sequence[JobKind],
+    nodes: Iterable[Node],
+    queue: Queue,
+    classes: Mapping[str, PriorityClass],
+) -> str | None:
+    """The first limit that the minimal members of all roles of a group exceed together (L2).
+
+    `kinds`: one for each role, all in one pool.
+    """
+    total: Counter[str] = Counter()
+    for node in nodes:
+        if kinds and node.pool == kinds[0].pool:
+            total.update(node.allocatable)
+    if not total:
+        return None
+    for class_name in dict.fromkeys(kind.priority_class for kind in kinds):
+        own = [kind for kind in kinds if kind.priority_class == class_name]
+        shapes_of = [shapes.decode(kind.shape) for kind in own]
+        for name, amount in _list_limits(total, queue, classes[class_name]):
+            needed = sum(
+                kind.members * shape.requests.get(name, 0)
+                for kind, shape in zip(own, shapes_of, strict=True)
+            )
+            if needed > amount:
+                members = f" for the {sum(kind.members for kind in own)} members of all roles"
+                return _describe_excess(name, needed, members, amount, queue, classes[class_name])
+    return None
+
+
+def _list_limits(
+    total: Mapping[str, int], queue: Queue, priority_class: PriorityClass
+) -> Iterator[tuple[str, int]]:
+    """Resources with their limits. A limit of the queue replaces that of the class."""
+    limits: Mapping[str, float | str] = {
+        **priority_class.limits,
+        **queue.limits.get(priority_class.name, {}),
+    }
+    for name, limit in limits.items():
+        if isinstance(limit, str):
+            yield name, quantities.parse_recorded_limit(name, limit)
+        else:
+            yield name, int(limit * total.get(name, 0))
+
+
+def _describe_excess(
+    name: str, needed: int, members: str, limit: int, queue: Queue, priority_class: PriorityClass
+) -> str:
+    return (
+        f"needs {quantities.to_number(name, needed)} {name}{members}; the limit of queue"
+        f" {queue.name!r} is {quantities.to_number(name, limit)} in class"
+        f" {priority_class.name!r}"
+    )
 
 
 def _fits_on(shape: Shape, node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""The HTTP calls for groups: submit them, cancel, restart and scale them."""
+"""The HTTP calls for groups: submit, change, restart and cancel them."""
 
 from typing import Annotated, Final
 
@@ -91,15 +91,15 @@ def _add_actions(router: APIRouter, service: Service) -> None:
 
     @router.patch(
         "/groups/{group}",
-        summary="Scale a group: change the number of members of its roles",
+        summary="Change a group: numbers of members, priority, growth, or templates of roles",
         responses={200: result, **openapi_schemas.describe_problems(400, 404, 409, 413, 415)},
         openapi_extra=openapi_schemas.describe_body(group_types.GroupChange),
     )
-    async def scale_group(request: Request, group: _GroupText) -> Response:
+    async def change_group(request: Request, group: _GroupText) -> Response:
         context = deps.request_context(request)
         deps.require_confined_jobs(service.settings.tokens_for_others, context.caller)
         await deps.require_any_queue(permissions, context.caller, Verb.SUBMIT)
         query_string.read_query(request)
         content = await request_body.read_body(request)
-        metrics.REQUESTS.labels("scaleGroup").inc()
+        metrics.REQUESTS.labels("changeGroup").inc()
         return json_response(await actions.change(group, content, context))

@@ -1,6 +1,7 @@
-"""Actions on existing groups: cancel, restart, and change the number of members."""
+"""Actions on existing groups: cancel, restart, and change their terms and templates."""
 
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,23 +13,27 @@ from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import feasibility, secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.feasibility import JobKind
 from fairlead_submit.domain.groups import group_changes
+from fairlead_submit.domain.groups.group_changes import TermsChange
 from fairlead_submit.domain.groups.group_types import GroupAction, GroupChange
+from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store.configuration_store import QueueStore
-from fairlead_submit.store.job_views import JobViews, KnownGroup
+from fairlead_submit.store.job_views import JobViews, KnownGroup, KnownMember
 from fairlead_submit.store.secret_store import SecretStore
 
 _ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
-_PRESENT: Final = ("QUEUED", "LEASED", "PENDING", "RUNNING", "SUCCEEDED")
+_LIVE: Final = ("QUEUED", "LEASED", "PENDING", "RUNNING")
+_PRESENT: Final = (*_LIVE, "SUCCEEDED")
 
 
 class GroupActionResult(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,6 +69,7 @@ class GroupActionService:
         self._quotas = quotas
         self._secrets = queue_secrets
         self._classes = {item.name: item for item in settings.priority_classes}
+        self._templates = JobTemplates(settings.job_policy)
         self._action = Decoder(GroupAction)
         self._change = Decoder(GroupChange)
 
@@ -86,54 +92,100 @@ class GroupActionService:
         return await self._append(known, [event], context)
 
     async def change(self, group: str, body: bytes, context: RequestContext) -> GroupActionResult:
-        """Change the number of members of roles. Raises a `Problem` or `WorldError`."""
+        """Change the terms or templates of a group. Raises a `Problem` or `WorldError`."""
         request, found = self._change(body)
         known, queue = await self._find(group, context, Verb.SUBMIT)
-        terms, wrong = group_changes.change_terms(known.terms, request)
+        change, wrong = group_changes.change_terms(known.terms, request)
         if found or wrong:
-            raise validation_problem([*found, *wrong])
+            raise validation_problem([*found, *validation.without_implied(wrong, found)])
         _require_live(known)
-        if any(new.max < old.max for new, old in zip(terms.roles, known.terms.roles, strict=True)):
-            require_verb(context.caller, Verb.CANCEL, queue)
-        templates = await self._job_views.find_templates(known.group)
-        await self._check_minima(known, terms, request, templates, queue)
-        members = await self._make_members(known, terms, templates)
-        event = events.GroupChanged(group=known.group, terms=terms)
-        return await self._append(known, [event, *members], context)
+        _require_verbs(context, queue, known, change, request)
+        before = await self._job_views.find_templates(known.group)
+        before = _give_priority(before, change.terms.priority)
+        new = await self._read_templates(body, known, change, before)
+        templates = before | new
+        await self._check_minima(known, change, templates, new, queue)
+        terms = change.terms
+        if new:  # the new members have their priority from their submission
+            terms = msgspec.structs.replace(
+                terms, priority=None, generation=known.terms.generation + 1
+            )
+        members = await self._job_views.find_members(known.group)
+        facts: list[events.AnyEvent] = list(
+            await self._make_members(known, terms, templates, members)
+        )
+        if request.priority is not None and not new:
+            facts += [
+                events.JobReprioritized(job_id=each.job_id, priority=request.priority)
+                for each in members
+                if each.state in _LIVE and each.generation == terms.generation
+            ]
+        kind, reason = group_changes.describe_change(known.terms, change.terms, new)
+        event = events.GroupChanged(group=known.group, terms=terms, kind=kind, reason=reason)
+        return await self._append(known, [event, *facts], context)
+
+    async def _read_templates(
+        self,
+        body: bytes,
+        known: KnownGroup,
+        change: TermsChange,
+        templates: Mapping[str, events.JobSubmitted],
+    ) -> dict[str, events.JobSubmitted]:
+        """The templates that differ from the present ones. Raises a 422 `Problem`."""
+        may_have_secrets = secret_variables.may_have_secrets(body)
+        queue_secrets = secret_variables.NO_SECRETS if may_have_secrets else None
+        if may_have_secrets:
+            queue_secrets = await self._secrets.get_queue_secrets(known.queue)
+        made, found = group_changes.read_changed_templates(
+            change,
+            templates,
+            change.terms.priority,
+            known.labels,
+            self._templates,
+            lambda common: self._templates.make_shared_terms(known.queue, common, queue_secrets),
+        )
+        if found:
+            raise validation_problem(found)
+        return made
 
     async def _check_minima(
         self,
         known: KnownGroup,
-        terms: events.Group,
-        request: GroupChange,
-        templates: dict[str, events.JobSubmitted],
+        change: TermsChange,
+        templates: Mapping[str, events.JobSubmitted],
+        new_templates: Collection[str],
         queue: Queue,
     ) -> None:
         """Refuse minima that could never run, and members of roles that have never had any."""
-        places = {role.name or "": index for index, role in enumerate(request.roles or ())}
         before = {role.name: role for role in known.terms.roles}
-        raised: list[tuple[int, JobKind]] = []
+        changed: list[tuple[str, JobKind]] = []
+        all_kinds: list[JobKind] = []
         found: list[FieldError] = []
-        for role in terms.roles:
+        for role in change.terms.roles:
             template = templates.get(role.name)
-            if template is None and role.max:
-                detail = "cannot be raised: the role has never had a member to take as template"
-                found.append(FieldError(f"/roles/{places[role.name]}/max", detail))
-            elif template is not None and role.min > before[role.name].min:
-                shape, pool = bytes(template.shape), template.pool
-                kind = JobKind(shape, template.priority_class, pool, members=role.min)
-                raised.append((places[role.name], kind))
-        if raised and not found:
-            snapshot = await self._cluster_view.read()
-            kinds = [kind for _, kind in raised]
-            verdicts = feasibility.check_feasibility(
-                kinds, snapshot.nodes.values(), queue, self._classes
-            )
-            for place, kind in raised:
+            if template is None:
+                if role.max:
+                    detail = "cannot be raised: the role has never had a member; give a `template`"
+                    place = change.places[role.name]
+                    found.append(FieldError(f"/roles/{place}/max", detail))
+                continue
+            shape, pool = bytes(template.shape), template.pool
+            kind = JobKind(shape, template.priority_class, pool, members=max(role.min, 1))
+            all_kinds += [kind] if role.min else []
+            field = "template" if role.name in new_templates else "min"
+            if field == "template" or role.min > before[role.name].min:
+                changed.append((f"/roles/{change.places[role.name]}/{field}", kind))
+        if changed and not found:
+            nodes = list((await self._cluster_view.read()).nodes.values())
+            kinds = [kind for _, kind in changed]
+            verdicts = feasibility.check_feasibility(kinds, nodes, queue, self._classes)
+            for pointer, kind in changed:
                 verdict = verdicts[kind]
                 if verdict.feasible is False:
-                    detail = f"could never run: {verdict.why}"
-                    found.append(FieldError(f"/roles/{place}/min", detail))
+                    found.append(FieldError(pointer, f"could never run: {verdict.why}"))
+            excess = feasibility.find_exceeded_group_limit(all_kinds, nodes, queue, self._classes)
+            if excess is not None and not found:
+                found.append(FieldError(changed[0][0], f"could never run: the group {excess}"))
         if found:
             raise validation_problem(found)
 
@@ -141,11 +193,15 @@ class GroupActionService:
         self,
         known: KnownGroup,
         terms: events.Group,
-        templates: dict[str, events.JobSubmitted],
+        templates: Mapping[str, events.JobSubmitted],
+        members: Sequence[KnownMember],
     ) -> list[events.JobSubmitted]:
         """The submissions of the members that the group lacks under its new terms."""
-        members = await self._job_views.find_members(known.group)
-        present = {(each.role, each.index) for each in members if each.state in _PRESENT}
+        present = {
+            (each.role, each.index)
+            for each in members
+            if each.state in _PRESENT and each.generation == terms.generation
+        }
         counts = Counter((each.role, each.index) for each in members)
         places, suffixes = group_changes.list_missing(terms, present, counts)
         queue_secrets = await self._secrets.get_queue_secrets(known.queue)
@@ -157,7 +213,14 @@ class GroupActionService:
                 raise validation_problem([FieldError("/roles", detail)])
             renewed[role] = msgspec.structs.replace(templates[role], spec=msgspec.Raw(spec))
         return group_changes.make_new_members(
-            known.queue, known.job_set, known.group, known.client_id, renewed, places, suffixes
+            known.queue,
+            known.job_set,
+            known.group,
+            known.client_id,
+            renewed,
+            places,
+            suffixes,
+            terms.generation,
         )
 
     async def _find(
@@ -195,6 +258,33 @@ class GroupActionService:
                 appended = await self._writer.append(records)
                 reserved.appended(appended)
         return GroupActionResult(known.group, position_tokens.encode(appended), new)
+
+
+def _require_verbs(
+    context: RequestContext,
+    queue: Queue,
+    known: KnownGroup,
+    change: TermsChange,
+    request: GroupChange,
+) -> None:
+    """Raises a 403 `Problem` if the caller is not permitted to stop or reprioritize members."""
+    pairs = zip(change.terms.roles, known.terms.roles, strict=True)
+    has_template = any(role.template is not None for role in request.roles or ())
+    if has_template or any(new.max < old.max for new, old in pairs):
+        require_verb(context.caller, Verb.CANCEL, queue)
+    if request.priority is not None:
+        require_verb(context.caller, Verb.REPRIORITIZE, queue)
+
+
+def _give_priority(
+    templates: Mapping[str, events.JobSubmitted], priority: int | None
+) -> dict[str, events.JobSubmitted]:
+    if priority is None:
+        return dict(templates)
+    return {
+        name: msgspec.structs.replace(template, priority=priority)
+        for name, template in templates.items()
+    }
 
 
 def _require_live(known: KnownGroup) -> None:

@@ -49,7 +49,7 @@ class SubmittedMember(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class RoleVerdict(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether the minimum of a role could ever run: null if that is unknown. `why`: what not."""
+    """Whether the minimum of a role could ever run (null: unknown). `why`: what prevents it."""
 
     name: str
     feasible: bool | None
@@ -167,8 +167,8 @@ class GroupService:
                     conflicts.append(FieldError(pointer, detail))
             elif taken:
                 detail = (
-                    f"{name} makes the clientId {validation.quote(taken[0].client_id)}, which is"
-                    f" that of job {taken[0].job_id}; use another clientId"
+                    f"{name} makes the clientId {validation.quote(taken[0].client_id)}, which"
+                    f" belongs to job {taken[0].job_id}; use another clientId"
                 )
                 conflicts.append(FieldError(pointer, detail))
         if conflicts:

@@ -39,7 +39,7 @@ class KnownJob(msgspec.Struct, frozen=True):
 
 
 class KnownGroup(msgspec.Struct, frozen=True):
-    """A group: where it belongs, its terms and its state."""
+    """A group: where it belongs, its terms, its state and its labels."""
 
     group: GroupId
     queue: str
@@ -47,13 +47,16 @@ class KnownGroup(msgspec.Struct, frozen=True):
     client_id: str | None
     terms: Group
     state: str
+    labels: dict[str, str]
 
 
 class KnownMember(msgspec.Struct, frozen=True):
     """A job that is or was a member of a group."""
 
+    job_id: JobId
     role: str
     index: int
+    generation: int
     state: str
 
 
@@ -74,6 +77,7 @@ class LiveCounts(msgspec.Struct, frozen=True):
 
 Rows = Iterable[asyncpg.Record]
 _decode_terms: Final = msgspec.json.Decoder(Group).decode
+_decode_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
 _decode_submitted: Final = msgspec.json.Decoder(JobSubmitted).decode
 
 
@@ -111,7 +115,7 @@ class _CoalescedLookup:
         return {job_id: found[job_id] for job_id in ids if job_id in found}
 
     async def _run(self, batch: _Batch) -> None:
-        """Look up all ids of the batch, in order: those of a job set are neighbours in the index.
+        """Look up all ids of the batch in order: ids of one job set are neighbours in the index.
         If the caller is cancelled here, the next one in line does it."""
         try:
             rows = await self._fetch(sorted(set(batch.ids)))
@@ -179,12 +183,14 @@ class JobViews:
             row["client_id"],
             _decode_terms(row["terms"]),
             row["state"],
+            _decode_labels(row["labels"]),
         )
 
     async def find_members(self, group: str) -> list[KnownMember]:
         """All members that a group has had. Raises `DatabaseUnavailable`."""
         rows = await self._fetch("known_members", group)
-        return [KnownMember(row["role"], row["number"], row["state"]) for row in rows or ()]
+        columns = ("job_id", "role", "number", "generation", "state")
+        return [KnownMember(*(row[column] for column in columns)) for row in rows or ()]
 
     async def find_templates(self, group: str) -> dict[str, JobSubmitted]:
         """The submission of one member of each role. Raises `DatabaseUnavailable`."""

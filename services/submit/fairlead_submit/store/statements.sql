@@ -150,19 +150,20 @@ SELECT group_id, digest FROM fairlead_lookout.known_groups WHERE group_id = ANY 
 
 -- name: known_group
 -- One group as lookout's view knows it.
-SELECT group_id, queue, job_set, client_id, terms::text AS terms, state
+SELECT group_id, queue, job_set, client_id, terms::text AS terms, state, labels::text AS labels
 FROM fairlead_lookout.known_groups WHERE group_id = $1;
 
 -- name: known_members
 -- All members that a group has had.
-SELECT m.role, m.number, j.state
+SELECT m.job_id, m.role, m.number, m.generation, j.state
 FROM fairlead_lookout.known_members m JOIN fairlead_lookout.known_jobs j USING (job_id)
 WHERE m.group_id = $1;
 
 -- name: member_templates
 -- The submission of the newest member of each role of a group.
 SELECT DISTINCT ON (role) role, submitted
-FROM fairlead_lookout.known_members WHERE group_id = $1 ORDER BY role, number DESC, job_id;
+FROM fairlead_lookout.known_members WHERE group_id = $1
+ORDER BY role, generation DESC, number DESC, job_id;
 
 -- name: view_progress
 -- The position that lookout reads next, of these partitions.

@@ -1,7 +1,7 @@
 """What a server has now: queues, classes, nodes and jobs that have not ended, as JSON values.
 
 `fairlead simulate --from-live` begins there. It belongs to another package, which shares no code
-with the client, so the values are those of the public API.
+with the client, so the values are the ones of the public API.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -70,7 +70,7 @@ def fill_folder(submission: "Submission", location: "Location", folder: str | No
 def _fill_group(
     group: "Mapping[str, object]", location: "Location", folder: str | None
 ) -> dict[str, object]:
-    """The group with the folder in the templates of its roles; what is no role stays as it is."""
+    """The group with the folder in the templates of its roles; an invalid role stays as it is."""
     roles = group.get("roles")
     if not isinstance(roles, list):
         return dict(group)

@@ -1,6 +1,6 @@
 """Reads YAML by the core schema of YAML 1.2, with aliases and merge keys (`<<: *name`).
 
-By the older rules, which PyYAML has, `on:` is the key `true`, `12:30` is 750 and a time is no text.
+By the older rules of PyYAML `on:` is the key `true`, `12:30` is 750 and a time is not text.
 """
 
 import re

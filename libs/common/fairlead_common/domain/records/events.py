@@ -14,6 +14,7 @@ import msgspec
 from fairlead_common.domain.ids import GroupId, JobId, job_set_key, job_set_partition
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records.group_terms import Group as Group
+from fairlead_common.domain.records.group_terms import GroupChangeKind as GroupChangeKind
 from fairlead_common.domain.records.group_terms import GroupMember as GroupMember
 from fairlead_common.domain.records.group_terms import GroupRole as GroupRole
 from fairlead_common.domain.records.group_terms import MemberFailure as MemberFailure
@@ -189,12 +190,11 @@ class GroupSubmitted(GroupEvent, frozen=True, kw_only=True, tag="groupSubmitted"
 
 
 class GroupChanged(GroupEvent, frozen=True, kw_only=True, tag="groupChanged"):
-    """Somebody changed the group: these are its terms from here on.
-
-    New members are submitted and those beyond the new maxima cancelled in the same append.
-    """
+    """These are the terms of the group from here on. New members follow in the same append."""
 
     terms: Group
+    kind: GroupChangeKind = GroupChangeKind.SCALED
+    reason: str = ""
 
 
 class GroupCancelRequested(GroupEvent, frozen=True, kw_only=True, tag="groupCancelRequested"):

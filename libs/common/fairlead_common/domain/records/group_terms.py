@@ -45,6 +45,17 @@ class Topology(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     scope: TopologyScope = TopologyScope.ROLE
 
 
+class GroupChangeKind(StrEnum):
+    """What somebody changed of a group."""
+
+    SCALED = "scaled"
+    """The number of members of roles."""
+    UPDATED = "updated"
+    """The priority of its members, or how it grows."""
+    RECREATED = "recreated"
+    """The template of a role: all members stop, and members of a new generation are submitted."""
+
+
 class GroupRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Identical members of a group: `min` that it needs to run, and `max` that there are."""
 
@@ -75,7 +86,8 @@ class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
 
     `completion_roles`: the group succeeds when `completion_count` members of these roles have
     succeeded (None = all of them); () = all roles. `startup`: roles whose members start after those
-    of the roles before have started; () = all at once.
+    of the roles before have started; () = all at once. `priority`: what all members were given
+    after the submission (None = nothing). `generation`: members of an earlier one are stopped.
     """
 
     roles: tuple[GroupRole, ...]
@@ -88,11 +100,17 @@ class Group(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     startup: tuple[str, ...] = ()
     network: GroupNetwork = GroupNetwork()
     topology: Topology | None = None
+    priority: Int32 | None = None
+    generation: Int32 = 1
 
 
 class GroupMember(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The group of a job and its place there. `index` counts from 0 within the role."""
+    """The group of a job and its place there. `index` counts from 0 within the role.
+
+    `generation` counts how often the members of the group have been replaced by new ones.
+    """
 
     group: GroupId
     role: str
     index: Int32
+    generation: Int32 = 1

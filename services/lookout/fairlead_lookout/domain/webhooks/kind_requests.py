@@ -188,7 +188,7 @@ def _find_credential_errors(
 
 
 def _read_query(url: str) -> str:
-    """The query of a URL; empty for what is no URL, which is an error of its own."""
+    """The query of a URL; empty for an invalid URL, which is an error of its own."""
     try:
         return urlsplit(url).query
     except ValueError:

@@ -43,6 +43,8 @@ _GROUP_VERBS: Final[Mapping[EventType, str]] = {
     "groupSubmitted": "was submitted",
     "groupRunning": "is running",
     "groupScaled": "was scaled",
+    "groupUpdated": "was changed",
+    "groupRecreated": "was re-created with new templates",
     "groupRestartRequested": "will be restarted",
     "groupRestarting": "is restarting",
     "groupCancelling": "is being cancelled",
@@ -164,6 +166,8 @@ def summarize(event: PublicEvent) -> str:
             "groupSubmitted"
             | "groupRunning"
             | "groupScaled"
+            | "groupUpdated"
+            | "groupRecreated"
             | "groupRestartRequested"
             | "groupRestarting"
             | "groupCancelling"

@@ -1,14 +1,15 @@
-"""Routes of public events: the history of a job set or queue, and its new events as a stream."""
+"""Routes of public events: the history of a job set, queue or group, and new events as a stream."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Final, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.responses import StreamingResponse
 from prometheus_client import Gauge
 
 from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.ids import partition_of_job
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
@@ -18,7 +19,12 @@ from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.json_answers import NDJSON, SSE, document_responses
 from fairlead_lookout.http.long_polls import find_job_set, require_queue, wait_for_position
 from fairlead_lookout.http.request_parameters import JobSetName, QueueName
-from fairlead_lookout.store.queries import job_set_events, queue_events
+from fairlead_lookout.store.queries import (
+    group_history,
+    group_lists,
+    job_set_events,
+    queue_events,
+)
 
 COMMENT_S: Final = 15.0
 EVENT_STREAMS: Final = Gauge("fairlead_lookout_event_streams", "Event streams open now.")
@@ -109,6 +115,50 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             async for some in batches
         )
         return _make_stream(deps, written, as_sse=as_sse, reset=too_old)
+
+    _add_group_events(router, deps)
+
+
+def _add_group_events(router: APIRouter, deps: Deps) -> None:
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
+
+    @router.get(
+        "/groups/{group}/events",
+        summary="The events of a group, without events of its members; with `follow` also new ones",
+        responses=_ANSWERS,
+    )
+    async def get_group_events(
+        visible_queues: VisibleQueues,
+        group: Annotated[str, Path(max_length=64)],
+        until: Literal["finished"] | None = None,
+        follow: bool = False,
+        after: After = None,
+        wait: Wait = None,
+        accept: Accept = NDJSON,
+        last_event_id: LastEventId = None,
+        from_: LastEventIdQuery = None,
+    ) -> StreamingResponse:
+        await wait_for_position(deps, after, wait)
+        row = await group_lists.read_group(deps.view, group)
+        if row is None or row["queue"] not in visible_queues:
+            raise Problem("not-found", f"There is no group {group!r}.")
+        as_sse = SSE in accept
+        wanted = job_set_events.EventRange(
+            seen=_parse_seen(last_event_id or from_),
+            follow=follow or as_sse,
+            until_finished=until is not None,
+        )
+        partition = partition_of_job(group)
+        batches = group_history.read_events(deps.view, deps.progress, group, wanted)
+        written = (
+            (
+                job_set_events.encode_sse(partition, some)
+                if as_sse
+                else job_set_events.encode_ndjson(some)
+            )
+            async for some in batches
+        )
+        return _make_stream(deps, written, as_sse=as_sse, reset=False)
 
 
 def _parse_seen(event_id: str | None) -> tuple[int, int]:

@@ -128,7 +128,7 @@ class _Delivery:
         except RequestFailed as failure:
             return _Outcome(None, f"Airflow does not answer. {failure}")
         except AirflowRefusal as refusal:
-            # A refusal is no success, whatever the status of the response.
+            # A refusal is not a success, whatever the status of the response.
             found = self._response
             status = None if found is None or 200 <= found.status < 300 else found.status
             retry_after_s = 0 if found is None else found.retry_after_s

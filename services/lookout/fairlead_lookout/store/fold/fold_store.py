@@ -69,6 +69,7 @@ class FoldRows(msgspec.Struct, frozen=True):
     groups: list[tuple[Any, ...]]
     group_members: list[tuple[Any, ...]]
     group_changes: list[tuple[Any, ...]]
+    group_events: list[tuple[Any, ...]]
 
 
 class FoldStore:
@@ -308,6 +309,7 @@ class FoldStore:
             groups=[msgspec.structs.astuple(one) for one in changes.groups.new],
             group_members=[msgspec.structs.astuple(one) for one in changes.groups.members],
             group_changes=[msgspec.structs.astuple(one) for one in changes.groups.changes.values()],
+            group_events=[msgspec.structs.astuple(one) for one in changes.groups.events],
         )
 
     async def write(self, rows: FoldRows) -> None:
@@ -330,6 +332,7 @@ class FoldStore:
         await self._execute_all("add_groups", rows.groups)
         await self._execute_all("add_members", rows.group_members)
         await self._execute_all("change_groups", rows.group_changes)
+        await self._execute_all("add_group_events", rows.group_events)
         # Last, because other processes wait while these rows are locked.
         await self._execute_all("write_shapes", rows.shapes)
         await self._execute_all("add_queue_counts", rows.queue_counts)

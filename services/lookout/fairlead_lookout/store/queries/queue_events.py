@@ -1,7 +1,7 @@
 """The public events of a whole queue: those in the table, then those that are added to it.
 
 The job sets of a queue are spread over the partitions of the log. In each partition chunks are read
-in the order in which batches wrote them (position, job set, item), those of several partitions by
+in the order in which batches wrote them (position, job set, item), chunks of several partitions by
 time. The place of a reader is the last chunk of each partition that it has read completely, and
 the number of events that it has read of the next one; so any process can continue there.
 """

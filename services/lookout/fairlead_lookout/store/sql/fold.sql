@@ -328,9 +328,16 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
 ON CONFLICT (id) DO NOTHING;
 
 -- name: add_members
-INSERT INTO fairlead_lookout.group_members (job_id, group_id, role, number)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[])
+INSERT INTO fairlead_lookout.group_members (job_id, group_id, role, number, generation)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[])
 ON CONFLICT (job_id) DO NOTHING;
+
+-- name: add_group_events
+INSERT INTO fairlead_lookout.group_events (group_id, position, item, time_ms, type, roles, line)
+SELECT group_id, position, item, time_ms, type, roles::jsonb, line
+FROM unnest($1::text[], $2::bigint[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::text[])
+    AS n (group_id, position, item, time_ms, type, roles, line)
+ON CONFLICT (group_id, position, item) DO NOTHING;
 
 -- name: change_groups
 -- One row for each group; one that has ended stays as it is.
@@ -340,23 +347,25 @@ SET state = coalesce(n.state, g.state),
     change = coalesce(n.change, g.change),
     reason = CASE WHEN n.change IS NULL THEN g.reason ELSE n.reason END,
     changed_by = CASE WHEN n.change IS NULL THEN g.changed_by ELSE n.by END,
-    restarts = g.restarts + n.restarts,
+    restarts = CASE WHEN n.is_recreated THEN 0 ELSE g.restarts END + n.restarts,
     changed_ms = greatest(g.changed_ms, n.changed_ms),
     started_ms = CASE WHEN n.state = 'RUNNING' THEN coalesce(g.started_ms, n.changed_ms)
                       ELSE g.started_ms END,
     ended_ms = CASE WHEN n.state IN ('SUCCEEDED', 'FAILED', 'CANCELLED') THEN n.changed_ms END
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[],
-            $8::bigint[])
-    AS n (id, state, terms, change, reason, by, restarts, changed_ms)
+            $8::bigint[], $9::boolean[])
+    AS n (id, state, terms, change, reason, by, restarts, changed_ms, is_recreated)
 WHERE g.id = n.id AND g.state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED');
 
 -- name: delete_members
--- Of these jobs, and the groups that lose their last member.
+-- Of these jobs, and the groups that lose their last member, with their events.
 WITH gone AS (
     DELETE FROM fairlead_lookout.group_members WHERE job_id = ANY ($1) RETURNING group_id
+), ended AS (
+    DELETE FROM fairlead_lookout.groups g USING (SELECT DISTINCT group_id FROM gone) o
+    WHERE g.id = o.group_id AND NOT EXISTS (
+        SELECT FROM fairlead_lookout.group_members m
+        WHERE m.group_id = g.id AND m.job_id <> ALL ($1)
+    ) RETURNING g.id
 )
-DELETE FROM fairlead_lookout.groups g USING (SELECT DISTINCT group_id FROM gone) o
-WHERE g.id = o.group_id AND NOT EXISTS (
-    SELECT FROM fairlead_lookout.group_members m
-    WHERE m.group_id = g.id AND m.job_id <> ALL ($1)
-);
+DELETE FROM fairlead_lookout.group_events e USING ended WHERE e.group_id = ended.id;

@@ -491,13 +491,44 @@ CROSS JOIN LATERAL (SELECT * FROM fairlead_lookout.count_members(g.id, g.terms))
 WHERE g.id = $1;
 
 -- name: members
--- The members of a group with their newest runs, by role and index.
-SELECT m.role, m.number, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms, j.submitted_ms,
+-- The members of a group with their newest runs, newest generation first, by role and index.
+SELECT m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms, j.submitted_ms,
        r.executor, r.node
 FROM fairlead_lookout.group_members m
 JOIN fairlead_lookout.jobs j ON j.id = m.job_id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
-WHERE m.group_id = $1 ORDER BY m.role, m.number, j.number LIMIT $2;
+WHERE m.group_id = $1 ORDER BY m.generation DESC, m.role, m.number, j.number LIMIT $2;
+
+-- name: group_events
+-- Public events of a group after the one with the id $2, $3 (position, item).
+SELECT position, item, line FROM fairlead_lookout.group_events
+WHERE group_id = $1 AND (position, item) > ($2, $3) ORDER BY position, item LIMIT $4;
+
+-- name: group_ended
+SELECT ended_ms FROM fairlead_lookout.groups WHERE id = $1;
+
+-- name: newest_group_events
+SELECT position, item, time_ms, type, roles::text AS roles, line FROM fairlead_lookout.group_events
+WHERE group_id = $1 ORDER BY position DESC, item DESC LIMIT $2;
+
+-- name: running_members
+-- How many members of each role ran after each change: of $4 spans of the time from $2 to $3 (ms),
+-- the last number of each.
+WITH moves AS (
+    SELECT m.role, moved.time_ms, moved.step
+    FROM fairlead_lookout.group_members m
+    JOIN fairlead_lookout.runs r ON r.job_id = m.job_id
+    CROSS JOIN LATERAL (VALUES (r.running_ms, 1), (r.ended_ms, -1)) AS moved (time_ms, step)
+    WHERE m.group_id = $1 AND r.running_ms IS NOT NULL AND moved.time_ms IS NOT NULL
+), counted AS (
+    SELECT role, time_ms,
+           (sum(sum(step)) OVER (PARTITION BY role ORDER BY time_ms))::int AS running
+    FROM moves GROUP BY role, time_ms
+)
+SELECT DISTINCT ON (role, span) role, time_ms, running
+FROM counted
+CROSS JOIN LATERAL width_bucket(time_ms, $2::bigint, $3::bigint, $4::int) AS span
+ORDER BY role, span, time_ms DESC;
 
 -- name: membership
 SELECT m.group_id, m.role, m.number, g.client_id

@@ -1,7 +1,7 @@
 """The fold of gang membership: the members, and what the end of one means for the others.
 
-The members of a group are those of a gang with roles: what the end of one means for the group is
-decided by housekeeping (rules C).
+The members of a group are members of a gang with roles. Housekeeping decides what the end of one
+means for the group (rules C).
 """
 
 from itertools import islice
@@ -62,7 +62,7 @@ def add_group_member(view: View, row: int, member: ev.GroupMember) -> None:
     if state is None or state.is_final:
         _mark_cannot_start(view, row, f"group {member.group} does not exist or has ended")
         return
-    if role is None or not 0 <= member.index < role.max:
+    if role is None or not 0 <= member.index < role.max or groups.is_outdated(state, member):
         reason = f"group {member.group} has no member {member.role}-{member.index}"
         _mark_cannot_start(view, row, reason)
         return
@@ -157,12 +157,13 @@ def _remove_group_member(view: View, row: int, member: ev.GroupMember, message: 
     if state is None:
         return
     jobs = view.jobs
-    state.ended.setdefault(member.role, set()).add(member.index)
-    ended_as = job_table.JOB_STATES[jobs.state.item(row)]
-    if ended_as is JobState.SUCCEEDED:
-        state.succeeded.setdefault(member.role, set()).add(member.index)
-    elif not state.is_final:
-        _note_lost_member(state, member, ended_as)
+    if not groups.is_outdated(state, member):
+        state.ended.setdefault(member.role, set()).add(member.index)
+        ended_as = job_table.JOB_STATES[jobs.state.item(row)]
+        if ended_as is JobState.SUCCEEDED:
+            state.succeeded.setdefault(member.role, set()).add(member.index)
+        elif not state.is_final:
+            _note_lost_member(state, member, ended_as)
     if state.gang_name in view.gangs:
         view.gangs[state.gang_name] = groups.gang_terms(state)
     view.mark_group_changed(state.group, message.position)

@@ -37,7 +37,10 @@ def fold_submitted(
     job_set = job_table.JobSet(message.sequence.queue, message.sequence.job_set)
     for event in batch:
         job_id = JobId(event.group)
-        if event.group in view.groups or job_id in ended_jobs or view.state_of(job_id) is not None:
+        ended = ended_jobs.get(job_id)
+        if event.group in view.groups or view.state_of(job_id) is not None:
+            continue
+        if ended is not None and ended.at_ms <= message.time_ms:  # see `submission_events`
             continue
         view.groups[event.group] = GroupState(
             group=event.group,
@@ -54,12 +57,16 @@ def fold_submitted(
 def fold_changed(
     view: View, message: Message, batch: Sequence[ev.GroupChanged], _i: int, _ended: EndedJobs
 ) -> None:
-    """Replace the terms of groups."""
+    """Replace the terms of groups; a later generation has only new members."""
     for event in batch:
         state = _live_group(view, event)
-        if state is None:
+        if state is None or event.terms.generation < state.terms.generation:
             continue
+        is_recreated = event.terms.generation > state.terms.generation
         state.terms = event.terms
+        if is_recreated:
+            groups.start_generation(state)
+            state.reason = event.reason
         view.mark_group_changed(event.group, message.position)
         name = state.gang_name
         if name in view.gangs:

@@ -25,9 +25,16 @@ def fold_submitted(
     index: int,
     ended_jobs: EndedJobs,
 ) -> None:
-    """Add jobs whose id is not known; of equal ids in one batch the first counts."""
+    """Add jobs whose id is not known; of equal ids in one batch the first counts.
+
+    A standby that lags behind the checkpoint reads of jobs there that end later than they are
+    submitted here. They have not ended yet: what their end means for others follows in the log.
+    """
     batch = _make_batch(message, index, events)
     if not add_jobs(view, batch, ended_jobs):
+        ended_jobs = {
+            job_id: job for job_id, job in ended_jobs.items() if job.at_ms <= message.time_ms
+        }
         fresh: dict[JobId, tuple[int, ev.JobSubmitted]] = {}
         for place, event in enumerate(events, index):
             if event.job_id not in ended_jobs and view.state_of(event.job_id) is None:

@@ -281,26 +281,12 @@ class _GroupReader:
         self, group_pointer: str, pointer: str, job: Job, shared: SharedTerms
     ) -> JobTemplate:
         """The template of a role. Errors in what all members share are located at the group."""
-        for name, given in (
-            ("clientId", job.client_id),
-            ("after", job.after),
-            ("gang", job.gang),
-        ):
-            if given is not None:
-                detail = "is not allowed in the template of a role"
-                self.found.append(FieldError(f"{pointer}/{name}", detail))
-        plain = msgspec.structs.replace(job, client_id=None, after=None, gang=None)
-        template = self._templates.get(plain, shared)
-        self.found += [
-            FieldError(pointer + error.pointer, error.detail) for error in template.errors
-        ]
+        template, found = read_template(pointer, job, self._templates, shared)
+        self.found += found
         self.found += [
             FieldError(group_pointer + error.pointer.removeprefix("/defaults"), error.detail)
             for error in template.shared
         ]
-        if template.event.gang is not None and job.gang is None:
-            detail = "name a gang, which is not allowed in the template of a role"
-            self.found.append(FieldError(f"{pointer}/annotations", detail))
         return template
 
 
@@ -362,6 +348,24 @@ def _check_topology(pointer: str, asked: group_types.Topology) -> Iterator[Field
         yield FieldError(pointer, "needs `level` or `maxHops`, unless its `mode` is preferred")
 
 
+def read_template(
+    pointer: str, job: Job, templates: JobTemplates, shared: SharedTerms
+) -> tuple[JobTemplate, list[FieldError]]:
+    """The template of a role, and its errors except for those in what all members share."""
+    found: list[FieldError] = []
+    for name, given in (("clientId", job.client_id), ("after", job.after), ("gang", job.gang)):
+        if given is not None:
+            detail = "is not allowed in the template of a role"
+            found.append(FieldError(f"{pointer}/{name}", detail))
+    plain = msgspec.structs.replace(job, client_id=None, after=None, gang=None)
+    template = templates.get(plain, shared)
+    found += [FieldError(pointer + error.pointer, error.detail) for error in template.errors]
+    if template.event.gang is not None and job.gang is None:
+        detail = "name a gang, which is not allowed in the template of a role"
+        found.append(FieldError(f"{pointer}/annotations", detail))
+    return template, found
+
+
 def check_terms(pointer: str, terms: events.Group) -> Iterator[FieldError]:
     """What is wrong with the numbers and the completion of a group."""
     for index, role in enumerate(terms.roles):
@@ -415,10 +419,11 @@ def make_members(
     templates: Mapping[str, events.JobSubmitted],
     places: Sequence[tuple[str, int]],
     suffixes: Sequence[str] | None = None,
+    generation: int = 1,
 ) -> list[events.JobSubmitted]:
     """The members at these places (role, index) as events, with ids derived from their names.
 
-    `suffixes` distinguish members from earlier ones of the same place that have ended.
+    `suffixes` distinguish members from earlier ones of the same place.
     """
     client_ids = [f"{name}/{role}-{index}" for role, index in places]
     if suffixes is not None:
@@ -430,7 +435,7 @@ def make_members(
             templates[role],
             job_id=job_id,
             client_id=client_id,
-            group=events.GroupMember(group, role, index),
+            group=events.GroupMember(group, role, index, generation),
         )
         for (role, index), job_id, client_id in zip(places, job_ids, client_ids, strict=True)
     ]

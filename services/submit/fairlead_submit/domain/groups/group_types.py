@@ -38,7 +38,7 @@ class Role(Request, kw_only=True):
 
 
 class Completion(Request, kw_only=True):
-    """The group succeeds when `count` members of these roles have (null: all of them)."""
+    """The group succeeds when `count` members of these roles have succeeded (null: all)."""
 
     roles: Annotated[list[Name], Meta(max_length=ROLES_MAX)] | None = None
     count: Annotated[int, Meta(ge=1, le=MEMBERS_MAX)] | None = None
@@ -108,17 +108,24 @@ class GroupSubmission(Request, kw_only=True):
 
 
 class RoleChange(Request, kw_only=True):
-    """New numbers of members of a role; an absent one stays as it is."""
+    """New numbers of members of a role, or a new template; what is absent stays as it is."""
 
     name: Name | None = None
     min: Count | None = None
     max: Count | None = None
+    template: Job | None = None
 
 
 class GroupChange(Request, kw_only=True):
-    """The body of `PATCH /api/v1/groups/{group}`."""
+    """The body of `PATCH /api/v1/groups/{group}`; what is absent stays as it is.
+
+    `priority` applies to all members. A different template re-creates the group: all members stop,
+    and new ones are submitted for all of them.
+    """
 
     roles: Annotated[list[RoleChange], Meta(min_length=1, max_length=ROLES_MAX)] | None = None
+    priority: Int32 | None = None
+    elastic: Elastic | None = None
 
 
 class GroupAction(Request, kw_only=True):
@@ -138,6 +145,5 @@ REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Group: ("roles",),
     Role: ("name", "min", "template"),
     RoleChange: ("name",),
-    GroupChange: ("roles",),
 }
 """Required fields by type, by their names in JSON."""

@@ -118,7 +118,7 @@ class _ManifestBatch:
         self._manifests: dict[str, str] = {}
 
     def read(self, manifest: object, pointer: str, depth: int) -> None:
-        """Take one manifest, or those of a List."""
+        """Take one manifest, or all manifests of a List."""
         if not isinstance(manifest, dict):
             given = ManifestObject({}, pointer.rpartition("/")[0], self._report)
             given.refuse_field(

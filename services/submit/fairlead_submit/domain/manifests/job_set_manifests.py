@@ -62,7 +62,7 @@ def read_job_set(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
 
 
 def _read_replicated_job(item: ManifestObject, index: int, members_max: int) -> RoleTemplate:
-    """A role with the pods of all replicas. The retries of a Job become those of each member."""
+    """A role with the pods of all replicas. Each member has the retries of its Job."""
     name = item.take_text("name", "the name of the role") or f"job-{index}"
     replicas = item.take_count("replicas", "the members of the role")
     if item.has("dependsOn"):

@@ -20,7 +20,9 @@ Reason = Annotated[str, typer.Option(help="The reason, for later reference.", me
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(help="Scale, restart or cancel groups.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Scale, change, watch, restart or cancel groups.", no_args_is_help=True
+    )
     group.command(
         "scale",
         short_help="Change the number of members of roles.",
@@ -29,6 +31,21 @@ def register(app: typer.Typer) -> None:
             "fairlead group scale bert-1 trainer=2..8 ps=1..1",
         ),
     )(scale)
+    group.command(
+        "change",
+        short_help="Change the priority, the growth or the templates of a group.",
+        epilog=command_base.format_examples(
+            "fairlead group change bert-1 --priority 10 --freeze-seconds 60",
+            "fairlead group change bert-1 --template trainer=trainer.yaml",
+        ),
+    )(change)
+    group.command(
+        "watch",
+        short_help="Print the events of a group until it has ended.",
+        epilog=command_base.format_examples(
+            "fairlead group watch bert-1", "fairlead group watch bert-1 --json"
+        ),
+    )(watch)
     group.command(
         "restart",
         short_help="Stop all members of a group and start them again.",
@@ -126,6 +143,76 @@ def scale(
     typer.echo(f"group {done.id} is scaled: {new}")
 
 
+def change(
+    context: typer.Context,
+    group: OneGroup,
+    priority: Annotated[
+        int | None, typer.Option(help="The priority of all members.", metavar="NUMBER")
+    ] = None,
+    freeze_seconds: Annotated[
+        int | None,
+        typer.Option(min=0, help="The time between two changes of surplus.", metavar="SECONDS"),
+    ] = None,
+    step_max: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="The most surplus members of a role that start at once; 0: no limit.",
+            metavar="NUMBER",
+        ),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(help="A file with the new template of a role.", metavar="ROLE=FILE"),
+    ] = None,
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Change the priority of all members, how a group grows, or templates of roles.
+
+    A different template re-creates the group: all members stop, and new ones are submitted.
+    """
+    templates = dict(_read_template(text) for text in template or ())
+    if priority is None and freeze_seconds is None and step_max is None and not templates:
+        command_base.fail(
+            "nothing to change; give --priority, --freeze-seconds, --step-max or --template"
+        )
+    with command_base.connect(context) as client:
+        done = client.change_group(
+            _find_id(client, group, queue, jobset),
+            templates=templates,
+            priority=priority,
+            freeze_seconds=freeze_seconds,
+            step_max=step_max,
+        )
+    new = output_formats.format_count(done.submitted, "new member")
+    typer.echo(f"group {done.id} is changed: {new}")
+
+
+def watch(
+    context: typer.Context,
+    group: OneGroup,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for every event instead.")
+    ] = False,
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Print the events of a group until it has ended; exit code 1 if it has not succeeded."""
+    last = ""
+    with command_base.connect(context) as client:
+        found = _find_id(client, group, queue, jobset)
+        for event in client.group_events(found, until_finished=True):
+            last = event.type
+            if as_json:
+                output_formats.print_json_line(event)
+            else:
+                why = f": {event.reason}" if event.reason else ""
+                output_formats.print_line(f"{event.time}  {event.type}{why}")
+    if last != "groupSucceeded":
+        raise typer.Exit(command_base.EXIT_JOBS_FAILED)
+
+
 def restart(
     context: typer.Context,
     group: OneGroup,
@@ -157,6 +244,22 @@ def _report_cancellation(done: "GroupActionResult") -> None:
         command_base.print_message(f"fairlead: nothing to cancel: group {done.id} has ended")
     else:
         typer.echo(f"cancellation of group {done.id} requested")
+
+
+def _read_template(text: str) -> tuple[str, dict[str, object]]:
+    """The role and the template in the file of `ROLE=FILE`."""
+    from fairlead.cli.support import submission_files
+
+    role, _, file = text.partition("=")
+    if not role or not file:
+        command_base.fail(f"{text!r} is not ROLE=FILE")
+    try:
+        documents = submission_files.load_documents(file)
+    except submission_files.Unreadable as error:
+        command_base.fail(str(error))
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        command_base.fail(f"{file} is not the template of a role: one object with fields of a job")
+    return role, documents[0]
 
 
 def _parse_numbers(text: str) -> tuple[str, tuple[int | None, int | None]]:
@@ -222,13 +325,14 @@ def _print_group(detail: "GroupDetail") -> None:
             ("Startup", ", then ".join(detail.startup) or None),
             ("Restarts", f"{detail.restarts} of {detail.restart_limit}"),
             ("Topology", _describe_topology(detail)),
+            ("Generation", detail.generation if detail.generation > 1 else None),
             ("Labels", dict(detail.labels) or None),
         ]
     )
     for role in detail.roles:
         output_formats.print_line(_describe_role(role))
         for member in detail.members:
-            if member.role == role.name:
+            if member.role == role.name and member.generation == detail.generation:
                 where = f" on {member.node}" if member.node else ""
                 why = f": {member.reason}" if member.reason else ""
                 output_formats.print_line(

@@ -1,0 +1,138 @@
+"""The running members of a group over time as SVGs, computed here so that pages need no script."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from fairlead_common.domain.records.group_terms import GroupRole
+from fairlead_lookout.http.group_responses import GroupDetail
+
+WIDTH: Final = 1_000
+HEIGHT: Final = 140
+DAY_S: Final = 86_400
+CHARTS_MAX: Final = 8
+"""The first roles are drawn."""
+EVENTS_MAX: Final = 200
+"""The newest events are listed and marked."""
+NOW_STEP_MS: Final = 10_000
+"""A live group is drawn up to a multiple of this, so that its picture changes no more often."""
+_MARKS: Final = {
+    "groupScaled": ("scaled", "scaled"),
+    "groupRestarting": ("restart", "restarted"),
+    "groupRecreated": ("restart", "re-created"),
+}
+
+_decode_roles: Final = msgspec.json.Decoder(tuple[GroupRole, ...]).decode
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A vertical line at `x`. `kind`: `scaled` or `restart`; `text`: what happened, and when."""
+
+    x: float
+    kind: str
+    text: str
+
+
+class RoleChart(msgspec.Struct, frozen=True):
+    """Lines in a box of `WIDTH` x `HEIGHT`: points of running members, minimum and maximum.
+
+    Ticks are the texts beside the axes: of members from the top down, of time from the left.
+    """
+
+    role: str
+    summary: str
+    running: str
+    minimum: str
+    maximum: str
+    marks: list[Mark]
+    ticks: list[str]
+    time_ticks: list[str]
+
+
+class Period(msgspec.Struct, frozen=True):
+    """The time that charts show, in ms."""
+
+    begin_ms: int
+    end_ms: int
+
+    def x(self, time_ms: int) -> float:
+        """The place of a time on the axis."""
+        inside = min(max(time_ms, self.begin_ms), self.end_ms)
+        return WIDTH * (inside - self.begin_ms) / (self.end_ms - self.begin_ms)
+
+
+def find_period(group: GroupDetail, now_ms: int) -> Period:
+    """From the submission of the group to its end, or to now."""
+    begin_ms = _to_ms(group.submitted)
+    if group.ended is not None:
+        return Period(begin_ms, max(_to_ms(group.ended), begin_ms + 1))
+    return Period(begin_ms, max(-(-now_ms // NOW_STEP_MS) * NOW_STEP_MS, begin_ms + 1))
+
+
+def draw_charts(
+    group: GroupDetail, period: Period, counts: Sequence[Any], events: Sequence[Any]
+) -> list[RoleChart]:
+    """One chart for each role. `counts`: rows (role, time_ms, running) in order of time; `events`:
+    rows (time_ms, type, roles) of events, newest first."""
+    in_order = list(reversed(events))
+    marks = [
+        Mark(period.x(row["time_ms"]), kind, f"{what} at {_describe_time(row['time_ms'])}")
+        for row in in_order
+        if (known := _MARKS.get(row["type"])) is not None
+        for kind, what in [known]
+    ]
+    terms = [
+        (row["time_ms"], {role.name: role for role in _decode_roles(row["roles"])})
+        for row in in_order
+        if row["roles"] is not None
+    ]
+    charts = []
+    for role in group.roles[:CHARTS_MAX]:
+        steps = [(row["time_ms"], row["running"]) for row in counts if row["role"] == role.name]
+        limits = [(at, roles[role.name]) for at, roles in terms if role.name in roles]
+        if not limits:
+            limits = [(period.begin_ms, GroupRole(role.name, role.min, role.max))]
+        highest = max([count for _, count in steps] + [limit.max for _, limit in limits])
+        top = max(1, highest)
+        charts.append(
+            RoleChart(
+                role=role.name,
+                summary=f"{role.running} running, minimum {role.min}, maximum {role.max}",
+                running=_draw_steps(period, [(period.begin_ms, 0), *steps], top),
+                minimum=_draw_steps(period, [(at, limit.min) for at, limit in limits], top),
+                maximum=_draw_steps(period, [(at, limit.max) for at, limit in limits], top),
+                marks=marks,
+                ticks=[str(top), "0"],
+                time_ticks=_label_times(period),
+            )
+        )
+    return charts
+
+
+def _draw_steps(period: Period, steps: Sequence[tuple[int, int]], top: int) -> str:
+    """The points of a line: each number is valid until the next one."""
+    made: list[str] = []
+    for place, (at, number) in enumerate(steps):
+        until = steps[place + 1][0] if place + 1 < len(steps) else period.end_ms
+        y = HEIGHT * (1 - min(number, top) / top)
+        made += [f"{period.x(at):.1f},{y:.1f}", f"{period.x(until):.1f},{y:.1f}"]
+    return " ".join(made)
+
+
+def _label_times(period: Period) -> list[str]:
+    """The first time, the middle and the last: days for a span longer than one."""
+    span_ms = period.end_ms - period.begin_ms
+    pattern = "%H:%M:%S" if span_ms <= 600_000 else "%H:%M"
+    pattern = "%d %b" if span_ms > 1_000 * DAY_S else pattern
+    times = (period.begin_ms, period.begin_ms + span_ms // 2, period.end_ms)
+    return [datetime.fromtimestamp(time / 1_000, UTC).strftime(pattern) for time in times]
+
+
+def _describe_time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%d %b %H:%M:%S")
+
+
+def _to_ms(time: str) -> int:
+    return round(1_000 * datetime.fromisoformat(time).timestamp())
