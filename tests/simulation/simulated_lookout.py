@@ -14,6 +14,7 @@ from fairlead_lookout.domain.model import (
     RunKey,
     StoredRecords,
 )
+from tests.simulation.simulated_groups import GroupTable
 from tests.simulation.world import Tail, World
 from tests.unit.lookout.builders import skip_folded
 
@@ -27,6 +28,7 @@ class Lookout:
         self.sets: dict[JobSetKey, JobSet] = {}
         self.runs: dict[RunKey, Run] = {}
         self.labels: dict[str, dict[str, str]] = {}
+        self.groups = GroupTable()
         self.positions = world.log.start_positions(JOBS)
 
     def turn(self) -> None:
@@ -59,6 +61,7 @@ class Lookout:
         self.runs.update(changes.runs)
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         self.sets.update(changes.job_sets)
+        self.groups.write(changes.groups)
 
     def _keys(self, message: Message) -> list[tuple[JobSetKey, int]]:
         return [((message.sequence.queue, message.sequence.job_set), message.partition)]

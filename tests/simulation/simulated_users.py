@@ -69,7 +69,7 @@ class Users:
         queue, job_set = chance.choice(QUEUES), chance.choice(JOB_SETS)
         before = [j for j, (q, s, _) in self.submitted.items() if (q, s) == (queue, job_set)]
         after = (chance.choice(before),) if before and chance.random() < 0.2 else ()
-        event = msgspec.structs.replace(self._job(queue, job_set), after=after)
+        event = msgspec.structs.replace(self.make_job(queue, job_set), after=after)
         self.submitted[event.job_id] = (queue, job_set, event)
         self._tell(queue, job_set, event)
 
@@ -85,11 +85,12 @@ class Users:
             rest=chance.choice(("wait", "fail")),
         )
         for _ in range(size - (chance.random() < 0.15)):
-            event = msgspec.structs.replace(self._job(queue, job_set), gang=gang)
+            event = msgspec.structs.replace(self.make_job(queue, job_set), gang=gang)
             self.submitted[event.job_id] = (queue, job_set, event)
             self._tell(queue, job_set, event)
 
-    def _job(self, queue: str, job_set: str) -> ev.JobSubmitted:
+    def make_job(self, queue: str, job_set: str) -> ev.JobSubmitted:
+        """A new job that is not submitted yet."""
         chance = self._world.chance
         partition = job_set_partition(queue, job_set)
         name = f"c{len(self.submitted)}"

@@ -20,8 +20,10 @@ from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import IS_HELD, GangName
 from fairlead_scheduler.state.view import View
+from tests.simulation import group_checks
 from tests.simulation.clusters import Span, VirtualCluster
 from tests.simulation.simulated_executors import Executor
+from tests.simulation.simulated_groups import GroupUsers
 from tests.simulation.simulated_lookout import Lookout
 from tests.simulation.simulated_schedulers import (
     RULES,
@@ -34,15 +36,16 @@ from tests.simulation.simulated_users import QUEUES, Users
 from tests.simulation.world import EXECUTORS, START_MS, Tail, World
 
 SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
+GROUP_SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "12"))
 STEPS = 400
 JOBS_MAX = 40
 SETTLE_TURNS = 600
 
 
 class History:
-    """All actors, and who leads."""
+    """All actors, and who leads. With `has_groups` half of the requests are about groups."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, has_groups: bool = False) -> None:
         self.world = World(seed)
         self.saved = Checkpoint()
         configure_queues(self.world, QUEUES)
@@ -54,7 +57,15 @@ class History:
         ]
         self.schedulers = [Scheduler(self.world, self.saved, self._meanwhile) for _ in range(2)]
         self.lookout = Lookout(self.world)
+        self.groups = GroupUsers(
+            self.world, self.users.submitted, self.users.make_job, self._state_in_lookout
+        )
+        self.has_groups = has_groups
         self.leader = 0
+
+    def _state_in_lookout(self, job_id: JobId) -> JobState | None:
+        job = self.lookout.jobs.get(job_id)
+        return None if job is None else JobState(job.state)
 
     def step(self) -> None:
         """One actor does one thing, or something breaks."""
@@ -91,7 +102,11 @@ class History:
                     self._have_outage(world.chance.choice((5_000, 200_000)))
 
     def _use(self) -> None:
-        if not self.world.has_outage:
+        if self.world.has_outage:
+            return
+        if self.has_groups and self.world.maybe(0.5):
+            self.groups.turn()
+        else:
             self.users.turn()
 
     def _freeze(self) -> None:
@@ -133,6 +148,7 @@ class History:
                 return
             scheduler.lead()
         scheduler.turn()
+        group_checks.check_groups_at_rest(scheduler.view, self.groups.groups)
 
     def settle(self) -> None:
         """No more faults; everybody takes turns until nothing is left to do."""
@@ -157,7 +173,8 @@ class History:
         view = self.schedulers[self.leader].view
         pods = sum(len(cluster.pods) for cluster in self.clusters)
         known = all(self.state_of(job_id) for job_id in self.users.submitted)
-        return known and not self._live() and not view.rows_to_examine and not pods
+        is_decided = not view.rows_to_examine and not view.groups
+        return known and not self._live() and is_decided and not pods
 
     def state_of(self, job_id: JobId) -> JobState | None:
         """The state of a job, by what the leader has and has saved."""
@@ -174,7 +191,11 @@ def check(history: History) -> None:
     others = [job_id for job_id in final if job_states.get(job_id) != final[job_id]]
     assert job_states == final, stories(history.world, others)
     _check_stories(history, final)
-    _check_replays(history, final)
+    sequences = _sequences(history.world)
+    groups = group_checks.check_group_ends(history.groups.groups, history.lookout.groups, sequences)
+    _check_replays(history, final | {JobId(group): state for group, state in groups.items()})
+    spans = {run: span for cluster in history.clusters for run, span in cluster.spans.items()}
+    group_checks.check_generations(history.groups.groups, spans, sequences)
     for executor in EXECUTORS:
         assert live_leases(history.world, executor) == [], f"leases were left on {executor}"
     assert not history.schedulers[history.leader].view.orphaned_runs
@@ -278,13 +299,14 @@ def _check_reports(history: History) -> None:
 
 def _check_runs(history: History, final: dict[JobId, str]) -> None:
     succeeded: Counter[JobId] = Counter()
+    stopped = group_checks.find_members_of_completed_groups(_sequences(history.world))
     for cluster in history.clusters:
         succeeded.update(cluster.succeeded)
     for job_id, state in final.items():
         runs = [run for (job, _), run in history.lookout.runs.items() if job == job_id]
         newest = history.lookout.jobs[job_id].latest
         states = [run.state for run in runs] + ([newest.state] if newest else [])
-        if state == "SUCCEEDED":
+        if state == "SUCCEEDED" and job_id not in stopped:
             assert succeeded[job_id] >= 1, stories(history.world, [job_id])
             assert "SUCCEEDED" in states
         is_live = set(states) & {"LEASED", "PENDING", "RUNNING"}
@@ -384,6 +406,15 @@ def live_leases(world: World, executor: str) -> list[str]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_job_ends_and_all_views_agree_despite_failures(seed: int) -> None:
     history = History(seed)
+    for _ in range(STEPS):
+        history.step()
+    history.settle()
+    check(history)
+
+
+@pytest.mark.parametrize("seed", range(GROUP_SEEDS))
+def test_every_group_ends_once_and_is_never_partly_below_its_minima(seed: int) -> None:
+    history = History(seed, has_groups=True)
     for _ in range(STEPS):
         history.step()
     history.settle()

@@ -247,7 +247,7 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
         assert pool.kind(j) != Preemption.NONE, f"{j} is not preemptible"
         assert not pool.lost(pool.node[j]), f"{j} is on a lost node"
         assert not pool.flagged(j, SchedulingFlag.STOPPING), f"{j} stops already"
-        mate = cause == Cause.GANG and pool.roles(pool.gang(j))  # its role can be more urgent
+        mate = cause == Cause.GANG  # members can be more urgent than the one that was preempted
         assert mate or value[preemptor] >= pool.value[j], f"{j} yielded to a lower class"
         if cause == Cause.FAIR_SHARE:
             assert pool.kind(j) == Preemption.ANY, f"{j} gives way to urgency only"

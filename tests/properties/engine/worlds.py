@@ -88,6 +88,26 @@ def groups(draw: st.DrawFn, number: int, queues: str, running: bool) -> dict[str
 
 
 @st.composite
+def mixed_gangs(draw: st.DrawFn, number: int, queues: str) -> list[dict[str, Any]]:
+    """A gang of two kinds of members, which differ in class and size."""
+    counts = [draw(st.integers(1, 4)) for _ in range(2)]
+    gang = {"name": f"m{number}", "size": sum(counts), "minSize": draw(st.integers(1, sum(counts)))}
+    queue = draw(st.sampled_from(queues))
+    return [
+        {
+            "id": f"m{number}{part}",
+            "queue": queue,
+            "count": count,
+            "cpu": draw(st.integers(1, 6)),
+            "memory": f"{draw(st.integers(1, 12))}Gi",
+            "priorityClass": draw(st.sampled_from(CLASSES)),
+            "gang": gang,
+        }
+        for part, count in zip("vw", counts, strict=True)
+    ]
+
+
+@st.composite
 def role_groups(draw: st.DrawFn, number: int, queues: str) -> dict[str, Any]:
     """A group of one to three roles, some of them without a minimum or without surplus."""
     roles = []
@@ -127,6 +147,8 @@ def turns(draw: st.DrawFn, number: int, queues: str, total: int) -> dict[str, An
     turn: dict[str, Any] = {"submit": []}
     for n in range(draw(st.integers(0, 6))):
         turn["submit"].append(draw(groups(10 * number + n, queues, number == 0)))
+    if draw(st.integers(0, 3)) == 0:
+        turn["submit"] += draw(mixed_gangs(number, queues))
     turn["groups"] = [
         draw(role_groups(10 * number + n, queues)) for n in range(draw(st.integers(0, 2)))
     ]

@@ -19,6 +19,7 @@ from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.view import View
 
@@ -73,6 +74,7 @@ def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, excluded: Colle
             "stopping": stopping,
             "kept": bool(flags & job_table.INFEASIBLE_WAITS),
             "gang": rare.gang if rare.gang in view.gangs else None,
+            "role": rare.member.role if rare.member and rare.gang in view.gangs else None,
             "avoids": _avoided(clusters, pool, rare.avoid),
         }
     return found
@@ -83,23 +85,33 @@ def _avoided(clusters: Clusters, pool: str, names: Collection[str]) -> set[str]:
     return set(names) & there
 
 
-def gangs(view: View, found: Said) -> Said:
+def gangs(view: View, found: Said, now_ms: int, freeze_s_max: int) -> Said:
     """Gang -> what the engine must be told of it."""
+    groups = {state.gang_name: state for state in view.groups.values()}
     names = {job["gang"] for job in found.values()} - {None}
     return {
         name: {
             "terms": view.gangs[name],
             "started": name in view.gang_started,
             "submitted": job_table.NEVER_MS
-            if len(view.gang_members.get(name, ())) >= view.gangs[name].min_size
+            if len(view.gang_members.get(name, ())) >= view.gangs[name].min_size or name in groups
             else min(
                 int(view.jobs.submitted_ms[view.jobs.rows[job_id]])
                 for job_id, job in found.items()
                 if job["gang"] == name
             ),
+            "step": groups[name].terms.step_max if name in groups else 0,
+            "frozen": name in groups and _is_frozen(groups[name], now_ms, freeze_s_max),
         }
         for name in names
     }
+
+
+def _is_frozen(group: GroupState, now_ms: int, freeze_s_max: int) -> bool:
+    """G7: a surplus member was started or stopped by the scheduler within the freeze."""
+    if group.scaled_ms is None:
+        return False
+    return now_ms < group.scaled_ms + 1000 * min(group.terms.freeze_s, freeze_s_max)
 
 
 def nodes(
@@ -160,9 +172,17 @@ def told_of_jobs(view: View, built: BuiltSnapshot) -> Said:
             "stopping": bool(s.job_flags[at] & engine.SchedulingFlag.STOPPING),
             "kept": bool(s.job_flags[at] & engine.SchedulingFlag.WAITS_IF_INFEASIBLE),
             "gang": built.gangs[gang] if gang >= 0 else None,
+            "role": _role_name(s, at),
             "avoids": avoids.get(at, set()),
         }
     return found
+
+
+def _role_name(s: engine.Snapshot, at: int) -> str | None:
+    if s.job_role is None or s.job_role[at] < 0:
+        return None
+    name: str = s.role_names[s.job_role[at]]
+    return name
 
 
 def told_of_gangs(built: BuiltSnapshot) -> Said:
@@ -177,19 +197,40 @@ def told_of_gangs(built: BuiltSnapshot) -> Said:
     assert s.gang_started is not None
     assert s.gang_submitted_ms is not None
     rests = {engine.Rest.WAIT: "wait", engine.Rest.FAIL: "fail"}
-    return {
-        built.gangs[row]: {
+    found: Said = {}
+    for row in sorted(set(s.job_gang[s.job_node >= -1].tolist()) - {-1}):
+        roles, step = _told_of_roles(s, row)
+        found[built.gangs[row]] = {
             "terms": job_table.GangTerms(
                 int(s.gang_size[row]),
                 int(s.gang_min[row]),
                 s.label_names[s.gang_label[row]] if s.gang_label[row] >= 0 else None,
                 rests[engine.Rest(int(s.gang_rest[row]))],
+                roles,
             ),
             "started": bool(s.gang_started[row]),
             "submitted": int(s.gang_submitted_ms[row]),
+            "step": step,
+            "frozen": s.gang_frozen is not None and bool(s.gang_frozen[row]),
         }
-        for row in sorted(set(s.job_gang[s.job_node >= -1].tolist()) - {-1})
-    }
+    return found
+
+
+def _told_of_roles(s: engine.Snapshot, gang: int) -> tuple[tuple[job_table.RoleTerms, ...], int]:
+    """The roles of a gang in their order, and their step."""
+    if s.role_gang is None:
+        return (), 0
+    assert s.role_place is not None
+    assert s.role_min is not None
+    assert s.role_max is not None
+    assert s.role_step is not None
+    rows = np.flatnonzero(s.role_gang == gang)
+    rows = rows[np.argsort(s.role_place[rows])]
+    roles = tuple(
+        job_table.RoleTerms(s.role_names[row], int(s.role_min[row]), int(s.role_max[row]))
+        for row in rows.tolist()
+    )
+    return roles, int(s.role_step[rows].max()) if rows.size else 0
 
 
 def told_of_nodes(built: BuiltSnapshot) -> Said:

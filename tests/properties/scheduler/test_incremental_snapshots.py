@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import configuration
@@ -84,6 +84,7 @@ class History(RuleBasedStateMachine):
         """What the last round of each builder and pool used of nodes, shapes and queues."""
         self.now_ms, self.number, self.version = 1_000, 0, 0
         self.excluded: set[int] = set()
+        self.templates: dict[GroupId, ev.JobSubmitted] = {}
         self.stale: frozenset[str] = frozenset()
         for name in ("n0", "n1"):
             self._report(Node(executor="e0", name=name, allocatable={"cpu": 4000, "memory": 50}))
@@ -163,6 +164,75 @@ class History(RuleBasedStateMachine):
                 )
             )
         self._tell(*jobs, queue=queue)
+
+    @rule(
+        queue=st.sampled_from(["q0", "q1"]),
+        shape=st.sampled_from(SHAPES[:4]),
+        pool=st.sampled_from(POOLS),
+        freeze_s=st.sampled_from([0, 20]),
+        pick=picks,
+    )
+    def submit_group(
+        self, queue: str, shape: shapes.Shape, pool: str, freeze_s: int, pick: int
+    ) -> None:
+        self.number += 1
+        group = GroupId(f"group{self.number:04d}")
+        roles = (ev.GroupRole("a", 1, 1 + pick % 2), ev.GroupRole("b", pick % 3, 2))
+        terms = ev.Group(roles=roles, freeze_s=freeze_s, step_max=pick % 2)
+        template = ev.JobSubmitted(
+            job_id=JobId(""), shape=shapes.encode(shape), spec=msgspec.Raw(b"{}"), digest="",
+            priority=pick % 3, priority_class=("default", "high")[pick % 2], pool=pool,
+        )  # fmt: skip
+        self.templates[group] = template
+        submitted = ev.GroupSubmitted(group=group, terms=terms, digest="")
+        self._tell(submitted, *self._members(group, terms), queue=queue)
+
+    def _members(self, group: GroupId, terms: ev.Group, but: Any = ()) -> list[ev.JobSubmitted]:
+        """New members for all places of a group, without those in `but`."""
+        made = []
+        for role in terms.roles:
+            for index in range(role.max):
+                if (role.name, index) not in but:
+                    self.number += 1
+                    member = ev.GroupMember(group, role.name, index, terms.generation)
+                    job_id = JobId(f"j{self.number:04d}")
+                    template = self.templates[group]
+                    made.append(msgspec.structs.replace(template, job_id=job_id, group=member))
+        return made
+
+    @rule(pick=picks, how=st.sampled_from(["scale", "recreate", "restart", "run", "cancel", "end"]))
+    def change_group(self, pick: int, how: str) -> None:
+        if not self.view.groups:
+            return
+        group = sorted(self.view.groups)[pick % len(self.view.groups)]
+        state = self.view.groups[group]
+        terms, queue = state.terms, state.job_set.queue
+        events: dict[str, ev.AnyEvent] = {
+            "restart": ev.GroupRestarting(group=group, reason="", counted=True),
+            "run": ev.GroupRunning(group=group),
+            "cancel": ev.GroupCancelRequested(group=group),
+            "end": ev.GroupFailed(group=group, reason=""),
+        }
+        if how in events:
+            self._tell(events[how], queue=queue)
+            return
+        least = pick % 2
+        roles = (terms.roles[0], ev.GroupRole("b", least, least + pick % 3))
+        if how == "recreate":
+            terms = msgspec.structs.replace(terms, generation=terms.generation + 1)
+            self._tell(ev.GroupChanged(group=group, terms=terms), queue=queue)
+            self._tell(*self._members(group, terms), queue=queue)
+            return
+        terms = msgspec.structs.replace(terms, roles=roles, step_max=pick % 3)
+        rare = self.view.jobs.rare_properties
+        rows = [self.view.jobs.rows[one] for one in self.view.gang_members.get(state.gang_name, ())]
+        present = {
+            (member.role, member.index)
+            for row in rows
+            if (member := rare[row].member) is not None and member.generation == terms.generation
+        }
+        new = self._members(group, terms, present)
+        self._tell(ev.GroupChanged(group=group, terms=terms), *new, queue=queue)
 
     @rule(pick=picks, node=st.sampled_from(["n0", "n1", "n2", "n3"]), value=st.integers(-1, 1))
     def lease(self, pick: int, node: str, value: int) -> None:
@@ -328,7 +398,7 @@ class History(RuleBasedStateMachine):
     def snapshots_say_what_the_view_says(self) -> None:
         for pool in POOLS:
             jobs = plain.jobs(self.view, self.clusters, pool, self.now_ms, self.excluded)
-            gangs = plain.gangs(self.view, jobs)
+            gangs = plain.gangs(self.view, jobs, self.now_ms, RULES.group_freeze_s_max)
             nodes = plain.nodes(self.view, self.clusters, pool, self.stale, 2)
             for builder in (self.exact, self.lazy):
                 built = self._build(builder, pool)
