@@ -153,7 +153,7 @@ def _from_rows(rows: list[dict[str, str]]) -> Snapshot:
 
 
 def gpu() -> Snapshot:
-    """200,000 jobs, half of them with 1 to 8 GPUs, on 10,000 nodes of which 6,000 have 8."""
+    """200,000 jobs, half of them with 1 to 8 GPUs, on 10,000 nodes, 6,000 of them with 8."""
     chance = np.random.default_rng(2)
     jobs, nodes = 200_000, 10_000
     gpus = np.where(chance.random(jobs) < 0.5, 1 << chance.integers(0, 4, jobs), 0)

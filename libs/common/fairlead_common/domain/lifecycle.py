@@ -3,7 +3,7 @@
 `LIFE_CYCLE` says for every type of event what it does to the state of a job, to the state of its
 run and to the flags of the job. Every fold uses it, and the diagrams in the documentation are drawn
 from it. Events are named by their tag, so that this module needs nothing of `events.py`. A pair of
-state and event that is not in the table changes no state: a late or repeated report is no error,
+state and event that is not in the table changes no state: a late or repeated report is accepted,
 and `is_impossible` names the pairs that only a defect can produce. Terminal states are sticky
 because no row leaves them, but for one: a run that was given up (`LOST`) may turn out to have
 succeeded. Its job succeeds then unless a later run has started, which the scheduler decides

@@ -1,6 +1,6 @@
 """Gangs and avoided nodes, which few jobs have: stored by row, rebuilt where they changed.
 
-A gang has a row while it has members in the pool; the rows of gangs that are gone are used again.
+A gang has a row while it has members in the pool; rows of ended gangs are used again.
 """
 
 from collections.abc import Iterable
@@ -163,7 +163,7 @@ class Gangs:
         self.fitted |= feasible
 
     def restore(self, before: "Gangs") -> None:
-        """Those that were found feasible there are so here when they get a row."""
+        """Gangs that were found feasible there count as feasible here when they get a row."""
         rows = before._row.items()
         self._recalled = {name for name, row in rows if before.fitted[row]}
 
@@ -191,7 +191,7 @@ class Gangs:
         if not self._row:
             return
         queue_of = queues.by_name()
-        for name, row in self._row.items():  # one that lost all members is about to go
+        for name, row in self._row.items():  # a gang without members is dropped soon
             self.queue[row] = queue_of.get(name.queue, 0)
 
     def _row_of(self, name: GangName) -> int:

@@ -2,7 +2,7 @@
 
 Nodes that agree in everything a shape could ask about are one *type*, so a million jobs on ten
 thousand nodes cost a few thousand checks. `relevant_labels` says which labels anybody asks about;
-`reduce` turns a node into its type; `table` makes `Snapshot.shape_match`. Sizes are no part of
+`reduce` turns a node into its type; `table` makes `Snapshot.shape_match`. Sizes are not part of
 this: the engine compares amounts itself.
 
 One job that asks for a node by name makes every node a type of its own. So a shape is compared

@@ -73,7 +73,7 @@ def _check_totals(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator
     job_totals.count_rows(rows, 1, jobs, pool.shapes.request, want)
     for name in ("used", "runs", "running", "queued", "values"):
         if not np.array_equal(getattr(have, name), getattr(want, name)):
-            yield f"the totals `{name}` of pool {pool.name} are not those of its rows"
+            yield f"the totals `{name}` of pool {pool.name} differ from the sums of its rows"
     linked = []
     for first in have.head[have.head >= 0].tolist():
         row = first

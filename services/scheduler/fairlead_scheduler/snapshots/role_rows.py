@@ -1,4 +1,4 @@
-"""The rows of the roles of a pool's groups, stored by row and used again as those of gangs are."""
+"""The rows of the roles of a pool's groups, stored by row; free rows are used again."""
 
 import numpy as np
 

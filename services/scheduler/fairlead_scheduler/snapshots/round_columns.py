@@ -1,7 +1,7 @@
 """What rounds read of each row of the job table, beside the table's own columns.
 
 A row is a row of the job table. Its job takes part in the rounds of one pool at most, so one set of
-columns serves all pools: the numbers of nodes, queues, shapes and gangs are those of its pool.
+columns serves all pools: nodes, queues, shapes and gangs are numbered by pool.
 Each value says how the row is counted there until it is released.
 """
 
@@ -27,7 +27,7 @@ _SHIFT: Final = np.uint64(31)
 
 
 class RowDescription(NamedTuple):
-    """How these rows are counted: columns as in `RoundColumns`, without those of links."""
+    """How these rows are counted: columns as in `RoundColumns`, without the links."""
 
     rows: Rows
     node: Int32

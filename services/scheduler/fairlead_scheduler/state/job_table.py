@@ -57,7 +57,7 @@ CAPACITY_REASSIGNED: Final = int(JobFlag.CAPACITY_REASSIGNED)
 STOP_GANG: Final = int(JobFlag.STOP_GANG)
 LATE_SUCCESS: Final = int(JobFlag.LATE_SUCCESS)
 STOPPING: Final = int(lifecycle.STOPPING)
-"""`JobFlag` as plain numbers, for the column of flags. The others are no part of the life cycle."""
+"""`JobFlag` as plain numbers, for the column of flags; others are not part of the life cycle."""
 INFEASIBLE_WAITS: Final = 32
 PREEMPTED_IS_FINAL: Final = 64
 FREE: Final = 128

@@ -1,6 +1,6 @@
 """Finds the log and the database: from a data folder, or from the services' settings.
 
-The settings are those of the services (`FAIRLEAD_DATABASE_URL`, `FAIRLEAD_LOG_URL`, ...). For
+The settings are the ones of the services (`FAIRLEAD_DATABASE_URL`, `FAIRLEAD_LOG_URL`, ...). For
 `fairlead up` a data folder is enough: its servers are used if they run, else they are started for
 the duration of the command.
 """

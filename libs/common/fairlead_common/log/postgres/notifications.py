@@ -45,7 +45,7 @@ class Notifier:
         return self._heard[topic]
 
     def ring(self, topics: set[str]) -> None:
-        """Wake the readers of this process at once, and those of other processes soon."""
+        """Wake the readers of this process at once, and readers of other processes soon."""
         self._run()
         self._pending |= topics
         self._work.set()

@@ -283,7 +283,7 @@ def _count_gangs(
     """Live members, which of them their gangs need, and where those that are evicted are offered;
     and queued members are no longer counted among single jobs.
 
-    `rows`: live runs in the order of R3; `evicted`: those of them that are evicted.
+    `rows`: live runs in the order of R3; `evicted`: the evicted ones among them.
     """
     if not gangs.present:
         return model

@@ -5,7 +5,7 @@
 A search compares the victims on at most `NODES_COMPARED_MAX` nodes, the first on which a set of
 victims is permitted, and examines at most `NODES_EXAMINED_MAX`. Their order is that of
 victim_order.py: by the cheapest preemptible run as the round started. On tier (b) nodes with
-runs of the queue furthest above its share come first, then those of the next queue. Where one
+runs of the queue furthest above its share come first, then runs of the next queue. Where one
 evicted run is enough it is found among the cheapest of its queue, without examining nodes.
 
 Reads, of the `RoundModel`:

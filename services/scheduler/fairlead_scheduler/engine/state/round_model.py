@@ -5,7 +5,7 @@ the whole `RoundModel`, which is one address (see address_types.py), so a call c
 whatever the callee needs.
 
 Nodes are numbered by *position*: the order of N3 at the start of the round, which is also the order
-of the leaves of the capacity tree. Letters for shapes of arrays are those of snapshot.py; W = 1+K,
+of the leaves of the capacity tree. Letters for shapes of arrays are as in snapshot.py; W = 1+K,
 home and the away entries; L levels, the distinct values that anything runs at; P ranks of what a
 shape prefers.
 """
@@ -347,7 +347,7 @@ class GroupTables(NamedTuple):
 
 @by_address
 class RoleTables(NamedTuple):
-    """Roles of gangs; a gang that is no group has one. Those of a gang lie together, the role with
+    """Roles of gangs; a plain gang has one. The roles of a gang are adjacent rows, the role with
     the costliest members first (G1).
 
     `live` is written by run_states.py, `left` and `fitting` by gang_placement.py, `assumed` by
@@ -420,7 +420,7 @@ class AvoidedNodes(NamedTuple):
 
 @by_address
 class VictimChoice(NamedTuple):
-    """The victims on the node at hand (N2b), and those of the best node so far (N4).
+    """The victims on the present node (N2b) and on the best node so far (N4).
 
     Written by node_victims.py; `chosen` and `chosen_takes_gang` by victim_search.py.
     """

@@ -16,7 +16,7 @@ def find_jobs(view: View, partition: int, chosen: JobFilter) -> list[int]:
     if not chosen.labels:
         return rows
     ids = view.jobs.rows.ids_at(rows)
-    specs = view.specs.get_all(ids)  # labels are no column
+    specs = view.specs.get_all(ids)  # labels are not a column
     return [
         row
         for row, job_id in zip(rows, ids, strict=True)
