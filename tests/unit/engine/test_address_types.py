@@ -14,6 +14,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     entry_point,
     inlined,
     pack_for_kernels,
+    repack,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int64
 
@@ -118,6 +119,21 @@ def test_what_was_written_down_once_serves_several_calls() -> None:
     add_up(written)
     add_up(written)
     assert outer.second.amount[0].tolist() == [[0, 1], [2, 5]]
+
+
+def test_fields_that_are_other_objects_are_packed_again() -> None:
+    outer = Outer(held(), held(), np.zeros(1, np.int64))
+    packed = pack_for_kernels(outer)
+    changed = outer._replace(
+        second=held()._replace(now_ms=5, amount=np.zeros((1, 1, 2), np.int64)),
+        total=np.zeros(3, np.int64),
+    )
+    add_up(repack(changed, packed))
+    assert changed.total.tolist() == [5 + 5, 0, 0]
+    assert changed.second.amount.tolist() == [[[0, 1]]]
+    assert outer.total.tolist() == [0]
+    add_up(repack(outer, packed))
+    assert outer.total.tolist() == [5 - 7]
 
 
 def test_a_whole_number_of_8_bits_is_passed_with_64() -> None:

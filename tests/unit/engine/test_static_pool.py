@@ -1,6 +1,6 @@
 """What a round uses again of the round before it."""
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def test_an_invalid_column_is_found_when_it_changes() -> None:
 
 
 def test_rounds_that_cannot_preempt_write_nothing_to_what_they_share() -> None:
-    shared, _written = round_builder.unread_tables(2, 2, 2)
+    shared = round_builder.unread_tables(2, 2, 2)
     before = {
         (name, field): array.copy()
         for name, part in shared.items()
@@ -117,3 +117,33 @@ def test_rounds_that_cannot_preempt_write_nothing_to_what_they_share() -> None:
     for (name, field), array in before.items():
         after: Any = {**shared}[name]
         assert np.array_equal(getattr(after, field), array), (name, field)
+
+
+def _list_values(value: Any) -> Any:
+    """What a plan contains, to be compared."""
+    if is_dataclass(value):
+        return {field.name: _list_values(getattr(value, field.name)) for field in fields(value)}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+@pytest.mark.parametrize("classes", [[0, 0], [0, 1]], ids=["plain", "urgent"])
+def test_rounds_in_retained_tables_decide_as_rounds_in_new_ones(classes: list[int]) -> None:
+    rng = np.random.default_rng(1)
+    pool = replace(tiny_pool(plain=True), class_value=np.array(classes, np.int64))
+    static, preempted = renew_static_pool(None, pool, SETTINGS, CLOCK), 0
+    for jobs in rng.choice([6, 9, 9, 30], 60).tolist():
+        snapshot = replace(
+            pool,
+            now_ms=int(rng.integers(1_000, 9_000)),
+            job_queue=rng.integers(0, 2, jobs).astype(np.int32),
+            job_shape=rng.integers(0, 2, jobs).astype(np.int32),
+            job_priority=rng.integers(0, 3, jobs),
+            job_submission=rng.permutation(jobs),
+            job_node=rng.choice([-1, -1, -1, 0, 1], jobs).astype(np.int32),
+            job_started_ms=rng.integers(0, 1_000, jobs),
+        )
+        assert renew_static_pool(static, snapshot, SETTINGS, CLOCK) is static
+        plan = schedule(snapshot, SETTINGS, static=static)
+        assert _list_values(plan) == _list_values(decide(snapshot))
+        preempted += plan.preempted_job.size
+    assert preempted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -74,11 +73,14 @@ def schedule(
         _second_pass(round_, settings, clock)
     times.append(clock_s())
     # 5. The plan, and why the other jobs wait (R8, E1 to E5).
-    plan = round_result.build_plan(round_, clock)
-    times.append(clock_s())
+    return round_result.build_plan(round_, clock, lambda: _measure_steps(times, clock_s()))
+
+
+def _measure_steps(times: list[float], end_s: float) -> dict[str, float]:
+    """How long each step took; `times`: when each began."""
     names = ("prepare", "order", "pass", "fit", "explain")
-    took = zip(names, times[:-1], times[1:], strict=True)
-    return replace(plan, steps_ms={name: 1000 * (end - begun) for name, begun, end in took})
+    took = zip(names, times, [*times[1:], end_s], strict=True)
+    return {name: 1000 * (end - begun) for name, begun, end in took}
 
 
 def _pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:

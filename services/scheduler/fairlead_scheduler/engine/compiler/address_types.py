@@ -48,6 +48,7 @@ name of its `Shared` and -1 for a tuple within the tuple."""
 _WORD: Final = ir.IntType(64)
 _NARROW: Final = (types.uint8, types.int8, types.int32)
 
+_CONTIGUOUS: Final = "arrays that kernels share are contiguous and writeable"
 _WITHIN: Final = -1
 _kinds: dict[type, dict[Form, Shared]] = {}
 """By the class of the tuple and its form."""
@@ -96,19 +97,51 @@ def _count_words(kind: Any) -> int:
 def register(tuple_class: Any) -> None:
     """Pass instances of this NamedTuple to kernels by address, alone or within another one."""
     _kinds[tuple_class] = {}
-    typeof_impl.register(tuple_class)(lambda value, _context: _write(value, {})[0])
+    typeof_impl.register(tuple_class)(lambda value, _context: Words(value, {}).kind)
 
 
-class PackedTuple:
+class Words:
+    """The words of a tuple, for a later tuple that contains it."""
+
+    def __init__(self, value: Any, known: Mapping[str, Words]) -> None:
+        self.value = value
+        self.parts = dict[str, Words]()
+        """By field, the tuples within it."""
+        self.kind, self.words = _write(value, known, self.parts)
+
+
+class PackedTuple(Words):
     """The words of a tuple; kernels accept it instead of the tuple."""
 
-    def __init__(self, value: Any, known: Mapping[str, PackedTuple]) -> None:
-        self.value = value
+    def __init__(self, value: Any, known: Mapping[str, Words]) -> None:
+        super().__init__(value, known)
         self.tuple_class = type(value)
-        self.kind, self.words = _write(value, known)
-        packed = np.array(self.words, np.int64)
-        self.address = _find_address(packed)
-        self._owned = packed, known
+        self._packed = np.array(self.words, np.int64)
+        self.address = _find_address(self._packed)
+
+    def repack(self, value: Any) -> PackedTuple:
+        """Another tuple of this class packed: only the fields that are other objects than here."""
+        packed, parts = self._packed.copy(), dict(self.parts)
+        for field, part, before in zip(value._fields, value, self.value, strict=True):
+            if part is before:
+                continue
+            if type(part) in _kinds:
+                words = parts[field] = Words(part, _NOTHING_KNOWN)
+                same, replaced = words.kind is self.kind.kinds[field], words.words
+            elif isinstance(part, np.ndarray):
+                assert part.flags.carray, _CONTIGUOUS
+                same = part.dtype == before.dtype and part.ndim == before.ndim
+                replaced = [_find_address(part), *part.shape]
+            else:
+                same, replaced = True, [part]
+            if not same:
+                return PackedTuple(value, parts)
+            place = self.kind.place[field]
+            packed[place : place + len(replaced)] = replaced
+        made = PackedTuple.__new__(PackedTuple)
+        made.value, made.tuple_class, made.kind, made.parts = value, type(value), self.kind, parts
+        made.words, made._packed, made.address = packed.tolist(), packed, _find_address(packed)
+        return made
 
 
 @typeof_impl.register(PackedTuple)
@@ -116,10 +149,10 @@ def _type_of_packed(packed: PackedTuple, _context: Any) -> Shared:
     return packed.kind
 
 
-_NOTHING_KNOWN: Final[Mapping[str, PackedTuple]] = MappingProxyType({})
+_NOTHING_KNOWN: Final[Mapping[str, Words]] = MappingProxyType({})
 
 
-def pack_for_kernels(value: Any, known: Mapping[str, PackedTuple] = _NOTHING_KNOWN) -> PackedTuple:
+def pack_for_kernels(value: Any, known: Mapping[str, Words] = _NOTHING_KNOWN) -> PackedTuple:
     """The tuple packed; the value itself if it is packed already.
 
     `known`: by field, packed tuples that are used where the value contains the same object.
@@ -127,23 +160,24 @@ def pack_for_kernels(value: Any, known: Mapping[str, PackedTuple] = _NOTHING_KNO
     return value if isinstance(value, PackedTuple) else PackedTuple(value, known)
 
 
-def _write(value: Any, known: Mapping[str, PackedTuple]) -> tuple[Shared, list[int]]:
-    """The type of a tuple, and its words."""
+def _write(
+    value: Any, known: Mapping[str, Words], parts: dict[str, Words]
+) -> tuple[Shared, list[int]]:
+    """The type of a tuple, and its words. The tuples within it are added to `parts`."""
     form, words = list[tuple[str, int]](), list[int]()
     for field, part in zip(value._fields, value, strict=True):
         if isinstance(part, np.ndarray):
-            assert part.flags.carray, "arrays that kernels share are contiguous and writeable"
+            assert part.flags.carray, _CONTIGUOUS
             form.append((part.dtype.char, part.ndim))
             words.append(_find_address(part))
             words += part.shape
         elif type(part) in _kinds:
             packed = known.get(field)
-            if packed is not None and packed.value is part:
-                kind, more = packed.kind, packed.words
-            else:
-                kind, more = _write(part, _NOTHING_KNOWN)
-            form.append((kind.name, _WITHIN))
-            words += more
+            if packed is None or packed.value is not part:
+                packed = Words(part, _NOTHING_KNOWN)
+            parts[field] = packed
+            form.append((packed.kind.name, _WITHIN))
+            words += packed.words
         else:
             form.append(("", 0))
             words.append(part)

@@ -72,6 +72,16 @@ def pack_for_kernels(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
     return result
 
 
+def repack(value: T, before: T) -> T:
+    """`pack_for_kernels`; only the fields that are other objects than in the packed tuple `before`
+    are packed."""
+    if not COMPILED:
+        return value
+    packed: Any = before
+    result: T = packed.repack(value)
+    return result
+
+
 def entry_point(function: F) -> F:
     """Compile a function that Python calls. It makes no arrays, but writes to those it is given:
     they are never counted as in use, which would cost more than what is done with them."""

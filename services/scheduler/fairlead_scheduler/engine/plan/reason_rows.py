@@ -6,6 +6,7 @@ counts adds up to the nodes of the pool.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
+from fairlead_scheduler.engine.preparation.static_pool import GroupedNodes, StaticPool
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     Bool,
@@ -283,6 +285,7 @@ class WaitingRows(NamedTuple):
     role_members: Int32
 
 
+@functools.cache
 def no_reasons() -> Reasons:
     """The rows of a round after which nothing waits."""
     return Reasons(
@@ -302,8 +305,22 @@ def no_reasons() -> Reasons:
     )
 
 
+def find_node_groups(snapshot: Snapshot, static: StaticPool, overfull: Bool) -> GroupedNodes:
+    """The nodes by group; those of the last round while the static part is the same and no node is
+    overfull."""
+
+    def make() -> GroupedNodes:
+        closed = find_closed_nodes(snapshot, overfull)
+        group = group_nodes(snapshot.node_type, snapshot.node_allocatable, closed)
+        return GroupedNodes(
+            closed, *group_by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
+        )
+
+    return make() if overfull.any() else static.grouped_nodes.get((), make)
+
+
 def build_reasons(
-    snapshot: Snapshot, rows: WaitingRows, free: Int64, overfull: Bool, checks: TimeChecks
+    snapshot: Snapshot, rows: WaitingRows, free: Int64, grouped: GroupedNodes, checks: TimeChecks
 ) -> Reasons:
     """Explain the rows. Those that are not reached in time (L6) have no counts."""
     queue, shape, gang, codes, waiting = rows[:5]
@@ -311,9 +328,7 @@ def build_reasons(
     waits[shape] = True
     distinct = np.flatnonzero(waits).astype(np.int32)
     back = (np.cumsum(waits) - 1)[shape]
-    bar = find_closed_nodes(snapshot, overfull)
-    group = group_nodes(snapshot.node_type, snapshot.node_allocatable, bar)
-    first, nodes = group_by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
+    bar, first, nodes = grouped
     most = most_free(first, nodes, free)
     groups = NodeGroups(
         node_type=snapshot.node_type,

@@ -41,4 +41,4 @@ class RoundContext:
 
 def find_stop_code(round_: RoundContext) -> Code:
     """What ended the round early, if anything."""
-    return Code(int(round_.model.counters[round_state.N_STOP]))
+    return Code(round_.model.counters.item(round_state.N_STOP))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+import functools
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from fairlead_scheduler.engine.snapshot import (
     Byte,
     Cause,
     Code,
+    Float,
     Int32,
     Int64,
     Plan,
@@ -51,28 +55,66 @@ TEMPORARY_LIMITS: Final = frozenset(
 """Codes of limits that can be different in the next round."""
 
 
-def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
-    """The result of `schedule`. Reasons that time did not suffice for (L6) say `time-limit`."""
+class _Preemptions(NamedTuple):
+    """The columns of `Plan` about preempted runs."""
+
+    job: Int32
+    cause: Byte
+    preemptor: Int32
+    share: Float
+    preemptor_share: Float
+
+
+@functools.cache
+def _no_preemptions() -> _Preemptions:
+    rows, shares = np.zeros(0, np.int32), np.zeros(0)
+    return _Preemptions(rows, np.zeros(0, np.uint8), rows, shares, shares)
+
+
+def _list_preemptions(round_: RoundContext) -> _Preemptions:
+    """R8: the runs that were preempted and did not return, by submission."""
+    model = round_.model
+    if not model.runs.active:
+        return _no_preemptions()
+    rows = np.flatnonzero(model.runs.state == PREEMPTED)
+    job = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
+    preemptors = _find_preemptors(round_, job)
+    return _Preemptions(
+        job=job,
+        cause=_find_causes(model, job),
+        preemptor=preemptors,
+        share=model.runs.share_before[job],
+        preemptor_share=model.usage.share_steps[model.jobs.queue[preemptors]] / SHARE_STEPS,
+    )
+
+
+def build_plan(
+    round_: RoundContext, clock: RoundClock, measure_steps: Callable[[], dict[str, float]]
+) -> Plan:
+    """The result of `schedule`. Reasons that time did not suffice for (L6) say `time-limit`.
+
+    `measure_steps` is called when everything else is done.
+    """
     clock.check()
     snapshot, start, model = round_.snapshot, round_.start, round_.model
     placed = _list_placed(round_)
     job = model.placements.job[placed]
-    preempted = _list_preempted(round_)
-    preemptors = _find_preemptors(round_, preempted)
+    preempted = _list_preemptions(round_)
     _spare_further_members(round_)
     failed, failed_code = _list_failed(round_)
     rejected, rejected_code = _list_rejected(round_)
-    ended = np.concatenate([job, failed, rejected])
+    refused, refused_code = failed, failed_code
+    if rejected.size:
+        refused = np.concatenate([failed, rejected])
+        refused_code = np.concatenate([failed_code, rejected_code])
+    ended = np.concatenate([job, refused]) if refused.size else job
     queued = _subtract_jobs(start.queued, snapshot, ended)
     waiting = queued.sum(axis=1)
     queue_count = len(snapshot.queue_names)
-    tokens_left = model.usage.tokens[-1]
-    balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
-    refused = np.concatenate([failed, rejected])
+    tokens_left = model.usage.tokens.item(-1)
+    balanced = snapshot.preemption_tokens - tokens_left if math.isfinite(tokens_left) else 0
     checks = TimeChecks(clock, round_.settings.pairs_per_check)
-    rows = _build_reason_rows(
-        round_, queued, refused, np.concatenate([failed_code, rejected_code]), checks
-    )
+    rows = _build_reason_rows(round_, queued, refused, refused_code, checks)
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
@@ -82,11 +124,11 @@ def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
         if model.runs.active
         else np.full(job.size, Tier.FREE, np.uint8),
         placed_away=(model.placements.away[placed] - 1).astype(np.int8),
-        preempted_job=preempted,
-        preempted_cause=_find_causes(model, preempted),
-        preemptor_job=preemptors,
-        preempted_share=model.runs.share_before[preempted],
-        preemptor_share=model.usage.share_steps[model.jobs.queue[preemptors]] / SHARE_STEPS,
+        preempted_job=preempted.job,
+        preempted_cause=preempted.cause,
+        preemptor_job=preempted.preemptor,
+        preempted_share=preempted.share,
+        preemptor_share=preempted.preemptor_share,
         rejected_job=rejected,
         rejected_code=rejected_code,
         failed_job=failed,
@@ -97,7 +139,9 @@ def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
         gang_feasible=_find_feasible_gangs(round_),
         capacity=start.capacity.total,
         queue_scheduled=np.bincount(snapshot.job_queue[job], minlength=queue_count),
-        queue_preempted=np.bincount(snapshot.job_queue[preempted], minlength=queue_count),
+        queue_preempted=np.bincount(snapshot.job_queue[preempted.job], minlength=queue_count)
+        if preempted.job.size
+        else np.zeros(queue_count, np.int64),
         queue_waiting=waiting,
         queue_skipped=reason_rows.count_skipped(rows, queue_count),
         queue_position=_find_queue_positions(round_, ended, waiting),
@@ -108,19 +152,20 @@ def build_plan(round_: RoundContext, clock: RoundClock) -> Plan:
         nearness=nearness.measure_nearness(round_, _find_free_capacity(round_), clock)
         if snapshot.topology is not None
         else None,
+        steps_ms=measure_steps(),
     )
 
 
 def _is_limited(round_: RoundContext, rows: Reasons) -> bool:
     """Whether a limit of this round kept jobs waiting that the next round could start."""
-    return find_stop_code(round_) != Code.NONE or not TEMPORARY_LIMITS.isdisjoint(
+    return find_stop_code(round_) is not Code.NONE or not TEMPORARY_LIMITS.isdisjoint(
         rows.code.tolist()
     )
 
 
 def _list_placed(round_: RoundContext) -> Int64:
     """Rows of the model's placements that were not displaced."""
-    n = int(round_.model.counters[round_state.N_PLACED])
+    n = round_.model.counters.item(round_state.N_PLACED)
     if not round_.model.runs.active:
         return np.arange(n)
     return np.flatnonzero(round_.model.runs.state[round_.model.placements.job[:n]] == PLACED)
@@ -130,14 +175,6 @@ def _find_placed_values(round_: RoundContext, job: Int32) -> Int64:
     if round_.model.runs.active:
         return round_.levels[round_.model.runs.level[job]]
     return round_.start.shape_value[round_.snapshot.job_shape[job]]
-
-
-def _list_preempted(round_: RoundContext) -> Int32:
-    """R8: runs that were preempted and did not return, by submission."""
-    if not round_.model.runs.active:
-        return np.zeros(0, np.int32)
-    rows = np.flatnonzero(round_.model.runs.state == PREEMPTED)
-    return rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
 
 
 def _find_final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
@@ -208,11 +245,17 @@ def _spare_further_members(round_: RoundContext) -> None:
     model.runs.state[member[model.gangs.live[model.jobs.gang[member]] == 0]] = QUEUED
 
 
+@functools.cache
+def _no_jobs() -> tuple[Int32, Byte]:
+    """No rows, without codes."""
+    return np.zeros(0, np.int32), np.zeros(0, np.uint8)
+
+
 def _list_failed(round_: RoundContext) -> tuple[Int32, Byte]:
     """Queued jobs that fail: members without a node under `rest: fail`, and jobs that have failed
     on all nodes; their rows and codes."""
     if not round_.model.runs.active:
-        return np.zeros(0, np.int32), np.zeros(0, np.uint8)
+        return _no_jobs()
     rows = np.flatnonzero(round_.model.runs.state == FAILED)
     rows = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
     code = np.full(rows.size, Code.GANG_REST, np.uint8)
@@ -223,6 +266,8 @@ def _list_failed(round_: RoundContext) -> tuple[Int32, Byte]:
 def _list_rejected(round_: RoundContext) -> tuple[Int32, Byte]:
     """Queued jobs that can never run, by submission (section 6, L4, N9)."""
     snapshot = round_.snapshot
+    if round_.start.static.all_feasible and not round_.gangs.present:
+        return _no_jobs()
     single = _list_infeasible_jobs(round_)
     rows, codes = [single], [np.full(single.size, Code.INFEASIBLE, np.uint8)]
     gangs = round_.gangs
@@ -338,8 +383,10 @@ def _build_reason_rows(
         role=np.concatenate([np.full(queue.size, -1), role]).astype(np.int32),
         role_members=np.concatenate([np.zeros(queue.size), role_members]).astype(np.int32),
     )
-    made = reason_rows.build_reasons(snapshot, rows, free, round_.start.overfull, checks)
-    _mark_over_fair_share(round_, made, free, checks)
+    static, overfull = round_.start.static, round_.start.overfull
+    grouped = reason_rows.find_node_groups(snapshot, static, overfull)
+    made = reason_rows.build_reasons(snapshot, rows, free, grouped, checks)
+    _mark_over_fair_share(round_, made, free, grouped.closed, checks)
     _fill_limits(round_, made, whose)
     return made
 
@@ -372,7 +419,7 @@ def _fill_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
 
 
 def _mark_over_fair_share(
-    round_: RoundContext, made: Reasons, free: Int64, checks: TimeChecks
+    round_: RoundContext, made: Reasons, free: Int64, closed: Byte, checks: TimeChecks
 ) -> None:
     """Replace `insufficient-resources` by `over-fair-share` in the rows that E1 names."""
     rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
@@ -380,7 +427,6 @@ def _mark_over_fair_share(
         return
     snapshot, start = round_.snapshot, round_.start
     rows = rows[np.lexsort((start.shape_value[made.shape[rows]], made.queue[rows]))]
-    closed = reason_rows.find_closed_nodes(snapshot, start.overfull)
     active = round_.model.runs.active
     scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free, active)
     scan, allocations = pack_for_kernels(scan), pack_for_kernels(_collect_runs_by_node(round_))

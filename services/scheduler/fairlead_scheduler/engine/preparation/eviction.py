@@ -6,7 +6,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
+from fairlead_scheduler.engine.compiler.decorators import (
+    by_address,
+    entry_point,
+    inlined,
+    pack_for_kernels,
+)
 from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order, role_table
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
@@ -86,19 +91,24 @@ def evict_runs(
     balance: Bool,
     gangs: GangTable,
     model: RoundModel,
+    packed_model: RoundModel,
     position: Int32,
     levels: Int64,
     clock: RoundClock,
 ) -> RoundModel:
-    """Describe all runs in the model and evict those of the queues marked in `balance` ([Q])."""
+    """Describe all runs in the model and evict those of the queues marked in `balance` ([Q]).
+
+    `packed_model` is the model as kernels accept it.
+    """
     place = np.empty_like(position)
     place[position] = np.arange(position.size, dtype=np.int32)
     rows = job_order.order_running(snapshot)
     columns = _collect_columns(snapshot, start, gangs, place, levels, balance)
+    packed_columns = pack_for_kernels(columns)
     evicted = np.empty(rows.size, np.int32)
     count = 0
     for part in clock.slice_rows(rows.size):
-        count = _describe_runs(rows[part], model, columns, evicted, count)
+        count = _describe_runs(rows[part], packed_model, packed_columns, evicted, count)
     clock.require_time()
     evicted = evicted[:count]
     bounds = job_order.find_queue_bounds(evicted, snapshot.job_queue, balance.size)
@@ -112,10 +122,6 @@ def evict_runs(
         model.runs.preemption[waiting] = columns.gang_preemption[gangs.of_job[waiting]]
     model = _count_gangs(snapshot, gangs, model, rows, evicted)
     _link_avoided(snapshot, gangs, model, place)
-    for q in np.flatnonzero(np.diff(bounds)):
-        mine = snapshot.job_shape[evicted[bounds[q] : bounds[q + 1]]]
-        counts = np.bincount(mine, minlength=start.whole.shape[0])
-        model.usage.counted[q] -= counts @ start.whole
     entitled = np.maximum(model.entitlements.entitled_share, 1e-9)
     share = fair_shares.dominant_share(model.usage.held, start.capacity.factor) / entitled
     steps = np.floor(np.minimum(share * SHARE_STEPS, SHARE_STEPS_MAX) + 0.5)
@@ -127,12 +133,8 @@ def _sort_evicted(
     snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64, clock: RoundClock
 ) -> EvictedRuns:
     """The evicted runs of each queue in the order of R3, and as single victims (N4)."""
-    priority = snapshot.job_priority[evicted]
     one = np.full(bounds.size - 1, MIXED_PRIORITIES, np.int64)
-    for q in np.flatnonzero(np.diff(bounds)):
-        mine = priority[bounds[q] : bounds[q + 1]]
-        if mine.min() == mine.max():
-            one[q] = mine[0]
+    _find_common_priorities(evicted, bounds, snapshot.job_priority, one)
     return EvictedRuns(
         rows=evicted.astype(np.int64),
         end=bounds[1:],
@@ -141,6 +143,17 @@ def _sort_evicted(
         cheapest_first=bounds,
         priority=one,
     )
+
+
+@entry_point
+def _find_common_priorities(rows: Int32, bounds: Int64, priority: Int64, common: Int64) -> None:
+    """Write to `common` ([Q]) the priority of each queue's rows, where they do not differ."""
+    for q in range(common.size):
+        same = bounds[q] < bounds[q + 1]
+        for i in range(bounds[q], bounds[q + 1]):
+            same = same and priority[rows[i]] == priority[rows[bounds[q]]]
+        if same:
+            common[q] = priority[rows[bounds[q]]]
 
 
 def _sort_as_victims(
@@ -213,7 +226,8 @@ def _describe_runs(
     rows: Int32, model: RoundModel, columns: RunColumns, evicted: Int32, count: int
 ) -> int:
     """Describe these runs in the model, link them to their positions, sum up what could be
-    preempted there, and add to the first `count` evicted runs; returns how many there are."""
+    preempted there, and add to the first `count` evicted runs, which their queues no longer count
+    as held (R4); returns how many there are."""
     runs, capacity = model.runs, model.capacity
     for i in range(rows.size):
         j = rows[i]
@@ -239,6 +253,8 @@ def _describe_runs(
         if chosen:
             evicted[count] = j
             count += 1
+            for r in range(model.shapes.full_request.shape[1]):
+                model.usage.counted[model.jobs.queue[j], r] -= model.shapes.full_request[s, r]
         runs.link[j] = runs.head[p]
         runs.head[p] = j
         if kind >= NON_PREEMPTIBLE:

@@ -10,11 +10,17 @@ rows, no sort of what was there before.
 
 from __future__ import annotations
 
+from operator import is_
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
+from fairlead_scheduler.engine.compiler.decorators import (
+    by_address,
+    entry_point,
+    inlined,
+    pack_for_kernels,
+)
 from fairlead_scheduler.engine.snapshot import Bool, Int32, Int64, Snapshot
 
 
@@ -84,6 +90,9 @@ class JobOrder:
     def __init__(self) -> None:
         self._rows = np.zeros(0, np.int32)
         self._size = 0
+        self._sources: tuple[object, ...] = ()
+        self._packed: SortColumns | None = None
+        """The columns of `_sources` as kernels accept them."""
 
     @property
     def rows(self) -> Int32:
@@ -102,19 +111,28 @@ class JobOrder:
         self._size = left + fresh.size
         if self._size > self._rows.size:
             self._rows = np.concatenate([self._rows, np.zeros(2 * self._size, np.int32)])
-        _insert_rows(
-            self._rows,
-            left,
-            fresh,
-            SortColumns(
-                queue=jobs.job_queue,
-                value=jobs.class_value[jobs.shape_class],
-                shape=jobs.job_shape,
-                priority=jobs.job_priority,
-                started=jobs.job_started_ms if live else jobs.job_submission,
-                submission=jobs.job_submission,
-            ),
+        if fresh.size:
+            _insert_rows(self._rows, left, fresh, self._pack_columns(jobs, live=live))
+
+    def _pack_columns(self, jobs: JobColumns, *, live: bool) -> SortColumns:
+        """The columns of the jobs as kernels accept them; those of the last change if they are the
+        same, because packing them takes longer than inserting a few rows."""
+        sources = (
+            jobs.job_queue,
+            jobs.class_value,
+            jobs.shape_class,
+            jobs.job_shape,
+            jobs.job_priority,
+            jobs.job_started_ms if live else jobs.job_submission,
+            jobs.job_submission,
         )
+        if self._packed is None or not all(map(is_, sources, self._sources)):
+            queue, value, shape_class, shape, priority, started, submission = sources
+            self._sources = sources
+            self._packed = pack_for_kernels(
+                SortColumns(queue, value[shape_class], shape, priority, started, submission)
+            )
+        return self._packed
 
 
 @inlined

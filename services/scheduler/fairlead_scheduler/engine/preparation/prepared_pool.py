@@ -6,6 +6,7 @@ It examines queues, shapes and nodes; totals over jobs are given or computed by 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ from fairlead_scheduler.engine.snapshot import (
     Bool,
     Byte,
     EngineSettings,
+    Float,
+    Int32,
     Int64,
     JobTotals,
     NodeFlag,
@@ -65,7 +68,8 @@ class PreparedPool:
     held: Int64
     """[Q, C, R+F] what runs that count hold."""
     beside: Int64
-    """[R+F] what all runs hold, those on lost nodes too: for floating resources (L7)."""
+    """[R+F] what all runs hold, those on lost nodes too, for floating resources (L7); zeros in a
+    pool without them."""
     shares: Shares
     takes_part: Bool
     """[Q]"""
@@ -81,9 +85,7 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
     running, lost_runs = _exclude_lost(snapshot, totals, static)
     queued = totals.queued
     free = snapshot.node_allocatable - totals.used
-    overfull: Bool = np.zeros(free.shape[0], np.bool_)
-    for r in range(free.shape[1]):  # numpy takes ten times as long along a short axis
-        overfull |= free[:, r] < 0
+    overfull = _find_overfull(free)
     capacity = _capacity(snapshot, static, totals.runs > 0)
     held = _held(snapshot, running, static)
     clock.check()
@@ -96,7 +98,7 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
     )
     clock.check()
     wanted, waits = _wanted(snapshot, queued, possible, static)
-    takes_part = (running.sum(axis=1) > 0) | (~snapshot.queue_cordoned & waits)
+    takes_part = running.any(axis=1) | (~snapshot.queue_cordoned & waits)
     return PreparedPool(
         static=static,
         capacity=capacity,
@@ -111,10 +113,21 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
         running=running,
         queued=queued,
         held=held,
-        beside=held.sum(axis=(0, 1)) + lost_runs @ whole,
+        beside=held.sum(axis=(0, 1)) + lost_runs @ whole
+        if snapshot.floating
+        else np.zeros(whole.shape[1], np.int64),
         shares=_shares(snapshot, wanted, held, static, capacity, takes_part),
         takes_part=takes_part,
     )
+
+
+def _find_overfull(free: Int64) -> Bool:
+    """[N] nodes whose runs use more than they have."""
+    overfull: Bool = np.zeros(free.shape[0], np.bool_)
+    if free.size and int(free.min()) < 0:
+        for r in range(free.shape[1]):  # numpy takes ten times as long along a short axis
+            overfull |= free[:, r] < 0
+    return overfull
 
 
 def _exclude_lost(snapshot: Snapshot, totals: JobTotals, static: StaticPool) -> tuple[Int64, Int64]:
@@ -207,6 +220,10 @@ def _held(snapshot: Snapshot, running: Int64, static: StaticPool) -> Int64:
 
 def _demanded(snapshot: Snapshot, queued: Int64, static: StaticPool) -> Int64:
     """As `_held` for queued jobs, which can request any amount: at most `TOTAL_MAX` of each."""
+    if not queued.any():
+        return np.zeros(
+            (queued.shape[0], snapshot.class_value.size, static.whole.shape[1]), np.int64
+        )
     result = _held(snapshot, queued, static)
     if float(static.whole_max) * float(queued.sum()) < TOTAL_MAX:
         return result
@@ -225,9 +242,8 @@ def _shares(
     takes_part: Bool,
 ) -> Shares:
     factor = capacity.factor
-    wanted = held + _demanded(
-        snapshot, np.where(snapshot.queue_cordoned[:, None], 0, queued), static
-    )
+    open_queued = np.where(snapshot.queue_cordoned[:, None], 0, queued)
+    wanted = held + _demanded(snapshot, open_queued, static) if open_queued.any() else held
     if capacity.limit.size:
         wanted = np.minimum(wanted, np.minimum(capacity.limit, 2.0 * TOTAL_MAX).astype(np.int64))
     if factor.any():
@@ -252,3 +268,26 @@ def find_evicted_queues(snapshot: Snapshot, pool: PreparedPool, settings: Engine
         return above
     any_class = pool.shape_preemption == Preemption.ANY
     return np.asarray(above & ((pool.running * any_class).sum(axis=1) > 0))
+
+
+def order_nodes(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> Int32:
+    """N3: rows of nodes, the one to be tried first at the front.
+
+    `best-fit`: the least free, device by device, then cpu, then memory. `spread`: the most free.
+    `pack`: the fullest by the share of the node that is used, so that empty nodes stay empty.
+    Equal nodes are ordered by their numbers for life.
+    """
+    keys: list[Int64 | Float] = [snapshot.node_number]
+    ranked = start.static.fit_order[::-1].tolist()
+    fit: list[Int64 | Float] = [start.free[:, r] for r in ranked]
+    match settings.placement:
+        case "best-fit":
+            keys += fit
+        case "spread":
+            keys += [-free for free in fit]
+        case "pack":
+            whole = np.maximum(snapshot.node_allocatable, 1)
+            keys += [*fit, -(start.job_totals.used / whole).max(axis=1, initial=0.0)]
+        case _:
+            assert_never(settings.placement)
+    return np.lexsort(keys).astype(np.int32)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any, Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels, repack
 from fairlead_scheduler.engine.plan.round_context import RoundContext
 from fairlead_scheduler.engine.preparation import (
     eviction,
@@ -19,11 +18,12 @@ from fairlead_scheduler.engine.preparation import (
     static_pool,
 )
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
-from fairlead_scheduler.engine.preparation.node_order import order_nodes
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.preparation.round_tables import RoundTables
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.scheduling.victim_search import NODES_EXAMINED_MAX
 from fairlead_scheduler.engine.snapshot import (
+    Bool,
     Code,
     EngineSettings,
     Int32,
@@ -32,9 +32,9 @@ from fairlead_scheduler.engine.snapshot import (
 )
 from fairlead_scheduler.engine.state import (
     capacity_tree,
+    empty_tables,
     round_state,
     value_capacity,
-    victim_order,
 )
 from fairlead_scheduler.engine.state.round_model import (
     AvoidedNodes,
@@ -45,7 +45,6 @@ from fairlead_scheduler.engine.state.round_model import (
     NodeCapacity,
     NodeTable,
     Placements,
-    QueueOffers,
     QueueProgress,
     QueueUsage,
     RoleTables,
@@ -58,6 +57,12 @@ from fairlead_scheduler.engine.state.round_model import (
     VictimOrder,
 )
 
+ARRAYS_BY_JOB: Final = 20
+ARRAYS_BY_LEVEL: Final = 8
+"""About how many arrays of a model have a number for each job, and for each resource, level and
+node."""
+FILLED_MAX: Final = 1 << 19
+"""The most numbers in retained tables with preemption."""
 UNREAD_TABLES_MAX: Final = 64
 """Of how many sizes of pools `unread_tables` are retained."""
 _UNBOUNDED: Final = np.iinfo(np.int64).max
@@ -71,7 +76,7 @@ def build_round(
     Raises `TimeLimitReachedError` when time is up (L6). Between two checks are a few passes over
     the jobs, the nodes, or the pairs of queue and shape.
     """
-    position = order_nodes(snapshot, settings, start)
+    position = prepared_pool.order_nodes(snapshot, settings, start)
     clock.require_time()
     queued = job_order.order_queued(snapshot)
     first = job_order.find_queue_bounds(queued, snapshot.job_queue, len(snapshot.queue_names))
@@ -85,39 +90,24 @@ def build_round(
         or gangs.present
         or eviction.is_urgency_possible(snapshot, start, shapes, levels.size)
     )
-    queues, resources = len(snapshot.queue_names), snapshot.shape_request.shape[1]
-    packed_tables = {"shapes": start.static.packed_shapes}
-    if active:
-        parts = _preemption_tables(snapshot, start, gangs, position, levels.size)
+    orders = _Orders(position, queued, first, levels, balance)
+    tables = _find_tables(snapshot, start, gangs, orders, active=active)
+    if tables is None:
+        model = _make_model(snapshot, settings, start, gangs, shapes, orders)
+        packed_model = pack_for_kernels(model, {"shapes": start.static.packed_shapes})
     else:
-        parts, more = unread_tables(queues, resources, start.capacity.total.size)
-        packed_tables |= more
-    jobs = snapshot.job_queue.size if active else 0
-    model = RoundModel(
-        shapes=shapes,
-        nodes=_node_table(snapshot, start, gangs, position),
-        jobs=_round_jobs(snapshot, gangs, queued, first, jobs),
-        entitlements=_entitlements(snapshot, settings, start),
-        capacity=_node_capacity(snapshot, start, shapes, position, levels.size if active else 0),
-        usage=_queue_usage(snapshot, start),
-        progress=_queue_progress(snapshot, start, first),
-        offers=_queue_offers(queues),
-        placements=Placements(
-            job=np.empty(queued.size, np.int32),
-            position=np.empty(queued.size, np.int32),
-            away=np.empty(queued.size, np.int32),
-        ),
-        journal=np.zeros(jobs + 1, np.int64),
-        counters=np.zeros(round_state.COUNTERS, np.int64),
-        **parts,
-    )
+        entitlements = _entitlements(snapshot, settings, start)
+        model, packed_model = tables.fill(
+            snapshot, start, shapes, entitlements, position, queued, first
+        )
+    load_kernels(packed_model)
     if active:
-        load_kernels(model)
-        model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels, clock)
+        model = eviction.evict_runs(
+            snapshot, start, balance, gangs, model, packed_model, position, levels, clock
+        )
         clock.require_time()
         value_capacity.count_values(model)
-    packed_model = pack_for_kernels(model, packed_tables)
-    load_kernels(packed_model)
+        packed_model = repack(model, packed_model)
     return RoundContext(
         snapshot=snapshot,
         settings=settings,
@@ -129,6 +119,69 @@ def build_round(
         gangs=gangs,
         model=model,
         packed_model=packed_model,
+    )
+
+
+class _Orders(NamedTuple):
+    """As in `RoundContext`; `queued`: queued rows in the order of R3."""
+
+    position: Int32
+    queued: Int32
+    first: Int64
+    levels: Int64
+    balance: Bool
+
+
+def _find_tables(
+    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, orders: _Orders, *, active: bool
+) -> RoundTables | None:
+    """The retained tables of rounds like this one; None if it needs its own."""
+    queues, jobs = len(snapshot.queue_names), snapshot.job_queue.size
+    nodes, resources = snapshot.node_number.size, snapshot.shape_request.shape[1]
+    static = start.static
+    if not active:
+        unread = functools.partial(unread_tables, queues, resources, start.capacity.total.size)
+        return static.plain_tables.get((), lambda: RoundTables(snapshot, start, 0, unread()))
+    levels = orders.levels.size
+    filled = jobs * ARRAYS_BY_JOB + nodes * levels * resources * ARRAYS_BY_LEVEL
+    if filled > FILLED_MAX or gangs.present or snapshot.avoid_job is not None:
+        return None
+
+    def make() -> RoundTables:
+        others = _preemption_tables(snapshot, start, gangs, orders.position, levels)
+        return RoundTables(snapshot, start, levels, others)
+
+    return static.active_tables.get((jobs, levels), make)
+
+
+def _make_model(
+    snapshot: Snapshot,
+    settings: EngineSettings,
+    start: PreparedPool,
+    gangs: GangTable,
+    shapes: ShapeTable,
+    orders: _Orders,
+) -> RoundModel:
+    """The model of a round that can preempt or has gangs, before runs are evicted."""
+    queues, jobs = len(snapshot.queue_names), snapshot.job_queue.size
+    position, queued, first, levels, _ = orders
+    return RoundModel(
+        shapes=shapes,
+        nodes=_node_table(snapshot, start, gangs, position),
+        jobs=_round_jobs(snapshot, gangs, queued, first, jobs),
+        entitlements=_entitlements(snapshot, settings, start),
+        capacity=_node_capacity(snapshot, start, shapes, position, levels.size),
+        usage=_queue_usage(snapshot, start),
+        progress=_queue_progress(snapshot, start, first),
+        offers=empty_tables.queue_offers(queues),
+        placements=Placements(
+            job=np.empty(queued.size, np.int32),
+            position=np.empty(queued.size, np.int32),
+            away=np.empty(queued.size, np.int32),
+        ),
+        journal=np.zeros(jobs + 1, np.int64),
+        counters=np.zeros(round_state.COUNTERS, np.int64),
+        **_preemption_tables(snapshot, start, gangs, position, levels.size),
     )
 
 
@@ -149,7 +202,7 @@ class _PreemptionTables(TypedDict):
 def _round_jobs(
     snapshot: Snapshot, gangs: GangTable, queued: Int32, first: Int64, jobs: int
 ) -> RoundJobs:
-    """`jobs`: length of the columns of a pool without gangs."""
+    """`jobs`: length of the columns."""
     no_gang = np.full(0 if gangs.present else jobs, -1, np.int32)
     return RoundJobs(
         shape=snapshot.job_shape,
@@ -171,37 +224,32 @@ def _preemption_tables(
     all_resources = start.capacity.total.size
     pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
     return _PreemptionTables(
-        avoided=_avoided_nodes(jobs, pairs),
-        runs=_run_table(jobs, position.size),
-        evicted=_no_evicted_runs(queues),
+        avoided=empty_tables.avoided_nodes(jobs, pairs),
+        runs=empty_tables.run_table(jobs, position.size),
+        evicted=empty_tables.no_evicted_runs(queues),
         gangs=_gang_tables(gangs, resources, all_resources),
         groups=_group_tables(gangs, queues),
         roles=_role_tables(gangs, jobs if gangs.present else 0),
         values=label_tables.build_value_capacity(snapshot, start, gangs, position),
         victims=_victim_choice(jobs, queues, resources, all_resources),
-        victim_order=_victim_order(position.size, levels, resources),
+        victim_order=empty_tables.victim_order(position.size, levels, resources),
     )
 
 
 @functools.lru_cache(maxsize=UNREAD_TABLES_MAX)
-def unread_tables(
-    queues: int, resources: int, all_resources: int
-) -> tuple[_PreemptionTables, Mapping[str, Any]]:
-    """The empty tables of rounds that neither read nor write them, and the same packed for
-    kernels, by field."""
-    tables = _PreemptionTables(
-        avoided=_avoided_nodes(0, 0),
-        runs=_run_table(0, 0),
-        evicted=_no_evicted_runs(queues),
+def unread_tables(queues: int, resources: int, all_resources: int) -> _PreemptionTables:
+    """The empty tables of rounds that neither read nor write them."""
+    return _PreemptionTables(
+        avoided=empty_tables.avoided_nodes(0, 0),
+        runs=empty_tables.run_table(0, 0),
+        evicted=empty_tables.no_evicted_runs(queues),
         gangs=_gang_tables(gang_table.no_gangs(), resources, all_resources),
         groups=_group_tables(gang_table.no_gangs(), queues),
         roles=_role_tables(gang_table.no_gangs(), 0),
         values=label_tables.no_value_capacity(resources),
         victims=_victim_choice(0, queues, resources, all_resources),
-        victim_order=_victim_order(0, 0, resources),
+        victim_order=empty_tables.victim_order(0, 0, resources),
     )
-    fields: Any = tables
-    return tables, {field: pack_for_kernels(table) for field, table in fields.items()}
 
 
 def _number_levels(start: PreparedPool) -> tuple[Int64, Int64]:
@@ -251,20 +299,12 @@ def _entitlements(
     )
 
 
-def _avoided_nodes(jobs: int, pairs: int) -> AvoidedNodes:
-    return AvoidedNodes(
-        first=np.full(jobs if pairs else 0, -1, np.int64),
-        link=np.full(pairs, -1, np.int64),
-        position=np.zeros(pairs, np.int64),
-    )
-
-
 def _node_capacity(
     snapshot: Snapshot, start: PreparedPool, shapes: ShapeTable, position: Int32, levels: int
 ) -> NodeCapacity:
     bits = np.where(start.usable, start.static.node_bits, np.uint64(0))
     tree, types = capacity_tree.build_tree(start.free[position], bits[position])
-    size = (position.size if levels else 0, levels, snapshot.shape_request.shape[1])
+    size = (position.size, levels, snapshot.shape_request.shape[1])
     return NodeCapacity(
         tree=tree,
         tree_types=types,
@@ -310,52 +350,6 @@ def _queue_progress(snapshot: Snapshot, start: PreparedPool, first: Int64) -> Qu
         next_evicted=np.zeros(queues, np.int64),
         next_member=np.zeros(queues, np.int64),
         members_end=np.zeros(queues, np.int64),
-    )
-
-
-def _queue_offers(queues: int) -> QueueOffers:
-    return QueueOffers(
-        kind=np.zeros(queues, np.uint8),
-        job=np.zeros(queues, np.int64),
-        heap=np.zeros(queues, np.int64),
-        class_value=np.zeros(queues, np.int64),
-        over_budget=np.zeros(queues, np.bool_),
-        share=np.zeros(queues, np.float64),
-        size=np.zeros(queues, np.float64),
-        runs=np.zeros(queues, np.bool_),
-        replaces_first=np.zeros(queues, np.bool_),
-        fits_free_at=np.zeros(queues, np.int64),
-    )
-
-
-def _run_table(jobs: int, nodes: int) -> RunTable:
-    return RunTable(
-        active=int(jobs > 0),
-        state=np.zeros(jobs, np.uint8),
-        position=np.zeros(jobs, np.int64),
-        level=np.zeros(jobs, np.int64),
-        preemption=np.zeros(jobs, np.uint8),
-        lost_work=np.zeros(jobs, np.float64),
-        started=np.zeros(jobs, np.int64),
-        head=np.full(nodes, -1, np.int64),
-        link=np.zeros(jobs, np.int64),
-        tier=np.zeros(jobs, np.uint8),
-        cause=np.zeros(jobs, np.uint8),
-        preemptor=np.zeros(jobs, np.int64),
-        share_before=np.zeros(jobs, np.float64),
-        state_before=np.zeros(jobs, np.int64),
-        urgency_loss=np.zeros(jobs, np.float64),
-    )
-
-
-def _no_evicted_runs(queues: int) -> EvictedRuns:
-    return EvictedRuns(
-        rows=np.zeros(0, np.int64),
-        end=np.zeros(queues, np.int64),
-        cheapest=np.zeros(0, np.int64),
-        cheapest_next=np.zeros(queues, np.int64),
-        cheapest_first=np.zeros(queues + 1, np.int64),
-        priority=np.zeros(queues, np.int64),
     )
 
 
@@ -416,23 +410,6 @@ def _victim_choice(jobs: int, queues: int, resources: int, all_resources: int) -
         assumed_held=np.zeros((queues, all_resources), np.int64),
         need=np.zeros(resources, np.int64),
         examined=np.zeros(NODES_EXAMINED_MAX, np.int64),
-    )
-
-
-def _victim_order(nodes: int, levels: int, resources: int) -> VictimOrder:
-    """What is not used by a round takes no memory."""
-    trees = 2 * min(levels + 1, victim_order.LEVELS_MAX)
-    size = 1 << max(nodes - 1, 0).bit_length()
-    return VictimOrder(
-        made=np.zeros(trees + 1, np.int64),
-        node=np.zeros(nodes, np.int64),
-        place=np.zeros(nodes, np.int64),
-        cheapest=np.zeros(nodes, np.int64),
-        largest=np.zeros((levels, resources), np.int64),
-        placed=np.zeros(levels, np.int64),
-        types=np.zeros(2 * size, np.uint64),
-        queues=np.zeros(2 * size, np.uint64),
-        amounts=np.zeros((trees, 2 * size, resources), np.int64),
     )
 
 

@@ -7,9 +7,9 @@ made from are the same objects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from fairlead_scheduler.engine.snapshot import (
     Byte,
     EngineSettings,
     Float,
+    Int32,
     Int64,
     NodeFlag,
     Preemption,
@@ -36,6 +37,11 @@ from fairlead_scheduler.engine.snapshot import (
 )
 from fairlead_scheduler.engine.state import capacity_tree, round_state
 from fairlead_scheduler.engine.state.round_model import ShapeTable
+
+if TYPE_CHECKING:
+    from fairlead_scheduler.engine.preparation.round_tables import RoundTables
+
+T = TypeVar("T")
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -53,6 +59,31 @@ STATIC_COLUMNS: Final = tuple(name for name in SOURCES if name in array_types.CO
 VARYING_COLUMNS: Final = tuple(name for name in array_types.COLUMNS if name not in SOURCES)
 
 IntP = npt.NDArray[np.intp]
+
+
+class Retained(Generic[T]):
+    """A value that is made again when its key changes."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._value: T | None = None
+
+    def get(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """The value for this key; `make` makes it if the last one was for another key."""
+        if self._value is None or self._key != key:
+            self._key, self._value = key, make()
+        return self._value
+
+
+class GroupedNodes(NamedTuple):
+    """Nodes by group, as `reason_rows.group_nodes` makes them."""
+
+    closed: Byte
+    """[N] see `reason_rows.find_closed_nodes`"""
+    first: Int64
+    """[groups+1] where each group begins in `nodes`"""
+    nodes: Int32
+    """[N] nodes by group"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,6 +151,12 @@ class StaticPool:
     """[Q, S] whether it is within the queue's limits as well."""
     all_feasible: bool
     """Whether every pair is."""
+    plain_tables: Retained[RoundTables]
+    """The tables of rounds without preemption and gangs (round_tables.py)."""
+    grouped_nodes: Retained[GroupedNodes]
+    """Of pools without an overfull node."""
+    active_tables: Retained[RoundTables]
+    """The tables of other rounds without gangs, by the numbers of jobs and levels."""
 
 
 def renew_static_pool(
@@ -206,6 +243,9 @@ def _prepare(
         feasible=feasible,
         feasible_pair=pair,
         all_feasible=bool(pair.all()),
+        plain_tables=Retained(),
+        grouped_nodes=Retained(),
+        active_tables=Retained(),
     )
 
 

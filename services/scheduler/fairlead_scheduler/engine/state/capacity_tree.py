@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import inlined
+from fairlead_scheduler.engine.compiler.decorators import COMPILED, entry_point, inlined
 from fairlead_scheduler.engine.snapshot import Int64
 
 Bits = npt.NDArray[np.uint64]
@@ -30,23 +30,56 @@ def build_tree(free: Int64, bits: Bits) -> tuple[Int64, Bits]:
     size = 1 << max(leaves - 1, 0).bit_length()
     tree = np.zeros((2 * size, resources), np.int64)
     types = np.zeros(2 * size, np.uint64)
+    fill_leaves(tree, types, free, bits)
+    return tree, types
+
+
+def fill_leaves(tree: Int64, types: Bits, free: Int64, bits: Bits) -> None:
+    """Give the first leaves of a tree of `build_tree` these amounts and bits; the others had none
+    before."""
+    size, leaves = tree.shape[0] // 2, free.shape[0]
     tree[size : size + leaves] = free
     types[size : size + leaves] = bits
     fill_tree(tree)
-    while size > 1:
-        below = types[size : 2 * size]
-        size //= 2
-        np.bitwise_or(below[::2], below[1::2], out=types[size : 2 * size])
-    return tree, types
+    _fill_types(types)
 
 
 def fill_tree(tree: Int64) -> None:
     """Compute the amounts above all leaves."""
+    if COMPILED:
+        _fill_amounts(tree)
+        return
     size = tree.shape[0] // 2
     while size > 1:
         below = tree[size : 2 * size]
         size //= 2
         np.maximum(below[::2], below[1::2], out=tree[size : 2 * size])
+
+
+def _fill_types(types: Bits) -> None:
+    """Compute the bits above all leaves."""
+    if COMPILED:
+        _fill_bits(types)
+        return
+    size = types.size // 2
+    while size > 1:
+        below = types[size : 2 * size]
+        size //= 2
+        np.bitwise_or(below[::2], below[1::2], out=types[size : 2 * size])
+
+
+@entry_point
+def _fill_amounts(tree: Int64) -> None:
+    """As `fill_tree` level by level, without a call of numpy for each."""
+    for i in range(tree.shape[0] // 2 - 1, 0, -1):
+        for r in range(tree.shape[1]):
+            tree[i, r] = max(tree[2 * i, r], tree[2 * i + 1, r])
+
+
+@entry_point
+def _fill_bits(types: Bits) -> None:
+    for i in range(types.size // 2 - 1, 0, -1):
+        types[i] = types[2 * i] | types[2 * i + 1]
 
 
 @inlined

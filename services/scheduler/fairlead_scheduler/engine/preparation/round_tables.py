@@ -1,0 +1,255 @@
+"""The tables of a round's model in the same memory each time, of pools without gangs.
+
+Most rounds place one job. Making the model's arrays, and writing their addresses down for the
+kernels, took most of the time of such a round. Their sizes follow from the static part of the pool
+(static_pool.py) and the numbers of jobs and levels, so they are retained with it, and each round
+fills all of them again: nothing of one round is left in the next. Only one round of a pool runs at
+a time. Large pools make new tables, because new memory that is not touched costs nothing, and old
+memory has to be filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels, repack
+from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.snapshot import Code, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.state import capacity_tree, round_state
+from fairlead_scheduler.engine.state.round_model import (
+    Entitlements,
+    NodeCapacity,
+    NodeTable,
+    Placements,
+    QueueOffers,
+    QueueProgress,
+    QueueUsage,
+    RoundJobs,
+    RoundModel,
+    ShapeTable,
+)
+
+_GROWTH: Final = 2
+"""Arrays by job are made this many times as long as needed."""
+
+
+class _Zeros:
+    """Arrays in one block of memory that is filled with zeros at once."""
+
+    def __init__(self, kind: type[np.int64 | np.uint8], size: int) -> None:
+        self._block: npt.NDArray[Any] = np.zeros(size, kind)
+        self._used = 0
+
+    def take(self, *shape: int, view: type[np.generic] | None = None) -> npt.NDArray[Any]:
+        """The next array of this shape, of the block's type or another of the same size."""
+        size = int(np.prod(shape))
+        part = self._block[self._used : self._used + size].reshape(shape)
+        self._used += size
+        assert self._used <= self._block.size, "the block was made large enough"
+        return part if view is None else part.view(view)
+
+    def clear(self) -> None:
+        """Fill all arrays with zeros."""
+        self._block.fill(0)
+
+
+def _list_initial_values(tables: list[Any]) -> list[tuple[npt.NDArray[Any], int | float]]:
+    """The arrays of new tables, each with the value that it has everywhere."""
+    arrays = [array for table in tables for array in table if isinstance(array, np.ndarray)]
+    filled = [(array, array.flat[0].item()) for array in arrays if array.size]
+    assert all((array == value).all() for array, value in filled), "new tables have no content"
+    return filled
+
+
+class RoundTables:
+    """The model of the last round of a pool, whose arrays the next one fills."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        start: PreparedPool,
+        levels: int,
+        others: Mapping[str, Any],
+    ) -> None:
+        """`levels`: 0 for rounds without preemption. `others`: by field the tables that only rounds
+        with preemption read, each array with one value; without preemption they are not written.
+        """
+        jobs = snapshot.job_queue.size if levels else 0
+        shapes = start.static.shapes
+        queues, classes = len(snapshot.queue_names), snapshot.class_value.size
+        kinds, amounts = shapes.request.shape[0], start.capacity.total.size
+        nodes, resources = snapshot.node_number.size, shapes.request.shape[1]
+        integers = 13 * queues + kinds + amounts + shapes.type_bits.size + round_state.COUNTERS
+        self._integers = _Zeros(np.int64, integers)
+        self._bytes = _Zeros(np.uint8, queues * kinds + 5 * queues)
+        self._node_type = snapshot.node_type.astype(np.int64)
+        self._any_cordoned = bool(snapshot.queue_cordoned.any())
+        self._any_infeasible = not start.static.all_feasible
+        self._no_gang = np.full(jobs, -1, np.int32)
+        whole = self._integers.take
+        size = 1 << max(nodes - 1, 0).bit_length()
+        self._capacity = NodeCapacity(
+            tree=np.zeros((2 * size, resources), np.int64),
+            tree_types=np.zeros(2 * size, np.uint64),
+            cursor=whole(*shapes.type_bits.shape),
+            preemptible=np.zeros((nodes if levels else 0, levels, resources), np.int64),
+            evicted=np.zeros((nodes if levels else 0, levels, resources), np.int64),
+            runs_at_level=np.zeros(levels, np.int64),
+        )
+        self._usage = QueueUsage(
+            held=np.zeros((queues, amounts), np.int64),
+            counted=np.zeros((queues, amounts), np.int64),
+            by_class=np.zeros((queues, classes, amounts), np.int64),
+            started=whole(amounts),
+            tokens=np.zeros(2 + queues),
+            share_steps=whole(queues),
+            evicted_runs=whole(queues),
+        )
+        self._progress = self._make_progress(queues, kinds)
+        self._offers = self._make_offers(queues)
+        self._nodes = NodeTable(
+            node_type=np.zeros(nodes, np.int64),
+            number=np.zeros(nodes, np.int64),
+            waste_order=start.static.fit_order,
+            value_first=np.zeros((0, 1), np.int64),
+            value_positions=np.zeros((0, 0), np.int64),
+        )
+        none = np.zeros(0, np.int32)
+        self._placements = Placements(none, none, none)
+        self._counters = whole(round_state.COUNTERS)
+        self._journal = np.zeros(jobs + 1, np.int64)
+        self._others = others
+        of_levels = self._capacity[3:]
+        self._initial = _list_initial_values([*others.values(), of_levels]) if levels else []
+        self._packed: RoundModel | None = None
+
+    def _make_progress(self, queues: int, kinds: int) -> QueueProgress:
+        whole, flags = self._integers.take, self._bytes.take
+        return QueueProgress(
+            skip_code=flags(queues, kinds),
+            unfit_queues=whole(kinds),
+            jobs_left=np.zeros((queues, kinds), np.int32),
+            open_shapes=np.zeros(queues, np.int64),
+            members_left=whole(queues),
+            stop_code=flags(queues),
+            examined=whole(queues),
+            next_queued=np.zeros(queues, np.int64),
+            next_within=np.zeros(queues, np.int64),
+            handled=np.zeros(0, np.uint8),
+            unfit=np.zeros((queues, 2), np.int64),
+            next_evicted=whole(queues),
+            next_member=whole(queues),
+            members_end=whole(queues),
+        )
+
+    def _make_offers(self, queues: int) -> QueueOffers:
+        whole, flags = self._integers.take, self._bytes.take
+        return QueueOffers(
+            kind=flags(queues),
+            job=whole(queues),
+            heap=whole(queues),
+            class_value=whole(queues),
+            over_budget=flags(queues, view=np.bool_),
+            share=whole(queues, view=np.float64),
+            size=whole(queues, view=np.float64),
+            runs=flags(queues, view=np.bool_),
+            replaces_first=flags(queues, view=np.bool_),
+            fits_free_at=whole(queues),
+        )
+
+    def fill(
+        self,
+        snapshot: Snapshot,
+        start: PreparedPool,
+        shapes: ShapeTable,
+        entitlements: Entitlements,
+        position: Int32,
+        queued: Int32,
+        first: Int64,
+    ) -> tuple[RoundModel, RoundModel]:
+        """The model of a round, and the same packed for kernels; both until the next call.
+
+        `position`: [N] rows of nodes in the order of N3; `queued`: rows in the order of R3;
+        `first`: [Q+1] where each queue begins in them.
+        """
+        self._integers.clear()
+        self._bytes.clear()
+        for array, value in self._initial:
+            array.fill(value)
+        self._fill_nodes(snapshot, start, position)
+        self._fill_usage(snapshot, start)
+        self._fill_progress(snapshot, start, first)
+        jobs = snapshot.job_queue.size
+        if self._progress.handled.size < jobs:
+            handled = np.zeros(_GROWTH * jobs, np.uint8)
+            self._progress = self._progress._replace(handled=handled)
+        self._progress.handled[:jobs].fill(0)
+        if self._placements.job.size < queued.size:
+            made = (np.zeros(_GROWTH * queued.size, np.int32) for _ in Placements._fields)
+            self._placements = Placements(*made)
+        model = RoundModel(
+            shapes=shapes,
+            nodes=self._nodes,
+            jobs=RoundJobs(
+                shape=snapshot.job_shape,
+                queue=snapshot.job_queue,
+                gang=self._no_gang,
+                role=self._no_gang,
+                priority=snapshot.job_priority,
+                submission=snapshot.job_submission,
+                order=queued,
+                order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:])
+                if self._any_cordoned
+                else first[1:],
+            ),
+            entitlements=entitlements,
+            capacity=self._capacity,
+            usage=self._usage,
+            progress=self._progress,
+            offers=self._offers,
+            placements=self._placements,
+            journal=self._journal,
+            counters=self._counters,
+            **self._others,
+        )
+        if self._packed is None:
+            self._packed = pack_for_kernels(model)
+        else:
+            self._packed = repack(model, self._packed)
+        return model, self._packed
+
+    def _fill_nodes(self, snapshot: Snapshot, start: PreparedPool, position: Int32) -> None:
+        nodes, capacity = self._nodes, self._capacity
+        self._node_type.take(position, out=nodes.node_type, mode="clip")
+        snapshot.node_number.take(position, out=nodes.number, mode="clip")
+        bits = np.where(start.usable, start.static.node_bits, np.uint64(0))
+        capacity_tree.fill_leaves(
+            capacity.tree, capacity.tree_types, start.free[position], bits[position]
+        )
+
+    def _fill_usage(self, snapshot: Snapshot, start: PreparedPool) -> None:
+        usage = self._usage
+        usage.by_class[...] = start.held
+        start.held.sum(axis=1, out=usage.held)
+        usage.counted[...] = usage.held
+        usage.tokens[0] = snapshot.tokens
+        usage.tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
+        usage.tokens[-1] = snapshot.preemption_tokens
+
+    def _fill_progress(self, snapshot: Snapshot, start: PreparedPool, first: Int64) -> None:
+        progress = self._progress
+        progress.jobs_left[...] = start.queued
+        open_ = progress.jobs_left > 0
+        if self._any_infeasible:
+            progress.skip_code[~start.feasible.pair] = Code.INFEASIBLE
+            open_ &= start.feasible.pair
+        open_.sum(axis=1, out=progress.open_shapes)
+        if self._any_cordoned:
+            progress.stop_code[snapshot.queue_cordoned] = Code.QUEUE_CORDONED
+        progress.next_queued[...] = first[:-1]
+        progress.next_within[...] = first[:-1]
+        progress.unfit.fill(-1)
