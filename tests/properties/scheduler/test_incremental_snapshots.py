@@ -31,6 +31,7 @@ from fairlead_scheduler.snapshots.builder import SLACK
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View, forget_names
@@ -77,7 +78,7 @@ class History(RuleBasedStateMachine):
         self.view, self.clusters, self.queues = View(), Clusters(), Queues()
         self.whole = View()
         """The same history, of which no name is ever forgotten."""
-        self.exact, self.lazy = self._builder(slack=0), self._builder()
+        self.exact, self.lazy = self._builder(slack=0, few=0), self._builder()
         self.engine = self.exact.engine_settings()
         self.clock = RoundClock(never, self.engine)
         self.static: dict[tuple[Builder, str], StaticPool] = {}
@@ -372,15 +373,15 @@ class History(RuleBasedStateMachine):
     @rule()
     def start_from_a_checkpoint(self) -> None:
         self.view = copy.deepcopy(self.view)
-        self.exact, self.lazy = self._builder(slack=0), self._builder()
+        self.exact, self.lazy = self._builder(slack=0, few=0), self._builder()
         self.static.clear()
 
     @rule(spare=st.sampled_from([0, -100]))
     def forget_names(self, spare: int) -> None:
         forget_names(self.view, spare)
 
-    def _builder(self, slack: int = SLACK) -> Builder:
-        return Builder(CLASSES, RULES, self.view, self.clusters, self.queues, slack=slack)
+    def _builder(self, slack: int = SLACK, few: int = FEW) -> Builder:
+        return Builder(CLASSES, RULES, self.view, self.clusters, self.queues, slack=slack, few=few)
 
     def _build(self, builder: Builder, pool: str) -> BuiltSnapshot:
         builder.update(self.now_ms, self.excluded)

@@ -20,13 +20,15 @@ from fairlead_scheduler.snapshots import node_table
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
 from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeases
-from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, EnteringRows, PoolJobs
+from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, ChangedRow, EnteringRows, PoolJobs
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
-from fairlead_scheduler.snapshots.round_columns import RoundColumns, Rows
+from fairlead_scheduler.snapshots.round_columns import RoundColumns
+from fairlead_scheduler.snapshots.row_descriptions import Rows
 from fairlead_scheduler.snapshots.static_columns import StaticColumns
 from fairlead_scheduler.snapshots.topology_columns import NO_LABELS, TopologyColumns
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.pool_rules import PLACEMENTS, Rules
 from fairlead_scheduler.state.queue_state import Queues
@@ -78,7 +80,9 @@ class Builder:
         *,
         examined_before_ms: int = 0,
         slack: int = SLACK,
+        few: int = FEW,
     ) -> None:
+        """`few`: up to this many changed rows are updated one by one."""
         self.rules = rules
         self._view = view
         self._clusters = clusters
@@ -86,6 +90,7 @@ class Builder:
         self._own_rules = {pool: rules.for_pool(pool) for pool in rules.pools}
         self._classes = Classes(classes)
         self._slack = slack
+        self._few = few
         self._examined_before_ms = examined_before_ms
         self._nodes = AllNodes()
         self._amounts: dict[str, node_table.Amounts] = {}
@@ -187,6 +192,8 @@ class Builder:
     def _set_excluded(self, rows: Iterable[int]) -> list[int]:
         """Exclude these queued jobs, and no others; returns those for which that changed."""
         at = np.array(list(rows), np.intp)
+        if not at.size and not self._excluded:
+            return []
         excluded = set(at[self._view.jobs.state[at] == job_table.QUEUED].tolist())
         differ = self._excluded.symmetric_difference(excluded)
         self._excluded = excluded
@@ -224,13 +231,64 @@ class Builder:
         Many rows are updated block by block: what is computed of a block stays in the caches.
         """
         self._columns.grow(self._view.jobs.used)
+        if rows.size <= self._few:
+            self._update_few(rows, now_ms)
+        else:
+            self._update_blocks(rows, now_ms)
+        for pool_jobs in self._pool_jobs.values():
+            pool_jobs.end_changes()
+        self._columns.forget_released(rows)
+
+    def _update_blocks(self, rows: Rows, now_ms: int) -> None:
         has_rare = mark_rare_properties(self._view) if rows.size > ROWS_AT_ONCE else None
         at_once = ROWS_AT_ONCE * max(1, len(self._by_number))
         for first in range(0, rows.size, at_once):
             self._update_block(rows[first : first + at_once], has_rare, now_ms)
+
+    def _update_few(self, rows: Rows, now_ms: int) -> None:
+        """As `_update_block`, row by row."""
+        view, jobs, columns = self._view, self._view.jobs, self._columns
+        by_pool: dict[int, list[ChangedRow]] = {}
+        for row in rows.tolist():
+            flags = jobs.flags.item(row)
+            valid = not flags & job_table.FREE
+            waits = valid and self._waits(row, flags, now_ms)
+            runs = valid and job_table.LIVE_RUN[jobs.run_state.item(row)]
+            if runs and flags & job_table.CAPACITY_REASSIGNED:
+                runs = False
+                self._ending_rows.add(row)
+            elif self._ending_rows:
+                self._ending_rows.discard(row)
+            before = columns.pool.item(row)
+            now = jobs.pool.item(row) if waits or runs else -1
+            if before >= 0 and before != now:
+                by_pool.setdefault(before, []).append(ChangedRow(row, False, False))
+            if now >= 0:
+                by_pool.setdefault(now, []).append(ChangedRow(row, waits, runs))
+        self._unacknowledged.update_few(view, rows.tolist())
         for pool_jobs in self._pool_jobs.values():
-            pool_jobs.end_changes()
-        self._columns.forget_released(rows)
+            pool_jobs.forget_orphaned(rows)
+        entering: list[tuple[PoolJobs, EnteringRows]] = []
+        for number in sorted(by_pool):
+            known = self._by_number.get(number)
+            if known is not None and (found := known.release_few(by_pool[number])) is not None:
+                entering.append((known, found))
+        for pool_jobs, found in entering:
+            pool_jobs.enter(found)
+
+    def _waits(self, row: int, flags: int, now_ms: int) -> bool:
+        """Whether the job of this row waits in the rounds of its pool; if its start time has not
+        come, the row is examined again then."""
+        jobs = self._view.jobs
+        queued = jobs.state.item(row) == job_table.QUEUED and not flags & job_table.NOT_READY
+        start_ms = jobs.start_after_ms.item(row) if queued else 0
+        if len(self._delayed):
+            self._delayed.unset([row])
+        if start_ms > now_ms:
+            self._delayed.set([(start_ms, row)])
+            return False
+        stopped = self._view.stopped
+        return queued and row not in self._excluded and jobs.partition.item(row) not in stopped
 
     def _update_block(
         self, rows: Rows, has_rare: npt.NDArray[np.bool_] | None, now_ms: int

@@ -6,7 +6,7 @@ Code that caches values of nodes asks `stayed` which nodes are unchanged.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import is_, is_not
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from fairlead_scheduler.state.job_table import NodeName, Numbering
 from fairlead_scheduler.state.view import View
 
 Node = cluster_records.Node
+_LEASED: Final = job_table.RUN_CODE[RunState.LEASED]
 
 
 class Nodes(NamedTuple):
@@ -240,7 +241,7 @@ class UnacknowledgedLeases:
         """Count these rows as they are now; `valid` ones belong to a job."""
         jobs = view.jobs
         self._node = grow_array(self._node, jobs.used, -1)
-        waits = valid & (jobs.run_state[rows] == job_table.RUN_CODE[RunState.LEASED])
+        waits = valid & (jobs.run_state[rows] == _LEASED)
         now = np.where(waits, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
         differ = now != before
@@ -250,14 +251,34 @@ class UnacknowledgedLeases:
         self._count(view, before[differ], -1)
         self._count(view, now[differ], 1)
 
+    def update_few(self, view: View, rows: Sequence[int]) -> None:
+        """As `update`, row by row."""
+        jobs = view.jobs
+        self._node = grow_array(self._node, jobs.used, -1)
+        for row in rows:
+            waits = jobs.run_state.item(row) == _LEASED and not (
+                jobs.flags.item(row) & job_table.FREE
+            )
+            now, before = jobs.node.item(row) if waits else -1, self._node.item(row)
+            if now != before:
+                self._node[row] = now
+                self._add(view, before, -1)
+                self._add(view, now, 1)
+
     def _count(self, view: View, nodes: npt.NDArray[np.int32], sign: int) -> None:
         for number, count in Counter(nodes[nodes >= 0].tolist()).items():
-            executor = view.jobs.nodes.values[number].executor
-            total = self._of_executor.get(executor, 0) + sign * count
-            if total:
-                self._of_executor[executor] = total
-            else:
-                del self._of_executor[executor]
+            self._add(view, number, sign * count)
+
+    def _add(self, view: View, number: int, count: int) -> None:
+        """Count leases of the node with this number, -1 for none."""
+        if number < 0:
+            return
+        executor = view.jobs.nodes.values[number].executor
+        total = self._of_executor.get(executor, 0) + count
+        if total:
+            self._of_executor[executor] = total
+        else:
+            del self._of_executor[executor]
 
     def find_executors_above(self, most: int) -> frozenset[str]:
         """Executors that have not taken up more than `most` leases."""

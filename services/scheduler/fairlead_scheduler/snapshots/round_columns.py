@@ -5,43 +5,26 @@ columns serves all pools: nodes, queues, shapes and gangs are numbered by pool.
 Each value says how the row is counted there until it is released.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_scheduler.snapshots.row_descriptions import (
+    Int32,
+    Int64,
+    RowDescription,
+    Rows,
+    RowValues,
+)
 from fairlead_scheduler.state.arrays import grow_array
-from fairlead_scheduler.state.job_table import JobTable
 
-Rows = npt.NDArray[np.intp]
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 NO_PART: Final = -2
 """`node` of a row that takes no part in any round."""
 WAITING: Final = -1
 """`node` of a queued job that takes part."""
-_MULTIPLIER: Final = np.uint64(0xBF58476D1CE4E5B9)
-_SHIFT: Final = np.uint64(31)
-
-
-class RowDescription(NamedTuple):
-    """How these rows are counted: columns as in `RoundColumns`, without the links."""
-
-    rows: Rows
-    node: Int32
-    queue: Int32
-    shape: Int32
-    value: Int64
-    flags: npt.NDArray[np.uint8]
-    fingerprint: npt.NDArray[np.uint64]
-
-    def select(self, chosen: Bool) -> "RowDescription":
-        """The description of the chosen rows."""
-        if chosen.all():
-            return self
-        return RowDescription._make(column[chosen] for column in self)
 
 
 class RoundColumns:
@@ -59,7 +42,7 @@ class RoundColumns:
         self.flags: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         """`engine.SchedulingFlag`."""
         self.fingerprint: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
-        """Of the columns of the job table that rounds read: see `fingerprints`."""
+        """Of the columns of the job table that rounds read: see `row_descriptions.fingerprints`."""
         self.gang: Int32 = np.zeros(0, np.int32)
         """Row of its gang; -1 for none."""
         self.role: Int32 = np.zeros(0, np.int32)
@@ -102,6 +85,17 @@ class RoundColumns:
         same[at] = True
         return same
 
+    def is_as_described(self, row: int, now: RowValues) -> bool:
+        """Whether a row is counted as described."""
+        return now == (
+            self.node.item(row),
+            self.queue.item(row),
+            self.shape.item(row),
+            self.value.item(row),
+            self.flags.item(row),
+            self.fingerprint.item(row),
+        )
+
     def fill(self, pool: int, now: RowDescription) -> None:
         """These rows take part in the rounds of a pool from now on, as described."""
         rows = now.rows
@@ -134,18 +128,3 @@ class RoundColumns:
         if count == self.rows_taking_part:
             return node
         return np.where(self.pool[:used] == pool, node, np.int32(NO_PART))
-
-
-def fingerprints(jobs: JobTable, rows: Rows) -> npt.NDArray[np.uint64]:
-    """A number for what rounds read directly from the job table, by which a change is noticed.
-
-    It mixes 64 bits as splitmix64 does (Steele et al. 2014), so that a change keeps the number with
-    a probability of 2**-64. Copies of these columns would take 40 bytes per job instead of 8.
-    """
-    mixed = np.zeros(rows.size, np.uint64)
-    columns = (jobs.number, jobs.priority, jobs.leased_ms, jobs.checkpoint_ms, jobs.submitted_ms)
-    for column in columns:
-        mixed ^= column[rows].view(np.uint64)
-        mixed *= _MULTIPLIER
-        mixed ^= mixed >> _SHIFT
-    return mixed

@@ -115,6 +115,8 @@ class ShapeTable:
     def remember(self, feasible: npt.NDArray[np.bool_]) -> list[int]:
         """These rows were found feasible; returns the numbers of those that were not before."""
         fresh = np.flatnonzero(feasible > self.fitted[: len(feasible)])
+        if not fresh.size:
+            return []
         self.fitted[fresh] = True
         return [self.numbers[row] for row in fresh.tolist()]
 

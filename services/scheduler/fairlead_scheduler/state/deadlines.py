@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.arrays import grow_array
+from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.view import View, changed_rows
 
@@ -21,9 +22,11 @@ Rows = npt.NDArray[np.intp]
 class Deadlines:
     """Deadlines of queued jobs and of runs, and the number of live runs per node."""
 
-    def __init__(self, deadline_ms: int = 0) -> None:
+    def __init__(self, deadline_ms: int = 0, few: int = FEW) -> None:
+        """`few`: up to this many changed rows are updated one by one."""
         self._deadline_ms = deadline_ms
         """Time that a run gets beyond its maximum run time and its grace period."""
+        self._few = few
         self._reset(0)
 
     def _reset(self, numbering: int) -> None:
@@ -49,8 +52,43 @@ class Deadlines:
         self._runs_on = grow_array(self._runs_on, len(view.jobs.nodes))
         rows = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
-        if len(rows):
+        if len(rows) > self._few:
             self._update_rows(view, rows)
+        elif len(rows):
+            self._update_few(view, rows.tolist())
+
+    def _update_few(self, view: View, rows: list[int]) -> None:
+        """As `_update_rows`, row by row."""
+        jobs = view.jobs
+        self._handled = grow_array(self._handled, jobs.used)
+        self._node = grow_array(self._node, jobs.used, -1)
+        for row in rows:
+            self._handled[row] = False
+            flags = jobs.flags.item(row)
+            valid = not flags & job_table.FREE
+            queued = valid and jobs.state.item(row) == job_table.QUEUED
+            live = valid and job_table.LIVE_RUN[jobs.run_state.item(row)]
+            node, before = jobs.node.item(row) if live else -1, self._node.item(row)
+            if node != before:
+                self._node[row] = node
+                for number, count in ((before, -1), (node, 1)):
+                    if number >= 0:
+                        self._runs_on[number] += count
+            until_ms = jobs.queue_until_ms.item(row) if queued else job_table.NEVER_MS
+            ends_ms = job_table.NEVER_MS
+            if live and not flags & job_table.STOPPING:
+                ends_ms = self._end_ms(view, row)
+            self._queued.set_one(row, until_ms)
+            self._running.set_one(row, ends_ms)
+
+    def _end_ms(self, view: View, row: int) -> int:
+        """As `_ends_ms` of one run."""
+        jobs = view.jobs
+        most_ms: int = jobs.runtime_ms_max.item(row)
+        since_ms: int = jobs.running_ms.item(row)
+        if most_ms <= 0 or since_ms <= 0:
+            return job_table.NEVER_MS
+        return since_ms + most_ms + 1000 * jobs.grace_s.item(row) + self._deadline_ms
 
     def _update_rows(self, view: View, rows: Rows) -> None:
         jobs = view.jobs
@@ -157,6 +195,15 @@ class RowTimers:
             self._timers.unset(rows[~chosen].tolist())
         if chosen.any():
             self._timers.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
+
+    def set_one(self, row: int, at_ms: int) -> None:
+        """As `set` of one row."""
+        if self._over:
+            self._over.discard(row)
+        if at_ms < job_table.NEVER_MS:
+            self._timers.set(((at_ms, row),))
+        elif len(self._timers):
+            self._timers.unset((row,))
 
     def find_due(self, now_ms: int) -> list[int]:
         """The rows that are due, ascending."""

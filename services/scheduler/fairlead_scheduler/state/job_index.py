@@ -83,6 +83,11 @@ class JobIndex:
             row = self._next.item(row)
         return self._irregular.get(job_id) if self._irregular else None
 
+    def add_one(self, job_id: JobId, row: int) -> None:
+        """This row has this id now, which has no row."""
+        self._count += 1
+        self._add(job_id, row)
+
     def remove(self, row: int) -> None:
         """Remove the id of a row."""
         self._count -= 1

@@ -318,13 +318,24 @@ class JobTable:
         reused = np.array(self._free[first_reused:], np.intp)
         del self._free[first_reused:]
         first = self.used
-        self.used += count - reused.size
-        if self.used > len(self.state):
+        self._use(first + count - reused.size)
+        return np.concatenate([np.sort(reused), np.arange(first, self.used)])
+
+    def allocate_one(self) -> int:
+        """As `allocate` for one job."""
+        if self._free:
+            return self._free.pop()
+        self._use(self.used + 1)
+        return self.used - 1
+
+    def _use(self, rows: int) -> None:
+        """Use this many rows, and extend the columns to them."""
+        self.used = rows
+        if rows > len(self.state):
             for name in _COLUMNS:
                 fill = FREE if name == "flags" else 0
-                setattr(self, name, grow_array(getattr(self, name), self.used, fill))
+                setattr(self, name, grow_array(getattr(self, name), rows, fill))
             self.rows.grow(len(self.state))
-        return np.concatenate([np.sort(reused), np.arange(first, self.used)])
 
     def release(self, row: int) -> None:
         """Release the row of a job."""

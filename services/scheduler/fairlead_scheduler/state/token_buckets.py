@@ -118,6 +118,8 @@ class PoolBuckets:
             each.rate or each.queue_rate or each.preemption_rate
             for each in (rules, *self._own.values())
         )
+        self._unlimited = Buckets(rules)
+        """Those of every pool where no rate is set: they never change."""
         self._pools = {
             pool: Buckets(self._of(pool), levels) for pool, levels in (saved or {}).items()
         }
@@ -130,7 +132,7 @@ class PoolBuckets:
     def pool(self, name: str) -> Buckets:
         """The buckets of a pool; new ones are full."""
         if not self._limited:
-            return Buckets(self._rules)
+            return self._unlimited
         found = self._pools.get(name)
         if found is None:
             found = self._pools[name] = Buckets(self._of(name))

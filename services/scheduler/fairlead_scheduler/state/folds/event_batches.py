@@ -146,7 +146,7 @@ class SubmissionBatch:
                 if event.on_preemption == "requeue"
                 and event.when_infeasible == "reject"
                 and not event.hold
-                else _first_flags(event)
+                else find_first_flags(event)
                 for event in events
             ]
         )
@@ -169,7 +169,8 @@ def _digests(those: list[str]) -> npt.NDArray[np.bytes_]:
     return np.array([one.encode() for one in those], job_table.DIGEST) if usual is None else usual
 
 
-def _first_flags(event: ev.JobSubmitted) -> int:
+def find_first_flags(event: ev.JobSubmitted) -> int:
+    """The flags of a new job, dependencies aside."""
     return (
         int(lifecycle.SUBMIT_HELD.sets) * event.hold
         | job_table.INFEASIBLE_WAITS * (event.when_infeasible == "wait")

@@ -40,11 +40,28 @@ def fold_leased(
     if not taken:
         return
     rows = list(taken)
+    leased = _lease_few if len(taken) <= job_index.FEW else _lease_all
+    ended = leased(view, taken, message)
+    if view.buckets.limited:
+        _take_start_tokens(view, rows, message.time_ms)
+    view.mark_all_changed(rows, message.position)
+    view.note_group_runs(rows)
+    if view.groups:
+        for row in rows:
+            if jobs.priority.item(row) < groups.PRIORITY_MIN:
+                group_events.note_scaled(view, row, message)
+    for row in ended:
+        request_events.request_stop(view, row, lifecycle.LEASE_ENDED, "the job had ended", message)
+
+
+def _lease_all(view: View, taken: Mapping[int, ev.JobRunLeased], message: Message) -> list[int]:
+    """Give the jobs of these rows their runs; returns the rows of jobs that had ended."""
+    jobs, rows = view.jobs, list(taken)
     ended = job_table.IS_ENDED[jobs.state[rows]]
     for row in np.flatnonzero(jobs.state[rows] != job_table.QUEUED).tolist():
         view.note_ignored(jobs.state.item(rows[row]), "jobRunLeased")
-    jobs.state[rows] = np.where(ended, jobs.state[rows], job_table.STATE_CODE[JobState.LEASED])
-    jobs.run_state[rows] = job_table.RUN_CODE[RunState.LEASED]
+    jobs.state[rows] = np.where(ended, jobs.state[rows], _JOB_LEASED)
+    jobs.run_state[rows] = _LEASED
     jobs.run[rows] = [event.run for event in taken.values()]
     number = jobs.nodes.number
     jobs.node[rows] = [
@@ -53,17 +70,27 @@ def fold_leased(
     jobs.value[rows] = [event.value for event in taken.values()]
     jobs.leased_ms[rows] = message.time_ms
     jobs.running_ms[rows] = 0
-    if view.buckets.limited:
-        _take_start_tokens(view, rows, message.time_ms)
-    view.mark_all_changed(rows, message.position)
-    view.note_group_runs(rows)
-    for row in np.flatnonzero(jobs.priority[rows] < groups.PRIORITY_MIN).tolist():
-        group_events.note_scaled(view, rows[row], message)
-    for row, is_ended in zip(rows, ended.tolist(), strict=True):
-        if is_ended:
-            request_events.request_stop(
-                view, row, lifecycle.LEASE_ENDED, "the job had ended", message
-            )
+    return [row for row, is_ended in zip(rows, ended.tolist(), strict=True) if is_ended]
+
+
+def _lease_few(view: View, taken: Mapping[int, ev.JobRunLeased], message: Message) -> list[int]:
+    """As `_lease_all`, row by row."""
+    jobs, ended = view.jobs, list[int]()
+    for row, event in taken.items():
+        state = jobs.state.item(row)
+        if state != job_table.QUEUED:
+            view.note_ignored(state, "jobRunLeased")
+        if job_table.ENDED[state]:
+            ended.append(row)
+        else:
+            jobs.state[row] = _JOB_LEASED
+        jobs.run_state[row] = _LEASED
+        jobs.run[row] = event.run
+        jobs.node[row] = jobs.nodes.number(job_table.NodeName(event.executor, event.node))
+        jobs.value[row] = event.value
+        jobs.leased_ms[row] = message.time_ms
+        jobs.running_ms[row] = 0
+    return ended
 
 
 def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
@@ -187,6 +214,7 @@ def _fold_one_run_progress(
 
 
 _LEASED: Final = job_table.RUN_CODE[RunState.LEASED]
+_JOB_LEASED: Final = job_table.STATE_CODE[JobState.LEASED]
 _RunEnd = (
     ev.JobRunSucceeded | ev.JobRunFailed | ev.JobRunReturned | ev.JobRunStopped | ev.JobRunLost
 )

@@ -11,7 +11,11 @@ from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import end_events, flag_changes, gang_membership
-from fairlead_scheduler.state.folds.event_batches import MessagePart, SubmissionBatch
+from fairlead_scheduler.state.folds.event_batches import (
+    MessagePart,
+    SubmissionBatch,
+    find_first_flags,
+)
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.view import View
 
@@ -30,17 +34,27 @@ def fold_submitted(
     A standby that lags behind the checkpoint reads of jobs there that end later than they are
     submitted here. They have not ended yet: what their end means for others follows in the log.
     """
+    if len(events) == 1:
+        (event,) = events
+        if event.job_id in ended_jobs:
+            ended_jobs = _select_ended(ended_jobs, message)
+        if event.job_id not in ended_jobs and view.state_of(event.job_id) is None:
+            _add_job(view, message, index, event, ended_jobs)
+        return
     batch = _make_batch(message, index, events)
     if not add_jobs(view, batch, ended_jobs):
-        ended_jobs = {
-            job_id: job for job_id, job in ended_jobs.items() if job.at_ms <= message.time_ms
-        }
+        ended_jobs = _select_ended(ended_jobs, message)
         fresh: dict[JobId, tuple[int, ev.JobSubmitted]] = {}
         for place, event in enumerate(events, index):
             if event.job_id not in ended_jobs and view.state_of(event.job_id) is None:
                 fresh.setdefault(event.job_id, (place, event))
         for place, event in fresh.values():
             add_jobs(view, _make_batch(message, place, [event]), ended_jobs)
+
+
+def _select_ended(ended_jobs: EndedJobs, message: Message) -> EndedJobs:
+    """The jobs that had ended when this message came."""
+    return {job_id: job for job_id, job in ended_jobs.items() if job.at_ms <= message.time_ms}
 
 
 def _make_batch(message: Message, first: int, events: Sequence[ev.JobSubmitted]) -> SubmissionBatch:
@@ -68,16 +82,59 @@ def add_jobs(view: View, batch: SubmissionBatch, ended_jobs: EndedJobs) -> bool:
     view.specs.unsaved.update(specs)
     view.mark_all_changed(at, _repeat([part.position for part in batch.parts], sizes))
     for number, event in batch.rare:
-        row = at.item(number)
-        if event.after:
-            _add_dependencies(view, row, event, ended_jobs)
-        if event.retry is not None:
-            jobs.rare_properties_of(row).retry = event.retry
-        if event.gang is not None:
-            gang_membership.add_member(view, row, event.gang)
-        if event.group is not None:
-            gang_membership.add_group_member(view, row, event.group)
+        _add_rare_properties(view, at.item(number), event, ended_jobs)
     return True
+
+
+def _add_rare_properties(
+    view: View, row: int, event: ev.JobSubmitted, ended_jobs: EndedJobs
+) -> None:
+    if event.after:
+        _add_dependencies(view, row, event, ended_jobs)
+    if event.retry is not None:
+        view.jobs.rare_properties_of(row).retry = event.retry
+    if event.gang is not None:
+        gang_membership.add_member(view, row, event.gang)
+    if event.group is not None:
+        gang_membership.add_group_member(view, row, event.group)
+
+
+def _add_job(
+    view: View, message: Message, place: int, event: ev.JobSubmitted, ended_jobs: EndedJobs
+) -> None:
+    """As `add_jobs` of one job, whose id is not known: without columns, which take more time than
+    one job."""
+    jobs, sequence, submitted_ms = view.jobs, message.sequence, message.time_ms
+    row = jobs.allocate_one()
+    jobs.rows.add_one(event.job_id, row)
+    first = submission_number(submitted_ms, message.partition, message.position, 0)
+    waits_s, lasts_s = event.queue_s_max, event.runtime_s_max
+    jobs.partition[row] = message.partition
+    jobs.queue[row] = jobs.queues.number(sequence.queue)
+    jobs.job_set[row] = jobs.job_sets.number(job_table.JobSet(sequence.queue, sequence.job_set))
+    jobs.number[row] = first + (place & 1023) * 32
+    jobs.submitted_ms[row] = submitted_ms
+    jobs.state[row] = job_table.QUEUED
+    jobs.run_state[row] = job_table.NO_RUN
+    jobs.node[row] = -1
+    jobs.run[row] = jobs.retries[row] = jobs.value[row] = 0
+    jobs.leased_ms[row] = jobs.running_ms[row] = 0
+    jobs.digest[row] = event.digest.encode()
+    jobs.flags[row] = find_first_flags(event)
+    jobs.pool[row] = jobs.pools.number(event.pool)
+    shape = job_table.ShapeClass(b"".join((event.shape,)), event.priority_class)
+    jobs.shape[row] = jobs.shapes.number(shape)
+    jobs.grace_s[row] = event.grace_s
+    jobs.priority[row] = event.priority
+    jobs.start_after_ms[row] = event.start_after_ms or 0
+    jobs.queue_until_ms[row] = (
+        job_table.NEVER_MS if waits_s is None else submitted_ms + 1000 * waits_s
+    )
+    jobs.runtime_ms_max[row] = _milliseconds(lasts_s)
+    jobs.checkpoint_ms[row] = _milliseconds(event.checkpoint_s)
+    view.specs.unsaved[event.job_id] = event
+    view.mark_changed(row, message.position)
+    _add_rare_properties(view, row, event, ended_jobs)
 
 
 def _are_new(view: View, ids: job_index.HashedIds, ended_jobs: EndedJobs) -> bool:
