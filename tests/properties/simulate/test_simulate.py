@@ -195,6 +195,7 @@ def test_merging_intervals_preserves_totals(steps: list[tuple[int, int]]) -> Non
 def plain_jobs(draw: st.DrawFn) -> list[Job]:
     """Jobs without gangs, dependencies and retries: only placing decides when they start."""
     shapes = st.sampled_from([(0.5, "1Gi"), (1, "4Gi"), (2, "1Gi"), (4, "8Gi"), (5, "1Gi")])
+    classes = draw(st.sampled_from([["default"], ["default", "default", "low", "non-preemptible"]]))
     made: list[Job] = []
     for number in range(draw(st.integers(1, 40))):
         cpu, memory = draw(shapes)
@@ -205,7 +206,8 @@ def plain_jobs(draw: st.DrawFn) -> list[Job]:
             runSeconds=draw(st.integers(0, 90)),
             cpu=cpu,
             memory=memory,
-            priorityClass=draw(st.sampled_from(["default", "default", "low", "non-preemptible"])),
+            priority=draw(st.sampled_from([0, 0, 0, 3])),
+            priorityClass=draw(st.sampled_from(classes)),
         )
         if draw(st.integers(0, 5)) == 0:
             line["stopSeconds"] = draw(st.integers(1, 20))

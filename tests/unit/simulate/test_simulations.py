@@ -232,6 +232,29 @@ def test_rounds_are_at_least_a_second_apart() -> None:
     assert starts == ["0", "1", "1"]
 
 
+def test_capacity_on_several_nodes_together_is_no_reason_for_a_round() -> None:
+    hosts = [f"h{number}" for number in range(4)]
+    nodes = [
+        {"name": host, "resources": {"cpu": 2, "memory": "4Gi"}, "labels": {"host": host}}
+        for host in hosts
+    ]
+    evictable = [
+        job(
+            host, queue="a", memory="3Gi", runSeconds=10 + 500 * number, nodeSelector={"host": host}
+        )
+        for number, host in enumerate(hosts)
+    ]
+    protected = [
+        job(f"c-{host}", queue="c", runSeconds=100, nodeSelector={"host": host}) for host in hosts
+    ]
+    waiting = job("waits", queue="b", submitSeconds=5, cpu=2)
+    jobs, weights = [*evictable, *protected, waiting], {"queues": {"c": {"weight": 3}}}
+    result = simulate(jobs, nodes, weights)
+    assert result.jobs["waits"]["start_s"] == "100"
+    assert result.jobs == simulate(jobs, nodes, weights, every_round=True).jobs
+    assert result.summary.rounds == 3, "at 0 and 5 s, at 100 s, but not when a core is free at 10 s"
+
+
 def test_random_run_times_depend_only_on_seed_and_job() -> None:
     drawn = {"min": 5, "meanTail": 60}
     first = simulate([job("a", runSeconds=drawn), job("b", runSeconds=drawn)], seed=1)

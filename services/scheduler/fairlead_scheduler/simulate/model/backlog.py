@@ -24,7 +24,6 @@ class Backlog:
         self.queue, self.shape, self.priority_class = np.ascontiguousarray(groups.T)
         self.jobs = np.zeros(len(groups), np.int64)
         self.runs = np.zeros(len(groups), np.int64)
-        self._queues = len(trace.queues.values)
 
     def add(self, job: int, count: int) -> None:
         """A job is queued (1), or no longer queued (-1)."""
@@ -33,13 +32,6 @@ class Backlog:
     def add_run(self, job: int, count: int) -> None:
         """A job has a run (1), or no longer has one (-1)."""
         self.runs[self._group[job]] += count
-
-    def largest_runs(self, requests: Int64) -> Int64:
-        """[Q, R] the greatest request of each queue's runs; `requests`: [S, R] of the shapes."""
-        largest = np.zeros((self._queues, requests.shape[1]), np.int64)
-        groups = np.flatnonzero(self.runs)
-        np.maximum.at(largest, self.queue[groups], requests[self.shape[groups]])
-        return largest
 
     def waiting_groups(self) -> npt.NDArray[np.intp]:
         """The groups with a queued job."""
@@ -81,12 +73,13 @@ class NodeUsage:
         self.version += 1
         self.any_cordoned = any(node.unschedulable for node in nodes)
 
-    def take(self, node: str, amounts: Int64) -> None:
-        """A run uses these amounts of a node; negative amounts are released."""
+    def take(self, node: str, amounts: Int64) -> int:
+        """A run uses these amounts of a node; negative amounts are released. Returns its row."""
         row = self._row[node]
         self.used[row] += amounts
         self._measure(row)
         self.version += 1
+        return row
 
     def _measure(self, row: int) -> None:
         pairs = zip(self.used[row].tolist(), self.capacity[row].tolist(), strict=True)

@@ -22,7 +22,7 @@ from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.rules.decider import DecidedRound
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
-from fairlead_scheduler.simulate.model.backlog import Backlog, NodeUsage
+from fairlead_scheduler.simulate.model.backlog import Backlog, Int32, Int64, NodeUsage
 from fairlead_scheduler.simulate.model.node_runs import NodeRuns
 from fairlead_scheduler.simulate.model.series import Float, Series
 from fairlead_scheduler.simulate.model.trace import Trace
@@ -66,6 +66,22 @@ class Shares(NamedTuple):
     actual: Float
 
 
+class OrderedRuns(NamedTuple):
+    """Runs by queue, and of each queue in the order in which they return in a round (R3)."""
+
+    queue: Int32
+    node: Int32
+    """Rows of `Ledger.node_usage`."""
+    amounts: Int64
+    """[runs, R]"""
+    share: Float
+    """Share / weight of the queue with this run and those before it."""
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> "OrderedRuns":
+        """The chosen ones of these runs."""
+        return OrderedRuns._make(column[chosen] for column in self)
+
+
 class Ledger:
     """Queues are indexes of `trace.queues`, resources are indexes of `resources`."""
 
@@ -102,7 +118,13 @@ class Ledger:
         """Queue -> the reason of most of its queued jobs in the last round."""
         self._node: dict[int, tuple[str, int]] = {}
         """Job -> the node of its live run and its start, `NOT_YET` if it has not started."""
+        self._leased_ms = array("q", [NOT_YET]) * jobs
+        self._is_queued = np.zeros(jobs, np.bool_)
+        self._run_row = np.full(jobs, -1, np.int32)
+        """Job -> the row in `node_usage` of the node of its live run, -1 for none."""
         self._rules = settings.scheduler.rules
+        self.job_queue = np.frombuffer(trace.queue, np.int32)
+        self.job_shape = np.frombuffer(trace.shape, np.int32)
         self._number_resources([*nodes, *later])
         self.backlog = Backlog(trace)
         self.node_usage = NodeUsage(self.resources)
@@ -119,15 +141,16 @@ class Ledger:
         self._queued = np.zeros(queues, np.int64)
         self._running = np.zeros(queues, np.int64)
         self._shares = np.zeros((2, queues))
-        self.weight = np.array(
-            [
-                settings.queues[name].weight if name in settings.queues else 1.0
-                for name in trace.queues.values
-            ]
-        )
-        self._row: dict[str, int] = {name: at for at, name in enumerate(trace.queues.values)}
+        names, known = trace.queues.values, settings.queues
+        weights = [known[name].weight if name in known else 1.0 for name in names]
+        self.weight = np.array(weights)
+        self._row: dict[str, int] = {name: at for at, name in enumerate(names)}
         self._by_name = np.array([self._row[name] for name in sorted(self._row)], np.intp)
-        self._written = np.zeros((queues, 5))
+        self._place_by_name = np.argsort(self._by_name)
+        self._weight_by_name = self.weight[self._by_name]
+        self._rows_of: tuple[tuple[str, ...], npt.NDArray[np.intp]] = ((), np.zeros(0, np.intp))
+        """The names of the queues of the last round, and their rows."""
+        self._written = np.zeros((5, queues))
         """Of each queue, what its last row says."""
         self._sampled_ms: int | None = None
         self._pending = False
@@ -174,11 +197,13 @@ class Ledger:
 
     def _add_queued(self, job: int) -> None:
         self.waiting += 1
+        self._is_queued[job] = True
         self._queued[self.trace.queue[job]] += 1
         self.backlog.add(job, 1)
 
     def _remove_queued(self, job: int) -> None:
         self.waiting -= 1
+        self._is_queued[job] = False
         self._queued[self.trace.queue[job]] -= 1
         self.backlog.add(job, -1)
 
@@ -189,6 +214,7 @@ class Ledger:
         self.state[job] = _CODES[JobState.RUNNING]
         self.runs[job] = run
         self._node[job] = (node, NOT_YET)
+        self._leased_ms[job] = self.now_ms
 
     def _hold(self, job: int, node: str, count: int) -> None:
         """A run begins (1) or ceases (-1) to use the resources of its job."""
@@ -197,8 +223,34 @@ class Ledger:
         self.allocated[queue] += amounts
         self._used += amounts
         self._actual = None
-        self.node_usage.take(node, amounts)
+        row = self.node_usage.take(node, amounts)
+        self._run_row[job] = row if count > 0 else -1
         self.backlog.add_run(job, count)
+
+    def order_runs(self) -> OrderedRuns:
+        """All runs by queue, in the order of R3; classes are not compared."""
+        jobs = self._order_jobs(np.flatnonzero(self._run_row >= 0), self._leased_ms)
+        queue, amounts = self.job_queue[jobs], self.requests[self.job_shape[jobs]]
+        total = np.cumsum(amounts, axis=0)
+        first = np.searchsorted(queue, queue)
+        held = total - total[first] + amounts[first]
+        share = fair_shares.dominant_share(held, self.cost_factors) / self.weight[queue]
+        return OrderedRuns(queue, self._run_row[jobs], amounts, share)
+
+    def first_queued(self) -> npt.NDArray[np.intp]:
+        """The first queued job of each queue that has one (R3); classes are not compared."""
+        jobs = self._order_jobs(np.flatnonzero(self._is_queued), self.trace.submit_ms)
+        return jobs[np.unique(self.job_queue[jobs], return_index=True)[1]]
+
+    def _order_jobs(self, jobs: npt.NDArray[np.intp], by_ms: "array[int]") -> npt.NDArray[np.intp]:
+        """Jobs by queue, greater priority, this time and submission."""
+        columns = (self.trace.submit_ms, by_ms, self.trace.priority)
+        submit, times, priority = (np.frombuffer(column, np.int64)[jobs] for column in columns)
+        keys: tuple[npt.NDArray[np.int64 | np.int32], ...] = (
+            *(jobs, submit, times, -priority),
+            self.job_queue[jobs],
+        )
+        return jobs[np.lexsort(keys)]
 
     def record_started(self, job: int, now_ms: int) -> None:
         """The run started."""
@@ -275,7 +327,7 @@ class Ledger:
         parts = (
             self._used,
             self.capacity,
-            self._actual_shares(),
+            self.actual_shares(),
             self._shares[1],
             self._queued,
             self._running,
@@ -285,7 +337,7 @@ class Ledger:
             at += len(part)
         return values
 
-    def _actual_shares(self) -> Float:
+    def actual_shares(self) -> Float:
         """The dominant share of each queue (rule S5)."""
         if self._actual is None:
             self._actual = fair_shares.dominant_share(self.allocated, self.cost_factors)
@@ -295,7 +347,10 @@ class Ledger:
         """Record a round after its decisions are applied."""
         self.rounds += 1
         plan = decided.plan
-        rows = [self._row[name] for name in decided.built.snapshot.queue_names]
+        names = decided.built.snapshot.queue_names
+        if self._rows_of[0] is not names:
+            self._rows_of = names, np.array([self._row[name] for name in names], np.intp)
+        rows = self._rows_of[1]
         self._shares[:] = 0.0
         self._shares[0, rows] = plan.shares.weight
         self._shares[1, rows] = plan.shares.fair
@@ -323,8 +378,8 @@ class Ledger:
         No queued job is able to start, so the demand is the running jobs.
         """
         self._waiting_by_reason = {}
-        shares = self._fill(self._running > 0, self._actual_shares())
-        self._shares[:] = (shares.weight, shares.fair)
+        shares = self._fill(self._running > 0, self.actual_shares())
+        self._shares[0], self._shares[1] = shares.weight, shares.fair
         self._write_shares_if_due()
 
     def skip_full_round(self) -> None:
@@ -338,7 +393,7 @@ class Ledger:
             jobs = int(self._queued[queue])
             self._waiting_by_reason[name] = self._waiting_by_reason.get(name, 0) + jobs
         shares = self.compute_shares()
-        self._shares[:] = (shares.weight, shares.fair)
+        self._shares[0], self._shares[1] = shares.weight, shares.fair
         self._write_shares_if_due()
 
     def compute_shares(self) -> Shares:
@@ -351,13 +406,11 @@ class Ledger:
         return self._fill(self._running + self._queued > 0, demand)
 
     def _fill(self, takes_part: npt.NDArray[np.bool_], demand: Float) -> Shares:
-        order = self._by_name
-        weight, fair = np.zeros_like(demand), np.zeros_like(demand)
-        weight[order] = fair_shares.weight_shares(self.weight[order], takes_part[order])
-        fair[order] = fair_shares.fill_by_weight(
-            self.weight[order], demand[order], takes_part[order], -1
-        )
-        return Shares(weight, fair, self._actual_shares())
+        order, place, by_name = self._by_name, self._place_by_name, self._weight_by_name
+        takes_part = takes_part[order]
+        weight = fair_shares.weight_shares(by_name, takes_part)
+        fair = fair_shares.fill_by_weight(by_name, demand[order], takes_part, -1)
+        return Shares(weight[place], fair[place], self.actual_shares())
 
     def cost_with(self, queues: npt.NDArray[np.int32], requests: npt.NDArray[np.int64]) -> Float:
         """The cost of what each queue holds together with one of the requests."""
@@ -379,13 +432,12 @@ class Ledger:
         """Write the rows of the queues that changed since their last row."""
         self._pending, self._sampled_ms = False, at_ms
         now = np.empty_like(self._written)
-        now[:, 0], now[:, 1] = self._shares
-        now[:, 2] = self._actual_shares()
-        np.round(now[:, :3], 6, out=now[:, :3])
-        now[:, 3], now[:, 4] = self._queued, self._running
-        changed = (now != self._written).any(axis=1)
+        now[:2], now[2] = self._shares, self.actual_shares()
+        np.round(now[:3], 6, out=now[:3])
+        now[3], now[4] = self._queued, self._running
+        changed = (now != self._written).any(axis=0)
         for queue in self._by_name[changed[self._by_name]].tolist():
-            weight, fair, actual, queued, running = now[queue].tolist()
+            weight, fair, actual, queued, running = now[:, queue].tolist()
             shares = (weight, fair, actual)
             self._sink.write_shares(at_ms, queue, shares, int(queued), int(running))
         self._written = now

@@ -2,10 +2,11 @@
 
 A job is placed by one of the tiers of rule N2, and the first one that a round places meets the
 state that the last round left. So a round decides nothing if no queued job fits the free capacity
-of a node (tier a), no queue above its fair share could lose enough runs to a queue that would stay
-below it (tier b, rules R2 and R13), and no queued job is more urgent than a run (tier c). The rules
-that are not checked here only hold back more. Where something else is decided, every round runs:
-limits, gangs, dependencies, cordons, jobs not yet examined, and runs that are being stopped.
+of a node (tier a), on no node queues above their fair share could lose enough runs to a queue that
+would stay below them (tier b, rules R2 and R13), and no queued job is more urgent than a run (tier
+c). The rules that are not checked here only hold back more. Where something else is decided, every
+round runs: limits, gangs, dependencies, cordons, jobs not yet examined, and runs that are being
+stopped.
 """
 
 from typing import Final
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from fairlead_common.domain.priority_classes import Preemption
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
-from fairlead_scheduler.simulate.model.backlog import Int64
+from fairlead_scheduler.simulate.model.backlog import Float, Int64
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.trace import Trace
 from fairlead_scheduler.state.pool_rules import Rules
@@ -24,6 +25,10 @@ TOLERANCE: Final = 1e-9
 """Shares this close count as possible, so that rounding cannot skip a round."""
 GAIN_MIN: Final = 0.5e-9
 """The smallest gain in share / weight that counts: half of what rule R13 requires."""
+ABOVE_MIN: Final = 0.5e-9
+"""How far above its share rule R2 evicts the runs of a queue: half of what it requires."""
+MARGIN: Final = 4 * TOLERANCE
+"""By how much shares / weight must differ to say which offer is examined first."""
 _LIMITS: Final = (
     *("round_limit", "rate", "queue_rate", "preemption_rate", "lookback", "floating"),
     *("class_limits", "ceiling", "gang_assembly_timeout_s"),
@@ -78,37 +83,58 @@ class RoundFilter:
         return bool(running.size and waiting.max() > running.min())
 
     def _any_below(self, queues: npt.NDArray[np.int32], requests: Int64) -> bool:
-        """Tier (b): whether queues above their fair share could lose enough for a queued job.
+        """Tier (b): whether evicted runs of other queues make a node free enough for a queued job.
 
-        Runs of a queue are taken while its share stays above that of the offer's queue with the
-        offer, and then one more. The nodes of the runs are not compared.
+        `queues`, `requests`: of each group of queued jobs. A group is offered only after the runs
+        with which their queue has less than the group's queue with the job have returned (R4), if
+        the job is over its budget or comes after such a job.
         """
         ledger = self._ledger
         shares = ledger.compute_shares()
         entitled = self._protected * np.maximum(shares.fair, shares.weight)
-        above = np.flatnonzero(shares.actual > entitled - TOLERANCE)
-        if not above.size:
+        above = shares.actual > entitled + ABOVE_MIN
+        held, budget = shares.actual / ledger.weight, shares.fair / ledger.weight
+        proposed = ledger.cost_with(queues, requests) / ledger.weight[queues]
+        likely = held[above].max(initial=0.0) > proposed + GAIN_MIN
+        if not likely.any():
             return False
-        floor = (ledger.cost_with(queues, requests) / ledger.weight[queues])[:, None]
-        floor = floor * ledger.weight[above]  # [G, A] what the victims' queue keeps
-        gain = GAIN_MIN * ledger.weight[above]
-        held = ledger.allocated[above] * ledger.cost_factors  # [A, R]
-        over = held[None] > floor[:, :, None] + gain[:, None]  # [G, A, R]
-        over[queues[:, None] == above] = False
-        alone = over.sum(axis=2, keepdims=True) == 1
-        most = np.broadcast_to(ledger.allocated[above], over.shape).astype(np.float64)
-        remaining = np.divide(
-            floor[:, :, None],
-            ledger.cost_factors,
-            out=np.zeros(over.shape),
-            where=over & alone & (ledger.cost_factors > 0),
+        queues, requests, proposed = queues[likely], requests[likely], proposed[likely]
+        returned = np.zeros_like(proposed)
+        if self._value.size == 1:  # class values come before shares
+            first = self._first_shares()
+            over_budget = proposed > budget[queues] + MARGIN
+            after_first = np.where(first[queues] > budget[queues] + MARGIN, first[queues], 0.0)
+            returned = np.where(over_budget, np.maximum(proposed, after_first) - MARGIN, 0.0)
+        runs = ledger.order_runs()
+        runs = runs.select(above[runs.queue])
+        free = (ledger.node_usage.capacity - ledger.node_usage.used).astype(np.float64)
+        held = held[runs.queue]
+
+        def add_taken(share: float, least: float, queue: int) -> Float:
+            taken = (runs.queue != queue) & (runs.share >= least)
+            taken &= held > share + GAIN_MIN  # R13
+            reachable = free.copy()
+            np.add.at(reachable, runs.node[taken], runs.amounts[taken])
+            return reachable * (1 + TOLERANCE)
+
+        most = add_taken(proposed.min(), returned.min(), -1)  # no group reaches more than this
+        enough = np.asarray((most[None] >= requests[:, None]).all(axis=2))
+        fits = np.flatnonzero(enough.any(axis=1))
+        groups = zip(proposed[fits], returned[fits], queues[fits], strict=True)
+        return any(
+            bool(np.all(add_taken(*group) >= request, axis=1).any())
+            for group, request in zip(groups, requests[fits], strict=True)
         )
-        largest = ledger.backlog.largest_runs(ledger.requests)[above]
-        most = np.where(over & alone, np.minimum(most, most - remaining + largest), most)
-        taken = np.where(over.any(axis=2, keepdims=True), most, 0.0).sum(axis=1)
-        free = (ledger.node_usage.capacity - ledger.node_usage.used).max(axis=0, initial=0)
-        enough = (free + taken) * (1 + TOLERANCE) >= requests
-        return bool((enough.all(axis=1) & over.any(axis=(1, 2))).any())
+
+    def _first_shares(self) -> Float:
+        """[Q] the share / weight of each queue with its first queued job; 0 without one."""
+        ledger = self._ledger
+        first = ledger.first_queued()
+        result = np.zeros(ledger.weight.size)
+        queues = ledger.job_queue[first]
+        costs = ledger.cost_with(queues, ledger.requests[ledger.job_shape[first]])
+        result[queues] = costs / ledger.weight[queues]
+        return result
 
 
 def _is_plain(trace: Trace, settings: SimulationSettings) -> bool:

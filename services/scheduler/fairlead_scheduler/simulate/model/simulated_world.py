@@ -186,13 +186,20 @@ class World:
     # Decisions ------------------------------------------------------------------------------
 
     def run_round(self, now_ms: int) -> DecidedRound | None:
-        """Run a round and apply its decisions; None if the pool needs no round."""
-        decided = self._decider.decide_round(
-            self.pool, self._decider.decide_housekeeping(now_ms), now_ms, lambda: 0.0
-        )
-        if decided is not None:
-            self._apply(self._decider.make_batches(decided), now_ms)
+        """Run a round and apply its decisions; None if the pool needs no round.
+
+        As in the service, jobs that succeeded since the last round are ended together with it: a
+        round excludes them. What else housekeeping decides, or of a gang, can change what waits.
+        """
+        housekeeping = self._decider.decide_housekeeping(now_ms)
+        if housekeeping.others or self.trace.gangs:
             self.run_housekeeping(now_ms)
+            housekeeping = self._decider.decide_housekeeping(now_ms)
+        decided = self._decider.decide_round(self.pool, housekeeping, now_ms, lambda: 0.0)
+        started = [] if decided is None else self._decider.make_batches(decided)
+        self._apply(housekeeping.successes.batches(), now_ms)
+        self._apply(started, now_ms)
+        self.run_housekeeping(now_ms)
         return decided
 
     @property

@@ -123,7 +123,6 @@ class Loop:
 
     def _round(self, now_ms: int) -> None:
         self._last_ms, self._changed = now_ms, False
-        self._world.run_housekeeping(now_ms)
         if not self._world.can_start_any():
             self._may_decide_later = False
             self._ledger.skip_round()

@@ -258,7 +258,8 @@ def _list_stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
     built, plan = decided.built, decided.plan
     example: dict[tuple[int, int, int], str] = {}
     jobs, gangs = built.snapshot, built.snapshot.job_gang
-    for at in np.flatnonzero(jobs.job_node == -1).tolist():
+    waiting = np.flatnonzero(jobs.job_node == -1)
+    for at in waiting[np.argsort(jobs.job_submission[waiting])].tolist():
         job_id = world.view.jobs.rows.id_at(at)
         gang = -1 if gangs is None else int(gangs[at])
         queue, shape = int(jobs.job_queue[at]), int(jobs.job_shape[at])

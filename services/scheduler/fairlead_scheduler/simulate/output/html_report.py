@@ -275,4 +275,8 @@ _WAITS: Final = (
     "time at its left edge up to the next one."
 )
 _SIZES: Final = "Jobs that started, by the number of their GPUs or else of their cores."
-_REASONS: Final = "Waiting time of all jobs, by the reason codes that `fairlead why` shows."
+_REASONS: Final = (
+    "Waiting time of all jobs, by the reason codes that `fairlead why` shows. Rounds that would"
+    " place no job are skipped; meanwhile the waiting jobs of a queue count with the most frequent"
+    " reason of that queue in the last round."
+)
