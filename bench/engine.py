@@ -38,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import adversarial, limits, ticks
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.engine.state.surplus import count_surplus
 from fairlead_scheduler.engine.topology import Topology, TopologyMode
 from fairlead_scheduler.kernels import warm_up
@@ -92,11 +93,8 @@ def snapshot(
 
 def with_orders(made: Snapshot) -> Snapshot:
     """The same with the orders that the service keeps between rounds."""
-    from fairlead_scheduler.engine.preparation import job_order
-
-    return replace(
-        made, queued_order=job_order.order_queued(made), running_order=job_order.order_running(made)
-    )
+    queued, running = job_order.order_queued(made), job_order.order_running(made)
+    return replace(made, queued_order=queued, running_order=running)
 
 
 def fill(jobs: int, nodes: int, queues: int = 10) -> Snapshot:
@@ -284,6 +282,12 @@ def groups_elastic() -> Snapshot:
     )
 
 
+def groups_elastic_fair() -> Snapshot:
+    """As `groups_elastic` with `order: fair`: half of the groups have run for different times."""
+    made, times = groups_elastic(), np.maximum(np.arange(5_000) * 7.0 % 5_000 - 2_500, 0)
+    return with_orders(replace(made, job_weighted_time=times[made.job_gang], queued_order=None))
+
+
 def groups_topology(mode: TopologyMode) -> Snapshot:
     """The groups of `groups_elastic` with three levels: 5 zones, 250 racks of 40 nodes, and nodes.
     Of each the members of a role must be in a rack or are as close as possible."""
@@ -323,6 +327,7 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "rebalance-large": lambda: displaced([0], 20),
     "gangs": gangs,
     "groups-elastic": groups_elastic,
+    "groups-elastic-fair": groups_elastic_fair,
     "groups-rack": lambda: groups_topology(TopologyMode.REQUIRED),
     "groups-near": lambda: groups_topology(TopologyMode.PREFERRED),
     "alone": alone,

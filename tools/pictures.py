@@ -23,6 +23,7 @@ PICTURES: Final = {
     "two-teams.svg": ("two-teams", None),
     "two-teams-patient.svg": ("two-teams", "patient.yaml"),
     "gangs.svg": ("gangs", "settings.yaml"),
+    "fair.svg": ("fair", "settings.yaml"),
 }
 
 

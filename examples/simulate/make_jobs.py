@@ -1,8 +1,9 @@
-"""Makes the jobs of both examples: `python examples/simulate/make_jobs.py`.
+"""Makes the jobs of the examples: `python examples/simulate/make_jobs.py`.
 
 `two-teams`: `research` has long jobs enough to fill the cluster for hours; `product` asks for
 nothing at first and then for a lot at once. `gangs`: training runs whose members must start
 together within one rack, single jobs in between, two urgent ones, and one that fits nowhere.
+`fair`: a day of elastic training runs in a queue with `order: fair`, and services from 8 to 20.
 """
 
 import json
@@ -12,6 +13,8 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 MINUTE: Final = 60
+HOUR: Final = 60 * MINUTE
+LEVELS: Final = {"experiment": 10, "offline": 100, "normal": 1_000, "production": 10_000}
 
 Job = dict[str, object]
 
@@ -84,11 +87,45 @@ def gangs() -> Iterator[Job]:
     }
 
 
+def fair() -> Iterator[Job]:
+    """48 cores: twelve training runs of 2 to 16 workers, of four levels; 24 services by day."""
+    for number in range(12):
+        level = list(LEVELS)[number % len(LEVELS)]
+        yield {
+            "id": f"{level}-{number // len(LEVELS)}",
+            "queue": "training",
+            "submitSeconds": number * HOUR,
+            "priority": LEVELS[level],
+            "freezeSeconds": 5 * MINUTE,
+            "roles": [
+                {
+                    "name": "worker",
+                    "min": 2,
+                    "max": 16,
+                    "runSeconds": 4 * HOUR,
+                    "cpu": 1,
+                    "memory": "2Gi",
+                    "checkpointSeconds": 10 * MINUTE,
+                }
+            ],
+        }
+    for number in range(24):
+        yield {
+            "id": f"service-{number:02d}",
+            "queue": "services",
+            "submitSeconds": 8 * HOUR,
+            "runSeconds": 12 * HOUR,
+            "cpu": 1,
+            "memory": "2Gi",
+            "priorityClass": "non-preemptible",
+        }
+
+
 def text(jobs: Iterator[Job]) -> str:
     """One job per line."""
     return "".join(json.dumps(job) + "\n" for job in jobs)
 
 
 if __name__ == "__main__":
-    for name, jobs in (("two-teams", two_teams()), ("gangs", gangs())):
+    for name, jobs in (("two-teams", two_teams()), ("gangs", gangs()), ("fair", fair())):
         (HERE / name / "jobs.jsonl").write_text(text(jobs))

@@ -29,8 +29,8 @@ def test_the_guide_has_the_output_of_the_command(command: str, printed: str) -> 
     assert done.stdout == printed
 
 
-def test_the_guide_shows_three_runs() -> None:
-    assert len(PRINTED) == 3
+def test_the_guide_shows_four_runs() -> None:
+    assert len(PRINTED) == 4
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
@@ -41,7 +41,12 @@ def test_the_pictures_are_drawn_from_the_examples(name: str) -> None:
 
 
 def test_the_jobs_of_the_examples_are_those_that_the_script_makes() -> None:
-    for name, jobs in (("two-teams", make_jobs.two_teams()), ("gangs", make_jobs.gangs())):
+    made = {
+        "two-teams": make_jobs.two_teams(),
+        "gangs": make_jobs.gangs(),
+        "fair": make_jobs.fair(),
+    }
+    for name, jobs in made.items():
         assert (make_jobs.HERE / name / "jobs.jsonl").read_text() == make_jobs.text(jobs)
 
 

@@ -92,6 +92,7 @@ async def test_a_queue_stores_all_its_fields(submit: Served) -> None:
         "permissions": [{"subjects": ["group:sea"], "verbs": ["submit", "view"]}],
         "labels": {"team": "sea"},
         "retryPolicy": {"limit": 2, "on": ["oom"], "memoryFactor": 1.5},
+        "order": "fair",
     }
     made = await submit.post("/queues", body)
     assert made.status_code == 201, made.text
@@ -107,6 +108,15 @@ async def test_a_queue_stores_all_its_fields(submit: Served) -> None:
     assert isinstance(queue, configuration.Queue)
     assert queue.retry_policy is not None
     assert queue.retry_policy.memory_factor == 1.5
+    assert queue.order == "fair"
+
+
+async def test_an_unknown_order_of_a_queue_is_refused_with_the_orders(submit: Served) -> None:
+    refused = await submit.post("/queues", {"name": "tides", "order": "lifo"})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == "/order"
+    assert "fifo, fair" in error["detail"]
 
 
 async def test_a_dry_run_of_a_queue_changes_nothing(submit: Served) -> None:

@@ -108,7 +108,7 @@ def mixed_gangs(draw: st.DrawFn, number: int, queues: str) -> list[dict[str, Any
 
 
 @st.composite
-def role_groups(draw: st.DrawFn, number: int, queues: str) -> dict[str, Any]:
+def role_groups(draw: st.DrawFn, number: int, queues: str, freezes: bool) -> dict[str, Any]:
     """A group of one to three roles, some of them without a minimum or without surplus."""
     roles = []
     for n in range(draw(st.integers(1, 3))):
@@ -130,7 +130,8 @@ def role_groups(draw: st.DrawFn, number: int, queues: str) -> dict[str, Any]:
         "queue": draw(st.sampled_from(queues)),
         "roles": roles,
         "priorityClass": draw(st.sampled_from(CLASSES)),
-        "priority": draw(st.integers(-1, 1)),
+        "priority": draw(st.sampled_from([-1, 0, 1, 10, 1000])),
+        "freezeSeconds": draw(st.sampled_from([0, 2])) if freezes else 0,
     }
     if draw(st.booleans()):
         group["topology"] = {
@@ -142,7 +143,7 @@ def role_groups(draw: st.DrawFn, number: int, queues: str) -> dict[str, Any]:
 
 
 @st.composite
-def turns(draw: st.DrawFn, number: int, queues: str, total: int) -> dict[str, Any]:
+def turns(draw: st.DrawFn, number: int, queues: str, total: int, freezes: bool) -> dict[str, Any]:
     """What happens before one round."""
     turn: dict[str, Any] = {"submit": []}
     for n in range(draw(st.integers(0, 6))):
@@ -150,7 +151,7 @@ def turns(draw: st.DrawFn, number: int, queues: str, total: int) -> dict[str, An
     if draw(st.integers(0, 3)) == 0:
         turn["submit"] += draw(mixed_gangs(number, queues))
     turn["groups"] = [
-        draw(role_groups(10 * number + n, queues)) for n in range(draw(st.integers(0, 2)))
+        draw(role_groups(10 * number + n, queues, freezes)) for n in range(draw(st.integers(0, 2)))
     ]
     match draw(st.integers(0, 11)):
         case 0:
@@ -174,7 +175,7 @@ def turns(draw: st.DrawFn, number: int, queues: str, total: int) -> dict[str, An
 
 @st.composite
 def chosen(draw: st.DrawFn, limits: bool) -> dict[str, Any]:
-    """Settings; with `limits` also those that stop things."""
+    """Settings; with `limits` also what stops things."""
     levels = [["zone", "rack", "hostname"], ["zone", "rack"], ["rack"]]
     result: dict[str, Any] = {
         "protectedFractionOfFairShare": draw(st.sampled_from([0, 0, 0.5, 1.0])),
@@ -214,7 +215,7 @@ def cases(draw: st.DrawFn, limits: bool = True) -> Case:
     rounds: list[dict[str, Any]] = []
     jobs = 0
     for number in range(draw(st.integers(1, 4))):
-        turn = draw(turns(number, queues, total))
+        turn = draw(turns(number, queues, total, limits))
         retained = []
         for group in turn["submit"]:
             if jobs + group["count"] <= JOBS_MAX:
@@ -223,7 +224,11 @@ def cases(draw: st.DrawFn, limits: bool = True) -> Case:
         rounds.append({**turn, "submit": retained})
         total -= len(turn.get("removeNodes", []))
     weights: dict[str, dict[str, Any]] = {
-        q: {"weight": draw(st.sampled_from([1, 1, 2, 0.5]))} for q in queues
+        q: {
+            "weight": draw(st.sampled_from([1, 1, 2, 0.5])),
+            "order": draw(st.sampled_from(["fifo", "fair"])),
+        }
+        for q in queues
     }
     if limits and draw(st.integers(0, 3)) == 0:
         weights["A"] |= {"limits": {"p0": {"cpu": 0.25}, "p1": {"memory": "16Gi"}}}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.engine import Plan
@@ -21,6 +22,7 @@ from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
 Said = dict[Any, Any]
@@ -231,6 +233,50 @@ def _told_of_roles(s: engine.Snapshot, gang: int) -> tuple[tuple[job_table.RoleT
         for row in rows.tolist()
     )
     return roles, int(s.role_step[rows].max()) if rows.size else 0
+
+
+def weighted_times(view: View, queues: Queues, found: Said, now_ms: int) -> dict[JobId, float]:
+    """Job id -> weighted running time, of jobs in queues with order `fair` that have any (G9).
+
+    In thousandths x seconds, with the default weights. These histories have no groups of roles.
+    """
+    columns = view.jobs
+    mates: dict[Any, list[JobId]] = {}
+    for job_id, job in found.items():
+        if queues.get(job["queue"]).order == "fair":
+            mates.setdefault(job["gang"] or job_id, []).append(job_id)
+    times: dict[JobId, float] = {}
+    for members in mates.values():
+        total, until_ms, pace, level = 0, 0, 0, 1
+        for job_id in members:
+            row, job = columns.rows[job_id], found[job_id]
+            rare = columns.rare_properties.get(row, job_table.RareProperties())
+            requests = columns.shape_of(int(columns.shape[row])).requests
+            gib = requests.get("memory", 0) / 2**30
+            score = requests.get("cpu", 0) + 100 * gib + 100_000 * requests.get("gpu", 0)
+            ran_ms = rare.ran_ms
+            if job["node"] is None:
+                pace += round(score)
+            else:
+                ran_ms += max(0, now_ms - job["started"])
+            total += round(score) * (ran_ms // 1000)
+            until_ms, level = max(until_ms, rare.ran_until_ms), max(level, job["priority"])
+        runs = any(found[job_id]["node"] is not None for job_id in members)
+        if not runs:
+            ran_out = pace * (max(0, now_ms - until_ms) // 1000)
+            total = max(0, total - ran_out)
+        if total and not (runs and found[members[0]]["gang"] is None):
+            times |= dict.fromkeys(members, total / level)
+    return times
+
+
+def told_of_times(view: View, built: BuiltSnapshot) -> dict[JobId, float]:
+    """As `weighted_times`, of a snapshot."""
+    s = built.snapshot
+    if s.job_weighted_time is None:
+        return {}
+    rows = np.flatnonzero((s.job_node >= -1) & (s.job_weighted_time > 0)).tolist()
+    return {view.jobs.rows.id_at(row): float(s.job_weighted_time[row]) for row in rows}
 
 
 def told_of_nodes(built: BuiltSnapshot) -> Said:

@@ -358,6 +358,13 @@ class History(RuleBasedStateMachine):
         record = configuration.record(mark)
         self.queues.fold([Entry(0, 0, record.key, record.value, 0)], self.clusters)
 
+    @rule(name=st.sampled_from(["q0", "q1"]), order=st.sampled_from(configuration.ORDERS))
+    def order_queue(self, name: str, order: str) -> None:
+        self.version += 1
+        queue = configuration.Queue(name=name, order=order, version=self.version)
+        record = configuration.record(queue)
+        self.queues.fold([Entry(0, 0, record.key, record.value, 0)], self.clusters)
+
     @rule(ms=st.integers(1, 40_000))
     def wait(self, ms: int) -> None:
         self.now_ms += ms
@@ -407,6 +414,8 @@ class History(RuleBasedStateMachine):
                 assert plain.told_of_jobs(self.view, built) == jobs
                 assert plain.told_of_gangs(built) == gangs
                 assert plain.told_of_nodes(built) == nodes
+                times = plain.weighted_times(self.view, self.queues, jobs, self.now_ms)
+                assert plain.told_of_times(self.view, built) == times
                 plain.check_kept(built)
             exact = self._build(self.exact, pool).snapshot
             assert set(exact.queue_names) == {job["queue"] for job in jobs.values()}

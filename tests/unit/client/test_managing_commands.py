@@ -144,6 +144,19 @@ def test_an_update_changes_only_the_given_fields(
     assert "limits.default.cpu: none -> 0.5" in capsys.readouterr().out
 
 
+def test_the_order_of_a_queue_is_given_and_changed(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queues(server, {"name": "a", "version": 3, "weight": 2.0})
+    assert cli.invoke(["queue", "create", "b", "--order", "fair"]) == 0
+    assert server.asked[-1].json() == {"name": "b", "weight": 1.0, "order": "fair"}
+    assert cli.invoke(["queue", "update", "a", "--order", "fair"]) == 0
+    assert server.asked[-1].json() == {"name": "a", "weight": 2.0, "order": "fair"}
+    assert "order: fifo -> fair" in capsys.readouterr().out
+    assert cli.invoke(["queue", "update", "a", "--order", "lifo"]) == 2
+    assert "'fifo', 'fair'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("weight", ["nan", "inf"])
 def test_a_weight_without_a_json_form_is_sent_as_text(server: Server, weight: str) -> None:
     queues(server)

@@ -112,6 +112,7 @@ configured = st.one_of(
         weight=st.sampled_from([-1.0, 0.0, 1.0, 1e300]),
         cordoned=st.booleans(),
         deleted=st.booleans(),
+        order=st.sampled_from(["fifo", "fair", "lifo"]),
         limits=st.sampled_from(
             [{}, {"high": {"cpu": "x"}}, {"gone": {"cpu": 0.1}}, {"default": {"nothing": "1"}}]
         ),

@@ -119,6 +119,25 @@ def test_jobs_of_a_removed_class_continue_with_a_note() -> None:
     assert "Priority class gone is no longer configured" in found.sentence
 
 
+def test_the_reason_in_a_fair_queue_says_how_many_jobs_are_ahead() -> None:
+    """G11."""
+    small = shapes.encode(shapes.Shape(requests={"cpu": 500}))
+    view = fold([submitted("a", shape=small), submitted("b"), submitted("c")])
+    stopped = ev.JobRunStopped(job_id=JobId("a"), run=1, reason="preempted")
+    again = ev.JobRequeued(job_id=JobId("a"), reason="preempted")
+    job_fold.fold_messages(view, [message(1, leased("a"), time_ms=0)], {})
+    job_fold.fold_messages(view, [message(2, stopped, again, time_ms=90_000)], {})
+    found = said(view, (1,), Queue(name="q", order="fair"), now_ms=95_000)
+    reports = [report for report in found.values() if isinstance(report, WaitingReport)]
+    sentences = {report.shape: report.sentence for report in reports}
+    assert len(sentences) == 2
+    ahead = " Queue q is ordered by weighted running time: 1 job is ahead."
+    assert [sentence.endswith(ahead) for sentence in sentences.values()].count(True) == 1
+    shares = found["default/q"]
+    assert isinstance(shares, QueueShare)
+    assert (shares.first_waiting, shares.first_position) == ("c", 1)
+
+
 def test_members_that_wait_for_stopping_ones_have_that_reason() -> None:
     both = [submitted(name, gang=Gang(name="g", size=2)) for name in ("a", "b")]
     returned = ev.JobRunReturned(job_id=JobId("a"), run=1, reason="no room")

@@ -106,6 +106,10 @@ INVALID_SETTINGS = {
     ),
     "a negative licence": (rules(floating={"licence": -1}), "rules.floating.licence: is -1"),
     "a negative multiplier": (rules(cost_multipliers={"cpu": -1}), "rules.costMultipliers.cpu"),
+    "a negative score": (
+        rules(score_weights={"memory": -0.1}),
+        "rules.scoreWeights.memory: is -0.1; it must be at least 0 and at most 1e+06",
+    ),
     "an unknown order of nodes": (rules(placement="random"), "rules.placement: is 'random'"),
     "no lease at all": (rules(max_unacknowledged_leases=0), "rules.maxUnacknowledgedLeases: is 0"),
     "more nodes tried than a job remembers": (

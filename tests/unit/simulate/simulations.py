@@ -45,6 +45,13 @@ def job(job_id: str, **changes: Value) -> dict[str, Value]:
     return {**ordinary, **changes}
 
 
+def group(group_id: str, *roles: Job, **changes: Value) -> dict[str, Value]:
+    """A group that is submitted at 0, whose members have one core and run for 10 s."""
+    ordinary = {"id": group_id, "queue": "a", "submitSeconds": 0}
+    members = [{"runSeconds": 10, "cpu": 1, **role} for role in roles]
+    return {**ordinary, "roles": members, **changes}
+
+
 def simulate(
     jobs: Sequence[Job],
     nodes: Sequence[Mapping[str, Value]] = NODES,

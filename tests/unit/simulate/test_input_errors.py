@@ -10,7 +10,7 @@ from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors
 from fairlead_scheduler.simulate.input.input_errors import InputError, InvalidInput
 from fairlead_scheduler.simulate.simulation import SimulationOptions
-from tests.unit.simulate.simulations import NODES, Value, job, jobs_file, write
+from tests.unit.simulate.simulations import NODES, Value, group, job, jobs_file, write
 
 GOOD = job("good")
 Write = Callable[[str, str], SimulationOptions]
@@ -78,6 +78,33 @@ JOBS: dict[str, tuple[Value, str, str]] = {
     "no maximum run time": (job("a", maxRuntimeSeconds=0), "maxRuntimeSeconds", "> 0"),
     "a checkpoint every 0 s": (job("a", checkpointSeconds=0), "checkpointSeconds", "> 0"),
     "a selector that is a list": (job("a", nodeSelector=["x"]), "nodeSelector", "Expected"),
+    "a group of an unknown field": (group("a", {"name": "w", "min": 1}, gang=1), "gang", "no such"),
+    "a role without a time": (
+        {**group("a"), "roles": [{"name": "w", "min": 1}]},
+        "roles",
+        "runSeconds",
+    ),
+    "a role with more than its maximum": (
+        group("a", {"name": "w", "min": 3, "max": 2}),
+        "roles.w.max",
+        "is 2, below `min`, which is 3",
+    ),
+    "two roles of one name": (
+        group("a", {"name": "w", "min": 1}, {"name": "w", "min": 1}),
+        "roles",
+        "two roles have the same name",
+    ),
+    "a group without members": (group("a", {"name": "w", "min": 0}), "roles", "have 0 members"),
+    "a group that needs nothing": (
+        group("a", {"name": "w", "min": 0, "max": 2}),
+        "roles",
+        "need no member",
+    ),
+    "a group with an amount of words": (
+        group("a", {"name": "w", "min": 2, "cpu": "two"}),
+        "cpu",
+        "is not a quantity",
+    ),
     "an unknown category": (job("a", retry={"limit": 1, "on": ["luck"]}), "retry", "luck"),
 }
 
@@ -283,6 +310,13 @@ SETTINGS = {
         1,
         "queues.a.size",
         "no such field",
+    ),
+    "an unknown order": ("queues: {a: {order: lifo}}", 1, "queues.a.order", "'lifo'"),
+    "a negative weight of a resource": (
+        "rules:\n  scoreWeights: {gpu: -1}",
+        2,
+        "scoreWeights.nvidia.com/gpu",
+        "is -1",
     ),
     "a queue limit of an unknown class": (
         "queues: {a: {limits: {gold: {cpu: 1}}}}",

@@ -157,6 +157,8 @@ QUEUE_BY_SERVER: Final = ("version", "position")
 
 class Queue(ResponseModel, frozen=True, kw_only=True, omit_defaults=True):
     """A queue. `limits`: class -> resource -> fraction of a pool (number) or amount (text).
+    `order`: of its jobs and groups within a class value, `fifo` (by priority, then submission) or
+    `fair` (by weighted running time, least first).
 
     The server sets `version` and `position`. `replace_queue` replaces only this `version`; a read
     with `after=position` includes this state of the queue.
@@ -172,6 +174,7 @@ class Queue(ResponseModel, frozen=True, kw_only=True, omit_defaults=True):
     permissions: tuple[Permission, ...] = ()
     labels: dict[str, str] = {}
     retry_policy: Retry | None = None
+    order: str = "fifo"
 
 
 class SubmittedJob(ResponseModel, frozen=True, kw_only=True):

@@ -77,6 +77,7 @@ class QueueReport(ResponseModel, frozen=True, kw_only=True):
 
     queue: str
     weight: float | None = None
+    order: str = "fifo"
     cordoned: bool = False
     reason: str | None = None
     limits: dict[str, dict[str, float | str]] = field(default_factory=dict)

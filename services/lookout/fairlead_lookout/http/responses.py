@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.domain import position_tokens, quantities, timestamps
-from fairlead_common.domain.records import clusters, events, scheduling_reports
+from fairlead_common.domain.records import clusters, configuration, events, scheduling_reports
 from fairlead_common.service import clock
 from fairlead_lookout.domain import resource_usage
 from fairlead_lookout.domain.fairness_fold import ShareTotals
@@ -168,10 +168,8 @@ class WaitingReasonResponse(ResponseBody, frozen=True, kw_only=True):
 
 
 class JobDetailResponse(JobResponse, frozen=True, kw_only=True):
-    """Everything about a job; newest run first. `spec` only if requested.
-
-    `positionInQueue` of a queued job, from 1: `37`, or `37+` where only that many were examined.
-    """
+    """Everything about a job; newest run first. `spec` only if requested. `positionInQueue` from 1:
+    `37`, or `37+` where only that many were examined; none with `order: fair`."""
 
     why: WaitingReasonResponse | None = None
     position_in_queue: str | None = None
@@ -251,10 +249,11 @@ class ClustersResponse(ResponseBody, frozen=True, kw_only=True):
 
 
 class QueueReportResponse(ResponseBody, frozen=True, kw_only=True):
-    """The shares of a queue in each pool, its limits, why its jobs wait. `reasons`: by code."""
+    """The shares of a queue in each pool, its limits, order, why jobs wait. `reasons`: by code."""
 
     queue: str
     weight: float | None = None
+    order: str = configuration.FIFO
     cordoned: bool = False
     reason: str | None = None
     limits: dict[str, dict[str, float | str]]

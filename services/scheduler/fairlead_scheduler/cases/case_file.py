@@ -6,7 +6,7 @@ Unknown keys are errors. Simulations read nodes in the same form.
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -255,6 +255,7 @@ class Queue(Form):
     weight: float = 1.0
     cordoned: bool = False
     limits: dict[str, dict[str, float | str]] = {}
+    order: Literal["fifo", "fair"] = "fifo"
 
 
 class SameLabel(Form):
@@ -311,6 +312,7 @@ class CaseRound(Form):
     resize_nodes: dict[str, dict[str, Amount]] = {}
     cordon_queues: list[str] = []
     uncordon_queues: list[str] = []
+    order_queues: dict[str, Literal["fifo", "fair"]] = {}
     lose_executors: list[str] = []
     restore_executors: list[str] = []
     cordon_executors: list[str] = []
@@ -328,7 +330,7 @@ class Settings(Rules, frozen=True, rename="camel", forbid_unknown_fields=True, k
     def rules(self) -> Rules:
         """The rules for the engine, with the full name of GPUs."""
         rules = {name: getattr(self, name) for name in Rules.__struct_fields__}
-        for name in ("cost_multipliers", "round_limit", "floating"):
+        for name in ("cost_multipliers", "round_limit", "floating", "score_weights"):
             rules[name] = use_full_names(rules[name])
         for name in ("class_limits", "ceiling"):
             rules[name] = {

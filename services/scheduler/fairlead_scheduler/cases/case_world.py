@@ -41,7 +41,18 @@ class World(SchedulerHarness):
         for node in case.nodes:
             self.add_nodes(node)
         for name, queue in case.queues.items():
-            self.configure_queue(name, queue.weight, queue.cordoned, queue.limits)
+            self.configure_queue(
+                configuration.Queue(
+                    name=name,
+                    weight=queue.weight,
+                    cordoned=queue.cordoned,
+                    limits={
+                        name: case_file.use_full_names(amounts)
+                        for name, amounts in queue.limits.items()
+                    },
+                    order=queue.order,
+                )
+            )
 
     # Changes of the state -----------------------------------------------------------------
 
@@ -75,19 +86,10 @@ class World(SchedulerHarness):
         changed = msgspec.structs.replace(self.node(name), **changes)
         self.report_node(changed, time_ms=self.now_ms)
 
-    def configure_queue(
-        self, name: str, weight: float, cordoned: bool, limits: dict[str, dict[str, float | str]]
-    ) -> None:
-        """Configure a queue."""
+    def configure_queue(self, queue: configuration.Queue) -> None:
+        """Configure a queue, as the next version of it."""
         self.versions += 1
-        queue = configuration.Queue(
-            name=name,
-            version=self.versions,
-            weight=weight,
-            cordoned=cordoned,
-            limits={name: case_file.use_full_names(amounts) for name, amounts in limits.items()},
-        )
-        self.configure(queue)
+        self.configure(msgspec.structs.replace(queue, version=self.versions))
 
     def cordon_executor(self, name: str, cordoned: bool) -> None:
         """Cordon or uncordon an executor."""
@@ -115,7 +117,9 @@ class World(SchedulerHarness):
         ):
             for name in names:
                 queue = self.queues.get(name)
-                self.configure_queue(name, queue.weight, cordoned, queue.limits)
+                self.configure_queue(msgspec.structs.replace(queue, cordoned=cordoned))
+        for name, order in case_round.order_queues.items():
+            self.configure_queue(msgspec.structs.replace(self.queues.get(name), order=order))
         self.stale = (self.stale | set(case_round.lose_executors)) - set(
             case_round.restore_executors
         )

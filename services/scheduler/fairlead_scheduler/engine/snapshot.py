@@ -296,12 +296,10 @@ class Snapshot:
     job_queue: Int32
     """[J] row of its queue."""
     job_shape: Int32
-    """[J]"""
     job_priority: Int64
     """[J] greater goes first; that of a surplus member counts as lower (`surplus.py`)."""
     job_submission: Int64
-    """[J] place in the log, each once: smaller was submitted earlier. It replaces the id
-    wherever a rule says "greater id"."""
+    """[J] place in the log, each once, smaller = earlier: the id where a rule has "greater id"."""
     job_node: Int32
     """[J] row of the node its live run is on, -1 for a queued job, -2 for a row that takes no part
     (without a job, of a held or delayed job, or of another pool's): its other columns have any
@@ -311,6 +309,8 @@ class Snapshot:
     """[J] row of its gang or -1; None = no gangs."""
     job_started_ms: Int64
     """[J] when the live run was leased; anything for a queued job."""
+    job_weighted_time: Float | None = None
+    """[J] G9: that of the job or its gang in a queue with `order: fair`, else 0; None = all 0."""
     job_value: Int64 | None = None
     """[J] value the live run runs at (its away entry's, else its class's); None = the class's."""
     job_checkpoint_ms: Int64 | None = None
@@ -327,8 +327,8 @@ class Snapshot:
     # What the service can keep between rounds (None = the engine sorts, and adds up) ----------
     job_totals: JobTotals | None = None
     queued_order: Int32 | None = None
-    """Rows of all queued jobs by queue ascending, class value descending, priority descending,
-    submission ascending. See job_order.py for keeping it."""
+    """Rows of all queued jobs by queue ascending, class value descending, then as R3 and G9 say.
+    See job_order.py for keeping it."""
     running_order: Int32 | None = None
     """Rows of all jobs with a live run by queue ascending, class value descending, priority
     descending, start ascending, submission ascending."""
@@ -364,11 +364,11 @@ class Snapshot:
     role_min: Int32 | None = None
     """[K] members that the group needs, at least 0. `gang_min` is the sum, which can be 0."""
     role_max: Int32 | None = None
-    """[K]"""
     role_step: Int32 | None = None
     """[K] most surplus members that start in a round; 0 = any number (G8)."""
     gang_frozen: Bool | None = None
     """[G] no surplus member starts or is preempted for balance now (G7); None = none is frozen."""
+    gang_freezes: Bool | None = None  # [G] it is so after one started or stopped; None = none is
     topology: Topology | None = None
     """Rules T; None = no gang asks for one, or the pool has none."""
 

@@ -21,7 +21,7 @@ from fairlead_common.domain.records.scheduling_reports import (
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.plan import queue_positions, reason_texts
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.snapshots import BuiltSnapshot
@@ -159,6 +159,8 @@ def _waiting(
 ) -> list[WaitingReport]:
     snapshot, reasons = built.snapshot, plan.reasons
     found = []
+    fair = np.array([queues.is_fair(name) for name in snapshot.queue_names], np.bool_)
+    ahead = queue_positions.count_jobs_ahead(snapshot, plan, fair).tolist()
     for row in range(len(reasons.code)):
         if reasons.waiting[row] <= 0:
             continue
@@ -171,12 +173,15 @@ def _waiting(
             shape = shapes.key(*view.jobs.shapes.values[number])
         counts = reasons.counts[row].tolist()
         queue = snapshot.queue_names[int(reasons.queue[row])]
+        sentence = _sentence(view, built, plan, queues, row, classes)
+        if ahead[row] > 0:
+            sentence += f" {queue_positions.describe_jobs_ahead(queue, ahead[row])}"
         found.append(
             WaitingReport(
                 pool=plan.pool,
                 queue=queue,
                 code=reason_texts.CODE_NAMES[engine.Code(int(reasons.code[row]))],
-                sentence=_sentence(view, built, plan, queues, row, classes),
+                sentence=sentence,
                 shape=shape,
                 job_set=job_set,
                 gang=gang_name,

@@ -20,8 +20,9 @@ from fairlead_scheduler.snapshots import node_table
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
 from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeases
-from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, ChangedRow, EnteringRows, PoolJobs
+from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, PoolJobs
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
+from fairlead_scheduler.snapshots.queue_order.order_changes import ChangedRow, EnteringRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Rows
 from fairlead_scheduler.snapshots.static_columns import StaticColumns
@@ -40,8 +41,7 @@ SLACK: Final = 64
 ROWS_AT_ONCE: Final = 1 << 14
 """Rows of each pool that are updated together."""
 BARE_POOLS_MAX: Final = 1_000
-"""Pools without nodes that are examined, the first that were named: nothing can start there, and
-users can name any number of them."""
+"""Pools without nodes that are examined, the first that were named: users can name any number."""
 
 
 class BuiltSnapshot(NamedTuple):
@@ -160,7 +160,9 @@ class Builder:
             for pool_jobs in self._pool_jobs.values():
                 pool_jobs.update_gangs(gangs)
         for pool, pool_jobs in self._pool_jobs.items():
-            pool_jobs.end_freezes(now_ms, self.rules_of(pool).group_freeze_s_max)
+            rules = self.rules_of(pool)
+            pool_jobs.end_freezes(now_ms, rules.group_freeze_s_max)
+            pool_jobs.update_fair_order(self._queues, rules.score_weights, now_ms)
 
     def _restart(self) -> None:
         """Names have other numbers: retain only what was found feasible in each pool."""
@@ -448,7 +450,9 @@ class Builder:
         """The columns of jobs, as the engine names them."""
         columns, jobs = self._columns, self._view.jobs
         used = min(jobs.used, columns.node.size)
+        fair = pool_jobs.fair_order.present
         return {
+            "job_weighted_time": columns.weighted_time[:used] if fair else None,
             "job_node": columns.nodes_of(pool_jobs.number, pool_jobs.count, used),
             "job_queue": columns.queue[:used],
             "job_shape": columns.shape[:used],
@@ -480,16 +484,12 @@ class Builder:
 
     def _role_columns(self, gangs: Gangs, pool: str, now_ms: int) -> dict[str, Any]:
         """The columns of roles, as the engine names them."""
-        roles, freeze_s_max = gangs.roles, self.rules_of(pool).group_freeze_s_max
+        freeze_s_max = self.rules_of(pool).group_freeze_s_max
         return {
             "job_role": self._columns.role[: self._view.jobs.used],
-            "role_names": tuple(roles.names),
-            "role_gang": roles.gang,
-            "role_place": roles.place,
-            "role_min": roles.min,
-            "role_max": roles.max,
-            "role_step": roles.step,
+            **gangs.roles.columns(),
             "gang_frozen": gangs.find_frozen(now_ms, freeze_s_max),
+            "gang_freezes": gangs.find_freezing(freeze_s_max),
         }
 
     def _labels_of(self, pool: str) -> TopologyColumns:

@@ -3,7 +3,7 @@
 A gang has a row while it has members in the pool; rows of ended gangs are used again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -18,11 +18,14 @@ from fairlead_scheduler.snapshots.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.role_rows import RoleRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.state import job_table, pool_topology
+from fairlead_scheduler.state.folds import resource_scores
 from fairlead_scheduler.state.job_table import GangName, GangTerms
 from fairlead_scheduler.state.view import View
 
 _REST: Final = {"wait": engine.Rest.WAIT, "fail": engine.Rest.FAIL}
 LONG_AGO_MS: Final = -(1 << 60)
+USE_MAX: Final = float(1 << 62)
+"""Former runs of a group count as no more: the rest of the sum fits beside it."""
 _NOBODY: Final = GangName("", "", "")
 _NO_TERMS: Final = GangTerms(1, 1, None, "wait")
 
@@ -55,6 +58,12 @@ class Gangs:
         self.scaled_ms = np.zeros(0, np.int64)
         """[G] last start or stop of a surplus member by the scheduler (G7)."""
         self.freeze_ms = np.zeros(0, np.int64)
+        self.ran_until_ms = np.zeros(0, np.int64)
+        """[G] when the last run of a member of a group ended; 0 of other gangs (G9)."""
+        self.former_score = np.zeros(0, np.int64)
+        """[G] score of `GroupState.used`, see `score_former_runs`; 0 of other gangs."""
+        self._not_scored: dict[int, tuple[tuple[str, int], ...]] = {}
+        """Row -> `GroupState.used`, where it changed."""
         self._asked_ms = 0
         self.topology_mode = np.zeros(0, np.uint8)
         self.topology_level = np.zeros(0, np.int32)
@@ -132,9 +141,11 @@ class Gangs:
         group = view.groups.get(GroupId(name.name)) if terms.roles else None
         if group is None:
             self.roles.drop(name)
-            self.scaled_ms[row], self.freeze_ms[row] = LONG_AGO_MS, 0
+            self._forget_group(row)
             columns.role[members] = -1
             return
+        self.ran_until_ms[row] = group.ran_until_ms
+        self._not_scored[row] = tuple(group.used.items())
         self.scaled_ms[row] = LONG_AGO_MS if group.scaled_ms is None else group.scaled_ms
         self.freeze_ms[row] = 1000 * group.terms.freeze_s
         role_of = self.roles.set(name, row, terms.roles, group.terms.step_max)
@@ -170,6 +181,10 @@ class Gangs:
     def find_frozen(self, now_ms: int, freeze_s_max: int) -> npt.NDArray[np.bool_]:
         """[G] groups that are frozen (G7)."""
         return self._find_ends(freeze_s_max) > now_ms
+
+    def find_freezing(self, freeze_s_max: int) -> npt.NDArray[np.bool_]:
+        """[G] groups that are frozen after a surplus member starts or stops (G7)."""
+        return np.minimum(self.freeze_ms, 1000 * freeze_s_max) > 0
 
     def has_thawed(self, now_ms: int, freeze_s_max: int) -> bool:
         """Whether the freeze of a group has ended since this was last asked."""
@@ -211,7 +226,8 @@ class Gangs:
         self._terms += [_NO_TERMS] * more
         columns = ("queue", "size", "min_size", "rest", "started", "submitted_ms", "fitted")
         topology = ("topology_mode", "topology_level", "topology_whole")
-        for column in (*columns, *topology, "scaled_ms", "freeze_ms"):
+        of_groups = ("scaled_ms", "freeze_ms", "ran_until_ms", "former_score")
+        for column in (*columns, *topology, *of_groups):
             old = getattr(self, column)
             setattr(self, column, np.concatenate([old, np.zeros(more, old.dtype)]))
         self.min_size[known:] = 1
@@ -226,9 +242,23 @@ class Gangs:
             self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, job_table.NEVER_MS
             self.fitted[row] = False
             self.topology_mode[row] = TopologyMode.NONE
-            self.scaled_ms[row], self.freeze_ms[row] = LONG_AGO_MS, 0
+            self._forget_group(row)
             self._free.append(row)
         self.roles.drop(name)
+
+    def _forget_group(self, row: int) -> None:
+        """The row is not that of a group."""
+        self.scaled_ms[row], self.freeze_ms[row], self.ran_until_ms[row] = LONG_AGO_MS, 0, 0
+        self.former_score[row] = 0
+        self._not_scored.pop(row, None)
+
+    def score_former_runs(self, weights: Mapping[str, float]) -> npt.NDArray[np.int64]:
+        """[G] resource score x seconds of the former runs of groups, in thousandths (G9); `weights`
+        are the same in each call."""
+        for row, used in self._not_scored.items():
+            self.former_score[row] = min(resource_scores.score_use(used, weights), USE_MAX)
+        self._not_scored.clear()
+        return self.former_score.copy()
 
     def _label(self) -> None:
         wanted = [terms.uniformity_label for terms in self._terms]
@@ -290,9 +320,14 @@ def mark_rare_properties(view: View) -> npt.NDArray[np.bool_]:
 
 
 def find_rare_properties(
-    view: View, rows: npt.NDArray[np.intp], has_rare: npt.NDArray[np.bool_] | None
+    view: View,
+    rows: npt.NDArray[np.intp],
+    has_rare: npt.NDArray[np.bool_] | None,
+    *,
+    former_runs: bool,
 ) -> list[tuple[int, job_table.RareProperties]]:
-    """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid.
+    """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid, and with
+    `former_runs` of those that ran before.
 
     `has_rare`: see `mark_rare_properties`; for few rows None is faster.
     """
@@ -303,5 +338,6 @@ def find_rare_properties(
     return [
         (at, found)
         for at, row in zip(places.tolist(), rows[places].tolist(), strict=True)
-        if (found := rare.get(row)) is not None and (found.gang is not None or found.avoid)
+        if (found := rare.get(row)) is not None
+        and (found.gang is not None or found.avoid or (former_runs and found.ran_ms))
     ]

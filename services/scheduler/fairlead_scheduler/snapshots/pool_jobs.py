@@ -6,8 +6,8 @@ orders (R3).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,13 @@ from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import AvoidedNodes, Gangs, find_rare_properties
 from fairlead_scheduler.snapshots.node_table import NodeRows, Nodes
+from fairlead_scheduler.snapshots.queue_order.fair_order import FairOrder
+from fairlead_scheduler.snapshots.queue_order.order_changes import (
+    ChangedRow,
+    EnteringRows,
+    OrderChanges,
+    SortedColumns,
+)
 from fairlead_scheduler.snapshots.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import NO_PART, WAITING, RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import (
@@ -29,53 +36,13 @@ from fairlead_scheduler.snapshots.row_descriptions import (
 )
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
 from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
 NO_ROWS: Final = np.zeros(0, np.intp)
 FEW_NUMBERS: Final = 8
 """Up to this many numbers are counted one by one."""
 NO_VALUES: Final = np.zeros(0, np.int64)
-
-
-class ChangedRow(NamedTuple):
-    """A row that changed: whether its job waits in the pool, or runs there, or neither."""
-
-    row: int
-    waits: bool
-    runs: bool
-
-
-class EnteringRows(NamedTuple):
-    """Rows that enter the pool's rounds once every pool has released what changed."""
-
-    now: RowDescription
-    rare: list[tuple[int, job_table.RareProperties]]
-    """(Row, properties) of rows among these that are in a gang or avoid nodes."""
-    runs_left: bool
-    """Whether runs were released; `waiting_left`: whether queued jobs were."""
-    waiting_left: bool
-
-
-class _OrderChanges:
-    """What entered and left the orders since they were last updated."""
-
-    def __init__(self) -> None:
-        self.runs: list[Int32] = []
-        self.waiting: list[Int32] = []
-        self.runs_left = False
-        self.waiting_left = False
-
-
-class _SortColumns(NamedTuple):
-    """What the orders depend on, by row of the job table (`job_order.JobColumns`)."""
-
-    class_value: Int64
-    shape_class: Int32
-    job_queue: Int32
-    job_shape: Int32
-    job_priority: Int64
-    job_submission: Int64
-    job_started_ms: Int64
 
 
 class PoolJobs:
@@ -111,13 +78,14 @@ class PoolJobs:
         self._describer = RowDescriber(view, self.queues, self.shapes, examined_before_ms)
         self.gangs = Gangs(topology)
         self.avoided = AvoidedNodes()
+        self.fair_order = FairOrder()
         self.nodes = nodes
         self._node_rows = NodeRows(nodes)
         self._orphaned_rows: set[int] = set()
         """Rows of live runs on a node that is not in the pool."""
         self.queued_order = job_order.JobOrder()
         self.running_order = job_order.JobOrder()
-        self._order_changes = _OrderChanges()
+        self._order_changes = OrderChanges()
         self._counted: job_totals.PackedColumns | None = None
         self._values: dict[int, int] = {}
         """Value -> live runs at it."""
@@ -201,7 +169,8 @@ class PoolJobs:
         here = np.flatnonzero(node > NO_PART)
         self._add_names(rows[here])
         now = self._describer.describe(rows[here], node[here])
-        rare = find_rare_properties(self._view, now.rows, has_rare)
+        fair = self.fair_order.present
+        rare = find_rare_properties(self._view, now.rows, has_rare, former_runs=fair)
         same = counted[here] & columns.matches(now)
         same[[at for at, found in rare if found.avoid]] = False
         stays = np.zeros(rows.size, np.bool_)
@@ -235,7 +204,11 @@ class PoolJobs:
                 if counted and not is_avoiding and columns.is_as_described(row, now):
                     continue
                 entering.append((row, now))
-                if found is not None and (is_avoiding or found.gang is not None):
+                if found is not None and (
+                    is_avoiding
+                    or found.gang is not None
+                    or (self.fair_order.present and found.ran_ms)
+                ):
                     members.append((row, found))
             if counted:
                 released.append(row)
@@ -291,10 +264,12 @@ class PoolJobs:
                 self.gangs.join(row, found.gang)
             if found.avoid:
                 self.avoided.join(row, found.avoid)
+            if found.ran_ms and self.fair_order.present:
+                self.fair_order.former.join(row, found.ran_ms, found.ran_until_ms)
 
     def end_changes(self) -> None:
         """After all rows entered: bring both orders up to date."""
-        changes, self._order_changes = self._order_changes, _OrderChanges()
+        changes, self._order_changes = self._order_changes, OrderChanges()
         if not changes.runs:
             return
         self._update_orders(
@@ -317,6 +292,25 @@ class PoolJobs:
         if self.gangs.roles.present and self.gangs.has_thawed(now_ms, freeze_s_max):
             self.version += 1
 
+    def update_fair_order(self, queues: Queues, weights: Mapping[str, float], now_ms: int) -> None:
+        """G9: order the queued jobs of queues with `order: fair` as of now.
+
+        That time passes is no change that a round could care about: no capacity comes with it.
+        """
+        fair, columns = self.fair_order, self._columns
+        if fair.set_queues(self.queues, queues):
+            self.version += 1
+            fair.find_former_runs(self._view, self._rows())
+        elif not fair.present:
+            return
+        moved = fair.renew_times(
+            self._view, columns, self.number, self.gangs, self.shapes, weights, now_ms
+        )
+        if moved.size:
+            out_of_place = np.zeros(columns.node.size, np.bool_)
+            out_of_place[moved] = True
+            self.queued_order.change(out_of_place, moved, self.sort_columns(), live=False)
+
     def _release(self, rows: Rows) -> tuple[bool, bool]:
         """These rows take no part any more; says whether runs, and queued jobs, are among them."""
         at = rows.astype(np.int32)
@@ -325,6 +319,7 @@ class PoolJobs:
         self._count_values(live, -1)
         self.gangs.leave(at)
         self.avoided.leave(at)
+        self.fair_order.former.leave(at)
         self._columns.release(rows)
         self.count -= rows.size
         return live.size > 0, live.size < at.size
@@ -341,7 +336,7 @@ class PoolJobs:
     def sort_columns(self) -> job_order.JobColumns:
         """What both orders depend on, by row of the job table."""
         columns, jobs = self._columns, self._view.jobs
-        return _SortColumns(
+        return SortedColumns(
             class_value=self._classes.value,
             shape_class=self.shapes.row_class,
             job_queue=columns.queue,
@@ -349,6 +344,7 @@ class PoolJobs:
             job_priority=jobs.priority,
             job_submission=jobs.number,
             job_started_ms=jobs.leased_ms,
+            job_weighted_time=columns.weighted_time if self.fair_order.present else None,
         )
 
     # Names --------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The rows of the roles of a pool's groups, stored by row; free rows are used again."""
 
+from typing import Any
+
 import numpy as np
 
 from fairlead_scheduler.state.job_table import GangName, RoleTerms
@@ -48,6 +50,17 @@ class RoleRows:
         """The gang has no members in the pool any more."""
         for row in self._rows.pop(name, ()):
             self._release(row)
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of roles, as the engine names them."""
+        return {
+            "role_names": tuple(self.names),
+            "role_gang": self.gang,
+            "role_place": self.place,
+            "role_min": self.min,
+            "role_max": self.max,
+            "role_step": self.step,
+        }
 
     def _release(self, row: int) -> None:
         self.names[row] = ""

@@ -47,6 +47,8 @@ class RoundColumns:
         """Row of its gang; -1 for none."""
         self.role: Int32 = np.zeros(0, np.int32)
         """Row of its role; -1 for none."""
+        self.weighted_time: npt.NDArray[np.float64] = np.zeros(0)
+        """Weighted running time of its job or gang, 0 in queues without `order: fair` (G9)."""
         self.link: Int32 = np.zeros(0, np.int32)
         self.back: Int32 = np.zeros(0, np.int32)
         """As in `engine.JobTotals`."""
@@ -65,6 +67,7 @@ class RoundColumns:
         self.fingerprint = grow_array(self.fingerprint, rows)
         self.gang = grow_array(self.gang, rows, -1)
         self.role = grow_array(self.role, rows, -1)
+        self.weighted_time = grow_array(self.weighted_time, rows)
         self.link = grow_array(self.link, rows)
         self.back = grow_array(self.back, rows)
         self.released = grow_array(self.released, rows)
@@ -114,6 +117,7 @@ class RoundColumns:
         self.node[rows] = NO_PART
         self.gang[rows] = -1
         self.role[rows] = -1
+        self.weighted_time[rows] = 0.0
         self.released[rows] = True
         self.rows_taking_part -= rows.size
 

@@ -27,7 +27,7 @@ class ShapeTable:
 
     def __init__(self, classes: Classes, floating: tuple[str, ...]) -> None:
         self._classes = classes
-        self._floating = floating
+        self.floating_names = floating
         self.numbers: list[int] = []
         """[S] number of the shape in the view."""
         self.row_of = np.zeros(0, np.int32)
@@ -74,7 +74,7 @@ class ShapeTable:
         self.row_class = np.concatenate([self.row_class, np.array(rows, np.int32)])
         fitted = [jobs.shapes.values[number] in feasible for number in fresh]
         self.fitted = np.concatenate([self.fitted, fitted])
-        self.floating = np.concatenate([self.floating, _amounts(shapes, self._floating)])
+        self.floating = np.concatenate([self.floating, _amounts(shapes, self.floating_names)])
         self._asked.update(name for shape in shapes for name in shape.requests)
         if self._name(self._of_nodes):
             return True
@@ -105,7 +105,7 @@ class ShapeTable:
         """What nodes offer and what jobs ask of one; what nobody offers is nobody's to give."""
         self._of_nodes = of_nodes
         names = of_nodes | self._asked | {quantities.CPU, quantities.MEMORY}
-        found = tuple(sorted(names - set(self._floating)))
+        found = tuple(sorted(names - set(self.floating_names)))
         if found == self.names:
             return False
         self.names = found

@@ -18,7 +18,8 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.job_table import GangName, GangTerms, JobSet, RoleTerms
 
-SURPLUS_STEP: Final = 1 << 32
+SURPLUS_BITS: Final = 32
+SURPLUS_STEP: Final = 1 << SURPLUS_BITS
 """The priority of a surplus member counts as lower by this for each place of its rank. Inside a
 queue and a class value it comes after all other jobs (G2), in the order in which groups grow, and
 is the first victim (G4)."""
@@ -35,12 +36,12 @@ def lower_priority(priority: P, rank: P) -> P:
 
 def rank_of(priority: P) -> P:
     """The surplus rank of a job whose priority counts as this."""
-    return -((priority - PRIORITY_MIN) // SURPLUS_STEP)
+    return -((priority - PRIORITY_MIN) >> SURPLUS_BITS)
 
 
 def given_priority(priority: P) -> P:
     """The priority that the job was given whose priority counts as this."""
-    return (priority - PRIORITY_MIN) % SURPLUS_STEP + PRIORITY_MIN
+    return ((priority - PRIORITY_MIN) & (SURPLUS_STEP - 1)) + PRIORITY_MIN
 
 
 class GroupPhase(StrEnum):
@@ -88,6 +89,10 @@ class GroupState(msgspec.Struct):
     ended: dict[str, set[int]] = {}
     """Role -> indexes of members that ended, the succeeded ones included. A new member with an
     index takes it out again."""
+    used: dict[str, int] = {}
+    """Resource -> amount x milliseconds, of all runs of members that have ended (G9)."""
+    ran_until_ms: int = 0
+    """When the last of these runs ended."""
     scaled_ms: int | None = None
     """Append time of the last start or stop of a surplus member by the scheduler (G7)."""
 

@@ -181,6 +181,11 @@ class RareProperties(msgspec.Struct):
     """The newest run that was given up; 0 for none."""
     gang_cannot_start: bool = msgspec.field(default=False, name="gang_doom")
     """`cannot_start_reason` is about its gang: the job fails, as the member did that it names."""
+    ran_ms: int = 0
+    """How long its former runs took together, from lease to end (G9); of a member of a group see
+    `GroupState.used`."""
+    ran_until_ms: int = 0
+    """When the last of them ended."""
 
 
 class EndedJob(NamedTuple):

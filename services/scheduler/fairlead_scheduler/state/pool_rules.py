@@ -11,6 +11,8 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_scheduler.state import pool_topology
 
 PLACEMENTS: Final = ("best-fit", "spread", "pack")
+WEIGHT_MAX: Final = 1e6
+"""The greatest weight of a resource in the resource score (G9)."""
 AVOIDED_MAX: Final = 64
 """Most nodes that a job remembers to avoid."""
 
@@ -39,6 +41,7 @@ class PoolRules(
     class_limits: dict[str, dict[str, float]] | UnsetType = UNSET
     ceiling: dict[str, dict[str, float]] | UnsetType = UNSET
     cost_multipliers: dict[str, float] | UnsetType = UNSET
+    score_weights: dict[str, float] | UnsetType = UNSET
     placement: str | UnsetType = UNSET
     gang_assembly_timeout_s: int | UnsetType = UNSET
     topology: tuple[str, ...] | UnsetType = UNSET
@@ -54,9 +57,11 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
     Fractions are of the pool's total. `class_limits`: class -> resource -> what a queue without a
     limit of its own holds at most; `ceiling`: the same for every queue. `floating` maps a resource
-    that is on no node to how much of it there is, in whole units. `max_unacknowledged_leases`
-    counts per executor. `topology`: node labels of its levels, widest first (T1). `pools`: other
-    rules for the pools of these names.
+    that is on no node to how much of it there is, in whole units. `score_weights`: weights of
+    resources in the score by which queues with `order: fair` count running time, beside those of
+    `resource_scores.py`. `max_unacknowledged_leases` counts per executor.
+    `topology`: node labels of its levels, widest first (T1). `pools`: other rules for
+    the pools of these names.
     """
 
     protected_fraction_of_fair_share: float = 1.0
@@ -69,6 +74,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     class_limits: dict[str, dict[str, float]] = {}
     ceiling: dict[str, dict[str, float]] = {}
     cost_multipliers: dict[str, float] = {}
+    score_weights: dict[str, float] = {}
     max_unacknowledged_leases: int = 2_500
     placement: str = "best-fit"
     gang_assembly_timeout_s: int = 0
@@ -114,6 +120,9 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         for table in ("floating", "cost_multipliers"):
             for name, amount in getattr(self, table).items():
                 found += check_number(f"rules.{camel(table)}.{name}", amount, least=0)
+        for name, weight in self.score_weights.items():
+            place = f"rules.scoreWeights.{name}"
+            found += check_number(place, weight, least=0, most=WEIGHT_MAX)
         for name, amount in self.floating.items():
             if math.isfinite(amount) and amount != int(amount):
                 detail = f"is {amount}; {name} is counted in whole units"

@@ -75,6 +75,10 @@ class Queues:
         """The queue of that name."""
         return self.by_name.get(name) or Queue(name=name)
 
+    def is_fair(self, name: str) -> bool:
+        """Whether the queue of that name has `order: fair` (G9)."""
+        return self.get(name).order == configuration.FAIR
+
 
 def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
     """The queue with valid values, and what was invalid. A deleted queue starts no new jobs."""
@@ -91,8 +95,16 @@ def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
         }
         for name, limits in queue.limits.items()
     }
+    order = queue.order
+    if order not in configuration.ORDERS:
+        orders = " or ".join(configuration.ORDERS)
+        problems.append(
+            f"its order {order!r} is not {orders}, so it counts as {configuration.FIFO}"
+        )
+        order = configuration.FIFO
     made = msgspec.structs.replace(
         queue,
+        order=order,
         weight=min(WEIGHT_MAX, max(WEIGHT_MIN, weight)),
         limits=limits,
         cordoned=queue.cordoned or queue.deleted,

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.events import FailureCategory
 
 INT32_MAX: Final = 2**31 - 1
@@ -43,6 +44,13 @@ class OnPreemption(StrEnum):
 
     REQUEUE = "requeue"
     FAIL = "fail"
+
+
+class QueueOrder(StrEnum):
+    """The order of a queue's jobs and groups within a class value."""
+
+    FIFO = configuration.FIFO
+    FAIR = configuration.FAIR
 
 
 class Rest(StrEnum):
@@ -266,6 +274,7 @@ class Queue(Request, kw_only=True):
     permissions: Annotated[list[Permission], Meta(max_length=1_000)] | None = None
     labels: Texts | None = None
     retry_policy: Retry | None = None
+    order: QueueOrder | None = None
 
 
 class Secret(Request, kw_only=True):

@@ -56,6 +56,7 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
     permissions: tuple[configuration.Permission, ...]
     labels: dict[str, str]
     retry_policy: RetryPolicy | None
+    order: str
 
 
 class QueuePage(msgspec.Struct, frozen=True):
@@ -338,6 +339,7 @@ def check_queue(
         ),
         labels=given.labels or {},
         retry_policy=make_retry_policy(given.retry_policy),
+        order=configuration.FIFO if given.order is None else given.order.value,
         by=by,
     )
 
@@ -371,6 +373,7 @@ def _make_view(queue: configuration.Queue) -> QueueView:
         permissions=queue.permissions,
         labels=queue.labels,
         retry_policy=queue.retry_policy,
+        order=queue.order,
     )
 
 

@@ -183,6 +183,7 @@ def describe_queue(
         [
             ("Queue", report.queue),
             ("Weight", None if report.weight is None else f"{report.weight:g}"),
+            ("Order", report.order),
             ("Cordoned", (report.reason or True) if report.cordoned else None),
             ("Limits", _limits(report.limits)),
             ("Jobs", [f"{each.jobs:,} {each.group['state']}" for each in groups]),

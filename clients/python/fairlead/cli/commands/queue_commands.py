@@ -3,6 +3,7 @@
 `apply` creates or changes queues and webhooks as a file describes, and prints what it changed.
 """
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -43,6 +44,23 @@ Limits = Annotated[
 ]
 
 
+class Order(StrEnum):
+    """The order of a queue's jobs and groups within a class value."""
+
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+OrderOption = Annotated[
+    Order | None,
+    typer.Option(
+        "--order",
+        help="Order of its jobs and groups: fifo, by priority and submission; or fair, by weighted"
+        " running time, least first.",
+    ),
+]
+
+
 class AppliedDocument(NamedTuple):
     """A queue, and whether the document says if it is cordoned; or a webhook."""
 
@@ -77,6 +95,7 @@ def register(app: typer.Typer) -> None:
         "update",
         epilog=command_base.format_examples(
             "fairlead queue update vision --weight 3",
+            "fairlead queue update vision --order fair",
             "fairlead queue update vision --limit high/memory=64Gi --remove-label team",
         ),
     )(update)
@@ -111,6 +130,7 @@ def create(
     ] = 1.0,
     label: Labels = None,
     limit: Limits = None,
+    order: OrderOption = None,
 ) -> None:
     """Create a queue."""
     from fairlead import Conflict, Queue
@@ -120,6 +140,7 @@ def create(
         weight=weight,
         labels=job_selection.parse_pairs(label or []),
         limits=_limits(limit or []),
+        order=(order or Order.FIFO).value,
     )
     way_out = f"`fairlead queue update {name}` changes it; `fairlead queue get {name}` shows it"
     with command_base.connect(context) as client, command_base.add_hint(way_out, Conflict):
@@ -162,6 +183,7 @@ def update(
     remove_limits: Annotated[
         bool, typer.Option("--remove-limits", help="Remove all its limits first.")
     ] = False,
+    order: OrderOption = None,
 ) -> None:
     """Change the given fields of a queue and keep all others."""
     import msgspec
@@ -177,7 +199,11 @@ def update(
         for key in remove_label or ():
             labels.pop(key, None)
         new = msgspec.structs.replace(
-            old, weight=old.weight if weight is None else weight, limits=limits, labels=labels
+            old,
+            weight=old.weight if weight is None else weight,
+            limits=limits,
+            labels=labels,
+            order=old.order if order is None else order.value,
         )
         if new != old:
             client.replace_queue(new)
@@ -219,6 +245,7 @@ def show(queues: "list[Queue]", output_format: output_formats.Format) -> None:
     columns: output_formats.Columns[Queue] = {
         "NAME": lambda queue: queue.name,
         "WEIGHT": lambda queue: f"{queue.weight:g}",
+        "ORDER": lambda queue: queue.order,
         "CORDONED": lambda queue: quantity_texts.format_cordon(queue.cordoned, queue.reason),
         "LIMITS": lambda queue: [
             f"{class_name}/{resource}={amount}"
@@ -228,7 +255,7 @@ def show(queues: "list[Queue]", output_format: output_formats.Format) -> None:
         "LABELS": lambda queue: queue.labels,
     }
     none = "No queues yet. `fairlead queue create NAME` creates one."
-    spare = ("LIMITS", "LABELS")
+    spare = ("LIMITS", "LABELS", "ORDER")
     output_formats.print_list(queues, output_format, columns, lambda queue: queue.name, none, spare)
 
 

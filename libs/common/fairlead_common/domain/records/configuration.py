@@ -13,6 +13,12 @@ from fairlead_common.domain.records.events import RetryPolicy
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import CONFIG
 
+FIFO: Final = "fifo"
+"""Order of a queue: by priority, then by submission."""
+FAIR: Final = "fair"
+"""Order of a queue: by weighted running time, least first (rule G9)."""
+ORDERS: Final = (FIFO, FAIR)
+
 
 class Permission(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Who may do what with a queue: verbs `submit, cancel, preempt, reprioritize, view`."""
@@ -26,7 +32,8 @@ class Queue(
 ):
     """A tenant. `limits`: class -> resource -> fraction of the pool (number) or quantity (text).
 
-    `retry_policy` is that of jobs without one of their own. `by`: who made this version.
+    `retry_policy` is that of jobs without one of their own. `order`: `FIFO` or `FAIR`, the order of
+    its jobs and groups within a class value. `by`: who made this version.
     """
 
     name: str
@@ -38,6 +45,7 @@ class Queue(
     permissions: tuple[Permission, ...] = ()
     labels: dict[str, str] = {}
     retry_policy: RetryPolicy | None = None
+    order: str = FIFO
     deleted: bool = False
     by: str = ""
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import configuration
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_common.web import etags, query_validation
@@ -207,6 +208,15 @@ async def describe_job(
     return await describe_record(deps, await find_job(deps, job_id, visible_queues), spec=spec)
 
 
+async def _read_queue_position(deps: Deps, found: JobRecord) -> str | None:
+    """The job's position; None in a queue with `order: fair`, whose order only the scheduler knows:
+    the reason why the job waits says how many are ahead."""
+    queue = deps.configuration.find_queue(found.row["queue"])
+    if queue is not None and queue.order == configuration.FAIR:
+        return None
+    return await deps.view.read_queue_position(found.row, deps.class_values)
+
+
 async def describe_record(
     deps: Deps, found: JobRecord, *, spec: bool
 ) -> responses.JobDetailResponse:
@@ -217,7 +227,7 @@ async def describe_record(
     return responses.JobDetailResponse(
         **msgspec.structs.asdict(listed),
         why=explain_waiting(found, deps.reports, deps.quarantine.find_stopped_partitions(), now_ms),
-        position_in_queue=await deps.view.read_queue_position(found.row, deps.class_values),
+        position_in_queue=await _read_queue_position(deps, found),
         runs=[responses.describe_run(row) for row in found.runs],
         namespace=submitted.namespace,
         labels=submitted.labels,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import scheduling_reports
+from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.json_answers import document_responses, json_response
@@ -68,6 +68,7 @@ def describe_queue_report(deps: Deps, queue: str) -> responses.QueueReportRespon
     return responses.QueueReportResponse(
         queue=queue,
         weight=configured.weight if configured else None,
+        order=configured.order if configured else configuration.FIFO,
         cordoned=configured.cordoned if configured else False,
         reason=(configured.reason or None) if configured else None,
         limits=configured.limits if configured else {},

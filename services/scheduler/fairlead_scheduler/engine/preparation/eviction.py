@@ -334,15 +334,21 @@ def _count_gangs(
 
 
 def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> GroupTables:
-    """The groups with `surplus_runs` of these live runs: by queue and priority, then as single
-    victims."""
+    """The groups with `surplus_runs` of these live runs: by queue, weighted running time of the
+    group and priority, then as single victims."""
     rows = rows[find_surplus(snapshot.job_priority[rows]) & (model.runs.state[rows] != EXCLUDED)]
+    time = model.groups.weighted_time
+    if snapshot.job_weighted_time is not None:
+        time[model.jobs.gang[rows]] = snapshot.job_weighted_time[rows]
+        if snapshot.gang_freezes is not None:
+            model.groups.gives_once[:] = snapshot.gang_freezes & (time > 0)
     order = np.lexsort(
         (
             -snapshot.job_submission[rows],
             -snapshot.job_started_ms[rows],
             model.runs.lost_work[rows],
             snapshot.job_priority[rows],
+            -time[model.jobs.gang[rows]],
             snapshot.job_queue[rows],
         )
     )

@@ -1,4 +1,4 @@
-"""The order inside a queue (rule R3), computed by sorting or updated between rounds.
+"""The order inside a queue (rules R3 and G9), computed by sorting or updated between rounds.
 
 Sorting a million queued jobs every round would cost more than deciding about them. The service may
 keep the two orders of a snapshot, each as an `Order` that follows what changed: one pass over the
@@ -11,7 +11,7 @@ rows, no sort of what was there before.
 from __future__ import annotations
 
 from operator import is_
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,7 +21,10 @@ from fairlead_scheduler.engine.compiler.decorators import (
     inlined,
     pack_for_kernels,
 )
-from fairlead_scheduler.engine.snapshot import Bool, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.snapshot import Bool, Float, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN, SURPLUS_STEP
+
+_NO_TIMES: Final = np.zeros(0)
 
 
 class JobColumns(Protocol):
@@ -41,6 +44,8 @@ class JobColumns(Protocol):
     def job_submission(self) -> Int64: ...
     @property
     def job_started_ms(self) -> Int64: ...
+    @property
+    def job_weighted_time(self) -> Float | None: ...
 
 
 @by_address
@@ -51,6 +56,8 @@ class SortColumns(NamedTuple):
     value: Int64
     """[S] class value"""
     shape: Int32
+    weighted_time: Float
+    """[J] G9; [0] where no queue has `order: fair`, and for live runs"""
     priority: Int64
     started: Int64
     """[J] for queued jobs the submission"""
@@ -76,10 +83,14 @@ def order_running(snapshot: Snapshot) -> Int32:
 def sort_rows(snapshot: JobColumns, rows: Int32, *, live: bool) -> Int64:
     """The permutation that puts `rows` into the order of R3, queue by queue."""
     value = snapshot.class_value[snapshot.shape_class[snapshot.job_shape[rows]]]
-    keys: list[Int64 | Int32] = [snapshot.job_submission[rows]]
+    keys: list[Int64 | Int32 | Float] = [snapshot.job_submission[rows]]
     if live:
         keys.append(snapshot.job_started_ms[rows])
-    keys += [-snapshot.job_priority[rows], -value, snapshot.job_queue[rows]]
+    keys.append(-snapshot.job_priority[rows])
+    if snapshot.job_weighted_time is not None and not live:
+        surplus_rank = -((snapshot.job_priority[rows] - PRIORITY_MIN) // SURPLUS_STEP)
+        keys += [snapshot.job_weighted_time[rows], surplus_rank]
+    keys += [-value, snapshot.job_queue[rows]]
     result: Int64 = np.lexsort(keys)
     return result
 
@@ -117,20 +128,24 @@ class JobOrder:
     def _pack_columns(self, jobs: JobColumns, *, live: bool) -> SortColumns:
         """The columns of the jobs as kernels accept them; those of the last change if they are the
         same, because packing them takes longer than inserting a few rows."""
+        times = None if live else jobs.job_weighted_time
         sources = (
             jobs.job_queue,
             jobs.class_value,
             jobs.shape_class,
             jobs.job_shape,
+            _NO_TIMES if times is None else times,
             jobs.job_priority,
             jobs.job_started_ms if live else jobs.job_submission,
             jobs.job_submission,
         )
         if self._packed is None or not all(map(is_, sources, self._sources)):
-            queue, value, shape_class, shape, priority, started, submission = sources
+            queue, value, shape_class, shape, weighted, priority, started, submission = sources
             self._sources = sources
             self._packed = pack_for_kernels(
-                SortColumns(queue, value[shape_class], shape, priority, started, submission)
+                SortColumns(
+                    queue, value[shape_class], shape, weighted, priority, started, submission
+                )
             )
         return self._packed
 
@@ -147,6 +162,13 @@ def _goes_before(
     value_a, value_b = columns.value[columns.shape[a]], columns.value[columns.shape[b]]
     if value_a != value_b:
         return value_b > value_a
+    if columns.weighted_time.size > 0:
+        surplus_a = (columns.priority[a] - PRIORITY_MIN) // SURPLUS_STEP
+        surplus_b = (columns.priority[b] - PRIORITY_MIN) // SURPLUS_STEP
+        if surplus_a != surplus_b:
+            return surplus_b > surplus_a
+        if columns.weighted_time[a] != columns.weighted_time[b]:
+            return columns.weighted_time[b] < columns.weighted_time[a]
     if columns.priority[a] != columns.priority[b]:
         return columns.priority[b] > columns.priority[a]
     if columns.started[a] != columns.started[b]:

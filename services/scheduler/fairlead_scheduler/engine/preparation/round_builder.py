@@ -377,6 +377,8 @@ def _group_tables(gangs: GangTable, queues: int) -> GroupTables:
     return GroupTables(
         grouped=gangs.roles.grouped,
         frozen=np.zeros(gangs.size, np.uint8),
+        gives_once=np.zeros(gangs.size, np.uint8),
+        weighted_time=np.zeros(gangs.size),
         level=np.full(gangs.size, _UNBOUNDED),
         surplus_runs=np.zeros(0, np.int64),
         surplus_first=np.zeros(queues + 1, np.int64),

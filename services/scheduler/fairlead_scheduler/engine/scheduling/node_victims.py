@@ -244,13 +244,19 @@ def choose_victims(
 def take_until_fit(
     model: RoundModel, n: int, victim_count: int, p: int, after: float, mode: int
 ) -> Taken:
-    """Add some of the first `n` candidates to the victims, one by one in the order of N2b, until
-    the job fits."""
+    """Add some of the first `n` candidates to the victims, one by one in the order of N2b, or of
+    G10, until the job fits."""
     examined = 0
     while n > 0 and not is_enough(model):
         first = 0
         for i in range(1, n):
-            if goes_first(model, model.victims.candidates[i], model.victims.candidates[first]):
+            a, b = model.victims.candidates[i], model.victims.candidates[first]
+            sooner = goes_first(model, a, b)
+            if mode == FOR_MINIMUM and model.runs.level[a] == model.runs.level[b]:
+                time_a = model.groups.weighted_time[model.jobs.gang[a]]
+                time_b = model.groups.weighted_time[model.jobs.gang[b]]
+                sooner = time_a > time_b or (time_a == time_b and sooner)
+            if sooner:
                 first = i
         j = model.victims.candidates[first]
         n -= 1

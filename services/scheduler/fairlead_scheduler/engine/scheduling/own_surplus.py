@@ -1,11 +1,11 @@
-"""Capacity of surplus members of the preemptor's own queue (G5): before any other preemption."""
+"""Capacity of surplus members of the preemptor's own queue (G5, G10), before any preemption."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.compiler.decorators import separate
+from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import find_preempting_level, is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
     FOR_MINIMUM,
@@ -26,13 +26,24 @@ from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.value_capacity import has_value
 
 
+@inlined
+def find_least_time(model: RoundModel, victim_count: int) -> float:
+    """The least weighted running time of any group that would lose a victim (G10); 0 where the
+    queue does not have `order: fair`."""
+    least = 0.0
+    for k in range(victim_count):
+        time = model.groups.weighted_time[model.jobs.gang[model.victims.taken[k]]]
+        least = time if k == 0 else min(least, time)
+    return least
+
+
 @separate
 def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) -> CheapestNode:
     """The node, within a label value, with the cheapest surplus members of the job's own queue
     without which it fits.
 
-    Runs are examined from the highest rank down, and their nodes compared as by N4, within the
-    bounds of the victim search. No group loses a member that it needs.
+    Runs are examined in the order of `surplus_runs`, and their nodes compared by G10, then as by
+    N4, within the bounds of the victim search. No group loses a member that it needs.
     """
     q = int(model.jobs.queue[j])
     level = find_preempting_level(model, j, w)
@@ -40,6 +51,7 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
     compared = 0
     best = CheapestNode(NOWHERE, 0, 0.0)
     cheapest = NodeVictims(NOT_PERMITTED, 0, 0, 0, 0.0, 0, NO_RUN)
+    cheapest_time = 0.0
     for i in range(model.groups.surplus_first[q], model.groups.surplus_first[q + 1]):
         if examined == NODES_EXAMINED_MAX or compared == NODES_COMPARED_MAX:
             break
@@ -60,9 +72,14 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
         if found.victim_count == NOT_PERMITTED:
             continue
         compared += 1
-        if best.position >= 0 and not has_cheaper_victims(model, found, cheapest):
-            continue
-        cheapest = found
+        time = find_least_time(model, found.victim_count)
+        if best.position >= 0:
+            if found.level == cheapest.level and time != cheapest_time:
+                if time < cheapest_time:
+                    continue
+            elif not has_cheaper_victims(model, found, cheapest):
+                continue
+        cheapest, cheapest_time = found, time
         best = CheapestNode(p, found.victim_count, found.lost_work)
         for at in range(found.victim_count):
             model.victims.chosen[at] = model.victims.taken[at]

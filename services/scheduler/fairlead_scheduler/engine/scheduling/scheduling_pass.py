@@ -56,6 +56,8 @@ from fairlead_scheduler.engine.state.round_state import (
     skip_shape,
 )
 from fairlead_scheduler.engine.state.run_states import (
+    CAUSE_SURPLUS,
+    FROZEN,
     URGENCY,
     allocate,
     can_return,
@@ -99,12 +101,25 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
             goes_on = handle_run_or_gang(model, q, kind, model.offers.job[q])
             if model.values.search[SEARCHED_GANG] != 0:
                 return MORE
+        if model.counters[N_JOURNAL] > 0:
+            freeze_givers(model)
         replace_top(model, goes_on and find_offer(model, q))
         if model.counters[N_JOURNAL] > 0:
             renew_offers(model)
         if model.counters[N_REOPENED]:
             return_queues(model)
     return MORE
+
+
+@inlined
+def freeze_givers(model: RoundModel) -> None:
+    """G10: a group that gave surplus to the offer at hand gives no more in this round."""
+    for i in range(model.counters[N_JOURNAL]):
+        j = -model.journal[i] - 1
+        if j >= 0 and model.runs.cause[j] == CAUSE_SURPLUS:
+            g = int(model.jobs.gang[j])
+            if model.groups.gives_once[g] and model.groups.frozen[g] == 0:
+                model.groups.frozen[g] = FROZEN
 
 
 @inlined

@@ -278,9 +278,7 @@ class EvictedRuns(NamedTuple):
     """
 
     rows: Int64
-    """in the order of R3, queue by queue"""
     end: Int64
-    """[Q] where each queue's rows end"""
     cheapest: Int64
     """by queue, level, gangs last, lost work, start, id: N4 for a single victim"""
     cheapest_next: Int64
@@ -330,17 +328,21 @@ class GangTables(NamedTuple):
 
 @by_address
 class GroupTables(NamedTuple):
-    """Which gangs are groups, and what holds of these; never changes in a round."""
+    """Which gangs are groups, and what holds of these. scheduling_pass.py writes `frozen`."""
 
     grouped: Byte
     """[G] whether it is a group: its surplus members have places of their own in the order"""
     frozen: Byte
     """[G] G7: `FROZEN` and `PROTECTED` of run_states.py"""
+    gives_once: Byte
+    """[G] whether it is frozen as soon as it gave surplus to an offer (G10)"""
+    weighted_time: Float
+    """[G] G9, of groups with surplus in queues with `order: fair`, else 0"""
     level: Int64
     """[G] the lowest level of the members that it needs: they preempt as jobs of that level. Above
     all levels for a gang that is not a group"""
     surplus_runs: Int64
-    """surplus members that ran when the round started, by queue, the highest rank first (G5)"""
+    """surplus members that ran when the round started, by queue, in the order of G5 and G10"""
     surplus_first: Int64
     """[Q+1] where each queue begins in them"""
 

@@ -1,4 +1,4 @@
-"""Reads `jobs.jsonl`: one job per line, and reports each error with its line and field."""
+"""Reads `jobs.jsonl`: one job or group per line, and reports each error with its line and field."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,39 +10,31 @@ from msgspec import Meta
 from fairlead_common.domain import quantities
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.cases import case_file
-from fairlead_scheduler.simulate.input import input_errors
+from fairlead_scheduler.simulate.input import group_lines, input_errors
 from fairlead_scheduler.simulate.input.input_errors import InputErrors
+from fairlead_scheduler.simulate.input.line_fields import (
+    SECONDS_MAX,
+    Id,
+    LinePart,
+    Name,
+    PositiveSeconds,
+    RunTime,
+    Seconds,
+)
 from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.trace import JOBS_MAX, NEVER, Failure, Trace
 
 LINE_BYTES_MAX: Final = 1_048_576
-SECONDS_MAX: Final = 3_000_000_000
-"""Nearly a century, so that traces with Unix times are valid."""
-
-Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Id = Name | Annotated[int, Meta(ge=0, le=2**53)]
-Seconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
-PositiveSeconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+_GROUP_FIELD: Final = b'"roles"'
 
 
-class _LinePart(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Common settings of the structs of a line."""
-
-
-class RunTime(_LinePart, frozen=True):
-    """A random run time: `min` plus an exponentially distributed time with mean `mean_tail`."""
-
-    min: Seconds = 0.0
-    mean_tail: Seconds = 0.0
-
-
-class FailsAtRandom(_LinePart, frozen=True):
+class FailsAtRandom(LinePart, frozen=True):
     """Each run fails with this probability, at a uniformly distributed time."""
 
     probability: Annotated[float, Meta(ge=0, le=1)]
 
 
-class Gang(_LinePart, frozen=True):
+class Gang(LinePart, frozen=True):
     """Jobs of one queue with this gang name start together."""
 
     name: Name
@@ -52,7 +44,7 @@ class Gang(_LinePart, frozen=True):
     rest: Literal["wait", "fail"] = "wait"
 
 
-class Retry(_LinePart, frozen=True):
+class Retry(LinePart, frozen=True):
     """How often and where a failed run is retried."""
 
     limit: Annotated[int, Meta(ge=0, le=1_000)]
@@ -64,7 +56,7 @@ class Retry(_LinePart, frozen=True):
         return ev.RetryPolicy(limit=self.limit, on=self.on, avoid_node=self.avoid_node)
 
 
-class Line(_LinePart, frozen=True, kw_only=True):
+class Line(LinePart, frozen=True, kw_only=True):
     """One job."""
 
     id: Id
@@ -74,11 +66,11 @@ class Line(_LinePart, frozen=True, kw_only=True):
     cpu: case_file.Amount | None = None
     memory: case_file.Amount | None = None
     gpu: case_file.Amount | None = None
-    resources: dict[str, case_file.Amount] = {}
+    resources: dict[str, case_file.Amount] = msgspec.field(default_factory=dict)
     priority_class: Name = "default"
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     gang: Gang | None = None
-    node_selector: dict[str, case_file.Text] = {}
+    node_selector: dict[str, case_file.Text] = msgspec.field(default_factory=dict)
     affinity: case_file.Affinity | None = None
     tolerations: tuple[case_file.Toleration, ...] = ()
     max_runtime_seconds: PositiveSeconds | None = None
@@ -97,12 +89,17 @@ def read_jobs(path: Path, draws: RandomDraws, classes: list[str], errors: InputE
     """The jobs of a file in its order; random run times are drawn."""
     reader = JobReader(str(path), draws, frozenset(classes), errors)
     for number, text in read_lines(path, errors):
+        is_group = _GROUP_FIELD in text
         try:
-            line = _decoder.decode(text)
+            line = group_lines.decoder.decode(text) if is_group else _decoder.decode(text)
         except msgspec.MsgspecError as error:
-            reader.add_line_errors(number, text, error)
+            kind = group_lines.GroupLine if is_group else Line
+            reader.add_line_errors(number, text, kind, error)
             continue
-        reader.add_line(number, line)
+        if isinstance(line, group_lines.GroupLine):
+            reader.add_group(number, line)
+        else:
+            reader.add_line(number, line)
         if len(reader.trace) > JOBS_MAX:
             errors.add(str(path), number, "", f"more than {JOBS_MAX} jobs")
             break
@@ -142,14 +139,16 @@ class JobReader:
         self._lines: dict[int, int] = {}
         """Lines of jobs with a gang or dependencies, which are checked at the end."""
 
-    def add_line_errors(self, number: int, text: bytes, error: Exception) -> None:
-        """Add the errors of a line that is not a valid job."""
+    def add_line_errors(
+        self, number: int, text: bytes, kind: type[msgspec.Struct], error: Exception
+    ) -> None:
+        """Add the errors of a line that is not a valid job or group."""
         try:
             values = msgspec.json.decode(text)
         except msgspec.DecodeError:
             self._errors.add(self._file, number, "", f"is not valid JSON: {error}")
             return
-        found = input_errors.find_field_errors(values, Line)
+        found = input_errors.find_field_errors(values, kind)
         for field, reason in found or [("", str(error))]:
             self._errors.add(self._file, number, field, reason)
 
@@ -179,6 +178,19 @@ class JobReader:
             else NEVER,
         )
         self._add_optional_fields(number, job, line)
+
+    def add_group(self, number: int, line: group_lines.GroupLine) -> None:
+        """Add the members of a group, or the errors of the line."""
+        found = line.find_errors()
+        for field, reason in found:
+            self._add_error(number, field, reason)
+        before = self._errors.count
+        for fields, member in [] if found else group_lines.make_members(line):
+            self.add_line(number, Line(**fields))  # type: ignore[arg-type]  # fields of a line
+            if self._errors.count > before:
+                return  # the other members have the same errors
+            self.trace.members[len(self.trace) - 1] = member
+            self.trace.groups[member.group] = line.terms()
 
     def _add_optional_fields(self, number: int, job: int, line: Line) -> None:
         """Add the fields that few jobs have."""

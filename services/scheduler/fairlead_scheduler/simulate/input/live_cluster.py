@@ -15,7 +15,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, Preemption, PriorityClass
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node, Taint
-from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.records.configuration import FIFO, Queue
 from fairlead_scheduler.simulate.input.job_lines import to_ms
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.input.submit_file import add_optional_fields
@@ -53,6 +53,7 @@ class _Queue(_Response, frozen=True, kw_only=True):
     cordoned: bool = False
     limits: dict[str, dict[str, float | str]] = {}
     retry_policy: ev.RetryPolicy | None = None
+    order: str = FIFO
 
 
 class _Class(_Response, frozen=True, kw_only=True):
@@ -141,6 +142,7 @@ def merge_settings(cluster: Cluster, settings: SimulationSettings) -> Simulation
             cordoned=queue.cordoned,
             limits=queue.limits,
             retry_policy=queue.retry_policy,
+            order=queue.order,
         )
         for queue in cluster.queues
     }

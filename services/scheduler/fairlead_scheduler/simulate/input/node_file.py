@@ -11,7 +11,8 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.simulate.input import input_errors, yaml_documents
 from fairlead_scheduler.simulate.input.input_errors import InputErrors
-from fairlead_scheduler.simulate.input.job_lines import PositiveSeconds, Seconds, to_ms
+from fairlead_scheduler.simulate.input.job_lines import to_ms
+from fairlead_scheduler.simulate.input.line_fields import PositiveSeconds, Seconds
 from fairlead_scheduler.simulate.input.yaml_documents import Document
 
 NODES_MAX: Final = 200_000

@@ -3,7 +3,7 @@
 The settings file of the services is valid: its `rules`, `priorityClasses` and
 `retriesUnstartedMax` are read (from the top level or the section `scheduler`), and the settings of
 servers are ignored. Rules are also permitted at the top level, as in worked cases, and `queues`
-maps names to weight, cordon, limits and retry policy.
+maps names to weight, cordon, limits, order and retry policy.
 """
 
 import math
@@ -28,7 +28,7 @@ from fairlead_scheduler.state.pool_rules import Rules
 
 _RULES: Final = {field.encode_name: field for field in msgspec.structs.fields(Rules)}
 _SERVICE: Final = {field.encode_name: field for field in msgspec.structs.fields(SchedulerSettings)}
-_AMOUNTS: Final = ("costMultipliers", "roundLimit", "floating")
+_AMOUNTS: Final = ("costMultipliers", "roundLimit", "floating", "scoreWeights")
 
 
 class QueueForm(case_file.Queue):
@@ -179,6 +179,7 @@ def _read_queue(document: Document, name: str, values: object, errors: InputErro
         weight=form.weight,
         cordoned=form.cordoned,
         limits=limits,
+        order=form.order,
         retry_policy=None if form.retry_policy is None else form.retry_policy.to_policy(),
     )
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.priority_classes import DEFAULT_CLASS
-from fairlead_scheduler.simulate.input import job_lines
+from fairlead_scheduler.simulate.input import job_lines, line_fields
 from fairlead_scheduler.simulate.input.input_errors import InputErrors
 from fairlead_scheduler.simulate.model.trace import JOBS_MAX, Failure, Trace
 
@@ -123,8 +123,8 @@ def _check_values(
     if job_id in trace.number:
         errors.add(file, number, FIELDS[0], f"{job_id} is used in an earlier line already")
     for at in (1, 3):
-        if not 0 <= values[at] <= job_lines.SECONDS_MAX:
-            reason = f"is {values[at]:g}; 0 to {job_lines.SECONDS_MAX} seconds are permitted"
+        if not 0 <= values[at] <= line_fields.SECONDS_MAX:
+            reason = f"is {values[at]:g}; 0 to {line_fields.SECONDS_MAX} seconds are permitted"
             errors.add(file, number, FIELDS[at], reason)
     for at in (4, 7, 9):
         if values[at] > quantities.AMOUNT_MAX / 1024**2:

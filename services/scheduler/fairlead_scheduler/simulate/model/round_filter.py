@@ -146,5 +146,7 @@ def _is_plain(trace: Trace, settings: SimulationSettings) -> bool:
             item.limits or item.away_node_types for item in list_classes(settings.scheduler)
         )
         and not any(queue.cordoned or queue.limits for queue in settings.queues.values())
-        and not (trace.gangs or trace.after or trace.infeasible_waits or trace.retry)
+        and not (
+            trace.gangs or trace.members or trace.after or trace.infeasible_waits or trace.retry
+        )
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import JobId, parse_run_id
+from fairlead_common.domain.ids import GroupId, JobId, parse_run_id
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
@@ -92,8 +92,15 @@ class World:
     def submit(self, now_ms: int, jobs: Sequence[int]) -> None:
         """Submit these jobs in this order."""
         by_queue: dict[int, list[ev.AnyEvent]] = {}
+        announced: set[GroupId] = set()
         for job in jobs:
-            by_queue.setdefault(self.trace.queue[job], []).append(self._make_submitted(job))
+            events = by_queue.setdefault(self.trace.queue[job], [])
+            member = self.trace.members.get(job)
+            if member is not None and member.group not in announced:
+                announced.add(member.group)
+                terms = self.trace.groups[member.group]
+                events.append(ev.GroupSubmitted(group=member.group, terms=terms, digest=""))
+            events.append(self._make_submitted(job))
             self.ledger.record_submitted(job)
         for queue, events in by_queue.items():
             for start in range(0, len(events), EVENTS_MAX):
@@ -156,6 +163,7 @@ class World:
             when_infeasible="wait" if job in trace.infeasible_waits else "reject",
             on_preemption="fail" if job in trace.preempted_is_final else "requeue",
             gang=trace.gangs.get(job),
+            group=trace.members.get(job),
             retry=trace.retry.get(job),
         )
 
@@ -228,7 +236,7 @@ class World:
     def run_housekeeping(self, now_ms: int) -> None:
         """Requeue or end the jobs of ended runs, and the jobs that depend on them."""
         view = self.view
-        while view.rows_to_examine and (
+        while (view.rows_to_examine or view.groups_to_examine) and (
             batches := list(self._decider.decide_housekeeping(now_ms).batches())
         ):
             self._apply(batches, now_ms)
@@ -271,6 +279,14 @@ class World:
                     self.ledger.record_ended(
                         number[event.job_id], _ENDS[type(event)], event, now_ms
                     )
+                case (
+                    ev.GroupRunning()
+                    | ev.GroupRestarting()
+                    | ev.GroupSucceeded()
+                    | ev.GroupFailed()
+                    | ev.GroupCancelled()
+                ):
+                    pass  # what they mean for members are decisions about these
                 case _:
                     raise AssertionError(f"unexpected decision {type(event).__name__}")
         return reports

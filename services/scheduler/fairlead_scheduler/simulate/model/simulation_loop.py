@@ -41,7 +41,9 @@ class Loop:
         self._changes = deque(changes)
         self._world, self._ledger, self._cycle_ms = world, ledger, cycle_ms
         self._trace: Trace = world.trace
-        patience = patience_ms(rules)
+        freezes_s = [group.freeze_s for group in world.trace.groups.values()]
+        freeze_s = min(max(freezes_s, default=0), rules.group_freeze_s_max)
+        patience = max(patience_ms(rules), 1000 * freeze_s)
         self._patience_ms = patience + cycle_ms if patience else 0
         self._filter = round_filter
         self._skipped = False

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.job_table import Numbering
 
@@ -51,6 +52,9 @@ class Trace:
         self.shapes: Numbering[bytes] = Numbering()
         self.classes: Numbering[str] = Numbering()
         self.gangs: dict[int, ev.Gang] = {}
+        self.groups: dict[GroupId, ev.Group] = {}
+        self.members: dict[int, ev.GroupMember] = {}
+        """The jobs that are members of these groups."""
         self.after: dict[int, tuple[str, ...]] = {}
         self.failures: dict[int, Failure] = {}
         self.retry: dict[int, ev.RetryPolicy] = {}

@@ -16,6 +16,7 @@ from fairlead_scheduler.state.folds import (
     flag_changes,
     group_events,
     request_events,
+    run_times,
 )
 from fairlead_scheduler.state.folds.event_batches import SuccessBatch
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
@@ -215,13 +216,10 @@ def _fold_one_run_progress(
 
 _LEASED: Final = job_table.RUN_CODE[RunState.LEASED]
 _JOB_LEASED: Final = job_table.STATE_CODE[JobState.LEASED]
-_RunEnd = (
-    ev.JobRunSucceeded | ev.JobRunFailed | ev.JobRunReturned | ev.JobRunStopped | ev.JobRunLost
-)
 
 
 def fold_run_end(
-    view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _ended: EndedJobs
+    view: View, message: Message, batch: Sequence[run_times.RunEnd], _i: int, _ended: EndedJobs
 ) -> None:
     """Runs ended; the leader decides what that means for their jobs."""
     jobs = view.jobs
@@ -243,6 +241,7 @@ def fold_run_end(
             end_events.release_row(view, row)
             continue
         touched.append(row)
+        run_times.count_ended_run(view, row, event, message.time_ms, message.position)
         if not isinstance(event, ev.JobRunSucceeded):
             rare = jobs.rare_properties_of(row)
             rare.failure_reason = event.reason
@@ -256,7 +255,7 @@ def fold_run_end(
     view.rows_to_examine.update(touched)
 
 
-def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -> None:
+def _fold_late_run_end(view: View, row: int, event: run_times.RunEnd, message: Message) -> None:
     """An executor reports the end of a run that was given up, or repeats an end.
 
     The lease can be ended now. A success counts unless a later run has started.
@@ -303,6 +302,11 @@ def fold_successes(view: View, those: SuccessBatch) -> bool:
         return False
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
     positions = np.repeat([entry.position for entry in those.entries], those.sizes)
+    if view.groups:
+        begins = np.concatenate([[0], np.cumsum(those.sizes)]).tolist()
+        for entry, begin, end in zip(those.entries, begins[:-1], begins[1:], strict=True):
+            rows = at[begin:end].tolist()
+            run_times.count_member_successes(view, rows, entry.time_ms, entry.position)
     view.mark_all_changed(at, positions)
     view.note_group_runs(distinct)
     view.rows_to_examine |= distinct

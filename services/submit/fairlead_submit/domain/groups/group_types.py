@@ -136,7 +136,7 @@ class GroupAction(Request, kw_only=True):
 
 NOT_SUPPORTED: Final = {
     "rendezvous": "is a field of `network`: write `network: {rendezvous: torch}`",
-    "order": "is not supported yet: groups are ordered as jobs are",
+    "order": "belongs to the queue: set `order: fair` or `order: fifo` of the queue",
 }
 """Fields of a group that this version refuses, and what is said about each."""
 

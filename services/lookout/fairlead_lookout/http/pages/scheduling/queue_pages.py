@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.records.configuration import FIFO, Queue
 from fairlead_common.domain.records.scheduling_reports import QueueShare, WaitingReport
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import fairness_routes, report_routes
@@ -21,6 +21,7 @@ class QueueRow(msgspec.Struct, frozen=True):
 
     queue: str
     weight: float | None
+    order: str
     cordoned: bool
     share: QueueShare | None
     reason: WaitingReport | None
@@ -64,6 +65,7 @@ def _describe_queue(deps: Deps, queue: str, configured: Queue | None) -> list[Qu
         QueueRow(
             queue=queue,
             weight=configured.weight if configured else None,
+            order=configured.order if configured else FIFO,
             cordoned=configured.cordoned if configured else False,
             share=share,
             reason=reasons.get(share.pool) if share else None,

@@ -1,0 +1,1 @@
+"""Orders of queues other than by priority and submission."""

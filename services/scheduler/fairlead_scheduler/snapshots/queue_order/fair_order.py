@@ -1,0 +1,231 @@
+"""The order of queues with `order: fair`: the weighted running time of their jobs (rule G9).
+
+It is resource score x running seconds, summed over all runs, / level. The members of a gang or
+group count together. While nothing of it runs, each second since its last run ended takes off what
+a second of its minimal set would add. It changes as time passes, so each round measures it: of
+members of gangs, and of single jobs that ran before. Every other job has 0.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.snapshots.gang_columns import Gangs
+from fairlead_scheduler.snapshots.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.round_columns import RoundColumns
+from fairlead_scheduler.snapshots.row_descriptions import Int32, Int64, Rows
+from fairlead_scheduler.snapshots.shape_table import ShapeTable
+from fairlead_scheduler.state import groups
+from fairlead_scheduler.state.folds import resource_scores
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
+
+Float = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
+
+RUN_MAX: Final = float(1 << 48)
+"""No job adds more to the weighted running time of its gang (90 years of a GPU): sums of whole
+numbers stay exact, in any order."""
+LEVEL_MIN: Final = 1
+"""Priorities below count as this one."""
+
+
+class RunTimes(NamedTuple):
+    """What the former runs of some jobs took."""
+
+    rows: Rows
+    """ascending"""
+    ran_ms: Int64
+    until_ms: Int64
+    """when the last of them ended"""
+
+
+class FormerRuns:
+    """The former runs of jobs of the pool: `RareProperties.ran_ms` of those that have any."""
+
+    def __init__(self) -> None:
+        self._of_row: dict[int, tuple[int, int]] = {}
+        self._times: RunTimes | None = None
+
+    def leave(self, job_rows: Int32) -> None:
+        """The jobs of these rows leave the pool."""
+        if self._of_row:
+            for job_row in job_rows.tolist():
+                if self._of_row.pop(job_row, None) is not None:
+                    self._times = None
+
+    def join(self, job_row: int, ran_ms: int, until_ms: int) -> None:
+        """The job of this row has former runs."""
+        self._of_row[job_row] = ran_ms, until_ms
+        self._times = None
+
+    @property
+    def times(self) -> RunTimes:
+        """Of all of them."""
+        if self._times is None:
+            rows = np.array(sorted(self._of_row), np.intp)
+            found = [self._of_row[row] for row in rows.tolist()]
+            table = np.array(found, np.int64).reshape(len(found), 2)
+            self._times = RunTimes(rows, table[:, 0].copy(), table[:, 1].copy())
+        return self._times
+
+
+class FairOrder:
+    """Which queues of a pool have `order: fair`, and how their jobs are measured."""
+
+    def __init__(self) -> None:
+        self.former = FormerRuns()
+        self._names: tuple[str, ...] = ()
+        self._version = -1
+        self._fair: Bool = np.zeros(0, np.bool_)
+        self._fair_names: set[str] = set()
+        self._requests: tuple[Int64, Int64, Mapping[str, float]] | None = None
+        self._score: Float = np.zeros(0)
+
+    @property
+    def present(self) -> bool:
+        """Whether any queue of the pool has `order: fair`."""
+        return bool(self._fair.any())
+
+    def set_queues(self, rows: QueueRows, queues: Queues) -> bool:
+        """Find the queues with `order: fair`; says whether other queues have it now."""
+        if self._names is rows.names and self._version == queues.version:
+            return False
+        before = self._fair_names
+        self._names, self._version = rows.names, queues.version
+        self._fair = np.array([queues.is_fair(name) for name in rows.names], np.bool_)
+        self._fair_names = {name for name in rows.names if queues.is_fair(name)}
+        return before != self._fair_names
+
+    def find_former_runs(self, view: View, rows: Rows) -> None:
+        """Other queues have `order: fair` now: of the jobs of the pool, find those that ran
+        before."""
+        self.former.leave(rows.astype(np.int32))
+        if self.present:
+            rare = view.jobs.rare_properties
+            for row in rows[np.isin(rows, np.fromiter(rare, np.intp, len(rare)))].tolist():
+                if rare[row].ran_ms:
+                    self.former.join(row, rare[row].ran_ms, rare[row].ran_until_ms)
+
+    def renew_times(
+        self,
+        view: View,
+        columns: RoundColumns,
+        number: int,
+        gangs: Gangs,
+        shapes: ShapeTable,
+        weights: Mapping[str, float],
+        now_ms: int,
+    ) -> Int32:
+        """Measure the jobs of the pool of this number; returns the queued ones whose weighted
+        running time is another than before."""
+        rows, times = self.measure(view, columns, number, gangs, shapes, weights, now_ms)
+        marks = (columns.weighted_time > 0) & (columns.pool == number)
+        marks[rows] = False
+        left = np.flatnonzero(marks)
+        rows, times = np.concatenate([rows, left]), np.concatenate([times, np.zeros(left.size)])
+        differs = columns.weighted_time[rows] != times
+        rows = rows[differs]
+        columns.weighted_time[rows] = times[differs]
+        moved: Int32 = rows[columns.node[rows] < 0].astype(np.int32)
+        return moved
+
+    def measure(
+        self,
+        view: View,
+        columns: RoundColumns,
+        number: int,
+        gangs: Gangs,
+        shapes: ShapeTable,
+        weights: Mapping[str, float],
+        now_ms: int,
+    ) -> tuple[Rows, Float]:
+        """The jobs of the pool of this number whose weighted running time can be above 0, and that
+        time in thousandths of the score x seconds."""
+        score = self._score_shapes(shapes, weights)
+        former = self.former.times
+        single = (columns.gang[former.rows] < 0) & self._fair[columns.queue[former.rows]]
+        alone = RunTimes(*(column[single] for column in former))
+        used = min(view.jobs.used, columns.gang.size)
+        members = np.flatnonzero((columns.gang[:used] >= 0) & (columns.pool[:used] == number))
+        members = members[self._fair[columns.queue[members]]]
+        times = [_measure_single_jobs(view, columns, alone, score, now_ms)]
+        if members.size:
+            total = gangs.score_former_runs(weights)
+            until = gangs.ran_until_ms.copy()
+            times.append(
+                _measure_members(view, columns, members, former, (total, until), score, now_ms)
+            )
+        return np.concatenate([alone.rows, members]), np.concatenate(times)
+
+    def _score_shapes(self, shapes: ShapeTable, weights: Mapping[str, float]) -> Float:
+        known = self._requests
+        if (
+            known is None
+            or known[0] is not shapes.request
+            or known[1] is not shapes.floating
+            or known[2] is not weights
+        ):
+            self._requests = shapes.request, shapes.floating, weights
+            self._score = resource_scores.score_shapes(shapes.names, shapes.request, weights)
+            self._score = self._score + resource_scores.score_shapes(
+                shapes.floating_names, shapes.floating, weights
+            )
+        return self._score
+
+
+def _find_levels(view: View, rows: Rows) -> Int64:
+    return np.maximum(groups.given_priority(view.jobs.priority[rows]), LEVEL_MIN)
+
+
+def _whole_seconds(ms: Int64) -> Int64:
+    return np.maximum(ms, 0) // 1000
+
+
+def _measure_single_jobs(
+    view: View, columns: RoundColumns, former: RunTimes, score: Float, now_ms: int
+) -> Float:
+    """The weighted running time of jobs of no gang; 0 for one that runs: it is not ordered."""
+    rows = former.rows
+    left_s = _whole_seconds(former.ran_ms) - _whole_seconds(now_ms - former.until_ms)
+    added = np.minimum(score[columns.shape[rows]] * np.maximum(left_s, 0), RUN_MAX)
+    return np.where(columns.node[rows] < 0, added, 0.0) / _find_levels(view, rows)
+
+
+def _measure_members(
+    view: View,
+    columns: RoundColumns,
+    rows: Rows,
+    former: RunTimes,
+    of_groups: tuple[Int64, Int64],
+    score: Float,
+    now_ms: int,
+) -> Float:
+    """The weighted running time of the gangs of these members, for each member.
+
+    `of_groups`: what the former runs of groups add, [G], and when the last of them ended, [G].
+    """
+    gang, live = columns.gang[rows], columns.node[rows] >= 0
+    ran_ms = np.zeros(rows.size, np.int64)
+    until_ms = np.zeros(rows.size, np.int64)
+    has_run = np.flatnonzero(np.isin(rows, former.rows))
+    at = np.searchsorted(former.rows, rows[has_run])
+    ran_ms[has_run], until_ms[has_run] = former.ran_ms[at], former.until_ms[at]
+    ran_ms[live] += np.maximum(now_ms - view.jobs.leased_ms[rows[live]], 0)
+    own = score[columns.shape[rows]]
+    total, until = of_groups
+    np.add.at(total, gang, np.minimum(own * _whole_seconds(ran_ms), RUN_MAX).astype(np.int64))
+    np.maximum.at(until, gang, until_ms)
+    pace = np.zeros(total.size, np.int64)
+    needed = ~live & (view.jobs.priority[rows] >= groups.PRIORITY_MIN)
+    np.add.at(pace, gang[needed], own[needed].astype(np.int64))
+    runs = np.zeros(total.size, np.bool_)
+    runs[gang[live]] = True
+    waited = np.where(runs, 0, _whole_seconds(now_ms - until))
+    paid = np.minimum(pace.astype(np.float64) * waited, total.astype(np.float64))
+    level = np.ones(total.size, np.int64)
+    np.maximum.at(level, gang, _find_levels(view, rows))
+    time: Float = np.maximum(total - paid.astype(np.int64), 0) / level
+    return time[gang]

@@ -1,0 +1,51 @@
+"""What enters and leaves the rounds of a pool, and what their orders depend on."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.snapshots.row_descriptions import Int32, Int64, RowDescription
+from fairlead_scheduler.state import job_table
+
+
+class ChangedRow(NamedTuple):
+    """A row that changed: whether its job waits in the pool, or runs there, or neither."""
+
+    row: int
+    waits: bool
+    runs: bool
+
+
+class EnteringRows(NamedTuple):
+    """Rows that enter the pool's rounds once every pool has released what changed."""
+
+    now: RowDescription
+    rare: list[tuple[int, job_table.RareProperties]]
+    """(Row, properties) of rows among these that are in a gang or avoid nodes."""
+    runs_left: bool
+    """Whether runs were released; `waiting_left`: whether queued jobs were."""
+    waiting_left: bool
+
+
+class OrderChanges:
+    """What entered and left the orders since they were last updated."""
+
+    def __init__(self) -> None:
+        self.runs: list[Int32] = []
+        self.waiting: list[Int32] = []
+        self.runs_left = False
+        self.waiting_left = False
+
+
+class SortedColumns(NamedTuple):
+    """What the orders depend on, by row of the job table (`job_order.JobColumns`)."""
+
+    class_value: Int64
+    shape_class: Int32
+    job_queue: Int32
+    job_shape: Int32
+    job_priority: Int64
+    job_submission: Int64
+    job_started_ms: Int64
+    job_weighted_time: npt.NDArray[np.float64] | None
