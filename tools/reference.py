@@ -53,6 +53,7 @@ JOB: Final[Mapping[str, str]] = MappingProxyType(
         "checkpointIntervalSeconds": "How often it saves its work: the scheduler considers the work"
         " that a preemption would lose when it chooses runs to preempt.",
         "gang": "The gang that it is a member of, below.",
+        "array": "It is many tasks, below.",
         "retry": "Whether failed runs are tried again, below.",
         "podSpec": "The pod, as Kubernetes describes it. What the scheduler does not read passes"
         " through unchecked. Instead of the short form.",
@@ -78,6 +79,15 @@ GANG: Final[Mapping[str, str]] = MappingProxyType(
         "member": "Its number among the members, from 0. Default: its position, if a request"
         " holds all members; otherwise none.",
         "rest": "What happens to members above `minSize` that could not be placed. Default `wait`.",
+    }
+)
+ARRAY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "count": "Its size, 1 to 10,000,000: indexes of tasks are below it.",
+        "indexes": "The tasks that there are, as `0-9,20-29:2`. Default: all below `count`.",
+        "maxRunning": "How many tasks run at a time, at most. Default: no limit.",
+        "afterCorresponding": "An array of the job set: each task waits until its task with the"
+        " same index has succeeded, and is cancelled when that ends otherwise.",
     }
 )
 RETRY: Final[Mapping[str, str]] = MappingProxyType(
@@ -147,6 +157,10 @@ def jobs() -> str:
             "## `gang`",
             "",
             *_described(request_types.Gang, GANG),
+            "",
+            "## `array`",
+            "",
+            *_described(request_types.Array, ARRAY),
             "",
             "## `retry`",
             "",

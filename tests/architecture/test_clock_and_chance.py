@@ -35,6 +35,10 @@ ALLOWED = {
         "secrets.randbits",
     ): "ids of new jobs",
     (
+        "services/submit/fairlead_submit/service/arrays/array_service.py",
+        "secrets.randbits",
+    ): "ids of new arrays",
+    (
         "services/submit/fairlead_submit/service/group_service.py",
         "secrets.randbits",
     ): "ids of new groups and their members",

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fairlead_standalone.service.testing import StandaloneInstallation
-from tests.e2e import bad_groups, bad_input, bad_manifests
+from tests.e2e import bad_arrays, bad_groups, bad_input, bad_manifests
 from tests.e2e.bad_input import Case
 
 QUEUE: Final = "bad-input"
@@ -21,6 +21,7 @@ CASES: Final[dict[str, Case]] = {
     **bad_input.CASES,
     **{f"manifests: {name}": case for name, case in bad_manifests.CASES.items()},
     **{f"groups: {name}": case for name, case in bad_groups.CASES.items()},
+    **{f"arrays: {name}": case for name, case in bad_arrays.CASES.items()},
 }
 
 

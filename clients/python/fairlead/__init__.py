@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnexpectedResponse,
         WaitTimeout,
     )
+    from fairlead.models.array_models import ArrayView
     from fairlead.models.cluster_models import Cluster, Node, PriorityClass
     from fairlead.models.group_models import (
         Completion,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from fairlead.models.job_models import (
         Action,
         ActionResult,
+        Array,
         Event,
         FieldError,
         Filter,
@@ -85,6 +87,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "ActionResult",
+    "Array",
+    "ArrayView",
     "AsyncClient",
     "Busy",
     "Client",
@@ -155,6 +159,7 @@ _MODULES: Final = (
     "models.token_models",
     "models.report_models",
     "models.group_models",
+    "models.array_models",
 )
 _ELSEWHERE: Final = {
     "Client": "blocking.client_class",

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.ids import GroupId, JobId, array_id
 from fairlead_common.domain.records import clusters, events
 from fairlead_lookout.http.pages.navigation import PAGES
 from tests.e2e.pages.browser import address, browser_page
@@ -35,6 +35,7 @@ TEXTS: Final = {
     "/pools": "gpu",
     "/pools/default": "It is at its limit.",
     f"/groups/{job_id('fit')}": "trainer-0",
+    f"/arrays/{array_id(job_id('scan'))}": "7 tasks are not released",
     "/preemptions": "Preemptions",
     "/fairness": "Fairness",
     "/saved-views": "No view is saved yet.",
@@ -60,6 +61,12 @@ async def open_everything(harness: LookoutHarness, executor: str) -> None:
         submitted("fit/trainer-0", group=events.GroupMember(group, "trainer", 0)),
     )
     await harness.read(f"/groups/{group}", after)
+    array = array_id(job_id("scan"))
+    template = submitted("scan", job_id=JobId(array))
+    after = await harness.append_events(
+        events.ArraySubmitted(array=array, template=template, count=7, indexes="0-6"),
+    )
+    await harness.read(f"/arrays/{array}", after)
 
 
 async def find_links_outside(page: Page) -> list[str]:

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 import fairlead
-from fairlead.models import cluster_models, group_models, job_models, token_models
+from fairlead.models import array_models, cluster_models, group_models, job_models, token_models
 from fairlead.models import report_models as client_reports
 from fairlead_common.domain import priority_classes
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters, scheduling_reports
 from fairlead_lookout.domain import public_events
-from fairlead_lookout.http import group_responses, responses
+from fairlead_lookout.http import array_responses, group_responses, responses
 from fairlead_lookout.store.queries import group_lists
 from fairlead_submit.domain import request_types
 from fairlead_submit.domain.groups import group_types
@@ -22,12 +22,16 @@ from fairlead_submit.service import (
     resubmission_service,
     submission_service,
 )
+from fairlead_submit.service.arrays import array_service
 from fairlead_submit.store import job_views, resubmission_store
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
     "job sent": (job_models.Job, request_types.Job, set()),
     "service sent": (job_models.NetworkObject, request_types.NetworkObject, set()),
     "gang sent": (job_models.Gang, request_types.Gang, set()),
+    "array sent": (job_models.Array, request_types.Array, set()),
+    "array": (array_models.ArrayView, array_responses.ArrayResponse, set()),
+    "acted on an array": (array_models.ArrayActionResult, array_service.ArrayActionResult, set()),
     "retry sent": (job_models.Retry, request_types.Retry, set()),
     "submitted": (job_models.SubmitResult, submission_service.SubmissionResponse, set()),
     "submitted job": (job_models.JobValidation, submission_service.SubmittedJob, set()),

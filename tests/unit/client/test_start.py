@@ -50,11 +50,12 @@ def test_a_command_imports_only_its_own_module() -> None:
     assert not modules & {*HEAVY}
     own = {name for name in cli.COMMANDS if f"fairlead.cli.commands.{name}" in modules}
     assert own == {
+        "arrays.array_commands",
         "get_command",
         "groups.group_commands",
         "queue_commands",
         "watch_command",
-    }  # `get` lists queues as `queue` does, and groups
+    }  # `get` lists queues as `queue` does, groups and arrays
 
 
 def test_listing_jobs_imports_nothing_large() -> None:

@@ -31,7 +31,7 @@ RUN_TAGS = {tag for _, tag in RUN_STEPS}
 GROUP_TAGS = {
     goldens.tag_of(kind)
     for kind in get_args(events.AnyEvent)
-    if issubclass(kind, events.GroupEvent)
+    if issubclass(kind, events.GroupEvent | events.ArrayEvent)
 }
 UNION_TAGS = {goldens.tag_of(kind) for kind in get_args(events.AnyEvent)}
 

@@ -131,6 +131,7 @@ class PlainView:
         self.counted: Counter[tuple[str, str, str]] = Counter()
         self.used: Counter[tuple[Any, ...]] = Counter()
         self.lost: Counter[tuple[Any, ...]] = Counter()
+        self.arrays: set[str] = set()
 
     def fold(self, *messages: Message) -> Changes:
         """Fold what was not folded yet, as one batch."""
@@ -147,6 +148,7 @@ class PlainView:
                 msgspec.json.decode(line.json) for line in lines
             )
         self.runs.update(changes.runs)
+        self.arrays.update(row.array_id for row in changes.arrays.new)
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         for _ in self.cache.apply(changes):
             pass
@@ -175,6 +177,7 @@ class PlainView:
             candidates=candidates,
             labels=self.labels,
             requests=self.cache.requests,
+            arrays=frozenset(self.arrays),
         )
 
     def state(self, name: str) -> str:

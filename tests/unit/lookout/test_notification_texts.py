@@ -75,8 +75,9 @@ def test_default_sentences(made: PublicEvent, expected: str) -> None:
 def test_every_type_has_a_text_with_its_job_set_and_link(kind: EventType) -> None:
     counts = {"SUCCEEDED": 1} if kind == "finished" else None
     is_group = kind.startswith("group")
-    job = None if kind == "finished" or is_group else "j1"
-    made = event(kind, job_id=job, group="g" if is_group else None, counts=counts)
+    job = None if kind == "finished" or is_group or kind.startswith("array") else "j1"
+    array = "a" if kind.startswith("array") else None
+    made = event(kind, job_id=job, group="g" if is_group else None, array=array, counts=counts)
     text = slack_text(made)
     assert "physics/scan-12" in text
     assert f"<{LINK}|Open in Fairlead>" in text

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fairlead_common.domain.errors import ViewConflict
-from fairlead_common.domain.ids import GroupId, JobId, new_job_id, partition_of_job
+from fairlead_common.domain.ids import ArrayId, GroupId, JobId, new_job_id, partition_of_job
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_scheduler.state import job_table
@@ -41,6 +41,7 @@ class Table:
         self.ended: dict[JobId, job_table.EndedJob] = {}
         self.buckets = b"{}"
         self.groups: dict[GroupId, bytes] = {}
+        self.arrays: dict[ArrayId, bytes] = {}
 
     def save(self, view: View, rows_max: int = checkpoint_parts.ROWS_MAX) -> None:
         """As `Saver.save`."""
@@ -80,6 +81,10 @@ class Table:
             self.groups.pop(group, None)
             if encoded is not None:
                 self.groups[group] = encoded
+        for array, encoded in changes.arrays:
+            self.arrays.pop(array, None)
+            if encoded is not None:
+                self.arrays[array] = encoded
         for job_id, state, digest, at_ms in changes.ended:
             self.ended[job_id] = job_table.EndedJob(JobState(state), digest, at_ms)
             self.rows.pop(job_id, None)
@@ -106,6 +111,7 @@ class Table:
         loading.add(decoder.finish())
         loading.index_rows()
         loading.add_groups(self.groups.values())
+        loading.add_arrays(self.arrays.values())
         with_rare = [(job_id, rare) for job_id, (_, rare) in self.rows.items() if rare]
         for some in batched(with_rare, RARE_AT_ONCE):
             ids, encoded = zip(*some, strict=True)

@@ -1,6 +1,7 @@
 """The asynchronous client."""
 
 from fairlead.asynchronous.administration_methods import AdministrationMethods
+from fairlead.asynchronous.array_methods import ArrayMethods
 from fairlead.asynchronous.event_stream_methods import EventStreamMethods
 from fairlead.asynchronous.group_methods import GroupMethods
 from fairlead.asynchronous.job_action_methods import JobActionMethods
@@ -13,6 +14,7 @@ from fairlead.asynchronous.webhook_methods import WebhookMethods
 class AsyncClient(
     SubmissionMethods,
     GroupMethods,
+    ArrayMethods,
     JobActionMethods,
     EventStreamMethods,
     JobQueryMethods,

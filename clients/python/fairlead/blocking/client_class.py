@@ -2,6 +2,7 @@
 """The blocking client."""
 
 from fairlead.blocking.administration_methods import AdministrationMethods
+from fairlead.blocking.array_methods import ArrayMethods
 from fairlead.blocking.event_stream_methods import EventStreamMethods
 from fairlead.blocking.group_methods import GroupMethods
 from fairlead.blocking.job_action_methods import JobActionMethods
@@ -14,6 +15,7 @@ from fairlead.blocking.webhook_methods import WebhookMethods
 class Client(
     SubmissionMethods,
     GroupMethods,
+    ArrayMethods,
     JobActionMethods,
     EventStreamMethods,
     JobQueryMethods,

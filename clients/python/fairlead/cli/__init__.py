@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "logs_command": ("logs",),
         "job_change_commands": ("cancel", "preempt", "reprioritize", "release", "resubmit"),
         "groups.group_commands": ("group",),
+        "arrays.array_commands": ("array",),
         "queue_commands": ("queue", "apply"),
         "cluster_commands": ("cluster", "drain"),
         "token_commands": ("token",),

@@ -54,6 +54,16 @@ class Gang(RequestModel, frozen=True, kw_only=True):
     member: int | None = None
 
 
+class Array(RequestModel, frozen=True, kw_only=True):
+    """Many tasks: those with `indexes` ("0-9,20-29:2"; default: all) below `count`, at most
+    `max_running` at a time; `after_corresponding`: an array whose tasks they follow by index."""
+
+    count: int
+    indexes: str | None = None
+    max_running: int | None = None
+    after_corresponding: str | None = None
+
+
 class Retry(RequestModel, frozen=True, kw_only=True):
     """The retry policy of a job: at most `limit` more runs after failures of the categories `on`.
 
@@ -114,6 +124,7 @@ class Job(RequestModel, frozen=True, kw_only=True):
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
     gang: Gang | None = None
+    array: Array | None = None
     retry: Retry | None = None
     services: tuple[NetworkObject, ...] | None = None
     ingresses: tuple[NetworkObject, ...] | None = None
@@ -178,11 +189,13 @@ class Queue(ResponseModel, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SubmittedJob(ResponseModel, frozen=True, kw_only=True):
-    """One accepted job. `duplicate`: the job existed before and was not created again."""
+    """One accepted job. `duplicate`: the job existed before and was not created again. `tasks`: of
+    an array, how many it has; then `id` is the array's."""
 
     id: str
     client_id: str | None = None
     duplicate: bool = False
+    tasks: int | None = None
 
 
 class SubmitResult(ResponseModel, frozen=True, kw_only=True):
@@ -435,6 +448,7 @@ class JobDetail(JobFields, frozen=True, kw_only=True):
     max_queue_seconds: int | None = None
     max_runtime_seconds: int | None = None
     gang: dict[str, object] | None = None
+    array: dict[str, object] | None = None
     retry: dict[str, object] | None = None
     on_preemption: str | None = None
     spec: dict[str, object] | None = None
@@ -456,7 +470,7 @@ class JobDetail(JobFields, frozen=True, kw_only=True):
 
 
 class Event(ResponseModel, frozen=True, kw_only=True):
-    """A public event of a job, of a group, or with the type `finished` of a whole job set.
+    """A public event of a job, group or array, or with the type `finished` of a whole job set.
 
     `events(since=id)` continues after this event; a read with `after=position` includes it. The
     type `reset` says that `since` was too old: events before this one are possibly missing.
@@ -470,6 +484,8 @@ class Event(ResponseModel, frozen=True, kw_only=True):
     job_set: str | None = None
     job_id: str | None = None
     group: str | None = None
+    array: str | None = None
+    tasks: int | None = None
     client_id: str | None = None
     run: int | None = None
     by: str | None = None

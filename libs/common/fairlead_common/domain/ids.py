@@ -16,6 +16,8 @@ JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
 GroupId = NewType("GroupId", str)
 """Of the form of a job id, in the partition of its job set."""
+ArrayId = NewType("ArrayId", str)
+"""Of the form of a job id, in the partition of its job set, with zeros in place of a task."""
 
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)}
@@ -24,6 +26,9 @@ CHARACTERS: Final = 26
 DIGEST_BYTES: Final = 17
 COLUMNS_MIN: Final = 64
 """From this number of ids on, they are made column by column."""
+
+TASK_CHARACTERS: Final = 5
+"""The last characters of a task's id: its index and one. Those of its array's id are zeros."""
 
 _PAIRS: Final = [first + second for first in ALPHABET for second in ALPHABET]
 
@@ -133,6 +138,36 @@ def partition_of_job(job_id: str) -> int:
     if len(job_id) != JOB_ID_LENGTH or not set(job_id) <= _VALUES.keys():
         raise ValueError(f"{job_id!r} is not a job id: {JOB_ID_LENGTH} characters are expected")
     return _VALUES[job_id[0]] * 32 + _VALUES[job_id[1]]
+
+
+def array_id(job_id: str) -> ArrayId:
+    """The id of the array that is made instead of the job with this id."""
+    return ArrayId(job_id[:-TASK_CHARACTERS] + "0" * TASK_CHARACTERS)
+
+
+def task_id(array: str, index: int) -> JobId:
+    """The id of the task of an array with this index, which is at most 32^5 - 2."""
+    return task_ids(array, [index])[0]
+
+
+def task_ids(array: str, indexes: Iterable[int]) -> list[JobId]:
+    """As `task_id` of each index."""
+    prefix, pairs, letters = array[:-TASK_CHARACTERS], _PAIRS, ALPHABET
+    return [
+        JobId(f"{prefix}{letters[n >> 20]}{pairs[n >> 10 & 1023]}{pairs[n & 1023]}")
+        for n in [index + 1 for index in indexes]
+    ]
+
+
+def parse_task_id(job_id: str) -> tuple[ArrayId, int]:
+    """The array and the index of a task with this id; the index of the array's own id is -1.
+
+    Only whether the array exists says whether the job is a task of it.
+    """
+    number = 0
+    for letter in job_id[-TASK_CHARACTERS:]:
+        number = number * 32 + _VALUES[letter]
+    return array_id(job_id), number - 1
 
 
 def run_id(job_id: str, run: int) -> RunId:

@@ -173,6 +173,8 @@ def _from_live(to: RunState) -> dict[RunState, RunState]:
 
 _GROUP: Final = Effect()
 """An event of a group changes none of its members: what it means for them has events of theirs."""
+_ARRAY: Final = Effect()
+"""Nor does an event of an array: a task is a job from its own `jobSubmitted` on."""
 _CANCEL: Final = Effect(job={JobState.QUEUED: JobState.CANCELLED}, flags=(REQUEST_CANCEL,))
 _PREEMPT: Final = Effect(flags=(REQUEST_PREEMPTION,))
 
@@ -235,6 +237,10 @@ LIFE_CYCLE: Final[Mapping[str, Effect]] = MappingProxyType(
         "groupSucceeded": _GROUP,
         "groupFailed": _GROUP,
         "groupCancelled": _GROUP,
+        "arraySubmitted": _ARRAY,
+        "arrayCancelRequested": _ARRAY,
+        "arrayTasksCancelled": _ARRAY,
+        "arrayEnded": _ARRAY,
     }
 )
 """Tag of an event -> what it does. A job begins QUEUED with `jobSubmitted`, a run LEASED with

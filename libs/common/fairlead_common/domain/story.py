@@ -109,7 +109,7 @@ class _Job:
         """Whether the event is about this job; a filter meets the job as it is now."""
         if isinstance(event, ev.JobEvent):
             return event.job_id == self._id
-        if isinstance(event, ev.GroupEvent):  # what it means for members has events of theirs
+        if isinstance(event, ev.GroupEvent | ev.ArrayEvent):  # members and tasks have their own
             return False
         return self._matches(event.filter)
 
@@ -170,8 +170,8 @@ class _Job:
                 | ev.JobPreempted()
             ):
                 return "" if self._move_job(event) else self._why_no_step()
-            case ev.GroupEvent():
-                raise AssertionError("an event of a group is about no job")
+            case ev.GroupEvent() | ev.ArrayEvent():
+                raise AssertionError("an event of a group or of an array is about no job")
             case _:
                 assert_never(event)
 
@@ -280,6 +280,8 @@ def describe_event(sequence: ev.EventSequence, event: ev.AnyEvent) -> str:
             return _because("ended by preemption", event.reason)
         case ev.GroupEvent():
             return f"group {event.group}"
+        case ev.ArrayEvent():
+            return f"array {event.array}"
         case _:
             return f"run {event.run} {_describe_run_event(event)}"
 
@@ -304,6 +306,8 @@ def _describe_submission(sequence: ev.EventSequence, event: ev.JobSubmitted) -> 
     if event.group is not None:
         member = event.group
         words.append(f"member {member.role}-{member.index} of group {member.group}")
+    if event.array is not None:
+        words.append(f"task {event.array.index} of array {event.array.array}")
     return ", ".join(words)
 
 

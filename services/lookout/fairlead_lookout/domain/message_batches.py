@@ -80,6 +80,17 @@ def find_job_ids(messages: Sequence[Message]) -> dict[str, None]:
     return dict.fromkeys(named + replaced)
 
 
+def find_new_arrays(messages: Sequence[Message]) -> list[str]:
+    """The arrays that these messages submit."""
+    return [
+        event.array
+        for message in messages
+        if events.ArraySubmitted in set(map(type, message.sequence.events))
+        for event in message.sequence.events
+        if isinstance(event, events.ArraySubmitted)
+    ]
+
+
 def find_run_keys(messages: Sequence[Message]) -> set[RunKey]:
     """(job, run) of all runs that these messages name."""
     return {

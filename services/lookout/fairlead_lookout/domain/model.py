@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from fairlead_common.domain.records.events import EventSequence
+from fairlead_lookout.domain.array_records import ArrayChanges
 from fairlead_lookout.domain.group_records import GroupChanges
 
 JobSetKey: TypeAlias = tuple[str, str]
@@ -62,7 +63,7 @@ class Job(msgspec.Struct, gc=False):
     bulk request for 100,000 jobs changes one row of each.
 
     `superseded_by`: the job in the same job set that is its resubmission. `held`: not released yet.
-    `new`, `dirty`: the row must be inserted or updated.
+    `is_task`: its array counts it. `new`, `dirty`: the row must be inserted or updated.
     """
 
     id: str
@@ -88,6 +89,7 @@ class Job(msgspec.Struct, gc=False):
     exit_code: int | None = None
     reason: str | None = None
     superseded_by: str | None = None
+    is_task: bool = False
     latest: Run | None = None
     new: bool = False
     dirty: bool = False
@@ -171,7 +173,8 @@ class StoredRecords(msgspec.Struct, frozen=True):
     `jobs`: by id, with their newest runs; `runs`: older runs; `job_sets`: of the messages and of
     all jobs. `candidates`: for a message (partition, position) with a bulk request, the ids of jobs
     that its filter can match; `labels`: theirs by id, if the filter has labels. `requests`: the
-    resources that the shapes of these jobs request.
+    resources that the shapes of these jobs request. `arrays`: those that exist already, of the
+    arrays that the messages submit.
     """
 
     jobs: Mapping[str, Job]
@@ -180,6 +183,7 @@ class StoredRecords(msgspec.Struct, frozen=True):
     candidates: Mapping[tuple[int, int], list[str]] = {}
     labels: Mapping[str, dict[str, str]] = {}
     requests: Mapping[str, Amounts] = {}
+    arrays: frozenset[str] = frozenset()
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -241,3 +245,4 @@ class Changes(msgspec.Struct, frozen=True):
     published: int = 0
     preemptions: Sequence[Preemption] = ()
     groups: GroupChanges = GroupChanges([], [], {}, [])
+    arrays: ArrayChanges = ArrayChanges([], {}, {})

@@ -44,6 +44,10 @@ EventType = Literal[
     "groupSucceeded",
     "groupFailed",
     "groupCancelled",
+    "arraySubmitted",
+    "arrayCancelling",
+    "arrayTasksCancelled",
+    "arrayEnded",
 ]
 """The types of public events."""
 
@@ -61,6 +65,8 @@ class PublicEvent(
     type: EventType
     job_id: str | None = None
     group: str | None = None
+    array: str | None = None
+    tasks: int | None = None
     run: int | None = None
     client_id: str | None = None
     priority: int | None = None

@@ -13,7 +13,15 @@ import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
+from fairlead_lookout.domain.array_fold import ArrayFold, is_task
 from fairlead_lookout.domain.bulk_requests import matches_filter
+from fairlead_lookout.domain.event_unions import (
+    ArrayEvent,
+    BulkRequest,
+    Decision,
+    Request,
+    RunReport,
+)
 from fairlead_lookout.domain.group_fold import GroupEvent, GroupFold
 from fairlead_lookout.domain.model import (
     Changes,
@@ -58,29 +66,6 @@ def fold_messages(stored: StoredRecords, messages: Iterable[Message]) -> Changes
 
 _Handler: TypeAlias = Callable[["JobFold", Any], Iterator[None] | None]
 """Applies an event of one type. The iterator, if there is one, must be exhausted."""
-_BulkRequest: TypeAlias = (
-    events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized
-)
-_Request: TypeAlias = (
-    events.JobCancelRequested | events.JobPreemptRequested | events.JobReprioritized
-)
-_Decision: TypeAlias = (
-    events.JobSucceeded
-    | events.JobFailed
-    | events.JobCancelled
-    | events.JobPreempted
-    | events.JobRejected
-    | events.JobRequeued
-)
-_RunReport: TypeAlias = (
-    events.JobRunPending
-    | events.JobRunRunning
-    | events.JobRunSucceeded
-    | events.JobRunFailed
-    | events.JobRunReturned
-    | events.JobRunStopped
-    | events.JobRunLost
-)
 
 
 class JobFold:
@@ -97,6 +82,7 @@ class JobFold:
         self._submitted: dict[str, SubmissionDetails] = {}
         self._writer = EventWriter()
         self._groups = GroupFold(self._writer, self._edit_set, self._find)
+        self._arrays = ArrayFold(self._writer, self._edit_set, stored.arrays)
         self._meter = UsageMeter(stored.requests)
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
@@ -121,6 +107,7 @@ class JobFold:
             published=self._writer.published,
             preemptions=self._writer.preemptions,
             groups=self._groups.changes,
+            arrays=self._arrays.changes,
         )
 
     def apply(self, messages: Iterable[Message]) -> Iterator[None]:
@@ -178,11 +165,18 @@ class JobFold:
                 return JobFold._request_all
             case events.GroupEvent():
                 return JobFold._fold_group
+            case events.ArrayEvent():
+                return JobFold._fold_array
             case _:
                 assert_never(event)
 
     def _fold_group(self, event: GroupEvent) -> None:
         self._groups.fold(self._message, self._index, event)
+
+    def _fold_array(self, event: ArrayEvent) -> None:
+        job_set = self._arrays.fold(self._message, event)
+        if job_set is not None and isinstance(event, events.ArrayTasksCancelled) and event.tasks:
+            self._finish(job_set)
 
     # Requests of users.
 
@@ -191,13 +185,13 @@ class JobFold:
         if job_id in self._jobs or job_id in self._stored.jobs:
             return
         message, class_ = self._message, event.priority_class
+        task = event.array if event.array is not None and is_task(event) else None
+        place = (message.time_ms, message.partition, message.position, self._index)
         self._jobs[job_id] = job = Job(
             job_id,
             self._key,
             class_,
-            ids.submission_number(
-                message.time_ms, message.partition, message.position, self._index
-            ),
+            ids.submission_number(*place) if task is None else task.number,
             message.time_ms,
             self._meter.name_shape(event.shape, class_),
             QUEUED,
@@ -207,6 +201,7 @@ class JobFold:
             event.after or None,
             event.hold,
             event.start_after_ms,
+            is_task=task is not None,
             new=True,
         )
         self._submitted[job_id] = SubmissionDetails(
@@ -215,10 +210,13 @@ class JobFold:
         self._groups.add_member(event)
         self._new_by_partition.setdefault(message.partition, []).append(job_id)
         job_set = self._edit_set(self._key)
-        job_set.jobs += 1
-        job_set.live += 1
-        count = (class_, QUEUED)
-        job_set.counts[count] = job_set.counts.get(count, 0) + 1
+        if task is None:
+            job_set.jobs += 1
+            job_set.live += 1
+            count = (class_, QUEUED)
+            job_set.counts[count] = job_set.counts.get(count, 0) + 1
+        else:  # counted since its array was submitted
+            self._arrays.release(job_id)
         if replaced := find_replaced_job(event):
             self._supersede(replaced, job)
         self._writer.write_submission(job_set, event)
@@ -237,10 +235,10 @@ class JobFold:
             job.dirty = True
             self._writer.write(self._edit_set(job.key), "queued", job, by=self._message.sequence.by)
 
-    def _request_one(self, event: _Request) -> None:
+    def _request_one(self, event: Request) -> None:
         self._request(self._edit(event.job_id), event)
 
-    def _request(self, job: Job | None, event: _Request | _BulkRequest) -> None:
+    def _request(self, job: Job | None, event: Request | BulkRequest) -> None:
         """Apply a request to a job, by its id or by a filter that it matches."""
         if job is None or job.state in ENDED:
             return
@@ -251,7 +249,7 @@ class JobFold:
                 if self._move(job, job_set, event):
                     job.reason = event.reason or None
                     self._writer.write(job_set, "cancelled", job, by=by, reason=job.reason)
-                    self._finish(job, job_set)
+                    self._finish(job_set, job)
                 elif job.stopping != "cancel":
                     job.stopping = "cancel"
                     job.dirty = True
@@ -275,7 +273,7 @@ class JobFold:
             case _:
                 assert_never(event)
 
-    def _request_all(self, event: _BulkRequest) -> Iterator[None]:
+    def _request_all(self, event: BulkRequest) -> Iterator[None]:
         """Apply a bulk request to the jobs that match now, by job set, oldest first."""
         message = self._message
         place = (message.partition, message.position)
@@ -344,7 +342,7 @@ class JobFold:
             self._change_run(job, run)
         job.stop_cause = job.stop_reason = None
 
-    def _decide(self, event: _Decision) -> None:
+    def _decide(self, event: Decision) -> None:
         """Apply what the scheduler decided after a run ended, or about a job that cannot run."""
         job = self._edit(event.job_id)
         if job is None:
@@ -391,7 +389,7 @@ class JobFold:
                 self._groups.count_restart(event)
             case _:
                 assert_never(event)
-        self._finish(job, job_set)
+        self._finish(job_set, job)
 
     def _requeue(self, job: Job, event: events.JobRequeued, *, preempted: bool) -> None:
         job.started_ms = None
@@ -406,7 +404,7 @@ class JobFold:
 
     # Reports about runs.
 
-    def _run_event(self, event: _RunReport) -> None:
+    def _run_event(self, event: RunReport) -> None:
         job = self._edit(event.job_id)
         if job is None:
             return
@@ -476,6 +474,8 @@ class JobFold:
         before, after = (class_, state), (class_, to)
         counts[before] = counts.get(before, 0) - 1
         counts[after] = counts.get(after, 0) + 1
+        if job.is_task:
+            self._arrays.move(job, state, to)
         job.state = to
         job.changed_ms = self._message.time_ms
         job.dirty = True
@@ -490,9 +490,9 @@ class JobFold:
         after = self._job_sets[key].counts
         return {count for count, jobs in after.items() if jobs != before.get(count, 0)}
 
-    def _finish(self, job: Job, job_set: JobSet) -> None:
-        """Publish `finished` when this was the last live job of its job set."""
-        if job_set.live == 0 and job.state in ENDED:
+    def _finish(self, job_set: JobSet, job: Job | None = None) -> None:
+        """Publish `finished` when this (None: a waiting task) was the last live job of its set."""
+        if job_set.live == 0 and (job is None or job.state in ENDED):
             # Runs that were never reported as ended hold nothing any more.
             self._meter.finish_runs()
             self._meter.count_until(job_set, self._message.time_ms)

@@ -183,6 +183,7 @@ class JobDetailResponse(JobResponse, frozen=True, kw_only=True):
     max_queue_seconds: int | None = None
     max_runtime_seconds: int | None = None
     gang: events.Gang | None = None
+    array: events.ArrayTask | None = None
     retry: events.RetryPolicy | None = None
     on_preemption: str
     spec: msgspec.Raw | None = None

@@ -31,6 +31,14 @@ def explain_waiting(
         )
     if job.preempted_runs:
         return _explain_preemption(job)
+    if job.waits_in_array:
+        return WaitingReasonResponse(
+            code="array",
+            sentence=(
+                "The task waits in its array, whose page says why: the scheduler releases tasks in"
+                " the order of their indexes."
+            ),
+        )
     match find_obstacle(row, now_ms, job.waits_for_others):
         case None:
             return None

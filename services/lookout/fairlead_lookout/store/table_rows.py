@@ -26,7 +26,7 @@ def _split_names(text: str) -> list[str]:
 JOB_COLUMNS: Final = _split_names(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
-    " reason superseded_by"
+    " reason superseded_by is_task"
 )
 JOB_CHANGES: Final = _split_names(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
@@ -84,6 +84,7 @@ def encode_job(job: Job, set_number: int) -> tuple[Any, ...]:
         job.exit_code,
         job.reason,
         job.superseded_by,
+        job.is_task,
     )
 
 

@@ -326,6 +326,8 @@ class Snapshot:
 
     # What the service can keep between rounds (None = the engine sorts, and adds up) ----------
     job_totals: JobTotals | None = None
+    queued_beside: Int64 | None = None
+    """[Q, S] tasks of arrays that wait beside the queued jobs; they count in the demand."""
     queued_order: Int32 | None = None
     """Rows of all queued jobs by queue ascending, class value descending, then as R3 and G9 say.
     See job_order.py for keeping it."""

@@ -26,13 +26,15 @@ class AppendBatch(msgspec.Struct, frozen=True, gc=False):
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
     leases: tuple[LeaseChange, ...] = ()
     group_records: tuple[GroupRecordChange, ...] = ()
+    facts_size: int = 0
+    """The size of the facts in bytes, if they are large."""
 
     @property
     def size(self) -> int:
         """Its approximate size in bytes."""
         records = sum(len(change.record.value or b"") for change in self.leases)
         records += sum(len(change.record.value or b"") for change in self.group_records)
-        return records + 256 * len(self.facts)
+        return records + max(self.facts_size, 256 * len(self.facts))
 
 
 class Append(NamedTuple):

@@ -9,12 +9,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import ArrayId, JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
 from fairlead_scheduler.engine.round_clock import RoundClock
-from fairlead_scheduler.rules import housekeeping, plan_batches
+from fairlead_scheduler.rules import array_tasks, housekeeping, plan_batches
 from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimits
 from fairlead_scheduler.rules.lease_changes import Leases
@@ -145,6 +145,9 @@ class Decider:
         )
         self._deadlines = Deadlines(round(1000 * settings.deadline_grace_s))
         self._deadlines.update(view)
+        self._task_counts = array_tasks.TaskCounts()
+        self._waiting_tasks: tuple[tuple[ArrayId, int], ...] = ()
+        """Arrays with tasks that could start and have not been released, and how many."""
         clusters.expect_nodes(self._deadlines.find_nodes_with_runs(view))
 
     def decide_housekeeping(self, now_ms: int) -> Housekeeping:
@@ -162,6 +165,8 @@ class Decider:
             self._limits,
             now_ms=now_ms,
         )
+        decided.others.extend(array_tasks.decide_arrays(self.view, self._task_counts))
+        self._waiting_tasks = array_tasks.find_waiting(self.view, self._task_counts)
         self.view.orphaned_runs.clear()
         missing = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)
         self.clusters.forget_missing(missing)
@@ -199,11 +204,16 @@ class Decider:
             self.queues.version,
             stale,
             self._builder.find_executors_at_lease_limit(),
+            self._waiting_tasks,
         )
         if pool.settled == key and now_ms < pool.due_ms:
             return None
         built = self._builder.build(
-            name, now_ms=now_ms, stale=stale, buckets=self.view.buckets.pool(name)
+            name,
+            now_ms=now_ms,
+            stale=stale,
+            buckets=self.view.buckets.pool(name),
+            waiting_tasks=self._waiting_tasks,
         )
         built_s = timer_s()
         engine = self._engines.get(name, self._engine)

@@ -124,6 +124,7 @@ def new_lease(
         "FAIRLEAD_RUN": str(run),
         **_gang_environment(submitted.gang),
         **_group_environment(view, submitted.group),
+        **_array_environment(submitted.array),
     }
     shape = jobs.shapes.values[int(jobs.shape[row])].raw
     requests = jobs.shape_of(int(jobs.shape[row])).requests
@@ -219,6 +220,16 @@ def _leased_member(view: View, member: ev.GroupMember | None) -> LeasedMember | 
         starts_after=startup[:place],
         master=groups.find_master(state),
     )
+
+
+def _array_environment(task: ev.ArrayTask | None) -> dict[str, str]:
+    if task is None:
+        return {}
+    return {
+        "FAIRLEAD_ARRAY_ID": task.array,
+        "FAIRLEAD_ARRAY_INDEX": str(task.index),
+        "FAIRLEAD_ARRAY_COUNT": str(task.count),
+    }
 
 
 def stop_lease(

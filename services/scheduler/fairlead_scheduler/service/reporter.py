@@ -305,6 +305,8 @@ def _shares(view: View, built: BuiltSnapshot, plan: Plan, queues: Queues) -> lis
     assert snapshot.job_totals is not None, "the builder keeps them"
     running = snapshot.job_totals.running.sum(axis=1).tolist()
     queued = snapshot.job_totals.queued.sum(axis=1).tolist()
+    beside = snapshot.queued_beside
+    tasks = [0] * len(queued) if beside is None else beside.sum(axis=1).tolist()
     first = _first_waiting(view, built, plan)
     return [
         QueueShare(
@@ -316,7 +318,7 @@ def _shares(view: View, built: BuiltSnapshot, plan: Plan, queues: Queues) -> lis
             uncapped_share=round(float(shares.uncapped[row]), 4),
             actual_share=round(float(shares.actual[row]), 4),
             demand_share=round(float(shares.demand[row]), 4),
-            queued=int(plan.queue_waiting[row]),
+            queued=int(plan.queue_waiting[row]) + tasks[row],
             running=running[row],
             scheduled=int(plan.queue_scheduled[row]),
             preempted=int(plan.queue_preempted[row]),

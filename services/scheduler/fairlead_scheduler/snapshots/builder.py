@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_common.domain.ids import ArrayId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
@@ -392,8 +393,12 @@ class Builder:
         now_ms: int,
         stale: frozenset[str] = frozenset(),
         buckets: Buckets | None = None,
+        waiting_tasks: Iterable[tuple[ArrayId, int]] = (),
     ) -> BuiltSnapshot:
-        """The snapshot of a pool as of the last `update`."""
+        """The snapshot of a pool as of the last `update`.
+
+        `waiting_tasks`: how many tasks of arrays wait that are no jobs yet.
+        """
         pool_jobs = self._jobs_of(pool)
         nodes, shapes, gangs = pool_jobs.nodes, pool_jobs.shapes, pool_jobs.gangs
         shapes.match_nodes(nodes)
@@ -433,6 +438,7 @@ class Builder:
             node_label=labels.value,
             topology=labels.topology,
             **self._job_columns(pool_jobs),
+            queued_beside=self._count_waiting_tasks(pool_jobs, waiting_tasks),
             avoid_job=avoid_job,
             avoid_node=avoid_node,
             **(self._gang_columns(gangs, pool, now_ms) if gangs.present else {}),
@@ -445,6 +451,28 @@ class Builder:
             ending_rows=self._ending_rows,
             levels=self.rules_of(pool).topology,
         )
+
+    def _count_waiting_tasks(
+        self, pool_jobs: PoolJobs, waiting_tasks: Iterable[tuple[ArrayId, int]]
+    ) -> npt.NDArray[np.int64] | None:
+        """[Q, S] waiting tasks of arrays whose queue and shape the pool has; None without any."""
+        view, counted = self._view, None
+        for array, count in waiting_tasks:
+            state = view.arrays[array]
+            template = state.template
+            kind = job_table.ShapeClass(bytes(template.shape), template.priority_class)
+            queue = view.jobs.queues.find(state.job_set.queue)
+            shape = view.jobs.shapes.find(kind)
+            if template.pool != pool_jobs.name or queue is None or shape is None:
+                continue
+            rows = pool_jobs.queues.row_of[queue:][:1], pool_jobs.shapes.row_of[shape:][:1]
+            if not rows[0].size or not rows[1].size or rows[0][0] < 0 or rows[1][0] < 0:
+                continue
+            if counted is None:
+                size = len(pool_jobs.queues.names), len(pool_jobs.shapes.numbers)
+                counted = np.zeros(size, np.int64)
+            counted[rows] += count
+        return counted
 
     def _job_columns(self, pool_jobs: PoolJobs) -> dict[str, Any]:
         """The columns of jobs, as the engine names them."""

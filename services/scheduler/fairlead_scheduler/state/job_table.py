@@ -226,6 +226,7 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "digest": DIGEST,
     "unsaved": np.bool_,
     "position": np.int64,
+    "array": np.int32,
 }
 
 NEVER_MS: Final = np.iinfo(np.int64).max
@@ -276,6 +277,8 @@ class JobTable:
     """It changed since the last checkpoint."""
     position: npt.NDArray[np.int64]
     """Of the newest message that changed it."""
+    array: npt.NDArray[np.int32]
+    """Number of the array that the job is a task of (`View.array_slots`); 0 for other jobs."""
 
     def __init__(self, capacity: int = 1024) -> None:
         for name, dtype in _COLUMNS.items():

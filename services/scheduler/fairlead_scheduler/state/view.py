@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import GroupId, JobId, RunId
+from fairlead_common.domain.ids import ArrayId, GroupId, JobId, RunId
 from fairlead_common.domain.lifecycle import JobState, is_impossible
 from fairlead_scheduler.state.change_journal import Journal
 from fairlead_scheduler.state.groups import GroupState
@@ -34,6 +34,7 @@ from fairlead_scheduler.state.job_table import (
 )
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.specs import Specs
+from fairlead_scheduler.state.task_arrays import ArraySlots, ArrayState
 from fairlead_scheduler.state.token_buckets import PoolBuckets
 from fairlead_scheduler.state.view_validation import list_view_violations
 
@@ -71,6 +72,12 @@ class View:
         changed."""
         self.group_records_due: set[GroupId] = set()
         """Groups whose live members changed: their executors learn that."""
+        self.arrays: dict[ArrayId, ArrayState] = {}
+        """Arrays with tasks that have not ended."""
+        self.array_slots = ArraySlots()
+        """The numbers of these arrays in `JobTable.array`."""
+        self.unsaved_arrays: dict[ArrayId, int] = {}
+        """As `unsaved_groups`."""
         self.rows_to_examine: set[int] = set()
         """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
         that cannot start."""

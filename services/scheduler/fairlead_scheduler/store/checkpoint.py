@@ -105,6 +105,11 @@ async def _write(connection: Connection, changes: Changes) -> None:
         dropped = [group for group, state in changes.groups if state is None]
         await connection.executemany(SQL["save_group"], saved)
         await connection.execute(SQL["drop_groups"], dropped)
+    if changes.arrays:
+        saved_arrays = [(array, state) for array, state in changes.arrays if state is not None]
+        ended = [array for array, state in changes.arrays if state is None]
+        await connection.executemany(SQL["save_array"], saved_arrays)
+        await connection.execute(SQL["drop_arrays"], ended)
     if changes.ended:
         await connection.copy_records_to_table(
             "ended",
@@ -220,12 +225,14 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
             await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
             loading.add(decoder.finish())
             groups = await connection.fetch(SQL["read_groups"])
+            arrays = await connection.fetch(SQL["read_arrays"])
             rare = await reading
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
     loading.index_rows()
     loading.add_groups(row["state"] for row in groups)
+    loading.add_arrays(row["state"] for row in arrays)
     while rare:
         loading.add_rare(*rare.pop())
     loading.finish()
@@ -271,6 +278,11 @@ def forget_saved(view: View, saved: list[int]) -> None:
         group: position
         for group, position in view.unsaved_groups.items()
         if position >= saved[partition_of_job(JobId(group))]
+    }
+    view.unsaved_arrays = {
+        array: position
+        for array, position in view.unsaved_arrays.items()
+        if position >= saved[partition_of_job(array)]
     }
     view.specs.forget_saved(jobs.rows.ids_at(rows[~is_saved]))
     saved_ids = [

@@ -62,6 +62,16 @@ DELETE FROM fairlead_scheduler.groups WHERE group_id = ANY ($1::text[])
 -- name: read_groups
 SELECT state FROM fairlead_scheduler.groups
 
+-- name: save_array
+INSERT INTO fairlead_scheduler.arrays (array_id, state) VALUES ($1, $2)
+ON CONFLICT (array_id) DO UPDATE SET state = excluded.state
+
+-- name: drop_arrays
+DELETE FROM fairlead_scheduler.arrays WHERE array_id = ANY ($1::text[])
+
+-- name: read_arrays
+SELECT state FROM fairlead_scheduler.arrays
+
 -- name: remove_jobs
 DELETE FROM fairlead_scheduler.jobs WHERE job_id = ANY ($1::text[])
 

@@ -142,6 +142,20 @@ class NetworkObject(Request, kw_only=True):
 NetworkObjects = Annotated[list[NetworkObject], Meta(max_length=100)]
 
 
+class Array(Request, kw_only=True):
+    """Many tasks with one job's fields: those with `indexes` (default: all) below `count`.
+
+    `indexes`: `0-9,20-29:2`, ascending. `maxRunning`: how many are released at a time.
+    `afterCorresponding`: an array of the job set (client id or id); each task waits until the task
+    of that array with the same index has succeeded.
+    """
+
+    count: int | None = None
+    indexes: Annotated[str, Meta(max_length=100_000)] | None = None
+    max_running: int | None = None
+    after_corresponding: ClientId | None = None
+
+
 class Job(Request, kw_only=True):
     """One job: a pod spec, or the short form (`SHORT_FORM`)."""
 
@@ -161,6 +175,7 @@ class Job(Request, kw_only=True):
     on_preemption: OnPreemption | None = None
     checkpoint_interval_seconds: Seconds | None = None
     gang: Gang | None = None
+    array: Array | None = None
     retry: Retry | None = None
     pod_spec: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     image: str | None = None
@@ -223,6 +238,23 @@ class Reprioritization(Action, kw_only=True):
     """The body of reprioritize: either `ids` or `filter`, and the new `priority`."""
 
     priority: Int32 | None = None
+
+
+class ArrayCancellation(Request, kw_only=True):
+    """The body of a cancellation of tasks: those with `indexes`, by default all."""
+
+    indexes: Annotated[str, Meta(max_length=100_000)] | None = None
+    reason: Reason | None = None
+
+
+class ArrayResubmission(Request, kw_only=True):
+    """The body of a resubmission: tasks with `indexes` (default: all) become a new array.
+
+    `clientId` names the new array.
+    """
+
+    indexes: Annotated[str, Meta(max_length=100_000)] | None = None
+    client_id: ClientId | None = None
 
 
 class Release(Request, kw_only=True):
@@ -306,6 +338,7 @@ REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Submission: ("queue", "jobSet", "jobs"),
     Manifests: ("manifests",),
     Gang: ("name", "size"),
+    Array: ("count",),
     NetworkObject: ("name", "spec"),
     EnvVar: ("name",),
     SecretKeyRef: ("name", "key"),

@@ -8,13 +8,15 @@ import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import ArrayId, JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_submit.domain import name_rules, secret_variables
+from fairlead_submit.domain.arrays import array_terms
+from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
 from fairlead_submit.domain.request_types import Job, Submission
@@ -32,6 +34,9 @@ class PreparedSubmission(msgspec.Struct, frozen=True):
     """Jobs that are ready for the log, in the given order.
 
     `outside`: ids in `after` of jobs outside this request, with the pointer of the first.
+    `arrays`: the terms of the jobs that are arrays; such a job is the template of its tasks.
+    `followed`: the arrays that these follow; `arrays_outside`: those outside this request, with the
+    pointer of the first.
     """
 
     queue: str
@@ -39,6 +44,27 @@ class PreparedSubmission(msgspec.Struct, frozen=True):
     partition: int
     jobs: list[events.JobSubmitted]
     outside: dict[JobId, str]
+    arrays: dict[JobId, ArrayTerms] = {}
+    followed: dict[JobId, ArrayId] = {}
+    arrays_outside: dict[ArrayId, str] = {}
+
+    def count_tasks(self, job_id: JobId) -> int:
+        """How many jobs this one counts as: an array as its tasks."""
+        terms = self.arrays.get(job_id)
+        return 1 if terms is None else len(terms.indexes)
+
+    def make_events(
+        self, jobs: Sequence[events.JobSubmitted]
+    ) -> Sequence[events.JobSubmitted | events.ArraySubmitted]:
+        """The events that submit these jobs."""
+        if not self.arrays:
+            return jobs
+        return [
+            array_terms.make_event(job, self.arrays[job.job_id], self.followed.get(job.job_id))
+            if job.job_id in self.arrays
+            else job
+            for job in jobs
+        ]
 
 
 class IdSource(msgspec.Struct, frozen=True):
@@ -91,9 +117,14 @@ class SubmissionPreparation:
                     "/defaults/clientId", "is not allowed: every job would have the same clientId"
                 )
             )
+        if request.defaults is not None and request.defaults.array is not None:
+            self._found.append(FieldError("/defaults/array", "is not allowed: set it in the job"))
+            request.defaults.array = None
         client_ids = _take_client_ids(self._jobs, request.defaults)
         queue = request.queue or ""
-        self._batch = _Batch(queue, request.job_set or "", client_ids)
+        self._batch = _Batch(
+            queue, request.job_set or "", client_ids, _take_arrays(self._jobs, self._found)
+        )
         self._shared = templates.make_shared_terms(queue, request.defaults, secrets)
 
     def make_templates(self) -> Iterator[None]:
@@ -112,8 +143,10 @@ class SubmissionPreparation:
         """
         batch = self._batch
         batch.check_size(self._limits.events_bytes_max)
+        batch.check_arrays()
         batch.assign_ids(source)
         batch.resolve_after(self._limits.after_max)
+        batch.resolve_arrays()
         batch.check_gangs()
         found = validation.without_implied([*self._found, *batch.found], self._known)
         return batch.make_result(), [*self._known, *found]
@@ -152,11 +185,31 @@ def _take_client_ids(jobs: Sequence[Job], defaults: Job | None) -> list[str | No
     return client_ids
 
 
+def _take_arrays(jobs: Sequence[Job], found: list[FieldError]) -> dict[int, ArrayTerms]:
+    """Remove and return the arrays by the place of their job, for the reason of client ids."""
+    taken: dict[int, ArrayTerms] = {}
+    for index, job in enumerate(jobs):
+        if job.array is not None:
+            errors: list[FieldError] = []
+            taken[index] = array_terms.read_terms(job.array, errors)
+            job.array = None
+            pointer = f"/jobs/{index}/array"
+            found += [FieldError(pointer + error.pointer, error.detail) for error in errors]
+    return taken
+
+
 class _Batch:
     """The jobs of one request as columns, filled step by step."""
 
-    def __init__(self, queue: str, job_set: str, client_ids: list[str | None]) -> None:
+    def __init__(
+        self,
+        queue: str,
+        job_set: str,
+        client_ids: list[str | None],
+        arrays: dict[int, ArrayTerms],
+    ) -> None:
         self.found: list[FieldError] = []
+        self._arrays = arrays
         self._queue = queue
         self._job_set = job_set
         self._partition = ids.job_set_partition(queue, job_set)
@@ -167,6 +220,8 @@ class _Batch:
         self._after: dict[int, tuple[JobId, ...]] = {}
         self._outside: dict[JobId, str] = {}
         self._gangs: dict[int, events.Gang] = {}
+        self._followed: dict[JobId, ArrayId] = {}
+        self._arrays_outside: dict[ArrayId, str] = {}
 
     def add_templates(self, templates: Sequence[JobTemplate]) -> None:
         """Add the templates of the next jobs and their errors. Raises a 422 `Problem` for too many
@@ -194,8 +249,21 @@ class _Batch:
                 " allowed in one request. Send them in several requests.",
             )
 
+    def check_arrays(self) -> None:
+        """Check that no array has a field that is for single jobs."""
+        for index in self._arrays:
+            self.found += [
+                FieldError(f"/jobs/{index}{error.pointer}", error.detail)
+                for error in array_terms.check_template(self._templates[index].event)
+            ]
+
     def assign_ids(self, source: IdSource) -> None:
-        """Assign an id to every job: derived from its client id, or a new one."""
+        """Assign an id to every job and array: derived from its client id, or a new one."""
+        self._ids = self._make_ids(source)
+        for index in self._arrays:
+            self._ids[index] = JobId(ids.array_id(self._ids[index]))
+
+    def _make_ids(self, source: IdSource) -> list[JobId]:
         given = [client_id for client_id in self._client_ids if client_id is not None]
         if not "".join(given).isprintable():
             unprintable = {text for text in given if not text.isprintable()}
@@ -205,10 +273,9 @@ class _Batch:
             self._report_client_ids(repeated, "is the clientId of several jobs of this request")
         derived = ids.client_job_ids(self._partition, self._queue, self._job_set, given)
         if len(given) == len(self._client_ids):
-            self._ids = derived
-            return
+            return derived
         named = iter(derived)
-        self._ids = [
+        return [
             ids.new_job_id(self._partition, source.now_ms, source.random_79 + index)
             if client_id is None
             else next(named)
@@ -266,6 +333,24 @@ class _Batch:
             except ValueError:
                 pass
         return ids.client_job_id(self._partition, self._queue, self._job_set, text)
+
+    def resolve_arrays(self) -> None:
+        """Find the ids of the arrays that others follow, which precede them in the request."""
+        places = {text: index for index, text in enumerate(self._client_ids) if text is not None}
+        for index, terms in self._arrays.items():
+            if terms.after is None:
+                continue
+            pointer = f"/jobs/{index}/array/afterCorresponding"
+            place = places.get(terms.after)
+            made = ids.array_id(self._make_outside_id(terms.after))
+            if place is None:
+                self._arrays_outside.setdefault(made, pointer)
+            elif place >= index:
+                detail = "is this array or a later one; an array must follow what it waits for"
+                self.found.append(FieldError(pointer, detail))
+            elif place not in self._arrays:
+                self.found.append(FieldError(pointer, f"is job {place}, which is not an array"))
+            self._followed[self._ids[index]] = made
 
     def check_gangs(self) -> None:
         """Check that the members of each gang agree on its fields and their pool, do not exceed its
@@ -325,12 +410,18 @@ class _Batch:
             jobs[index] = replace(jobs[index], gang=gang)
         for index, after in self._after.items():
             jobs[index] = replace(jobs[index], after=after)
+        for index, terms in self._arrays.items():
+            digest = array_terms.make_digest(jobs[index].digest, terms)
+            jobs[index] = replace(jobs[index], digest=digest)
         return PreparedSubmission(
             queue=self._queue,
             job_set=self._job_set,
             partition=self._partition,
             jobs=jobs,
             outside=self._outside,
+            arrays={self._ids[index]: terms for index, terms in self._arrays.items()},
+            followed=self._followed,
+            arrays_outside=self._arrays_outside,
         )
 
 
@@ -364,6 +455,8 @@ def prepare_events(
         )
     except Problem as problem:
         return [], {}, problem.field_errors or [FieldError("", problem.detail)]
+    if prepared.arrays:
+        found.append(FieldError("/jobs", "have an array, which simulations do not support yet"))
     return prepared.jobs, prepared.outside, found
 
 

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from fairlead_submit.http.array_change_routes import array_change_routes
 from fairlead_submit.http.executor_routes import executor_routes
 from fairlead_submit.http.group_change_routes import group_change_routes
 from fairlead_submit.http.manifest_routes import manifest_routes
@@ -20,6 +21,7 @@ def routers(service: Service) -> list[APIRouter]:
         job_routes(service),
         manifest_routes(service),
         group_change_routes(service),
+        array_change_routes(service),
         queue_routes(
             service.queues, service.job_views, service.permissions, classes, service.secrets
         ),

@@ -22,6 +22,7 @@ from fairlead_common.web.auth import Authenticator
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.service import configuration_repair
 from fairlead_submit.service.action_service import ActionService
+from fairlead_submit.service.arrays.array_service import ArrayService
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.group_action_service import GroupActionService
@@ -87,6 +88,9 @@ class Service:
         shared = (settings, self._writer, self.queues, self.job_views, self.cluster_view, disk)
         self.groups: Final = GroupService(*shared, self._validation, self._quotas, self.secrets)
         self.group_actions: Final = GroupActionService(*shared, self._quotas, self.secrets)
+        self.arrays: Final = ArrayService(
+            self._writer, self.queues, self.job_views, disk, self._quotas, self.secrets
+        )
         self.actions: Final = ActionService(
             settings.limits,
             self._writer,

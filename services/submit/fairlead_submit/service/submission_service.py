@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.ids import ArrayId
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
@@ -48,12 +49,14 @@ from fairlead_submit.store.secret_store import SecretStore
 class SubmittedJob(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
     """One job of the response. `duplicate`: it existed already, and no job was created.
 
-    A dry run reports whether it could ever run: `feasible`, null if that is unknown, and `why`.
+    `tasks`: of an array, how many it has. A dry run reports whether it could ever run: `feasible`,
+    null if that is unknown, and `why`.
     """
 
     id: str
     client_id: str | None
     duplicate: bool
+    tasks: int | UnsetType = UNSET
     feasible: bool | UnsetType | None = UNSET
     why: str | UnsetType | None = UNSET
 
@@ -151,15 +154,20 @@ class SubmissionService:
         await self._check_outside(prepared)
         new_jobs = [job for job in prepared.jobs if job.job_id not in duplicates]
         if dry_run:
-            await self._quotas.check(prepared.queue, len(new_jobs), 0)
+            await self._quotas.check(prepared.queue, _count_tasks(prepared, new_jobs), 0)
             return SubmissionResponse(None, await self._make_dry_run(prepared, queue, duplicates))
         position = position_tokens.encode(await self._append(prepared, new_jobs, context))
-        metrics.JOBS.inc(len(new_jobs))
+        metrics.JOBS.inc(_count_tasks(prepared, new_jobs))
         metrics.DUPLICATES.inc(len(duplicates))
         return SubmissionResponse(
             position,
             [
-                SubmittedJob(job.job_id, job.client_id, job.job_id in duplicates)
+                SubmittedJob(
+                    job.job_id,
+                    job.client_id,
+                    job.job_id in duplicates,
+                    prepared.count_tasks(job.job_id) if job.job_id in prepared.arrays else UNSET,
+                )
                 for job in prepared.jobs
             ],
         )
@@ -197,6 +205,7 @@ class SubmissionService:
                 job.job_id,
                 job.client_id,
                 job.job_id in duplicates,
+                prepared.count_tasks(job.job_id) if job.job_id in prepared.arrays else UNSET,
                 feasible=verdicts[kind].feasible,
                 why=verdicts[kind].why,
             )
@@ -216,13 +225,14 @@ class SubmissionService:
             prepared.queue,
             prepared.job_set,
             context.caller.name,
-            jobs,
+            prepared.make_events(jobs),
             request=context.request,
             traceparent=context.traceparent,
             partition=prepared.partition,
         )
         size = sum(len(record.value or b"") for record in records)
-        async with self._quotas.reserve(prepared.queue, len(jobs), size) as reserved:
+        tasks = _count_tasks(prepared, jobs)
+        async with self._quotas.reserve(prepared.queue, tasks, size) as reserved:
             appended = await self._writer.append(records)
             reserved.appended(appended)
         return appended
@@ -239,6 +249,8 @@ class SubmissionService:
         """The digests of jobs that exist already. Raises a 409 if one is a different job."""
         ids = [job.job_id for job in prepared.jobs if job.client_id is not None]
         known = await self._job_views.find_digests(ids)
+        if prepared.arrays:
+            known |= await self._job_views.find_array_digests(list(prepared.arrays))
         if not known:
             return known
         conflicts = [
@@ -258,6 +270,8 @@ class SubmissionService:
 
     async def _check_outside(self, prepared: PreparedSubmission) -> None:
         """Check that the jobs in `after` outside this request exist, as far as is known."""
+        if prepared.arrays_outside:
+            await self._check_arrays(prepared.arrays_outside)
         if not prepared.outside:
             return
         ids = list(prepared.outside)
@@ -275,6 +289,22 @@ class SubmissionService:
                     if job_id not in found
                 ]
             )
+
+    async def _check_arrays(self, pointers: Mapping[ArrayId, str]) -> None:
+        """Check that these arrays exist, as far as is known."""
+        missing = set(pointers) - (await self._job_views.find_array_digests([*pointers])).keys()
+        if missing and await self._job_views.wait_until_current():
+            missing -= (await self._job_views.find_array_digests([*missing])).keys()
+            if missing:
+                detail = "does not exist as an array in this job set"
+                raise validation_problem([FieldError(pointers[each], detail) for each in missing])
+
+
+def _count_tasks(prepared: PreparedSubmission, jobs: Sequence[events.JobSubmitted]) -> int:
+    """How many jobs these count as."""
+    if not prepared.arrays:
+        return len(jobs)
+    return sum(prepared.count_tasks(job.job_id) for job in jobs)
 
 
 def _make_kind(job: events.JobSubmitted) -> JobKind:

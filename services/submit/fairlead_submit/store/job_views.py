@@ -12,7 +12,7 @@ from fairlead_common.db.connection_pool import DatabaseUnavailable
 from fairlead_common.domain.ids import GroupId, JobId, job_set_partition, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records.events import Group, JobFilter, JobSubmitted
+from fairlead_common.domain.records.events import ArraySubmitted, Group, JobFilter, JobSubmitted
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
@@ -50,6 +50,15 @@ class KnownGroup(msgspec.Struct, frozen=True):
     labels: dict[str, str]
 
 
+class KnownArray(msgspec.Struct, frozen=True):
+    """An array: where it belongs, and the event that submitted it."""
+
+    queue: str
+    job_set: str
+    submitted: ArraySubmitted
+    ended: bool
+
+
 class KnownMember(msgspec.Struct, frozen=True):
     """A job that is or was a member of a group."""
 
@@ -78,6 +87,7 @@ class LiveCounts(msgspec.Struct, frozen=True):
 Rows = Iterable[asyncpg.Record]
 _decode_terms: Final = msgspec.json.Decoder(Group).decode
 _decode_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
+_decode_array: Final = msgspec.json.Decoder(ArraySubmitted).decode
 _decode_submitted: Final = msgspec.json.Decoder(JobSubmitted).decode
 
 
@@ -159,6 +169,30 @@ class JobViews:
             return {}
         rows = await self._fetch("known_group_digests", list(groups))
         return {row["group_id"]: row["digest"] for row in rows or ()}
+
+    async def find_array_digests(self, arrays: Sequence[str]) -> dict[str, str]:
+        """As `find_digests`, of arrays. Raises `DatabaseUnavailable`."""
+        rows = await self._fetch("known_array_digests", list(arrays))
+        return {row["array_id"]: row["digest"] for row in rows or ()}
+
+    async def find_array(self, array: str) -> KnownArray | None:
+        """An array with all that was written of it until now; None if it does not exist.
+
+        Raises a 503 `Problem` if the view lags too far behind, and `DatabaseUnavailable`.
+        """
+        if not await self.wait_until_current():
+            raise Problem(
+                "unavailable",
+                "The view of lookout lags or is unavailable, so the state of this array is not"
+                " known. Try again.",
+                retry_after_s=1,
+            )
+        rows = list(await self._fetch("known_array", array) or ())
+        if not rows:
+            return None
+        row = rows[0]
+        submitted = _decode_array(row["submitted"])
+        return KnownArray(row["queue"], row["job_set"], submitted, ended=row["ended"])
 
     async def find_group(self, group: str) -> KnownGroup | None:
         """A group with all that was written of it until now; None if it does not exist.

@@ -148,6 +148,14 @@ CROSS JOIN LATERAL (
 -- The digests of these groups, of those that lookout's view knows.
 SELECT group_id, digest FROM fairlead_lookout.known_groups WHERE group_id = ANY ($1);
 
+-- name: known_array_digests
+-- The digests of these arrays, of those that lookout's view knows.
+SELECT array_id, digest FROM fairlead_lookout.known_arrays WHERE array_id = ANY ($1);
+
+-- name: known_array
+-- One array as lookout's view knows it.
+SELECT queue, job_set, submitted, ended FROM fairlead_lookout.known_arrays WHERE array_id = $1;
+
 -- name: known_group
 -- One group as lookout's view knows it.
 SELECT group_id, queue, job_set, client_id, terms::text AS terms, state, labels::text AS labels

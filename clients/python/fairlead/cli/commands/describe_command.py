@@ -1,10 +1,11 @@
-"""`fairlead describe job`, `group`, `queue`, `pool`, and `why`: all about one thing."""
+"""`fairlead describe job`, `group`, `array`, `queue`, `pool`, and `why`: all about one thing."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.commands.arrays import array_commands
 from fairlead.cli.commands.groups import group_commands
 from fairlead.cli.support import command_base, job_selection, job_story, output_formats
 
@@ -34,6 +35,9 @@ def register(app: typer.Typer) -> None:
             "fairlead describe group default/training/bert-1 -o yaml",
         ),
     )(group_commands.describe)
+    one.command("array", epilog=command_base.format_examples("fairlead describe array scan-7"))(
+        array_commands.describe
+    )
     one.command("queue", epilog=command_base.format_examples("fairlead describe queue vision"))(
         describe_queue
     )

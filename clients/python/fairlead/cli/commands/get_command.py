@@ -1,10 +1,11 @@
-"""`fairlead get`: lists of jobs, job sets, groups, queues, clusters and nodes."""
+"""`fairlead get`: lists of jobs, job sets, groups, arrays, queues, clusters and nodes."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairlead.cli.commands import queue_commands, watch_command
+from fairlead.cli.commands.arrays import array_commands
 from fairlead.cli.commands.groups import group_commands
 from fairlead.cli.support import command_base, job_selection, output_formats, quantity_texts
 
@@ -21,7 +22,8 @@ LimitOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     group = typer.Typer(
-        help="List jobs, job sets, groups, queues, clusters or nodes.", no_args_is_help=True
+        help="List jobs, job sets, groups, arrays, queues, clusters or nodes.",
+        no_args_is_help=True,
     )
     group.command(
         "jobs",
@@ -44,6 +46,11 @@ def register(app: typer.Typer) -> None:
             "fairlead get groups --queue default", "fairlead get groups --state RUNNING -o name"
         ),
     )(group_commands.list_all)
+    group.command(
+        "arrays",
+        short_help="List arrays with their tasks by state.",
+        epilog=command_base.format_examples("fairlead get arrays --active"),
+    )(array_commands.list_all)
     group.command(
         "queues",
         epilog=command_base.format_examples("fairlead get queues", "fairlead get queues -o yaml"),

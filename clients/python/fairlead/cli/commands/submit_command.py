@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.commands import watch_command
+from fairlead.cli.commands.arrays import array_commands
 from fairlead.cli.support import command_base, output_formats, recent_job_set, working_folder
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Validate the jobs on the server, and create nothing.")
     ] = False,
+    array: array_commands.ArrayOption = "",
     working_dir: working_folder.FolderOption = "",
     scratch: working_folder.ScratchOption = False,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
@@ -81,6 +83,8 @@ def submit(
         submission_files.fill_place(item, queue, jobset)
         for item in submission_files.decode_submissions(file, documents)
     ]
+    if array:
+        found = [_make_array(found, array)]
     way_out = "every error is listed with its place; `--dry-run` checks without creating"
     other = (
         "a client id identifies one job: the file, or the folder that you submit from, has changed"
@@ -101,6 +105,17 @@ def submit(
             return
         sent = _submit_all(client, found, output_format)
         _wait_for_success(client, sent, wait, show)
+
+
+def _make_array(found: "list[Submission]", text: str) -> "Submission":
+    """The submission with its only job as an array."""
+    import msgspec
+
+    if len(found) != 1 or len(found[0].jobs) != 1 or found[0].groups:
+        command_base.fail("--array makes an array of one job; the file has more, or groups")
+    (job,) = found[0].jobs
+    made = {**job, "array": array_commands.parse_option(text)}
+    return msgspec.structs.replace(found[0], jobs=[made])
 
 
 def convert(
@@ -279,13 +294,18 @@ def _report(
 def summarize(place: str, done: "SubmitResult") -> str:
     """How many jobs were created in a job set, and how many existed before."""
     known = sum(job.duplicate for job in done.jobs)
-    created = len(done.jobs) - known
-    if created == 0 and known:
+    arrays = [job.tasks for job in done.jobs if job.tasks is not None and not job.duplicate]
+    created = len(done.jobs) - known - len(arrays)
+    if created == 0 and not arrays and known:
         if known == 1:
             return f"No new job: it exists already in {place}."
         return f"No new jobs: all {known:,} exist already in {place}."
     exists = f" ({known:,} more {'exists' if known == 1 else 'exist'} already)" if known else ""
-    return f"submitted {output_formats.format_count(created, 'job')} to {place}{exists}"
+    parts = [output_formats.format_count(created, "job")] if created or not arrays else []
+    if arrays:
+        tasks = output_formats.format_count(sum(arrays), "task")
+        parts.append(f"{output_formats.format_count(len(arrays), 'array')} of {tasks}")
+    return f"submitted {' and '.join(parts)} to {place}{exists}"
 
 
 def _report_check(item: "Submission", done: "ValidationResult") -> None:
@@ -350,6 +370,15 @@ def _has_succeeded(client: "Client", item: "Submission", done: "SubmitResult", s
     states = tuple(state for state in ended.states if state in watch_command.BAD)
     found = client.iter_jobs(Filter(queue=item.queue, job_set=item.job_set, states=states))
     bad = [job for job in found if job.id in ids]
+    all_succeeded = not bad
+    arrays = [client.array(job.id) for job in done.jobs if job.tasks is not None]
+    for array in arrays:
+        tasks = array.states
+        counts = {state: tasks[state] for state in watch_command.BAD if state in tasks}
+        if counts:
+            text = ", ".join(f"{count} {state}" for state, count in counts.items())
+            command_base.print_message(f"array {array.client_id or array.id}: {text}")
+            all_succeeded = False
     for job in bad[: command_base.FIELD_ERRORS_LISTED_MAX]:
         name = job.client_id or job.id
         command_base.print_message(f"{name}: {job.state}{': ' + job.reason if job.reason else ''}")
@@ -357,4 +386,4 @@ def _has_succeeded(client: "Client", item: "Submission", done: "SubmitResult", s
         command_base.print_message(
             f"... and {len(bad) - command_base.FIELD_ERRORS_LISTED_MAX} more"
         )
-    return not bad
+    return all_succeeded

@@ -25,6 +25,7 @@ from fairlead_common.domain.records import (
     clusters,
     configuration,
     events,
+    index_sets,
     leases,
     scheduling_reports,
 )
@@ -57,6 +58,12 @@ _RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[1-9][0-9]{{0,8}}")
 _ALPHABET: Final = ALPHABET.encode()
 _OF_JOBS: Final = frozenset(
     each for each in get_args(events.AnyEvent) if issubclass(each, events.JobEvent)
+)
+_ArrayEvent = (
+    events.ArraySubmitted
+    | events.ArrayCancelRequested
+    | events.ArrayTasksCancelled
+    | events.ArrayEnded
 )
 _TAGS: Final = frozenset(str(each.__struct_config__.tag) for each in get_args(events.AnyEvent))
 
@@ -255,6 +262,9 @@ def _check_events(found: Sequence[events.AnyEvent]) -> None:
     else:
         ids = [event.job_id for event in found if isinstance(event, events.JobEvent)]
         ids += [JobId(event.group) for event in found if isinstance(event, events.GroupEvent)]
+        arrays = [event for event in found if isinstance(event, _ArrayEvent)]
+        ids += [JobId(event.array) for event in arrays]
+        _check_arrays(arrays)
     if not _are_job_ids(ids):
         wrong = next(each for each in ids if not is_job_id(each))
         raise Undecodable(f"{wrong[:60]!r} is not a job id")
@@ -264,6 +274,22 @@ def _check_events(found: Sequence[events.AnyEvent]) -> None:
         for event in found:
             if isinstance(event, events.JobRequeued) and event.shape:
                 _check_shapes([event.shape])
+
+
+def _check_arrays(found: Sequence[_ArrayEvent]) -> None:
+    for event in found:
+        try:
+            if isinstance(event, events.ArraySubmitted):
+                _check_submitted([event.template])
+                if event.count not in range(1, index_sets.INDEX_MAX + 2):
+                    raise ValueError(f"are below {event.count}")
+                index_sets.parse(event.indexes)
+                if event.after is not None and not _are_job_ids([JobId(event.after)]):
+                    raise ValueError("are those of tasks after something that is not an array")
+            elif not isinstance(event, events.ArrayEnded) and event.indexes:
+                index_sets.parse(event.indexes)
+        except ValueError as error:
+            raise Undecodable(f"the indexes of array {event.array}: {error}") from None
 
 
 def _are_job_ids(ids: list[JobId]) -> bool:
@@ -281,6 +307,8 @@ def _check_submitted(found: Sequence[events.JobSubmitted]) -> None:
     for event in found:
         if event.after and not _are_job_ids(list(event.after)):
             raise Undecodable("the job depends on something that is not a job id")
+        if event.array is not None and not _are_job_ids([JobId(event.array.array)]):
+            raise Undecodable("the job is a task of something that is not an array")
     specs = {b"".join((event.spec,))[:1] for event in found}
     if specs - {b"{"}:
         raise Undecodable("the pod spec is not a JSON object")

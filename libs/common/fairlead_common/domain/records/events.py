@@ -11,13 +11,18 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import GroupId, JobId, job_set_key, job_set_partition
-from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.ids import ArrayId, GroupId, JobId, job_set_key, job_set_partition
 from fairlead_common.domain.records.group_terms import Group as Group
 from fairlead_common.domain.records.group_terms import GroupChangeKind as GroupChangeKind
 from fairlead_common.domain.records.group_terms import GroupMember as GroupMember
 from fairlead_common.domain.records.group_terms import GroupRole as GroupRole
 from fairlead_common.domain.records.group_terms import MemberFailure as MemberFailure
+from fairlead_common.domain.records.job_properties import FailureCategory as FailureCategory
+from fairlead_common.domain.records.job_properties import Gang as Gang
+from fairlead_common.domain.records.job_properties import JobFilter as JobFilter
+from fairlead_common.domain.records.job_properties import NetworkObject as NetworkObject
+from fairlead_common.domain.records.job_properties import RetryPolicy as RetryPolicy
+from fairlead_common.domain.records.task_membership import ArrayTask as ArrayTask
 from fairlead_common.domain.records.value_ranges import (
     Int32,
     Int64,
@@ -36,21 +41,6 @@ RESUBMITTED_FROM: Final = "fairlead.dev/resubmitted-from"
 """An annotation: the id of the job in whose place this one was submitted."""
 
 
-class FailureCategory(StrEnum):
-    """Why a run failed, in one word that policies and people can use."""
-
-    EXIT_CODE = "exit-code"
-    OOM = "oom"
-    EVICTED = "evicted"
-    DEADLINE = "deadline"
-    START = "start"
-    IMAGE_PULL = "image-pull"
-    NODE_LOST = "node-lost"
-    POD_DELETED = "pod-deleted"
-    ADMISSION = "admission"
-    INTERNAL = "internal"
-
-
 class PreemptionCause(StrEnum):
     """Why a run was preempted."""
 
@@ -62,50 +52,6 @@ class PreemptionCause(StrEnum):
     REQUEST = "request"
     GROUP = "group"
     """Its group has ended, restarts or was scaled down."""
-
-
-class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Jobs of one queue and job set that start together. `member`: which of them this one is."""
-
-    name: str
-    size: Int32
-    min_size: Int32 | None = None
-    uniformity_label: str | None = None
-    rest: str = "wait"
-    member: Int32 | None = None
-
-
-class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How often a failed run is retried, after which failures, and with which changes."""
-
-    limit: Int32 = 0
-    on: tuple[FailureCategory, ...] = ()
-    memory_factor: float = 1.0
-    avoid_node: bool = False
-
-
-class NetworkObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A Kubernetes Service or Ingress that exists together with each run of a job.
-
-    `spec` is the `spec` of the object. `name` is unique among the objects of the job: backends of
-    ingresses name its services by it, and the object of a run is named `<name>-<run id>`.
-    """
-
-    name: str
-    annotations: dict[str, str] = {}
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class JobFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which jobs of a queue an action concerns; an absent field does not restrict."""
-
-    queue: str
-    job_set: str | None = None
-    states: tuple[JobState, ...] = ()
-    classes: tuple[str, ...] = ()
-    labels: dict[str, str] = {}
-    executor: str | None = None
-    node: str | None = None
 
 
 class Event(
@@ -130,6 +76,12 @@ class GroupEvent(Event, frozen=True, kw_only=True):
     """A fact about a group as a whole. Its members are jobs of the job set of the message."""
 
     group: GroupId
+
+
+class ArrayEvent(Event, frozen=True, kw_only=True):
+    """A fact about an array as a whole. Its tasks are jobs of the job set of the message."""
+
+    array: ArrayId
 
 
 class RunEvent(JobEvent, frozen=True, kw_only=True):
@@ -175,6 +127,30 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
     services: tuple[NetworkObject, ...] = ()
     ingresses: tuple[NetworkObject, ...] = ()
     group: GroupMember | None = None
+    array: ArrayTask | None = None
+
+
+class ArraySubmitted(ArrayEvent, frozen=True, kw_only=True, tag="arraySubmitted"):
+    """An array of equal jobs, its tasks, was submitted. The first event of an id counts.
+
+    `template` is a task without its index; its `job_id` is the array's id. `indexes`: those of the
+    tasks (`IndexSet`), each below `count`. At most `running_max` tasks are released at a time: the
+    scheduler releases a task by its `JobSubmitted` when it can soon start. `after`: an array of the
+    job set; a task starts when the task of that array with its index has succeeded.
+    """
+
+    template: JobSubmitted
+    count: Int32
+    indexes: str
+    running_max: Int32 | None = None
+    after: ArrayId | None = None
+
+
+class ArrayCancelRequested(ArrayEvent, frozen=True, kw_only=True, tag="arrayCancelRequested"):
+    """Cancellation of tasks was requested: of those with these `indexes` (empty: of all)."""
+
+    indexes: str = ""
+    reason: str = ""
 
 
 class GroupSubmitted(GroupEvent, frozen=True, kw_only=True, tag="groupSubmitted"):
@@ -355,6 +331,20 @@ class GroupCancelled(GroupEvent, frozen=True, kw_only=True, tag="groupCancelled"
     reason: str
 
 
+class ArrayTasksCancelled(ArrayEvent, frozen=True, kw_only=True, tag="arrayTasksCancelled"):
+    """The oldest request to cancel tasks is done: `tasks` tasks with these indexes (`IndexSet`),
+    which had not been released, are cancelled; the others have events of their own."""
+
+    indexes: str
+    tasks: Int32
+    priority_class: Name = "default"
+    reason: str = ""
+
+
+class ArrayEnded(ArrayEvent, frozen=True, kw_only=True, tag="arrayEnded"):
+    """All tasks of the array have ended. Final."""
+
+
 # What the runs did (written by executors). `at_ms` is the cluster's clock: for people only.
 
 
@@ -432,6 +422,10 @@ AnyEvent = (
     | GroupSucceeded
     | GroupFailed
     | GroupCancelled
+    | ArraySubmitted
+    | ArrayCancelRequested
+    | ArrayTasksCancelled
+    | ArrayEnded
 )
 
 

@@ -52,6 +52,12 @@ _GROUP_VERBS: Final[Mapping[EventType, str]] = {
     "groupFailed": "failed",
     "groupCancelled": "was cancelled",
 }
+_ARRAY_VERBS: Final[Mapping[EventType, str]] = {
+    "arraySubmitted": "was submitted",
+    "arrayCancelling": "is being cancelled",
+    "arrayTasksCancelled": "lost tasks that had not started",
+    "arrayEnded": "has ended",
+}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -176,6 +182,9 @@ def summarize(event: PublicEvent) -> str:
             | "groupCancelled"
         ):
             return f"Group {event.group} of {job_set} {_GROUP_VERBS[event.type]}{by}{why}"
+        case "arraySubmitted" | "arrayCancelling" | "arrayTasksCancelled" | "arrayEnded":
+            tasks = "" if event.tasks is None else f" ({event.tasks:,} tasks)"
+            return f"Array {event.array} of {job_set} {_ARRAY_VERBS[event.type]}{tasks}{by}{why}"
         case _:
             assert_never(event.type)
 

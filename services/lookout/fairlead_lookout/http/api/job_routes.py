@@ -33,6 +33,7 @@ from fairlead_lookout.http.request_parameters import (
     parse_words,
 )
 from fairlead_lookout.http.waiting_reasons import explain_waiting
+from fairlead_lookout.store.queries import array_lists
 from fairlead_lookout.store.queries.job_lists import check_sort
 from fairlead_lookout.store.queries.list_filters import (
     ANNOTATION,
@@ -196,6 +197,8 @@ def _make_tag(job: responses.JobDetailResponse) -> str:
 async def find_job(deps: Deps, job_id: str, visible_queues: QueueScope) -> JobRecord:
     """The job. Raises a 404 `Problem`, also if the caller may not view its queue."""
     found = await deps.view.read_job(job_id)
+    if found is None:
+        found = await array_lists.read_waiting_task(deps.view, job_id)
     if found is None or found.row["queue"] not in visible_queues:
         raise Problem("not-found", f"Job {job_id!r} does not exist.")
     return found
@@ -227,7 +230,9 @@ async def describe_record(
     return responses.JobDetailResponse(
         **msgspec.structs.asdict(listed),
         why=explain_waiting(found, deps.reports, deps.quarantine.find_stopped_partitions(), now_ms),
-        position_in_queue=await _read_queue_position(deps, found),
+        position_in_queue=None
+        if found.waits_in_array
+        else await _read_queue_position(deps, found),
         runs=[responses.describe_run(row) for row in found.runs],
         namespace=submitted.namespace,
         labels=submitted.labels,
@@ -238,6 +243,7 @@ async def describe_record(
         max_queue_seconds=submitted.queue_s_max,
         max_runtime_seconds=submitted.runtime_s_max,
         gang=submitted.gang,
+        array=submitted.array,
         retry=submitted.retry,
         on_preemption=submitted.on_preemption,
         spec=without_sealed(submitted.spec) if spec else None,

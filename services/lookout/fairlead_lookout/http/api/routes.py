@@ -5,6 +5,7 @@ from fastapi import APIRouter, Depends
 
 from fairlead_common.web.query_validation import StrictRoute
 from fairlead_lookout.http.api import (
+    array_routes,
     cluster_routes,
     event_routes,
     export_routes,
@@ -37,6 +38,7 @@ def make_routers(deps: Deps) -> list[APIRouter]:
     log_routes.add_routes(router, deps)
     job_routes.add_routes(router, deps)
     group_routes.add_routes(router, deps)
+    array_routes.add_routes(router, deps)
     report_routes.add_routes(router, deps)
     cluster_routes.add_routes(router, deps)
     quarantine_routes.add_routes(router, deps)

@@ -21,6 +21,7 @@ from fairlead_lookout.http.pages.about_pages import HealthDeps
 from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import PageSender
 from fairlead_lookout.http.pages.scheduling import (
+    array_pages,
     cluster_pages,
     fairness_pages,
     group_pages,
@@ -58,6 +59,7 @@ def make_router(deps: Deps, health: HealthDeps) -> APIRouter:
         cluster_pages,
         pool_pages,
         group_pages,
+        array_pages,
         preemption_pages,
         fairness_pages,
         node_pages,

@@ -17,7 +17,12 @@ from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.service import clock
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters
 from fairlead_lookout.domain.event_chunks import Chunk
-from fairlead_lookout.domain.message_batches import Batch, find_job_ids, find_run_keys
+from fairlead_lookout.domain.message_batches import (
+    Batch,
+    find_job_ids,
+    find_new_arrays,
+    find_run_keys,
+)
 from fairlead_lookout.domain.model import (
     Amounts,
     BulkProgress,
@@ -70,6 +75,9 @@ class FoldRows(msgspec.Struct, frozen=True):
     group_members: list[tuple[Any, ...]]
     group_changes: list[tuple[Any, ...]]
     group_events: list[tuple[Any, ...]]
+    arrays: list[tuple[Any, ...]]
+    array_changes: list[tuple[Any, ...]]
+    array_counts: list[tuple[Any, ...]]
 
 
 class FoldStore:
@@ -103,6 +111,8 @@ class FoldStore:
         """
         messages, cached = batch.messages, self._cache
         if batch.candidates is not None or find_bulk_filters(messages[-1:]):
+            return None
+        if find_new_arrays(messages):
             return None
         jobs: dict[str, Job] = {}
         missing: list[str] = []
@@ -165,7 +175,14 @@ class FoldStore:
             candidates=candidates,
             labels=await self._read_labels(messages, candidates),
             requests=await self._load_requests(self._connection, jobs),
+            arrays=await self._find_known_arrays(find_new_arrays(messages)),
         )
+
+    async def _find_known_arrays(self, wanted: list[str]) -> frozenset[str]:
+        if not wanted:
+            return frozenset()
+        rows = await self._connection.fetch(FOLD["known_arrays"], wanted)
+        return frozenset(row["id"] for row in rows)
 
     async def _find_job_ids(self, messages: Sequence[Message]) -> dict[str, None]:
         """The ids of all jobs that these messages name, message by message."""
@@ -310,6 +327,9 @@ class FoldStore:
             group_members=[msgspec.structs.astuple(one) for one in changes.groups.members],
             group_changes=[msgspec.structs.astuple(one) for one in changes.groups.changes.values()],
             group_events=[msgspec.structs.astuple(one) for one in changes.groups.events],
+            arrays=[msgspec.structs.astuple(one) for one in changes.arrays.new],
+            array_changes=[msgspec.structs.astuple(one) for one in changes.arrays.changes.values()],
+            array_counts=[(*key, tasks) for key, tasks in changes.arrays.counts.items() if tasks],
         )
 
     async def write(self, rows: FoldRows) -> None:
@@ -333,6 +353,9 @@ class FoldStore:
         await self._execute_all("add_members", rows.group_members)
         await self._execute_all("change_groups", rows.group_changes)
         await self._execute_all("add_group_events", rows.group_events)
+        await self._execute_all("add_arrays", rows.arrays)
+        await self._execute_all("change_arrays", rows.array_changes)
+        await self._execute_all("add_array_counts", rows.array_counts)
         # Last, because other processes wait while these rows are locked.
         await self._execute_all("write_shapes", rows.shapes)
         await self._execute_all("add_queue_counts", rows.queue_counts)

@@ -6,12 +6,14 @@ sets without jobs and shapes that no job has. The retention of the log and of ev
 settings.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from fairlead_common.db import Connection
 from fairlead_common.domain.ids import NUMBER_EPOCH_MS, submission_number
 from fairlead_common.service import clock
+from fairlead_lookout.domain.array_fold import CANCELLED
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.domain.transitions import ENDED, LIVE
 from fairlead_lookout.store import table_rows
@@ -79,25 +81,34 @@ class JobPruner:
         number = submission_number(max(before_ms, NUMBER_EPOCH_MS), 0, 0, 0)
         arguments = (job_set.number, sorted(ENDED), number, before_ms, jobs_max)
         async with self._connection.transaction():
+            arrays = await self._delete_arrays(job_set, before_ms)
             old = await self._connection.fetch(FOLD["old_jobs"], *arguments)
-            if not old:
+            if not old and not arrays:
                 return 0
             ids = [row["id"] for row in old]
             for name in ("delete_runs", "delete_specs", "delete_members", "delete_jobs"):
                 await self._connection.execute(FOLD[name], ids)
-            await self._subtract(job_set, old)
+            await self._subtract(job_set, old, arrays)
         self._cache.remove(job_set.key, ids)
         return len(ids)
 
-    async def _subtract(self, job_set: JobSet, old: list[Any]) -> None:
-        """Subtract deleted jobs from the counters, as if they had never existed."""
-        moved: dict[tuple[str, str], int] = {}
+    async def _delete_arrays(self, job_set: JobSet, before_ms: int) -> dict[tuple[str, str], int]:
+        """Delete old arrays; (class, state) -> tasks of them that never became jobs."""
+        rows = await self._connection.fetch(FOLD["delete_arrays"], *job_set.key, before_ms)
+        return {(row["class"], CANCELLED): row["tasks"] for row in rows if row["tasks"]}
+
+    async def _subtract(
+        self, job_set: JobSet, old: list[Any], tasks: Mapping[tuple[str, str], int]
+    ) -> None:
+        """Subtract deleted jobs, and tasks of deleted arrays, from the counters, as if they had
+        never existed."""
+        moved = {key: -count for key, count in tasks.items()}
         for row in old:
             key = (row["class"], row["state"])
             moved[key] = moved.get(key, 0) - 1
             if row["category"] in job_set.failures:
                 job_set.failures[row["category"]] -= 1
-        job_set.jobs -= len(old)
+        job_set.jobs -= len(old) + sum(tasks.values())
         job_set.superseded -= sum(row["superseded_by"] is not None for row in old)
         job_set.failures = {name: jobs for name, jobs in job_set.failures.items() if jobs > 0}
         classes, states = map(list, zip(*moved, strict=True))

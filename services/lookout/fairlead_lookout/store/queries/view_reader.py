@@ -58,6 +58,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     dependencies: dict[str, str]
     client_ids: dict[str, str]
     preempted_runs: list[Any]
+    waits_in_array: bool = False
+    """Whether it is a task that has not been released: it has no row, and `row` is made up."""
 
     @property
     def waits_for_others(self) -> bool:

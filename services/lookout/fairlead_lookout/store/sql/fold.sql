@@ -77,7 +77,7 @@ CROSS JOIN LATERAL (
     SELECT j.id, j.set_number, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
            j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
            j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
-           j.superseded_by, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
+           j.superseded_by, j.is_task, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
            r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
     FROM fairlead_lookout.jobs j
     LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
@@ -356,6 +356,49 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
             $8::bigint[], $9::boolean[])
     AS n (id, state, terms, change, reason, by, restarts, changed_ms, is_recreated)
 WHERE g.id = n.id AND g.state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED');
+
+-- name: known_arrays
+SELECT id FROM fairlead_lookout.arrays WHERE id = ANY ($1::text[]);
+
+-- name: add_arrays
+INSERT INTO fairlead_lookout.arrays
+    (id, queue, job_set, class, client_id, digest, tasks, waiting, submitted, submitted_ms,
+     submitted_by)
+SELECT id, queue, job_set, class, client_id, digest, tasks, tasks, submitted, submitted_ms, by
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[],
+            $8::text[], $9::bigint[], $10::text[])
+    AS n (id, queue, job_set, class, client_id, digest, tasks, submitted, submitted_ms, by)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: change_arrays
+-- One row for each array.
+UPDATE fairlead_lookout.arrays a
+SET waiting = a.waiting - n.released - n.cancelled,
+    cancelled = a.cancelled + n.cancelled,
+    cancelled_indexes = CASE WHEN n.indexes IS NULL THEN a.cancelled_indexes
+                             ELSE concat_ws(',', a.cancelled_indexes, n.indexes) END,
+    cancel_reason = CASE WHEN n.requested THEN n.reason ELSE a.cancel_reason END,
+    cancelled_by = CASE WHEN n.requested THEN n.by ELSE a.cancelled_by END,
+    ended_ms = coalesce(a.ended_ms, n.ended_ms)
+FROM unnest($1::text[], $2::int[], $3::int[], $4::text[], $5::boolean[], $6::text[], $7::text[],
+            $8::bigint[])
+    AS n (id, released, cancelled, indexes, requested, reason, by, ended_ms)
+WHERE a.id = n.id;
+
+-- name: add_array_counts
+INSERT INTO fairlead_lookout.array_counts (array_id, state, tasks)
+SELECT * FROM unnest($1::text[], $2::text[], $3::int[])
+ON CONFLICT (array_id, state) DO UPDATE SET tasks = array_counts.tasks + excluded.tasks;
+
+-- name: delete_arrays
+-- Arrays of a job set ($1, $2) that ended before $3, with how many tasks never became jobs.
+WITH old AS (
+    DELETE FROM fairlead_lookout.arrays a
+    WHERE a.queue = $1 AND a.job_set = $2 AND a.ended_ms < $3 RETURNING a.id, a.class, a.cancelled
+), counts AS (
+    DELETE FROM fairlead_lookout.array_counts c USING old WHERE c.array_id = old.id
+)
+SELECT class, sum(cancelled)::int AS tasks FROM old GROUP BY class;
 
 -- name: delete_members
 -- Of these jobs, and the groups that lose their last member, with their events.

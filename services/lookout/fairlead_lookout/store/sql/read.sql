@@ -534,3 +534,29 @@ ORDER BY role, span, time_ms DESC;
 SELECT m.group_id, m.role, m.number, g.client_id
 FROM fairlead_lookout.group_members m JOIN fairlead_lookout.groups g ON g.id = m.group_id
 WHERE m.job_id = $1;
+
+-- name: arrays
+-- Arrays, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5 client
+-- id, $6 only those with tasks that have not ended; after the array $7, $8 (time of submission, id).
+SELECT a.*, c.counts
+FROM fairlead_lookout.arrays a
+CROSS JOIN LATERAL (
+    SELECT json_object_agg(state, tasks)::text AS counts
+    FROM fairlead_lookout.array_counts WHERE array_id = a.id AND tasks > 0
+) c
+WHERE ($1::text[] IS NULL OR a.queue = ANY ($1)) AND a.queue <> ALL ($2)
+  AND ($3::text IS NULL OR a.queue = $3) AND ($4::text IS NULL OR a.job_set = $4)
+  AND ($5::text IS NULL OR a.client_id = $5)
+  AND (NOT $6::boolean OR a.ended_ms IS NULL)
+  AND ($7::bigint IS NULL OR (a.submitted_ms, a.id) < ($7, $8::text))
+ORDER BY a.submitted_ms DESC, a.id DESC
+LIMIT $9;
+
+-- name: array
+SELECT a.*, c.counts
+FROM fairlead_lookout.arrays a
+CROSS JOIN LATERAL (
+    SELECT json_object_agg(state, tasks)::text AS counts
+    FROM fairlead_lookout.array_counts WHERE array_id = a.id AND tasks > 0
+) c
+WHERE a.id = $1;

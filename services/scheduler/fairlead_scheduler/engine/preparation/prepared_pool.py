@@ -97,7 +97,8 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
         ),
     )
     clock.check()
-    wanted, waits = _wanted(snapshot, queued, possible, static)
+    demanded = queued if snapshot.queued_beside is None else queued + snapshot.queued_beside
+    wanted, waits = _wanted(snapshot, demanded, possible, static)
     takes_part = running.any(axis=1) | (~snapshot.queue_cordoned & waits)
     return PreparedPool(
         static=static,

@@ -20,17 +20,19 @@ from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, deco
 from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.job_index import hash_keys
 from fairlead_scheduler.state.job_table import RareProperties
+from fairlead_scheduler.state.task_arrays import ArrayState
 from fairlead_scheduler.state.view import View
 
 UNORDERED_MAX: Final = 1 / 16
 """Rows are sorted if more of them than this share were submitted before the row above them."""
 _decoder: Final = msgspec.json.Decoder(list[RareProperties])
 _group_decoder: Final = msgspec.json.Decoder(GroupState)
+_array_decoder: Final = msgspec.json.Decoder(ArrayState)
 
 
 class CheckpointLoader:
-    """Fills an empty view: `add` each block, `index_rows`, `add_groups`, `add_rare` properties,
-    then `finish`."""
+    """Fills an empty view: `add` each block, `index_rows`, `add_groups`, `add_arrays`, `add_rare`
+    properties, then `finish`."""
 
     def __init__(self, view: View, saved: Iterable[SavedName]) -> None:
         jobs = view.jobs
@@ -92,6 +94,17 @@ class CheckpointLoader:
             state = _group_decoder.decode(each)
             self._view.groups[state.group] = state
             self._view.groups_to_examine.add(state.group)
+
+    def add_arrays(self, encoded: Iterable[bytes]) -> None:
+        """All arrays, each as JSON; their released tasks are found by their ids."""
+        view, jobs = self._view, self._view.jobs
+        for each in encoded:
+            state = _array_decoder.decode(each)
+            view.arrays[state.array] = state
+            view.array_slots.add(state.array)
+        if view.arrays:
+            rows = view.live_rows()
+            jobs.array[rows] = view.array_slots.find_of_rows(jobs, rows)
 
     def add_rare(self, ids: bytes, encoded: bytes) -> None:
         """The rare properties of these jobs: ids one after another, and a JSON array."""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import GroupId, JobId, partition_of_job
+from fairlead_common.domain.ids import ArrayId, GroupId, JobId, partition_of_job
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.checkpoint import checkpoint_rows as records
 from fairlead_scheduler.state.checkpoint.checkpoint_names import Name, SavedName, SavedNames
@@ -52,6 +52,8 @@ class Changes(msgspec.Struct, frozen=True):
     ended: list[tuple[JobId, str, str, int]]
     groups: list[tuple[GroupId, bytes | None]]
     """Groups that changed, encoded; None: it was forgotten."""
+    arrays: list[tuple[ArrayId, bytes | None]]
+    """As `groups`."""
     buckets: bytes
     """Tokens as they are now: of a partition that is saved later, what is folded again after a
     kill takes its tokens once more. So a kill never fills a bucket."""
@@ -103,6 +105,7 @@ class CheckpointParts:
             dropped_names=names.end_save() if self.is_done else [],
             specs=view.specs.begin_save(),
             groups=_take_groups(view, part),
+            arrays=_take_arrays(view, part),
             ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in ended.items()],
             buckets=msgspec.json.encode(view.buckets.levels()),
         )
@@ -151,6 +154,17 @@ def _take_groups(view: View, part: Collection[int]) -> list[tuple[GroupId, bytes
     return [
         (group, msgspec.json.encode(view.groups[group]) if group in view.groups else None)
         for group in chosen
+    ]
+
+
+def _take_arrays(view: View, part: Collection[int]) -> list[tuple[ArrayId, bytes | None]]:
+    """As `_take_groups`."""
+    chosen = [array for array in view.unsaved_arrays if partition_of_job(array) in part]
+    for array in chosen:
+        del view.unsaved_arrays[array]
+    return [
+        (array, msgspec.json.encode(view.arrays[array]) if array in view.arrays else None)
+        for array in chosen
     ]
 
 

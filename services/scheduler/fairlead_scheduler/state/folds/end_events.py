@@ -94,7 +94,7 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
         failed = reason if state is JobState.FAILED and not started else None
         gang_membership.remove_member(view, row, message, had_started=started, failed=failed)
     if job_id in view.dependents:
-        _update_dependents(view, job_id, state, message)
+        update_dependents(view, job_id, state, message)
     if was == job_table.QUEUED:
         queue = view.lingering.setdefault(message.partition, deque())
         queue.append((message.time_ms, job_id))
@@ -114,7 +114,8 @@ def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:
                 del view.dependents[other]
 
 
-def _update_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
+def update_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
+    """Note at the jobs that depend on a job how it ended."""
     for other in view.dependents.pop(job_id):
         row = view.jobs.rows.get(other)
         if row is None or job_table.IS_ENDED[view.jobs.state[row]]:

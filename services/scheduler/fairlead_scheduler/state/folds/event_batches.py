@@ -132,7 +132,7 @@ class SubmissionBatch:
         self.rare += [
             (number, event)
             for number, event in enumerate(events, len(self.ids))
-            if event.after or event.retry is not None or event.gang or event.group
+            if event.after or event.retry is not None or event.gang or event.group or event.array
         ]
         self.ids += [event.job_id for event in events]
         self.repeatable += [event.job_id for event in events if event.client_id is not None]

@@ -3,7 +3,7 @@
 Messages of one event type are folded together as columns (`event_batches.py`). `ended_jobs` is
 what the caller has looked up in Postgres about ids without a row; `find_ids_to_look_up` lists these
 ids. The folds of the event types are in `submission_events.py`, `request_events.py`,
-`run_events.py`, `end_events.py` and `group_events.py`.
+`run_events.py`, `end_events.py`, `group_events.py` and `array_events.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +12,7 @@ from typing import Final, TypeVar, cast
 
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.folds import (
+    array_events,
     end_events,
     group_events,
     request_events,
@@ -129,6 +130,10 @@ _FOLDS: Final[Mapping[type, _Fold[ev.AnyEvent]]] = cast(
         ev.GroupSucceeded: group_events.fold_decision,
         ev.GroupFailed: group_events.fold_decision,
         ev.GroupCancelled: group_events.fold_decision,
+        ev.ArraySubmitted: array_events.fold_submitted,
+        ev.ArrayCancelRequested: array_events.fold_cancel_requested,
+        ev.ArrayTasksCancelled: array_events.fold_tasks_cancelled,
+        ev.ArrayEnded: array_events.fold_ended,
     },
 )
 """Every event of the union; a test compares the two."""

@@ -9,7 +9,7 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.lifecycle import FlagChange, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import groups, job_table
-from fairlead_scheduler.state.folds import end_events, flag_changes, job_filters
+from fairlead_scheduler.state.folds import array_events, end_events, flag_changes, job_filters
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.view import View
 
@@ -34,6 +34,8 @@ def fold_cancel_requested(
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
             _cancel(view, row, message, event.reason)
+        elif view.arrays:
+            array_events.cancel_task(view, event, message)
 
 
 def _cancel(view: View, row: int, message: Message, reason: str) -> None:
@@ -101,6 +103,8 @@ def fold_bulk_request(
     """Apply a request to every job that its filter matches in this partition."""
     for event in batch:
         rows = job_filters.find_jobs(view, message.partition, event.filter)
+        if view.arrays and not isinstance(event, ev.JobsPreemptRequested):
+            array_events.apply_bulk_request(view, message, event)
         match event:
             case ev.JobsCancelRequested(reason=reason):
                 for row in rows:

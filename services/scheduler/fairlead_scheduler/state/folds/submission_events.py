@@ -6,11 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain import lifecycle
-from fairlead_common.domain.ids import JobId, submission_number
+from fairlead_common.domain.ids import JobId, array_id, submission_number
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_index, job_table
-from fairlead_scheduler.state.folds import end_events, flag_changes, gang_membership
+from fairlead_scheduler.state import job_index, job_table, task_arrays
+from fairlead_scheduler.state.folds import (
+    array_events,
+    end_events,
+    flag_changes,
+    gang_membership,
+)
 from fairlead_scheduler.state.folds.event_batches import (
     MessagePart,
     SubmissionBatch,
@@ -81,6 +86,9 @@ def add_jobs(view: View, batch: SubmissionBatch, ended_jobs: EndedJobs) -> bool:
     _fill_terms(view, at, batch)
     view.specs.unsaved.update(specs)
     view.mark_all_changed(at, _repeat([part.position for part in batch.parts], sizes))
+    tasks = [(at.item(number), event) for number, event in batch.rare if event.array is not None]
+    if tasks:
+        array_events.add_tasks(view, tasks)
     for number, event in batch.rare:
         _add_rare_properties(view, at.item(number), event, ended_jobs)
     return True
@@ -118,7 +126,7 @@ def _add_job(
     jobs.run_state[row] = job_table.NO_RUN
     jobs.node[row] = -1
     jobs.run[row] = jobs.retries[row] = jobs.value[row] = 0
-    jobs.leased_ms[row] = jobs.running_ms[row] = 0
+    jobs.leased_ms[row] = jobs.running_ms[row] = jobs.array[row] = 0
     jobs.digest[row] = event.digest.encode()
     jobs.flags[row] = find_first_flags(event)
     jobs.pool[row] = jobs.pools.number(event.pool)
@@ -134,6 +142,8 @@ def _add_job(
     jobs.checkpoint_ms[row] = _milliseconds(event.checkpoint_s)
     view.specs.unsaved[event.job_id] = event
     view.mark_changed(row, message.position)
+    if event.array is not None:
+        array_events.add_tasks(view, [(row, event)])
     _add_rare_properties(view, row, event, ended_jobs)
 
 
@@ -160,7 +170,7 @@ def _fill_positions(
     jobs.state[at] = job_table.QUEUED
     jobs.run_state[at] = job_table.NO_RUN
     jobs.node[at] = -1
-    for name in ("run", "retries", "leased_ms", "running_ms", "value"):
+    for name in ("run", "retries", "leased_ms", "running_ms", "value", "array"):
         getattr(jobs, name)[at] = 0
 
 
@@ -193,6 +203,14 @@ def _milliseconds(seconds: int | None) -> int:
     return 1000 * (seconds or 0)
 
 
+def _follows_nothing(view: View, event: ev.JobSubmitted, other: JobId) -> bool:
+    """Whether a task follows a task of another array that is no job and will never be one."""
+    state = None if event.array is None else view.arrays.get(event.array.array)
+    if state is None or state.after is None or array_id(other) != state.after:
+        return False
+    return task_arrays.will_never_run(view.arrays, other)
+
+
 def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, ended_jobs: EndedJobs) -> None:
     rare = view.jobs.rare_properties_of(row)
     for other in event.after:
@@ -200,6 +218,8 @@ def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, ended_jobs: 
         state = ended.state if ended is not None else view.state_of(other)
         if state is JobState.SUCCEEDED:
             continue
+        if state is None and _follows_nothing(view, event, other):
+            state = JobState.CANCELLED
         if state is not None and state in JOB_ENDED:
             end_events.mark_cannot_start(view, row, other, state)
             continue

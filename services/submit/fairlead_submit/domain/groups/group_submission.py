@@ -353,11 +353,16 @@ def read_template(
 ) -> tuple[JobTemplate, list[FieldError]]:
     """The template of a role, and its errors except for those in what all members share."""
     found: list[FieldError] = []
-    for name, given in (("clientId", job.client_id), ("after", job.after), ("gang", job.gang)):
+    for name, given in (
+        ("clientId", job.client_id),
+        ("after", job.after),
+        ("gang", job.gang),
+        ("array", job.array),
+    ):
         if given is not None:
             detail = "is not allowed in the template of a role"
             found.append(FieldError(f"{pointer}/{name}", detail))
-    plain = msgspec.structs.replace(job, client_id=None, after=None, gang=None)
+    plain = msgspec.structs.replace(job, client_id=None, after=None, gang=None, array=None)
     template = templates.get(plain, shared)
     found += [FieldError(pointer + error.pointer, error.detail) for error in template.errors]
     if template.event.gang is not None and job.gang is None:

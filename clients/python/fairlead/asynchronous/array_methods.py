@@ -1,0 +1,66 @@
+"""The methods for arrays: many tasks that are submitted as one job with `array`."""
+
+from collections.abc import AsyncIterator
+
+from fairlead.asynchronous.client_connection import AsyncConnection
+from fairlead.calls import array_requests, request_building
+from fairlead.calls.exchange_types import Request
+from fairlead.calls.job_parameters import POSITION_WAIT_S
+from fairlead.models.array_models import ArrayActionResult, ArrayView
+
+
+class ArrayMethods(AsyncConnection):
+    """The methods for arrays."""
+
+    def arrays(
+        self,
+        *,
+        queue: str | None = None,
+        job_set: str | None = None,
+        client_id: str | None = None,
+        active: bool = False,
+        after: str | None = None,
+    ) -> AsyncIterator[ArrayView]:
+        """Iterates over arrays, the newest first. `active`: only with tasks that have not ended."""
+        query = request_building.make_query(
+            {
+                "queue": queue,
+                "jobSet": job_set,
+                "clientId": client_id,
+                "active": "true" if active else None,
+            }
+        )
+        query += request_building.make_position_query(
+            after or self._positions.position(), POSITION_WAIT_S
+        )
+        return self._iterate_pages("/arrays", query, "arrays", ArrayView)
+
+    async def array(self, array_id: str, *, after: str | None = None) -> ArrayView:
+        """One array with its tasks by state. Raises `NotFound`."""
+        query = request_building.make_position_query(
+            after or self._positions.position(), POSITION_WAIT_S
+        )
+        request = request_building.build_get(array_requests.array_path(array_id), query)
+        return await self._request(request, ArrayView)
+
+    async def cancel_array(
+        self, array_id: str, *, indexes: str | None = None, reason: str = ""
+    ) -> ArrayActionResult:
+        """Cancel the tasks with these indexes ("0-9,20"; default: all). Raises `NotFound`."""
+        request = array_requests.build_cancellation(array_id, indexes, reason)
+        return await self._request_tasks(request)
+
+    async def resubmit_array(
+        self, array_id: str, *, indexes: str | None = None, client_id: str | None = None
+    ) -> ArrayActionResult:
+        """Submit the tasks with these indexes (default: all) again, as a new array with this client
+        id (default: a new one). Raises `NotFound`.
+        """
+        name = client_id or f"a{self._transport.random_bits():016x}"
+        return await self._request_tasks(array_requests.build_resubmission(array_id, indexes, name))
+
+    async def _request_tasks(self, request: Request) -> ArrayActionResult:
+        done = await self._request(request, ArrayActionResult)
+        if done.position is not None:
+            self._positions.record("", done.id, done.position)  # what later reads include
+        return done

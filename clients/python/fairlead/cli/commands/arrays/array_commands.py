@@ -1,0 +1,191 @@
+"""`fairlead array`, and the lists and details of arrays: many tasks submitted as one job."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fairlead.cli.support import command_base, job_selection, output_formats
+
+if TYPE_CHECKING:
+    from fairlead import ArrayView, Client
+
+_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
+_ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
+_OPTION: Final = re.compile(
+    r"(?P<indexes>\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?(?:,\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?)*)"
+    r"(?:%(?P<max>\d{1,9}))?"
+)
+OneArray = Annotated[str, typer.Argument(metavar="ARRAY", help=_HELP)]
+Indexes = Annotated[
+    str,
+    typer.Option(help="Only tasks with these indexes, as 0-9,20-29:2.", metavar="SET"),
+]
+ArrayOption = Annotated[
+    str,
+    typer.Option(
+        help="Make the job of the file an array with these indexes, as 0-999 or 0-999:10%50 (at"
+        " most 50 at a time).",
+        metavar="SET[%MAX]",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    array = typer.Typer(help="Cancel tasks of arrays, or submit them again.", no_args_is_help=True)
+    array.command(
+        "cancel",
+        short_help="Cancel tasks of an array.",
+        epilog=command_base.format_examples(
+            "fairlead array cancel scan-7", "fairlead array cancel scan-7 --indexes 100-199"
+        ),
+    )(cancel)
+    array.command(
+        "resubmit",
+        short_help="Submit tasks of an array again, as a new array.",
+        epilog=command_base.format_examples("fairlead array resubmit scan-7 --indexes 3,17-19"),
+    )(resubmit)
+    app.add_typer(array, name="array")
+
+
+def list_all(
+    context: typer.Context,
+    queue: Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")] = "",
+    jobset: Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")] = "",
+    active: Annotated[
+        bool, typer.Option("--active", help="Only those with tasks that have not ended.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, help="The maximum number of results.", metavar="NUMBER")
+    ] = 100,
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """List arrays with their tasks by state, newest first."""
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    columns: output_formats.Columns[ArrayView] = {
+        "ID": lambda array: array.id,
+        "QUEUE": lambda array: array.queue,
+        "JOB SET": lambda array: array.job_set,
+        "CLIENT ID": lambda array: array.client_id,
+        "TASKS": lambda array: array.tasks,
+        "STATES": lambda array: _describe_counts(array.states),
+        "AGE": lambda array: output_formats.format_age(array.submitted, now),
+    }
+    with command_base.connect(context) as client:
+        found = client.arrays(queue=queue or None, job_set=jobset or None, active=active)
+        limited = output_formats.take_first(found, limit)
+    spare = ("QUEUE", "JOB SET", "AGE")
+    output_formats.print_list(
+        limited, output_format, columns, lambda array: array.id, "No such arrays.", spare
+    )
+
+
+def describe(
+    context: typer.Context,
+    array: OneArray,
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """Show all details of an array: its tasks by state, and why tasks wait."""
+    with command_base.connect(context) as client:
+        detail = client.array(_find_id(client, array, queue, jobset))
+    match output_format:
+        case output_formats.Format.JSON | output_formats.Format.YAML:
+            output_formats.print_object(detail, output_format)
+        case output_formats.Format.NAME:
+            typer.echo(detail.id)
+        case output_formats.Format.TABLE:
+            _print_array(detail)
+
+
+def cancel(
+    context: typer.Context,
+    array: OneArray,
+    indexes: Indexes = "",
+    reason: Annotated[
+        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
+    ] = "",
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Cancel tasks of an array: waiting ones end at once, running ones are stopped first."""
+    with command_base.connect(context) as client:
+        found = _find_id(client, array, queue, jobset)
+        done = client.cancel_array(found, indexes=indexes or None, reason=reason)
+    if done.position is None:
+        command_base.print_message(f"fairlead: nothing to cancel: array {done.id} has ended")
+    else:
+        tasks = output_formats.format_count(done.tasks, "task")
+        typer.echo(f"cancellation of {tasks} of array {done.id} requested")
+
+
+def resubmit(
+    context: typer.Context,
+    array: OneArray,
+    indexes: Indexes = "",
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Submit tasks of an array again, as a new array with their indexes."""
+    with command_base.connect(context) as client:
+        found = _find_id(client, array, queue, jobset)
+        done = client.resubmit_array(found, indexes=indexes or None)
+    tasks = output_formats.format_count(done.tasks, "task")
+    typer.echo(f"submitted {tasks} as array {done.id}")
+
+
+def parse_option(text: str) -> dict[str, object]:
+    """The field `array` of a job for a value of `--array`."""
+    found = _OPTION.fullmatch(text)
+    if found is None:
+        command_base.fail(f"{text!r} is not a set of indexes such as 0-999, 0-999:10 or 0-999%50")
+    ends = [int(number) for number in re.findall(r"\d+", re.sub(r":\d+", "", found["indexes"]))]
+    array: dict[str, object] = {"count": max(ends) + 1, "indexes": found["indexes"]}
+    return array if found["max"] is None else array | {"maxRunning": int(found["max"])}
+
+
+def _find_id(client: "Client", text: str, queue: str, job_set: str) -> str:
+    """The id of the array that is meant."""
+    if _ID.fullmatch(text):
+        return text
+    if "/" in text:
+        queue, _, rest = text.partition("/")
+        job_set, _, text = rest.rpartition("/")
+    else:
+        queue, job_set = job_selection.find_place(client, queue, job_set)
+    found = next(iter(client.arrays(queue=queue, job_set=job_set, client_id=text)), None)
+    if found is None:
+        command_base.fail(f"there is no array {text!r} in {queue}/{job_set}")
+    return found.id
+
+
+def _describe_counts(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{tasks:,} {state.lower()}" for state, tasks in states.items())
+
+
+def _print_array(detail: "ArrayView") -> None:
+    most = "any number" if detail.max_running is None else f"{detail.max_running}"
+    output_formats.print_fields(
+        [
+            ("Id", detail.id),
+            ("Client id", detail.client_id),
+            ("Queue", detail.queue),
+            ("Job set", detail.job_set),
+            ("Tasks", f"{detail.tasks:,} (indexes {detail.indexes} of {detail.count:,})"),
+            ("At a time", most),
+            ("After tasks of", detail.after_corresponding),
+            ("States", _describe_counts(detail.states)),
+            ("Not released", f"{detail.waiting:,}" if detail.waiting else None),
+            ("Why", None if detail.why is None else detail.why.sentence),
+            ("Submitted", f"{detail.submitted} by {detail.submitted_by}"),
+            ("Ended", detail.ended),
+            ("Cancelled by", detail.cancelled_by),
+            ("Reason", detail.reason),
+            ("Labels", dict(detail.labels) or None),
+        ]
+    )

@@ -1,0 +1,15 @@
+"""What a task says of its array, as events carry it."""
+
+import msgspec
+
+from fairlead_common.domain.ids import ArrayId
+from fairlead_common.domain.records.value_ranges import Int32, Int64
+
+
+class ArrayTask(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The array of a job and its index there, below `count`. `number`: its submission number."""
+
+    array: ArrayId
+    index: Int32
+    count: Int32
+    number: Int64

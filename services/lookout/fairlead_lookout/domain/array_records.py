@@ -1,0 +1,46 @@
+"""The rows of arrays that a batch writes."""
+
+import msgspec
+
+
+class ArrayRow(msgspec.Struct, frozen=True):
+    """A new array of `tasks` tasks. `submitted` is its `ArraySubmitted`, as JSON."""
+
+    array_id: str
+    queue: str
+    job_set: str
+    priority_class: str
+    client_id: str | None
+    digest: str
+    tasks: int
+    submitted: str
+    submitted_ms: int
+    submitted_by: str
+
+
+class ArrayChange(msgspec.Struct):
+    """What a batch changes of an array.
+
+    `released` and `cancelled`: how many more tasks became jobs, or were cancelled before;
+    `cancelled_indexes`: theirs, None for none. `requested`: somebody wants tasks cancelled.
+    """
+
+    array_id: str
+    released: int = 0
+    cancelled: int = 0
+    cancelled_indexes: str | None = None
+    requested: bool = False
+    reason: str | None = None
+    by: str | None = None
+    ended_ms: int | None = None
+
+
+class ArrayChanges(msgspec.Struct, frozen=True):
+    """Everything that a batch changes of arrays.
+
+    `counts`: (array, state) -> how many more tasks are in it.
+    """
+
+    new: list[ArrayRow]
+    changes: dict[str, ArrayChange]
+    counts: dict[tuple[str, str], int]

@@ -1,0 +1,143 @@
+"""Reads arrays, and tasks that are no jobs yet."""
+
+from typing import Any, Final
+
+import msgspec
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
+from fairlead_common.domain.records import index_sets
+from fairlead_common.domain.records.events import ArraySubmitted, ArrayTask, JobSubmitted
+from fairlead_lookout.store.queries import list_cursors
+from fairlead_lookout.store.queries.view_reader import JobRecord, ViewReader
+
+_decode_submitted: Final = msgspec.json.Decoder(ArraySubmitted).decode
+_decode_counts: Final = msgspec.json.Decoder(dict[str, int]).decode
+
+
+class ArrayFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which arrays a list contains; an absent field does not restrict it."""
+
+    visible_queues: QueueScope = ALL_QUEUES
+    queue: str | None = None
+    job_set: str | None = None
+    client_id: str | None = None
+    active: bool = False
+
+
+class ArrayRecord(msgspec.Struct, frozen=True):
+    """An array: its row, the event that submitted it, and its tasks by state."""
+
+    row: Any
+    submitted: ArraySubmitted
+    counts: dict[str, int]
+
+
+class ArrayPage(msgspec.Struct, frozen=True):
+    """Arrays of a page, newest first, and the cursor of the next page."""
+
+    arrays: list[ArrayRecord]
+    next: str | None
+
+
+async def read_arrays(
+    view: ViewReader, wanted: ArrayFilter, limit: int, cursor: str | None
+) -> ArrayPage:
+    """A page of arrays. Raises a 400 `Problem` for an invalid cursor."""
+    query = ("arrays", wanted.queue, wanted.job_set, wanted.client_id, str(wanted.active))
+    place = list_cursors.decode(query, cursor)
+    rows = await view.fetch(
+        "arrays",
+        *wanted.visible_queues.arguments(),
+        wanted.queue,
+        wanted.job_set,
+        wanted.client_id,
+        wanted.active,
+        None if place is None else place[0],
+        None if place is None else place[1],
+        limit + 1,
+    )
+    arrays = [_decode(row) for row in rows[:limit]]
+    if len(rows) <= limit:
+        return ArrayPage(arrays, None)
+    last = rows[limit - 1]
+    return ArrayPage(arrays, list_cursors.encode(query, last["submitted_ms"], last["id"]))
+
+
+async def read_array(view: ViewReader, array: str) -> ArrayRecord | None:
+    """An array."""
+    rows = await view.fetch("array", array)
+    return _decode(rows[0]) if rows else None
+
+
+def _decode(row: Any) -> ArrayRecord:
+    counts = _decode_counts(row["counts"] or "{}")
+    return ArrayRecord(row, _decode_submitted(row["submitted"]), counts)
+
+
+async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
+    """A task that was never released, as a job: QUEUED, or CANCELLED.
+
+    None if the id is not that of a task, or the task can have had a row that was removed since.
+    """
+    array, index = ids.parse_task_id(job_id)
+    found = await read_array(view, array) if index >= 0 else None
+    if found is None or index not in index_sets.parse(found.submitted.indexes):
+        return None
+    row, template = found.row, found.submitted.template
+    cancelled = any(
+        index in index_sets.parse(text) for text in _list_sets(row["cancelled_indexes"])
+    )
+    if not cancelled and row["ended_ms"] is not None:
+        return None
+    task = ArrayTask(found.submitted.array, index, found.submitted.count, 0)
+    return JobRecord(
+        row=_make_row(row, template, job_id, cancelled=cancelled),
+        submitted=msgspec.structs.replace(template, job_id=ids.JobId(job_id), array=task),
+        runs=[],
+        dependencies={},
+        client_ids={},
+        preempted_runs=[],
+        waits_in_array=not cancelled,
+    )
+
+
+def _list_sets(text: str | None) -> list[str]:
+    """The ranges of several sets, which are not ascending together."""
+    return text.split(",") if text else []
+
+
+_NO_VALUE: Final = dict.fromkeys(
+    (
+        "client_id",
+        "stopping",
+        "start_after_ms",
+        "run_pool",
+        "started_ms",
+        "executor",
+        "node",
+        "exit_code",
+        "category",
+        "superseded_by",
+        "after",
+    )
+)
+
+
+def _make_row(row: Any, template: JobSubmitted, job_id: str, *, cancelled: bool) -> dict[str, Any]:
+    """The row that the task would have in the table of jobs."""
+    return _NO_VALUE | {
+        "id": job_id,
+        "queue": row["queue"],
+        "job_set": row["job_set"],
+        "state": "CANCELLED" if cancelled else "QUEUED",
+        "held": False,
+        "priority": template.priority,
+        "class": template.priority_class,
+        "pool": template.pool,
+        "submitted_ms": row["submitted_ms"],
+        "changed_ms": row["submitted_ms"],
+        "ended_ms": row["ended_ms"] if cancelled else None,
+        "run": 0,
+        "reason": row["cancel_reason"] if cancelled else None,
+    }

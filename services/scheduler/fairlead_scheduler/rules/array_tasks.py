@@ -1,0 +1,147 @@
+"""Decides which tasks of arrays are released, cancelled, and when an array has ended. Pure.
+
+All waiting tasks of an array are equal, so only as many need to be jobs as can soon start: up to
+`WINDOW_TASKS` queued ones of each array. The others are counted in the demand of their queue.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.domain.ids import ArrayId, parse_task_id, partition_of_job
+from fairlead_common.domain.records import events as ev
+from fairlead_scheduler.rules.append_batches import AppendBatch
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.task_arrays import ArrayState, CancelRequest, make_tasks
+from fairlead_scheduler.state.view import View, changed_rows
+
+WINDOW_TASKS: Final = 2_000
+"""Queued tasks of an array that are jobs, at most: more than the rounds of a second start."""
+RELEASED_BYTES_MAX: Final = 8 * 1_048_576
+"""Released tasks of an array in one cycle take at most this in the log, and at least one is."""
+RELEASED_TASKS_MAX: Final = 10_000
+"""Tasks of all arrays that are released in one cycle; the oldest arrays are first."""
+TASKS_PER_BATCH: Final = 100
+
+Counts = npt.NDArray[np.int64]
+
+
+class TaskCounts:
+    """The released tasks of each array that have not ended, updated from the journal."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.queued: Counts = np.zeros(1, np.int64)
+        """By the number of the array (`View.array_slots`)."""
+        self.live: Counts = np.zeros(1, np.int64)
+        self._place = -1
+        self._counted = np.zeros(0, np.int32)
+        """By row: twice the number of the array as which it is counted, and one if queued."""
+
+    def update(self, view: View) -> None:
+        """Count what changed since the last call; without arrays nothing is counted."""
+        if not view.arrays:
+            if self._place >= 0:
+                self._clear()
+            return
+        jobs, end = view.jobs, view.array_slots.end
+        rows = np.arange(jobs.used) if self._place < 0 else changed_rows(view, self._place)
+        self._place = jobs.journal.end
+        if self._counted.size < jobs.used:
+            grown = np.zeros(jobs.flags.size, np.int32)
+            grown[: self._counted.size] = self._counted
+            self._counted = grown
+        if self.live.size < end:
+            self.queued = np.pad(self.queued, (0, end - self.queued.size))
+            self.live = np.pad(self.live, (0, end - self.live.size))
+        before = self._counted[rows]
+        is_live = ((jobs.flags[rows] & job_table.FREE) == 0) & ~job_table.IS_ENDED[jobs.state[rows]]
+        now = np.where(is_live, 2 * jobs.array[rows], 0)
+        now += (now > 0) & (jobs.state[rows] == job_table.QUEUED)
+        changed = np.flatnonzero(before != now)
+        for counted, sign in ((before[changed], -1), (now[changed], 1)):
+            self.live += sign * np.bincount(counted >> 1, minlength=self.live.size)
+            queued = counted[counted & 1 == 1]
+            self.queued += sign * np.bincount(queued >> 1, minlength=self.queued.size)
+        self._counted[rows] = now
+
+
+def decide_arrays(view: View, counts: TaskCounts) -> list[AppendBatch]:
+    """What is due: tasks to release, requests to carry out, arrays that have ended."""
+    counts.update(view)
+    batches: list[AppendBatch] = []
+    left = RELEASED_TASKS_MAX
+    for array, state in view.arrays.items():
+        if view.stopped and partition_of_job(array) in view.stopped:
+            continue
+        slot = view.array_slots.slot(array)
+        live = counts.live.item(slot)
+        for request in state.cancel_requests:
+            batches += _cancel(view, state, slot, request)
+        if not state.waiting:
+            if not live and not state.cancel_requests:
+                batches.append(AppendBatch(((state.job_set, ev.ArrayEnded(array=array)),)))
+            continue
+        missing = min(left, WINDOW_TASKS - counts.queued.item(slot))
+        if state.running_max is not None:
+            missing = min(missing, state.running_max - live)
+        if missing > 0:
+            released = list(_release(state, missing))
+            left -= sum(len(batch.facts) for batch in released)
+            batches += released
+    return batches
+
+
+def _release(state: ArrayState, count: int) -> Iterator[AppendBatch]:
+    template = state.template
+    size = 1_000 + len(bytes(template.spec)) + len(bytes(template.shape))
+    size += sum(len(key) + len(value) for key, value in template.annotations.items())
+    released, _ = state.waiting.split(min(count, max(1, RELEASED_BYTES_MAX // size)))
+    tasks = make_tasks(state, released)
+    for at in range(0, len(tasks), TASKS_PER_BATCH):
+        some = tasks[at : at + TASKS_PER_BATCH]
+        facts = tuple([(state.job_set, task) for task in some])
+        yield AppendBatch(facts, facts_size=size * len(some))
+
+
+def _cancel(
+    view: View, state: ArrayState, slot: int, request: CancelRequest
+) -> Iterator[AppendBatch]:
+    """Requests for the released tasks, one by one, then the event that ends this request."""
+    jobs = view.jobs
+    rows = np.flatnonzero(jobs.array[: jobs.used] == slot)
+    is_open = ~job_table.IS_ENDED[jobs.state[rows]]
+    is_open &= (jobs.flags[rows] & (job_table.FREE | job_table.STOP_CANCEL)) == 0
+    ids = jobs.rows.ids_at(rows[is_open])
+    wanted = [job_id for job_id in ids if parse_task_id(job_id)[1] in request.indexes]
+    for at in range(0, len(wanted), TASKS_PER_BATCH):
+        facts = [
+            (state.job_set, ev.JobCancelRequested(job_id=job_id, reason=request.reason))
+            for job_id in wanted[at : at + TASKS_PER_BATCH]
+        ]
+        yield AppendBatch(tuple(facts))
+    done = ev.ArrayTasksCancelled(
+        array=state.array,
+        indexes=str(request.waiting),
+        tasks=len(request.waiting),
+        priority_class=state.template.priority_class,
+        reason=request.reason,
+    )
+    yield AppendBatch(((state.job_set, done),), facts_size=len(done.indexes))
+
+
+def find_waiting(view: View, counts: TaskCounts) -> tuple[tuple[ArrayId, int], ...]:
+    """Arrays with waiting tasks, and how many of these may start: demand beside the jobs."""
+    found = []
+    for array, state in view.arrays.items():
+        waiting = len(state.waiting)
+        if waiting and state.running_max is not None:
+            live = counts.live.item(view.array_slots.slot(array))
+            waiting = min(waiting, state.running_max - live)
+        if waiting > 0:
+            found.append((array, waiting))
+    return tuple(found)

@@ -1,0 +1,193 @@
+"""The fold of arrays: submitted, tasks released, cancellation requested and done, ended."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from fairlead_common.domain.ids import (
+    ArrayId,
+    JobId,
+    parse_task_id,
+    partition_of_job,
+    submission_number,
+)
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import index_sets
+from fairlead_common.domain.records.index_sets import IndexSet
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.folds import end_events
+from fairlead_scheduler.state.folds.messages import EndedJobs, Message
+from fairlead_scheduler.state.task_arrays import ArrayState, CancelRequest, parse_indexes
+from fairlead_scheduler.state.view import View
+
+
+def fold_submitted(
+    view: View,
+    message: Message,
+    batch: Sequence[ev.ArraySubmitted],
+    first: int,
+    ended_jobs: EndedJobs,
+) -> None:
+    """Add arrays whose id is not known."""
+    sequence = message.sequence
+    for index, event in enumerate(batch, first):
+        known = JobId(event.array)
+        if event.array in view.arrays or known in ended_jobs or view.state_of(known) is not None:
+            continue
+        indexes = parse_indexes(event.indexes)
+        place = (message.time_ms, message.partition, message.position, index)
+        view.arrays[event.array] = ArrayState(
+            array=event.array,
+            job_set=job_table.JobSet(sequence.queue, sequence.job_set),
+            template=event.template,
+            count=event.count,
+            indexes=indexes,
+            waiting=indexes,
+            number=submission_number(*place),
+            running_max=event.running_max,
+            after=event.after,
+        )
+        view.array_slots.add(event.array)
+        view.unsaved_arrays[event.array] = message.position
+
+
+def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
+    """Note that these tasks, in these rows, were released."""
+    released: dict[ArrayId, list[int]] = {}
+    jobs = view.jobs
+    for row, event in tasks:
+        task = event.array
+        if task is None or parse_task_id(event.job_id) != (task.array, task.index):
+            continue  # a task that was submitted again is a job of its own
+        jobs.number[row] = task.number
+        slot = view.array_slots.slot(task.array)
+        if slot:
+            jobs.array[row] = slot
+            released.setdefault(task.array, []).append(task.index)
+            view.unsaved_arrays[task.array] = jobs.position.item(row)
+    for array, indexes in released.items():
+        state, those = view.arrays[array], index_sets.collect(indexes)
+        state.waiting = state.waiting.minus(those)
+        state.cancel_requests = [
+            msgspec.structs.replace(request, waiting=request.waiting.minus(those))
+            for request in state.cancel_requests
+        ]
+
+
+def fold_cancel_requested(
+    view: View,
+    message: Message,
+    batch: Sequence[ev.ArrayCancelRequested],
+    _i: int,
+    _ended: EndedJobs,
+) -> None:
+    """No waiting task among these is released any more; housekeeping decides the rest."""
+    for event in batch:
+        state = view.arrays.get(event.array)
+        if state is not None:
+            indexes = parse_indexes(event.indexes) or state.indexes
+            _request(view, state, indexes, event.reason, message)
+
+
+def cancel_task(view: View, event: ev.JobCancelRequested, message: Message) -> None:
+    """Cancel what the id of a job without a row names: a waiting task, or a whole array."""
+    array, index = parse_task_id(event.job_id)
+    state = view.arrays.get(array)
+    if state is None:
+        return
+    if index < 0:
+        _request(view, state, state.indexes, event.reason, message)
+    elif index in state.waiting:
+        _request(view, state, index_sets.collect([index]), event.reason, message)
+
+
+def _request(
+    view: View, state: ArrayState, indexes: IndexSet, reason: str, message: Message
+) -> None:
+    try:
+        waiting = state.waiting.common(indexes)
+        left = state.waiting.minus(indexes)
+    except ValueError:
+        return  # submit has refused what would divide the set too often
+    state.waiting = left
+    state.cancel_requests = [
+        *state.cancel_requests,
+        CancelRequest(indexes=indexes, waiting=waiting, reason=reason),
+    ]
+    view.unsaved_arrays[state.array] = message.position
+
+
+def fold_tasks_cancelled(
+    view: View,
+    message: Message,
+    batch: Sequence[ev.ArrayTasksCancelled],
+    _i: int,
+    _ended: EndedJobs,
+) -> None:
+    """The oldest request is done."""
+    for event in batch:
+        state = view.arrays.get(event.array)
+        if state is not None:
+            state.cancel_requests = state.cancel_requests[1:]
+            cancelled = parse_indexes(event.indexes)
+            if cancelled:
+                state.cancelled = [*state.cancelled, cancelled]
+                _cancel_followers(view, state, cancelled, message)
+            view.unsaved_arrays[event.array] = message.position
+
+
+def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, message: Message) -> None:
+    """Released tasks of other arrays that wait for these tasks cannot start."""
+    if not any(other.after == state.array for other in view.arrays.values()):
+        return
+    for job_id in list(view.dependents):
+        array, index = parse_task_id(job_id)
+        if array == state.array and index in cancelled:
+            end_events.update_dependents(view, job_id, JobState.CANCELLED, message)
+
+
+def fold_ended(
+    view: View, message: Message, batch: Sequence[ev.ArrayEnded], _i: int, _ended: EndedJobs
+) -> None:
+    """Forget arrays; their ids remain known among those of ended jobs."""
+    for event in batch:
+        state = view.arrays.pop(event.array, None)
+        if state is None:
+            continue
+        view.jobs.array[view.jobs.array == view.array_slots.slot(event.array)] = 0
+        view.array_slots.remove(event.array)
+        view.ended[JobId(event.array)] = job_table.EndedJob(
+            JobState.SUCCEEDED, state.template.digest, message.time_ms, message.position
+        )
+        view.unsaved_arrays[event.array] = message.position
+
+
+def apply_bulk_request(
+    view: View, message: Message, event: ev.JobsCancelRequested | ev.JobsReprioritized
+) -> None:
+    """Apply a request to the waiting tasks that its filter matches."""
+    for state in view.arrays.values():
+        if partition_of_job(state.array) != message.partition:
+            continue
+        if not _matches(state, event.filter):
+            continue
+        if isinstance(event, ev.JobsCancelRequested):
+            _request(view, state, state.waiting, event.reason, message)
+        else:
+            state.template = msgspec.structs.replace(state.template, priority=event.priority)
+            view.unsaved_arrays[state.array] = message.position
+
+
+def _matches(state: ArrayState, wanted: ev.JobFilter) -> bool:
+    """Whether a filter matches the waiting tasks of an array."""
+    template = state.template
+    return (
+        wanted.queue == state.job_set.queue
+        and wanted.job_set in (None, state.job_set.name)
+        and (not wanted.states or JobState.QUEUED in wanted.states)
+        and (not wanted.classes or template.priority_class in wanted.classes)
+        and all(template.labels.get(name) == value for name, value in wanted.labels.items())
+        and wanted.executor is None
+        and wanted.node is None
+    )

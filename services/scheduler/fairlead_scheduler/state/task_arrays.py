@@ -1,0 +1,134 @@
+"""Arrays as the scheduler knows them: a template, and the indexes of tasks that are not released.
+
+A task is a job from its `JobSubmitted` on, which the leader writes when the task can soon start
+(`rules/array_tasks.py`). Until then it is an index in `ArrayState.waiting`. The array is in the
+view until all its tasks have ended.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fairlead_common.domain.ids import (
+    TASK_CHARACTERS,
+    ArrayId,
+    JobId,
+    parse_task_id,
+    task_id,
+    task_ids,
+)
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import index_sets
+from fairlead_common.domain.records.index_sets import IndexSet
+from fairlead_scheduler.state.job_table import JobSet, JobTable, Rows
+
+NUMBER_STEP: Final = 32
+"""Between the submission numbers of two tasks: those of the jobs of a message differ as much."""
+
+
+class CancelRequest(msgspec.Struct, frozen=True):
+    """Tasks that somebody wants cancelled: `waiting` were not released, and will not be."""
+
+    indexes: IndexSet
+    waiting: IndexSet
+    reason: str
+
+
+class ArrayState(msgspec.Struct):
+    """An array. Saved as JSON; fields grow with defaults."""
+
+    array: ArrayId
+    job_set: JobSet
+    template: ev.JobSubmitted
+    count: int
+    indexes: IndexSet
+    """Of all its tasks, in whatever state."""
+    waiting: IndexSet
+    """Of tasks that have not been released and are not being cancelled."""
+    number: int
+    """The submission number of its first task."""
+    running_max: int | None = None
+    after: ArrayId | None = None
+    """A task starts when the task of this array with its index has succeeded."""
+    cancelled: list[IndexSet] = []
+    """Of tasks that were cancelled before they were released: other arrays may follow them."""
+    cancel_requests: list[CancelRequest] = []
+    """The oldest first. Each ends with its `ArrayTasksCancelled`."""
+
+
+def make_task(state: ArrayState, job_id: JobId, index: int) -> ev.JobSubmitted:
+    """The submission of a task."""
+    number = state.number + NUMBER_STEP * index
+    task = ev.ArrayTask(array=state.array, index=index, count=state.count, number=number)
+    after = state.template.after
+    if state.after is not None:
+        after = (task_id(state.after, index), *after)
+    return msgspec.structs.replace(
+        state.template, job_id=job_id, client_id=None, after=after, array=task
+    )
+
+
+def make_tasks(state: ArrayState, indexes: IndexSet) -> list[ev.JobSubmitted]:
+    """The submissions of these tasks."""
+    ids = task_ids(state.array, indexes)
+    return [make_task(state, job_id, index) for job_id, index in zip(ids, indexes, strict=True)]
+
+
+class ArraySlots:
+    """Small numbers of arrays, for the column `JobTable.array`; 0 is no array."""
+
+    def __init__(self) -> None:
+        self._slots: dict[ArrayId, int] = {}
+        self._free: list[int] = []
+
+    def add(self, array: ArrayId) -> int:
+        """The number of an array, which it keeps until `remove`."""
+        found = self._slots.get(array)
+        if found is None:
+            found = self._slots[array] = self._free.pop() if self._free else len(self._slots) + 1
+        return found
+
+    def remove(self, array: ArrayId) -> None:
+        """Another array can have the number from now on: no row has it any more."""
+        self._free.append(self._slots.pop(array))
+
+    def slot(self, array: ArrayId) -> int:
+        """The number of an array; 0 for an unknown one."""
+        return self._slots.get(array, 0)
+
+    @property
+    def end(self) -> int:
+        """All numbers are below this one."""
+        return len(self._slots) + len(self._free) + 1
+
+    def find_of_rows(
+        self, jobs: JobTable, rows: Rows
+    ) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
+        """The numbers of the arrays whose tasks are in these rows, by the ids of the tasks."""
+        length = len(next(iter(self._slots), "")) - TASK_CHARACTERS
+        if length <= 0 or not rows.size:
+            return np.zeros(rows.size, np.int32)
+        arrays = sorted(self._slots)
+        prefixes = np.array([array[:-TASK_CHARACTERS].encode() for array in arrays])
+        slots = np.array([self._slots[array] for array in arrays], np.int32)
+        own = jobs.rows.keys(rows).astype(f"S{length}")
+        at = np.minimum(np.searchsorted(prefixes, own), prefixes.size - 1)
+        return np.where(prefixes[at] == own, slots[at], 0).astype(np.int32)
+
+
+def will_never_run(arrays: Mapping[ArrayId, ArrayState], job_id: JobId) -> bool:
+    """Whether a task that is no job will never be one: its array has ended, does not have it, or it
+    was cancelled.
+    """
+    array, index = parse_task_id(job_id)
+    state = arrays.get(array)
+    if state is None or index not in state.indexes:
+        return True
+    return any(index in each for each in state.cancelled)
+
+
+def parse_indexes(text: str) -> IndexSet:
+    """The set that an event names."""
+    return index_sets.parse(text) if text else index_sets.NONE

@@ -1,0 +1,1 @@
+"""Arrays of tasks: actions on existing ones."""

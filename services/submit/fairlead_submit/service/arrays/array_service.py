@@ -1,0 +1,160 @@
+"""Actions on existing arrays: cancel tasks, and submit tasks again."""
+
+import secrets
+
+import msgspec
+
+from fairlead_common.domain import ids, position_tokens
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.ids import JobId, is_job_id, job_set_partition
+from fairlead_common.domain.permissions import Verb
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events, index_sets
+from fairlead_common.domain.records.index_sets import IndexSet
+from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.log.protocol import Record
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk, Space
+from fairlead_submit.domain import secret_variables
+from fairlead_submit.domain.arrays import array_terms
+from fairlead_submit.domain.arrays.array_terms import ArrayTerms
+from fairlead_submit.domain.callers import RequestContext, require_verb
+from fairlead_submit.domain.request_types import ArrayCancellation, ArrayResubmission
+from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.quotas import QuotaTracker
+from fairlead_submit.store.configuration_store import QueueStore
+from fairlead_submit.store.job_views import JobViews, KnownArray
+from fairlead_submit.store.secret_store import SecretStore
+
+
+class ArrayActionResult(msgspec.Struct, frozen=True, rename="camel"):
+    """What was requested, for `tasks` tasks. `position` null: nothing was written, because the
+    array has ended. `id`: of the array, or of the new one.
+    """
+
+    id: str
+    tasks: int
+    position: str | None
+
+
+class ArrayService:
+    """Writes requests about arrays; the scheduler carries them out."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        queues: QueueStore,
+        job_views: JobViews,
+        disk: Disk,
+        quotas: QuotaTracker,
+        queue_secrets: SecretStore,
+    ) -> None:
+        self._writer = writer
+        self._queues = queues
+        self._job_views = job_views
+        self._disk = disk
+        self._quotas = quotas
+        self._secrets = queue_secrets
+        self._cancellation = Decoder(ArrayCancellation)
+        self._resubmission = Decoder(ArrayResubmission)
+
+    async def cancel(self, array: str, body: bytes, context: RequestContext) -> ArrayActionResult:
+        """Cancel the tasks that have not ended. Raises a `Problem` or `WorldError`."""
+        request, found = self._cancellation(body)
+        known = await self._find(array, context, Verb.CANCEL)
+        indexes = _choose(known, request.indexes, found)
+        if known.ended:
+            return ArrayActionResult(known.submitted.array, 0, None)
+        text = "" if request.indexes is None else str(indexes)
+        event = events.ArrayCancelRequested(
+            array=known.submitted.array, indexes=text, reason=request.reason or ""
+        )
+        appended = await self._writer.append(_make_records(known, event, context))
+        position = position_tokens.encode(appended)
+        return ArrayActionResult(known.submitted.array, len(indexes), position)
+
+    async def resubmit(self, array: str, body: bytes, context: RequestContext) -> ArrayActionResult:
+        """Submit tasks again, as a new array. Raises a `Problem` or `WorldError`."""
+        request, found = self._resubmission(body)
+        known = await self._find(array, context, Verb.SUBMIT)
+        indexes = _choose(known, request.indexes, found)
+        before, queue_secrets = known.submitted, await self._secrets.get_queue_secrets(known.queue)
+        spec = secret_variables.refresh_secrets(bytes(before.template.spec), queue_secrets)
+        if isinstance(spec, str):
+            raise validation_problem([FieldError("", f"cannot be submitted again: {spec}")])
+        terms = ArrayTerms(before.count, indexes, before.running_max)
+        job_id = _make_id(known, request.client_id)
+        annotations = {**before.template.annotations, events.RESUBMITTED_FROM: before.array}
+        template = msgspec.structs.replace(
+            before.template,
+            job_id=JobId(ids.array_id(job_id)),
+            client_id=request.client_id,
+            spec=msgspec.Raw(spec),
+            digest=array_terms.make_digest(f"{before.array} {before.template.digest}", terms),
+            annotations=annotations,
+        )
+        event = array_terms.make_event(template, terms)
+        digests = await self._job_views.find_array_digests([event.array])
+        if event.array in digests:
+            if digests[event.array] != template.digest:
+                detail = f"names array {event.array}, which is a different one; use another"
+                raise Problem("conflict", "", [FieldError("/clientId", detail)])
+            return ArrayActionResult(event.array, len(indexes), None)
+        self._disk.check(Space.LOW)
+        records = _make_records(known, event, context)
+        size = sum(len(record.value or b"") for record in records)
+        async with self._quotas.reserve(known.queue, len(indexes), size) as reserved:
+            appended = await self._writer.append(records)
+            reserved.appended(appended)
+        return ArrayActionResult(event.array, len(indexes), position_tokens.encode(appended))
+
+    async def _find(self, array: str, context: RequestContext, verb: Verb) -> KnownArray:
+        """The array. Raises a 404 or 403 `Problem`."""
+        known = await self._job_views.find_array(array) if is_job_id(array) else None
+        queue = None
+        if known is not None:
+            queue = await self._queues.get_visible(known.queue, context.caller)
+        if known is None or queue is None:
+            raise Problem("not-found", f"There is no array {array[:100]!r}.")
+        require_verb(context.caller, verb, queue)
+        return known
+
+
+def _choose(known: KnownArray, text: str | None, found: list[FieldError]) -> IndexSet:
+    """The tasks of an array that a request names. Raises a 422 `Problem`."""
+    every = index_sets.parse(known.submitted.indexes)
+    chosen = every if text is None else array_terms.read_indexes(text, "/indexes", found)
+    if chosen is not None and text is not None:
+        try:
+            every.minus(chosen)
+            chosen = every.common(chosen)
+        except ValueError as error:
+            found.append(FieldError("/indexes", str(error)))
+        else:
+            if not chosen:
+                detail = f"names no task of this array, which has {known.submitted.indexes[:100]}"
+                found.append(FieldError("/indexes", detail))
+    if found or chosen is None:
+        raise validation_problem(found)
+    return chosen
+
+
+def _make_id(known: KnownArray, client_id: str | None) -> JobId:
+    partition = job_set_partition(known.queue, known.job_set)
+    if client_id is not None:
+        return ids.client_job_id(partition, known.queue, known.job_set, client_id)
+    return ids.new_job_id(partition, clock.now_ms(), secrets.randbits(79))
+
+
+def _make_records(
+    known: KnownArray, event: events.AnyEvent, context: RequestContext
+) -> list[Record]:
+    return events.records(
+        known.queue,
+        known.job_set,
+        context.caller.name,
+        [event],
+        request=context.request,
+        traceparent=context.traceparent,
+        partition=job_set_partition(known.queue, known.job_set),
+    )

@@ -1,0 +1,142 @@
+"""What the API says of arrays: counts, reasons, lists, and tasks that are no jobs yet."""
+
+import msgspec
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.records import events
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.integration.lookout.test_permissions import prepare_tokens
+from tests.unit.lookout.builders import job_id, submitted
+
+
+def array_id(name: str) -> ids.ArrayId:
+    return ids.array_id(job_id(name))
+
+
+def array(name: str, count: int, running_max: int | None = None) -> events.ArraySubmitted:
+    made = array_id(name)
+    template = submitted(name, job_id=ids.JobId(made), labels={"team": "a"})
+    return events.ArraySubmitted(
+        array=made,
+        template=template,
+        count=count,
+        indexes=f"0-{count - 1}",
+        running_max=running_max,
+    )
+
+
+def released(name: str, index: int) -> events.JobSubmitted:
+    task = events.ArrayTask(array_id(name), index, 10, index)
+    return submitted(name, job_id=ids.task_id(array_id(name), index), client_id=None, array=task)
+
+
+async def read(harness: LookoutHarness, name: str, after: str) -> dict[str, object]:
+    found: dict[str, object] = await harness.read(f"/arrays/{array_id(name)}", after)
+    return found
+
+
+async def test_an_array_shows_its_tasks_by_state_and_why_they_wait(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(array("a", 1_000_000, running_max=2))
+        found = await read(harness, "a", after)
+        assert (found["tasks"], found["waiting"], found["states"]) == (
+            1_000_000, 1_000_000, {"QUEUED": 1_000_000},
+        )  # fmt: skip
+        first = ids.task_id(array_id("a"), 0)
+        leased = events.JobRunLeased(job_id=first, run=1, executor="e", node="n0")
+        after = await harness.append_events(released("a", 0), released("a", 1), leased)
+        found = await read(harness, "a", after)
+        assert (found["waiting"], found["live"]) == (999_998, 1_000_000)
+        assert found["states"] == {"QUEUED": 999_999, "LEASED": 1}
+        why = found["why"]
+        assert isinstance(why, dict)
+        assert why["code"] == "max-running"
+        assert "at most 2 tasks at a time" in why["sentence"]
+        job_set = await harness.read("/jobsets/q/s", after)
+        assert (job_set["jobs"], job_set["live"]) == (1_000_000, 1_000_000)
+        page = (await harness.client.get(f"/arrays/{array_id('a')}")).text
+        assert "at most 2 tasks at a time" in page
+        page = (await harness.client.get(f"/jobs/{first}")).text
+        assert f'<a href="/arrays/{array_id("a")}">task 0 of 10</a>' in page
+
+
+async def test_a_task_without_a_row_is_answered_from_its_array(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        cancelled = events.ArrayTasksCancelled(
+            array=array_id("a"), indexes="5-7,9", tasks=4, reason="wrong input"
+        )
+        requested = events.ArrayCancelRequested(array=array_id("a"), reason="wrong input")
+        after = await harness.append_events(array("a", 10), released("a", 0), requested, cancelled)
+        job = await harness.read(f"/jobs/{ids.task_id(array_id('a'), 8)}", after)
+        assert (job["state"], job["array"]["index"], job["labels"]) == (
+            "QUEUED", 8, {"team": "a"},
+        )  # fmt: skip
+        assert job["why"]["code"] == "array"
+        job = await harness.read(f"/jobs/{ids.task_id(array_id('a'), 6)}", after)
+        assert (job["state"], job["reason"]) == ("CANCELLED", "wrong input")
+        for index in (10, 9_999):
+            answer = await harness.get(f"/jobs/{ids.task_id(array_id('a'), index)}")
+            assert answer.status_code == 404
+        found = await read(harness, "a", after)
+        assert found["states"] == {"QUEUED": 6, "CANCELLED": 4}
+        page = await harness.client.get(f"/jobs/{ids.task_id(array_id('a'), 8)}")
+        assert page.status_code == 200
+
+
+async def test_a_repeated_submission_and_a_new_process_count_nothing_twice(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.append_events(array("a", 10))
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(array("a", 10), released("a", 0))
+        found = await read(harness, "a", after)
+        assert (found["waiting"], found["states"]) == (9, {"QUEUED": 10})
+
+
+async def test_lists_of_arrays_have_pages_and_filters(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        for name in ("a", "b", "c"):
+            after = await harness.append_events(array(name, 3))
+        after = await harness.append_events(events.ArrayEnded(array=array_id("b")))
+
+        async def names(**query: object) -> list[str]:
+            found = await harness.read("/arrays", after, **query)
+            return [each["clientId"] for each in found["arrays"]]
+
+        assert set(await names()) == {"a", "b", "c"}
+        assert set(await names(active="true")) == {"a", "c"}
+        assert await names(queue="q", jobSet="s", clientId="a") == ["a"]
+        assert await names(queue="other") == []
+        first = await harness.read("/arrays", after, limit=2)
+        rest = await harness.read("/arrays", after, limit=2, cursor=first["next"])
+        assert len({each["id"] for each in (*first["arrays"], *rest["arrays"])}) == 3
+        by_name = await harness.read("/arrays/q/s/a", after)
+        assert by_name["id"] == array_id("a")
+
+
+async def test_arrays_of_a_queue_that_a_caller_may_not_view_do_not_exist(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(array("a", 3))
+        await harness.read("/arrays", after)
+        tokens = await prepare_tokens(fresh_database)  # the queue q is for bob alone
+        statuses = {}
+        for name, token in tokens.items():
+            headers = {"Authorization": f"Bearer {token}"}
+            task = ids.task_id(array_id("a"), 1)
+            statuses[name] = [
+                (await harness.client.get(f"/api/v1{path}", headers=headers)).status_code
+                for path in (f"/arrays/{array_id('a')}", f"/jobs/{task}")
+            ]
+        assert statuses == {"anna": [404, 404], "bob": [200, 200]}
+
+
+def test_a_task_of_the_builders_is_what_the_scheduler_writes() -> None:
+    event = released("a", 3)
+    assert msgspec.json.decode(msgspec.json.encode(event), type=events.JobSubmitted) == event

@@ -1,0 +1,109 @@
+"""Arrays by the API with the view of lookout: repeated, conflicting, cancelled, resubmitted."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.records import events
+from fairlead_submit.domain.policy import Quotas
+from tests.integration.submit.submit_and_lookout import Watched, watched
+
+RUN = {"command": ["true"]}
+
+
+@pytest.fixture
+async def submit(fresh_database: str, valkey_url: str) -> AsyncIterator[Watched]:
+    quotas = Quotas(queue_jobs_max=1_500_000, jobs_max=None)
+    async with watched(fresh_database, valkey_url, submit_settings={"quotas": quotas}) as made:
+        yield made
+
+
+async def send(
+    submit: Watched, array: dict[str, Any], status: int = 200, **fields: object
+) -> dict[str, Any]:
+    """Submit an array to the job set `set`, and wait until the view has it; the response."""
+    jobs = [{**RUN, **fields, "array": array}]
+    answer = await submit.post("/jobs", {"queue": submit.queue, "jobSet": "set", "jobs": jobs})
+    return await result(submit, answer, status)
+
+
+async def act(submit: Watched, path: str, body: object, status: int = 200) -> dict[str, Any]:
+    """A request about an array, and wait until the view has it."""
+    return await result(submit, await submit.post(f"/arrays/{path}", body), status)
+
+
+async def result(submit: Watched, answer: Any, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()
+    if found.get("position"):
+        await submit.seen(found["position"])
+    return found
+
+
+async def logged(submit: Watched) -> list[events.AnyEvent]:
+    """All events of the job set."""
+    sequences = [events.decode(value) for value in await submit.logged()]
+    return [event for each in sequences if each.job_set == "set" for event in each.events]
+
+
+async def test_a_million_tasks_are_one_event_and_a_repeat_creates_nothing(submit: Watched) -> None:
+    done = await send(submit, {"count": 1_000_000, "maxRunning": 5_000}, clientId="scan")
+    (job,) = done["jobs"]
+    assert (job["clientId"], job["tasks"], job["duplicate"]) == ("scan", 1_000_000, False)
+    again = await send(submit, {"count": 1_000_000, "maxRunning": 5_000}, clientId="scan")
+    assert again["jobs"] == [{**job, "duplicate": True}]
+    (event,) = await logged(submit)
+    assert isinstance(event, events.ArraySubmitted)
+    assert (event.array, event.indexes, event.running_max) == (job["id"], "0-999999", 5_000)
+    refused = await send(submit, {"count": 999}, status=409, clientId="scan")
+    assert refused["errors"][0]["pointer"] == "/jobs/0/clientId"
+
+
+async def test_the_tasks_count_for_the_quota(submit: Watched) -> None:
+    await send(submit, {"count": 1_000_000})
+    refused = await send(submit, {"count": 500_001}, status=403)
+    assert "1000000 live jobs, and this request adds 500001" in refused["detail"]
+    await send(submit, {"count": 500_000})
+
+
+async def test_tasks_are_cancelled_by_index(submit: Watched) -> None:
+    (job,) = (await send(submit, {"count": 100, "indexes": "0-99:2"}))["jobs"]
+    done = await act(submit, f"{job['id']}/cancel", {"indexes": "10-19", "reason": "wrong"})
+    assert (done["id"], done["tasks"]) == (job["id"], 5)
+    done = await act(submit, f"{job['id']}/cancel", {})
+    assert done["tasks"] == 50
+    _, some, every = await logged(submit)
+    assert some == events.ArrayCancelRequested(array=job["id"], indexes="10-18:2", reason="wrong")
+    assert every == events.ArrayCancelRequested(array=job["id"])
+    for indexes in ("1", "x", "5,4"):
+        refused = await act(submit, f"{job['id']}/cancel", {"indexes": indexes}, status=422)
+        assert refused["errors"][0]["pointer"] == "/indexes"
+    await act(submit, f"{ids.array_id(job['id'][:-8] + '00000000')}/cancel", {}, status=404)
+
+
+async def test_tasks_are_submitted_again_as_a_new_array(submit: Watched) -> None:
+    array = {"count": 100, "maxRunning": 3}
+    (job,) = (await send(submit, array, labels={"team": "a"}))["jobs"]
+    body = {"indexes": "3,17-19", "clientId": "again"}
+    done = await act(submit, f"{job['id']}/resubmit", body)
+    assert done["tasks"] == 4
+    event = (await logged(submit))[-1]
+    assert isinstance(event, events.ArraySubmitted)
+    assert (event.array, event.indexes, event.count) == (done["id"], "3,17-19", 100)
+    assert event.template.labels == {"team": "a"}
+    assert event.template.annotations == {events.RESUBMITTED_FROM: job["id"]}
+    repeated = await act(submit, f"{job['id']}/resubmit", body)
+    assert (repeated["id"], repeated["position"]) == (done["id"], None)
+    other = await act(submit, f"{job['id']}/resubmit", {**body, "indexes": "5"}, status=409)
+    assert other["errors"][0]["pointer"] == "/clientId"
+    assert len(await logged(submit)) == 2
+
+
+async def test_a_dry_run_says_how_many_tasks_there_would_be(submit: Watched) -> None:
+    jobs = [{**RUN, "array": {"count": 7}}]
+    body = {"queue": submit.queue, "jobSet": "set", "jobs": jobs}
+    answer = await submit.post("/jobs?dryRun=true", body)
+    assert answer.json()["jobs"][0]["tasks"] == 7
+    assert await logged(submit) == []

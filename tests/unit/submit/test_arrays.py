@@ -1,0 +1,109 @@
+"""From a job with `array` to an event, or to its errors."""
+
+import pytest
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.records import events
+from tests.unit.submit.test_submission import RUN, prepared
+
+
+def made(array: object, **fields: object) -> events.ArraySubmitted:
+    result, found = prepared([{**RUN, **fields, "array": array}])
+    assert found == []
+    (event,) = result.make_events(result.jobs)
+    assert isinstance(event, events.ArraySubmitted)
+    return event
+
+
+def errors(array: object, **fields: object) -> list[tuple[str, str]]:
+    _, found = prepared([{**RUN, **fields, "array": array}])
+    return [(error.pointer, error.detail) for error in found]
+
+
+def test_an_array_is_one_event_with_the_job_as_template() -> None:
+    event = made({"count": 1_000_000, "maxRunning": 5000, "indexes": "0-999999:10"}, priority=3)
+    assert (event.count, event.indexes, event.running_max) == (1_000_000, "0-999990:10", 5000)
+    assert ids.array_id(event.template.job_id) == event.array
+    assert str(event.template.job_id) == event.array
+    assert event.template.priority == 3
+
+
+def test_without_indexes_an_array_has_all_of_them() -> None:
+    assert made({"count": 3}).indexes == "0-2"
+
+
+def test_tasks_count_as_jobs() -> None:
+    result, _ = prepared([{**RUN, "array": {"count": 30, "indexes": "0-29:3"}}, RUN])
+    assert [result.count_tasks(job.job_id) for job in result.jobs] == [10, 1]
+
+
+def test_the_id_of_an_array_with_a_client_id_is_always_the_same() -> None:
+    one, other = (made({"count": 3}, clientId="a") for _ in range(2))
+    assert (one.array, one.template.digest) == (other.array, other.template.digest)
+    longer = made({"count": 4}, clientId="a")
+    assert longer.array == one.array
+    assert longer.template.digest != one.template.digest
+
+
+@pytest.mark.parametrize(
+    ("array", "pointer", "detail"),
+    [
+        ({"count": 0}, "count", "is 0; an array has at least 1 and at most 10000000 tasks"),
+        ({"count": 10**9}, "count", "is 1000000000; an array has at least 1"),
+        ({}, "count", "is missing"),
+        ({"count": 3, "maxRunning": 0}, "maxRunning", "is 0; at least 1 is expected"),
+        ({"count": 3, "indexes": "x"}, "indexes", "'x' is not a number"),
+        ({"count": 3, "indexes": "0-3"}, "indexes", "has 3, but the indexes of this array are 0"),
+    ],
+)
+def test_what_is_no_array_is_refused(array: object, pointer: str, detail: str) -> None:
+    ((place, text),) = errors(array)
+    assert place == f"/jobs/0/array/{pointer}"
+    assert detail in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"gang": {"name": "g", "size": 2}}, "/jobs/0/gang"),
+        ({"hold": True}, "/jobs/0/hold"),
+        ({"maxQueueSeconds": 5}, "/jobs/0/maxQueueSeconds"),
+    ],
+)
+def test_fields_of_single_jobs_are_refused(fields: dict[str, object], pointer: str) -> None:
+    ((place, text),) = errors({"count": 3}, **fields)
+    assert place == pointer
+    assert "is not allowed with `array`" in text
+
+
+def test_an_array_follows_an_earlier_array_of_the_request_or_of_the_job_set() -> None:
+    array = {"count": 3}
+    jobs: list[object] = [
+        {**RUN, "clientId": "a", "array": array},
+        {**RUN, "clientId": "b", "array": {**array, "afterCorresponding": "a"}},
+        {**RUN, "clientId": "c", "array": {**array, "afterCorresponding": "other"}},
+    ]
+    result, found = prepared(jobs)
+    assert found == []
+    first, second, third = result.make_events(result.jobs)
+    assert isinstance(first, events.ArraySubmitted)
+    assert isinstance(second, events.ArraySubmitted)
+    assert isinstance(third, events.ArraySubmitted)
+    assert (first.after, second.after) == (None, first.array)
+    assert result.arrays_outside == {third.after: "/jobs/2/array/afterCorresponding"}
+
+
+@pytest.mark.parametrize(
+    ("after", "detail"), [("b", "is this array or a later one"), ("c", "which is not an array")]
+)
+def test_what_an_array_cannot_follow_is_refused(after: str, detail: str) -> None:
+    array = {"count": 3, "afterCorresponding": after}
+    jobs = [{**RUN, "clientId": "c"}, {**RUN, "clientId": "b", "array": array}]
+    _, (error,) = prepared(jobs)
+    assert error.pointer == "/jobs/1/array/afterCorresponding"
+    assert detail in error.detail
+
+
+def test_defaults_cannot_make_arrays() -> None:
+    _, found = prepared([RUN], defaults={"array": {"count": 2}})
+    assert [error.pointer for error in found] == ["/defaults/array"]
