@@ -22,7 +22,7 @@ TEXTS: Final = {
     "/": LONG_NAME,
     "/jobsets/q/s": "Queued",
     f"/jobsets/q/{LONG_NAME}": LONG_NAME,
-    "/jobs": "4 jobs",
+    "/jobs": "11 jobs",  # 7 of them wait in an array
     "/jobs?groupBy=queue,state": "Jobs",
     f"/jobs/{job_id('a')}": "Running",
     f"/jobs/{job_id('b')}": "Queued",

@@ -189,8 +189,7 @@ class Queue(ResponseModel, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SubmittedJob(ResponseModel, frozen=True, kw_only=True):
-    """One accepted job. `duplicate`: the job existed before and was not created again. `tasks`: of
-    an array, how many it has; then `id` is the array's."""
+    """One accepted job. `duplicate`: it existed before. `tasks` of an array, whose id `id` is."""
 
     id: str
     client_id: str | None = None
@@ -471,10 +470,8 @@ class JobDetail(JobFields, frozen=True, kw_only=True):
 
 class Event(ResponseModel, frozen=True, kw_only=True):
     """A public event of a job, group or array, or with the type `finished` of a whole job set.
-
     `events(since=id)` continues after this event; a read with `after=position` includes it. The
-    type `reset` says that `since` was too old: events before this one are possibly missing.
-    """
+    type `reset` says that `since` was too old: events before this one are possibly missing."""
 
     type: str
     id: str = ""

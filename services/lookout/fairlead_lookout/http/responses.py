@@ -40,10 +40,9 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
 class JobSetResponse(ResponseBody, frozen=True, kw_only=True):
     """A job set. `states`: jobs by state; `live`: jobs that have not ended.
 
-    `failures`: failed and rejected jobs by category. `resourceHours`: what its runs have used so
-    far, in cores, bytes and units times hours. `eta`: when it will be finished if jobs go on
-    ending at the rate of the time until its last activity. `superseded`: jobs that did not succeed
-    and were submitted again in this job set (`resubmit` with `failed`).
+    `failures`: failed and rejected jobs by category. `resourceHours`: what its runs have used, in
+    cores, bytes and units times hours. `eta`: when it will end at the rate of the time until
+    its last activity. `superseded`: jobs that were submitted again (`resubmit` with `failed`).
     """
 
     queue: str

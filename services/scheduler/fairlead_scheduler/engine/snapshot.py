@@ -329,11 +329,9 @@ class Snapshot:
     queued_beside: Int64 | None = None
     """[Q, S] tasks of arrays that wait beside the queued jobs; they count in the demand."""
     queued_order: Int32 | None = None
-    """Rows of all queued jobs by queue ascending, class value descending, then as R3 and G9 say.
-    See job_order.py for keeping it."""
+    """Rows of queued jobs: by queue, class value descending, then as R3, G9 say (job_order.py)."""
     running_order: Int32 | None = None
-    """Rows of all jobs with a live run by queue ascending, class value descending, priority
-    descending, start ascending, submission ascending."""
+    """As `queued_order`, of all jobs with a live run, with start ascending before submission."""
 
     # Gangs ----------------------------------------------------------------------------------
     gang_queue: Int32 | None = None

@@ -24,6 +24,7 @@ from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeas
 from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, PoolJobs
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
 from fairlead_scheduler.snapshots.queue_order.order_changes import ChangedRow, EnteringRows
+from fairlead_scheduler.snapshots.queue_order.waiting_tasks import count_waiting_tasks
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Rows
 from fairlead_scheduler.snapshots.static_columns import StaticColumns
@@ -438,7 +439,7 @@ class Builder:
             node_label=labels.value,
             topology=labels.topology,
             **self._job_columns(pool_jobs),
-            queued_beside=self._count_waiting_tasks(pool_jobs, waiting_tasks),
+            queued_beside=count_waiting_tasks(self._view, pool_jobs, waiting_tasks),
             avoid_job=avoid_job,
             avoid_node=avoid_node,
             **(self._gang_columns(gangs, pool, now_ms) if gangs.present else {}),
@@ -451,28 +452,6 @@ class Builder:
             ending_rows=self._ending_rows,
             levels=self.rules_of(pool).topology,
         )
-
-    def _count_waiting_tasks(
-        self, pool_jobs: PoolJobs, waiting_tasks: Iterable[tuple[ArrayId, int]]
-    ) -> npt.NDArray[np.int64] | None:
-        """[Q, S] waiting tasks of arrays whose queue and shape the pool has; None without any."""
-        view, counted = self._view, None
-        for array, count in waiting_tasks:
-            state = view.arrays[array]
-            template = state.template
-            kind = job_table.ShapeClass(bytes(template.shape), template.priority_class)
-            queue = view.jobs.queues.find(state.job_set.queue)
-            shape = view.jobs.shapes.find(kind)
-            if template.pool != pool_jobs.name or queue is None or shape is None:
-                continue
-            rows = pool_jobs.queues.row_of[queue:][:1], pool_jobs.shapes.row_of[shape:][:1]
-            if not rows[0].size or not rows[1].size or rows[0][0] < 0 or rows[1][0] < 0:
-                continue
-            if counted is None:
-                size = len(pool_jobs.queues.names), len(pool_jobs.shapes.numbers)
-                counted = np.zeros(size, np.int64)
-            counted[rows] += count
-        return counted
 
     def _job_columns(self, pool_jobs: PoolJobs) -> dict[str, Any]:
         """The columns of jobs, as the engine names them."""
@@ -496,28 +475,13 @@ class Builder:
         }
 
     def _gang_columns(self, gangs: Gangs, pool: str, now_ms: int) -> dict[str, Any]:
-        """The columns of gangs, as the engine names them."""
+        """The columns of gangs and roles, as the engine names them."""
+        used, freeze_s_max = self._view.jobs.used, self.rules_of(pool).group_freeze_s_max
+        of_roles = {"job_role": self._columns.role[:used]} if gangs.roles.present else {}
         return {
-            "job_gang": self._columns.gang[: self._view.jobs.used],
-            "gang_queue": gangs.queue,
-            "gang_size": gangs.size,
-            "gang_min": gangs.min_size,
-            "gang_label": gangs.label,
-            "gang_rest": gangs.rest,
-            "gang_started": gangs.started,
-            "gang_submitted_ms": gangs.submitted_ms,
-            "gang_fitted": gangs.fitted,
-            **(self._role_columns(gangs, pool, now_ms) if gangs.roles.present else {}),
-        }
-
-    def _role_columns(self, gangs: Gangs, pool: str, now_ms: int) -> dict[str, Any]:
-        """The columns of roles, as the engine names them."""
-        freeze_s_max = self.rules_of(pool).group_freeze_s_max
-        return {
-            "job_role": self._columns.role[: self._view.jobs.used],
-            **gangs.roles.columns(),
-            "gang_frozen": gangs.find_frozen(now_ms, freeze_s_max),
-            "gang_freezes": gangs.find_freezing(freeze_s_max),
+            "job_gang": self._columns.gang[:used],
+            **of_roles,
+            **gangs.columns(now_ms, freeze_s_max),
         }
 
     def _labels_of(self, pool: str) -> TopologyColumns:

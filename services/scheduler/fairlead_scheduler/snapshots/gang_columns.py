@@ -4,7 +4,7 @@ A gang has a row while it has members in the pool; rows of ended gangs are used 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,26 @@ class Gangs:
     def present(self) -> bool:
         """Whether any gang has members in the pool."""
         return bool(self._row)
+
+    def columns(self, now_ms: int, freeze_s_max: int) -> dict[str, Any]:
+        """The columns of gangs and roles, as the engine names them."""
+        found = {
+            "gang_queue": self.queue,
+            "gang_size": self.size,
+            "gang_min": self.min_size,
+            "gang_label": self.label,
+            "gang_rest": self.rest,
+            "gang_started": self.started,
+            "gang_submitted_ms": self.submitted_ms,
+            "gang_fitted": self.fitted,
+        }
+        if self.roles.present:
+            found |= {
+                **self.roles.columns(),
+                "gang_frozen": self.find_frozen(now_ms, freeze_s_max),
+                "gang_freezes": self.find_freezing(freeze_s_max),
+            }
+        return found
 
     def leave(self, job_rows: npt.NDArray[np.int32]) -> None:
         """The jobs of these rows leave the pool."""

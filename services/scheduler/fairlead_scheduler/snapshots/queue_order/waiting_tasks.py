@@ -1,0 +1,34 @@
+"""Tasks of arrays that wait beside the queued jobs of a pool: they are no jobs yet, but demand."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.domain.ids import ArrayId
+from fairlead_scheduler.snapshots.pool_jobs import PoolJobs
+from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.view import View
+
+
+def count_waiting_tasks(
+    view: View, pool_jobs: PoolJobs, waiting_tasks: Iterable[tuple[ArrayId, int]]
+) -> npt.NDArray[np.int64] | None:
+    """[Q, S] waiting tasks of arrays whose queue and shape the pool has; None without any."""
+    counted = None
+    for array, count in waiting_tasks:
+        state = view.arrays[array]
+        template = state.template
+        kind = job_table.ShapeClass(bytes(template.shape), template.priority_class)
+        queue = view.jobs.queues.find(state.job_set.queue)
+        shape = view.jobs.shapes.find(kind)
+        if template.pool != pool_jobs.name or queue is None or shape is None:
+            continue
+        rows = pool_jobs.queues.row_of[queue:][:1], pool_jobs.shapes.row_of[shape:][:1]
+        if not rows[0].size or not rows[1].size or rows[0][0] < 0 or rows[1][0] < 0:
+            continue
+        if counted is None:
+            size = len(pool_jobs.queues.names), len(pool_jobs.shapes.numbers)
+            counted = np.zeros(size, np.int64)
+        counted[rows] += count
+    return counted
