@@ -36,5 +36,6 @@ CASES: Final[dict[str, Case]] = {
     ),
     "a cancellation of an array that does not exist": post(f"/arrays/{ID}/cancel", 404, "", {}),
     "a resubmission of an array that does not exist": post(f"/arrays/{ID}/resubmit", 404, "", {}),
+    "a list of arrays with an unknown parameter": Case("GET", "/arrays?x=1", 422, "/query/x"),
     "an array that does not exist": Case("GET", f"/arrays/{ID}", 404),
 }

@@ -53,6 +53,7 @@ CASES: Final[dict[str, Case]] = {
     "a group as text": post("/groups", 400, "", b"group"),
     "a list of groups in a state that does not exist": Case("GET", "/groups?state=HAPPY", 422),
     "a group that does not exist": Case("GET", f"/groups/{ID}", 404),
+    "events of a group that does not exist": Case("GET", f"/groups/{ID}/events", 404),
     "a change of a group that does not exist": Case(
         "PATCH", f"/groups/{ID}", 404, "", {"roles": [{"name": "a", "max": 2}]}
     ),

@@ -99,7 +99,7 @@ async def test_nothing_of_a_request_with_an_error_is_done(submit: Watched) -> No
     problem = await send(submit, {"clientId": "g", "roles": ROLES}, bad, status=422)
     assert [error["pointer"] for error in problem["errors"]] == ["/groups/1/roles/0/min"]
     problem = await send(submit, {"roles": ROLES, "order": "fair"}, status=422)
-    assert "is not supported yet" in problem["errors"][0]["detail"]
+    assert "belongs to the queue" in problem["errors"][0]["detail"]
     problem = await send(submit, {"roles": ROLES, "order": "fair"}, status=422)
     assert "belongs to the queue" in problem["errors"][0]["detail"]
     assert await happened(submit) == []

@@ -14,11 +14,12 @@ NAMED = re.compile(r"\b([SRNLEG][0-9]+)[abc]?\b(?!\")")
 
 
 def texts() -> str:
-    """Names of cases and whatever the tests of the engine say."""
+    """Names of cases and whatever the tests of the engine and of arrays say."""
     cases = sorted((HERE.parents[1] / "cases").rglob("*.yaml"))
     tests = [
         *sorted(HERE.glob("test_*.py")),
         *sorted((HERE.parents[1] / "properties" / "engine").glob("*.py")),
+        HERE.parent / "scheduler" / "test_task_arrays.py",
     ]
     names = [line for path in cases for line in path.read_text().splitlines() if "name:" in line]
     return "\n".join([*names, *(path.read_text() for path in tests if path != Path(__file__))])

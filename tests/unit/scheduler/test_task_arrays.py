@@ -44,6 +44,7 @@ def test_a_window_of_tasks_is_released_and_refilled_as_they_start() -> None:
 
 
 def test_max_running_bounds_the_tasks_that_have_not_ended() -> None:
+    """L10"""
     world = World()
     world.fold(array("0-9", running_max=2))
     assert released(world) == [0, 1]

@@ -160,10 +160,13 @@ def task_ids(array: str, indexes: Iterable[int]) -> list[JobId]:
 
 
 def parse_task_id(job_id: str) -> tuple[ArrayId, int]:
-    """The array and the index of a task with this id; the index of the array's own id is -1.
+    """The array and the index of a task with this id.
 
+    The index of the array's own id, and of a text that is not a job id, is -1.
     Only whether the array exists says whether the job is a task of it.
     """
+    if not is_job_id(job_id):
+        return array_id(job_id), -1
     number = 0
     for letter in job_id[-TASK_CHARACTERS:]:
         number = number * 32 + _VALUES[letter]

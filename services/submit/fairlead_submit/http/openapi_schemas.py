@@ -50,6 +50,8 @@ EXAMPLES: Final[Mapping[type, object]] = MappingProxyType(
     {
         request_types.Submission: {"queue": "physics", "jobSet": "scan-12", "jobs": [_SHORT]},
         request_types.Job: _SHORT,
+        request_types.ArrayCancellation: {"indexes": "10-19,40", "reason": "the data is wrong"},
+        request_types.ArrayResubmission: {"indexes": "10-19,40", "clientId": "scan-again"},
         request_types.Manifests: {
             "queue": "physics",
             "manifests": [
