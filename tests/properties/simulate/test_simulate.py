@@ -216,11 +216,17 @@ def plain_jobs(draw: st.DrawFn) -> list[Job]:
 
 
 @QUICK
-@given(plain_jobs(), nodes(), RULES, st.sampled_from([1, 0.25, 3]))
+@given(
+    plain_jobs(), nodes(), RULES, st.sampled_from([1, 0.25, 3]), st.sampled_from(["fifo", "fair"])
+)
 def test_a_skipped_round_would_have_decided_nothing(
-    given_jobs: list[Job], given_nodes: list[dict[str, Any]], rules: dict[str, float], weight: float
+    given_jobs: list[Job],
+    given_nodes: list[dict[str, Any]],
+    rules: dict[str, float],
+    weight: float,
+    order: str,
 ) -> None:
-    settings_file = {**rules, "queues": {"a": {"weight": weight}}}
+    settings_file = {**rules, "queues": {"a": {"weight": weight, "order": order}}}
     every = simulate(given_jobs, given_nodes, settings_file, every_round=True)
     result = simulate(given_jobs, given_nodes, settings_file)
     assert result.files["jobs.csv"] == every.files["jobs.csv"]

@@ -65,3 +65,23 @@ def test_services_take_their_share_by_day_and_training_has_it_back_at_night() ->
     assert result.summary.states == {"SUCCEEDED": 10}
     assert [share_at(result, time) for time in (100, 300, 450)] == [1.0, 0.5, 1.0]
     assert "Shares of the queues" in result.files["report.html"].decode()
+
+
+def test_no_round_is_skipped_that_starts_a_job_by_the_order_fair() -> None:
+    """`x` ran before, so `y` goes first, and its queue stays below the share that `b` has."""
+    jobs = [
+        job("long", cpu=4, runSeconds=1000),
+        job("x", cpu=5, runSeconds=500, checkpointSeconds=1),
+        job("like-y", cpu=3),
+        job("also-like-y", cpu=3),
+        *(job(name, queue="b", cpu=4, submitSeconds=100, runSeconds=400) for name in ("b1", "b2")),
+        job("y", cpu=3, submitSeconds=120),
+    ]
+    nodes = [{"name": "n", "resources": {"cpu": 12, "memory": "16Gi"}}]
+    rules = {**FAIR, "protectedFractionOfFairShare": 1}
+    result = simulate(jobs, nodes, rules)
+    every = simulate(jobs, nodes, rules, every_round=True)
+    assert result.jobs["x"]["preemptions"] != "0"
+    assert starts(result, "y") == [120]
+    assert result.files["jobs.csv"] == every.files["jobs.csv"]
+    assert result.files["runs.csv"] == every.files["runs.csv"]

@@ -5,8 +5,8 @@ state that the last round left. So a round decides nothing if no queued job fits
 of a node (tier a), on no node queues above their fair share could lose enough runs to a queue that
 would stay below them (tier b, rules R2 and R13), and no queued job is more urgent than a run (tier
 c). The rules that are not checked here only hold back more. Where something else is decided, every
-round runs: limits, gangs, dependencies, cordons, jobs not yet examined, and runs that are being
-stopped.
+round runs: limits, gangs, dependencies, cordons, queues with `order: fair`, jobs not yet examined,
+and runs that are being stopped.
 """
 
 from typing import Final
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.priority_classes import Preemption
+from fairlead_common.domain.records.configuration import FAIR
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
 from fairlead_scheduler.simulate.model.backlog import Float, Int64
 from fairlead_scheduler.simulate.model.ledger import Ledger
@@ -145,7 +146,10 @@ def _is_plain(trace: Trace, settings: SimulationSettings) -> bool:
         and not any(
             item.limits or item.away_node_types for item in list_classes(settings.scheduler)
         )
-        and not any(queue.cordoned or queue.limits for queue in settings.queues.values())
+        and not any(
+            queue.cordoned or queue.limits or queue.order == FAIR
+            for queue in settings.queues.values()
+        )
         and not (
             trace.gangs or trace.members or trace.after or trace.infeasible_waits or trace.retry
         )
