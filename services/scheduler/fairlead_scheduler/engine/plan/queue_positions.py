@@ -32,19 +32,20 @@ def count_jobs_ahead(snapshot: Snapshot, plan: Plan, queues: Bool) -> Int64:
         alone = np.flatnonzero(gang < 0)
         shape = snapshot.job_shape[waiting[alone]]
         of_gangs = reasons.gang[rows] >= 0
-        result[rows[of_gangs]] = _find_first(gang, reasons.gang[rows[of_gangs]])
-        at = _find_first(shape, reasons.shape[rows[~of_gangs]])
+        result[rows[of_gangs]] = find_first(gang, reasons.gang[rows[of_gangs]])
+        at = find_first(shape, reasons.shape[rows[~of_gangs]])
         result[rows[~of_gangs]] = np.where(at < 0, UNKNOWN, alone[at] if alone.size else UNKNOWN)
     return result
 
 
-def _find_first(values: Int32, wanted: Int32) -> Int64:
+def find_first(values: Int32, wanted: Int32) -> Int64:
     """The first place of each wanted value, `UNKNOWN` where it is not among the values."""
-    known, first = np.unique(values, return_index=True)
-    if not known.size:
-        return np.full(wanted.size, UNKNOWN, np.int64)
-    at = np.minimum(np.searchsorted(known, wanted), known.size - 1)
-    return np.where(known[at] == wanted, first[at], UNKNOWN).astype(np.int64)
+    if not wanted.size:
+        return np.zeros(0, np.int64)
+    last = max(int(values.max(initial=0)), int(wanted.max()))
+    first = np.full(last + 2, UNKNOWN, np.int64)  # the last one of jobs in no gang, -1
+    first[values[::-1]] = np.arange(values.size)[::-1]  # the first one is written last
+    return first[wanted]
 
 
 def describe_jobs_ahead(queue: str, ahead: int) -> str:
