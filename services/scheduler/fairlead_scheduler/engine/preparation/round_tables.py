@@ -4,13 +4,13 @@ Most rounds place one job. Making the model's arrays, and writing their addresse
 kernels, took most of the time of such a round. Their sizes follow from the static part of the pool
 (static_pool.py) and the numbers of jobs and levels, so they are retained with it, and each round
 fills all of them again: nothing of one round is left in the next. Only one round of a pool runs at
-a time. Large pools make new tables, because new memory that is not touched costs nothing, and old
-memory has to be filled.
+a time. Large pools with preemption make new tables, because new memory that is not touched costs
+nothing, and old memory has to be filled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -57,9 +57,18 @@ class _Zeros:
         self._block.fill(0)
 
 
+def _list_arrays(tables: Iterable[Any]) -> Iterator[npt.NDArray[Any]]:
+    """The arrays of tables, and of the tables that they contain."""
+    for field in tables:
+        if isinstance(field, np.ndarray):
+            yield field
+        elif isinstance(field, tuple):
+            yield from _list_arrays(field)
+
+
 def _list_initial_values(tables: list[Any]) -> list[tuple[npt.NDArray[Any], int | float]]:
     """The arrays of new tables, each with the value that it has everywhere."""
-    arrays = [array for table in tables for array in table if isinstance(array, np.ndarray)]
+    arrays = list(_list_arrays(tables))
     filled = [(array, array.flat[0].item()) for array in arrays if array.size]
     assert all((array == value).all() for array, value in filled), "new tables have no content"
     return filled
