@@ -4,9 +4,13 @@ import random
 
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
+from fairlead_scheduler.snapshots import Builder
+from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_index import FEW
+from fairlead_scheduler.state.pool_rules import Rules
+from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import known_of, leased, message, submitted
 
@@ -59,3 +63,18 @@ def test_deadlines_of_few_rows_are_those_of_many() -> None:
         nodes = few.find_nodes_with_runs(view)
         assert nodes == many.find_nodes_with_runs(view)
         assert few.find_rows_on_nodes(view, nodes) == many.find_rows_on_nodes(view, nodes)
+
+
+def test_timers_of_few_rows_are_those_of_many() -> None:
+    """The row of a job that ended before its start time has no timer any more."""
+    view, clusters, queues = View(), Clusters(), Queues()
+    few, many = (
+        Builder((), Rules(), view, clusters, queues, few=count) for count in (len(NAMES), 0)
+    )
+    later, ended = (submitted(name, start_after_ms=90_000) for name in NAMES[:2])
+    cancelled = ev.JobCancelled(job_id=ended.job_id, reason="why")
+    for events in ([later, ended], [cancelled]):
+        fold(view, *events, time_ms=1_000)
+        for builder in (few, many):
+            builder.update(1_000)
+            assert builder.list_violations() == []

@@ -63,5 +63,10 @@ class Timers(Generic[K]):
         """How many entries the heap holds, with those that no longer count."""
         return len(self._heap)
 
+    @property
+    def keys(self) -> list[K]:
+        """The keys that have a time, in no particular order."""
+        return list(self._set)
+
     def __len__(self) -> int:
         return len(self._set)

@@ -22,7 +22,7 @@ from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
 from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeases
 from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, PoolJobs
-from fairlead_scheduler.snapshots.pool_validation import list_pool_violations
+from fairlead_scheduler.snapshots.pool_validation import list_pool_violations, list_timer_violations
 from fairlead_scheduler.snapshots.queue_order.order_changes import ChangedRow, EnteringRows
 from fairlead_scheduler.snapshots.queue_order.waiting_tasks import count_waiting_tasks
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
@@ -253,6 +253,8 @@ class Builder:
         """As `_update_block`, row by row."""
         view, jobs, columns = self._view, self._view.jobs, self._columns
         by_pool: dict[int, list[ChangedRow]] = {}
+        if len(self._delayed):
+            self._delayed.unset(rows.tolist())
         for row in rows.tolist():
             flags = jobs.flags.item(row)
             valid = not flags & job_table.FREE
@@ -286,8 +288,6 @@ class Builder:
         jobs = self._view.jobs
         queued = jobs.state.item(row) == job_table.QUEUED and not flags & job_table.NOT_READY
         start_ms = jobs.start_after_ms.item(row) if queued else 0
-        if len(self._delayed):
-            self._delayed.unset([row])
         if start_ms > now_ms:
             self._delayed.set([(start_ms, row)])
             return False
@@ -372,7 +372,8 @@ class Builder:
         jobs = self._view.jobs
         if self._place != jobs.journal.end or self._numbering != jobs.numbering:
             return []  # what changed since is applied by the next update
-        return list_pool_violations(self._view, self._columns, self._pool_jobs.values())
+        found = list_pool_violations(self._view, self._columns, self._pool_jobs.values())
+        return [*found, *list_timer_violations(self._view, self._delayed.keys)]
 
     def version(self, pool: str) -> int:
         """Grows with every change of the pool's jobs and nodes that a round could care about."""

@@ -3,7 +3,7 @@
 Each check yields one sentence per violation, as in `state/view_validation.py`.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -30,6 +30,14 @@ def list_pool_violations(
             for pool in pools
         )
     )
+
+
+def list_timer_violations(view: View, rows: Iterable[int]) -> list[str]:
+    """`rows`: the rows that have a timer for the start time of their job."""
+    at, jobs = np.array(sorted(rows), np.intp), view.jobs
+    no_job = (jobs.flags[at] & (job_table.FREE | job_table.NOT_READY)) > 0
+    no_job |= jobs.state[at] != job_table.QUEUED
+    return list(describe_rows("rows have a timer, but no job that waits for it", at[no_job]))
 
 
 def _check_rows(view: View, columns: RoundColumns, pools: Collection[PoolJobs]) -> Iterator[str]:
