@@ -8,11 +8,16 @@ from fairlead_common.domain.ids import GroupId, JobId, client_job_id
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.log import Entry
 from fairlead_scheduler.engine.plan import queue_positions
+from fairlead_scheduler.snapshots import Builder
 from fairlead_scheduler.state import queue_state
+from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold, resource_scores
 from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.job_table import RareProperties
+from fairlead_scheduler.state.pool_rules import Rules
+from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, submitted
 
@@ -89,6 +94,37 @@ def test_an_unknown_order_in_the_log_counts_as_fifo_and_is_named() -> None:
     queue, problems = queue_state.sanitize_queue(Queue(name="q", order="lifo"))
     assert queue.order == configuration.FIFO
     assert problems == ["its order 'lifo' is not fifo or fair, so it counts as fifo"]
+
+
+def test_only_the_pool_that_is_built_is_measured() -> None:
+    view = fold([submitted("a", pool="a"), submitted("b", pool="b")])
+    clusters, queues = Clusters(), Queues()
+    order = configuration.record(Queue(name="q", order=configuration.FAIR))
+    queues.fold([Entry(0, 0, order.key, order.value, 0)], clusters)
+    for position, name in ((1, "a"), (4, "b")):
+        stopped = ev.JobRunStopped(job_id=JobId(name), run=1, reason="")
+        run(view, position, name, stopped, 60_000)
+        again = ev.JobRequeued(job_id=JobId(name), reason="")
+        job_fold.fold_messages(view, [message(position + 2, again)], {})
+    builder = Builder((), Rules(), view, clusters, queues)
+
+    def measure(pool: str, now_ms: int) -> list[float]:
+        builder.update(now_ms)
+        times = builder.build(pool, now_ms=now_ms).snapshot.job_weighted_time
+        assert times is not None
+        return [float(times[view.jobs.rows[JobId(name)]]) for name in "ab"]
+
+    end_ms = 4_060_000
+    assert measure("b", end_ms) == [0.0, 60_000.0]
+    assert measure("a", end_ms + 10_000) == [0.0, 60_000.0], "that of b is of its last snapshot"
+    assert measure("b", end_ms + 10_000) == [0.0, 50_000.0]
+
+
+def test_jobs_ahead_are_counted_up_to_the_first_of_a_shape_or_gang() -> None:
+    first = queue_positions.find_first(np.array([-1, 3, 0, 3, -1, 0]), np.array([0, 3, 1, 7]))
+    assert first.tolist() == [2, 1, queue_positions.UNKNOWN, queue_positions.UNKNOWN]
+    none = np.zeros(0, np.int32)
+    assert queue_positions.find_first(none, np.array([2])).tolist() == [queue_positions.UNKNOWN]
 
 
 def test_large_numbers_of_jobs_ahead_are_rounded() -> None:

@@ -164,7 +164,7 @@ class Builder:
         for pool, pool_jobs in self._pool_jobs.items():
             rules = self.rules_of(pool)
             pool_jobs.end_freezes(now_ms, rules.group_freeze_s_max)
-            pool_jobs.update_fair_order(self._queues, rules.score_weights, now_ms)
+            pool_jobs.set_fair_queues(self._queues, rules.score_weights, now_ms)
 
     def _restart(self) -> None:
         """Names have other numbers: retain only what was found feasible in each pool."""
@@ -402,6 +402,7 @@ class Builder:
         `waiting_tasks`: how many tasks of arrays wait that are no jobs yet.
         """
         pool_jobs = self._jobs_of(pool)
+        pool_jobs.renew_fair_order(self.rules_of(pool).score_weights, now_ms)
         nodes, shapes, gangs = pool_jobs.nodes, pool_jobs.shapes, pool_jobs.gangs
         shapes.match_nodes(nodes)
         names, queue_names = shapes.names, pool_jobs.queues.names

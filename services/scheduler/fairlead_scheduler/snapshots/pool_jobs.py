@@ -292,17 +292,21 @@ class PoolJobs:
         if self.gangs.roles.present and self.gangs.has_thawed(now_ms, freeze_s_max):
             self.version += 1
 
-    def update_fair_order(self, queues: Queues, weights: Mapping[str, float], now_ms: int) -> None:
-        """G9: order the queued jobs of queues with `order: fair` as of now.
-
-        That time passes is no change that a round could care about: no capacity comes with it.
-        """
-        fair, columns = self.fair_order, self._columns
-        if fair.set_queues(self.queues, queues):
+    def set_fair_queues(self, queues: Queues, weights: Mapping[str, float], now_ms: int) -> None:
+        """G9: if other queues have `order: fair` now, order the queued jobs again."""
+        if self.fair_order.set_queues(self.queues, queues):
             self.version += 1
-            fair.find_former_runs(self._view, self._rows())
-        elif not fair.present:
-            return
+            self.fair_order.find_former_runs(self._view, self._rows())
+            self._renew_times(weights, now_ms)
+
+    def renew_fair_order(self, weights: Mapping[str, float], now_ms: int) -> None:
+        """G9: order the queued jobs of queues with `order: fair` as of now. Passing time alone does
+        not change the version: it frees no capacity."""
+        if self.fair_order.present:
+            self._renew_times(weights, now_ms)
+
+    def _renew_times(self, weights: Mapping[str, float], now_ms: int) -> None:
+        fair, columns = self.fair_order, self._columns
         moved = fair.renew_times(
             self._view, columns, self.number, self.gangs, self.shapes, weights, now_ms
         )
