@@ -22,9 +22,9 @@ from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
 from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeases
 from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, PoolJobs
+from fairlead_scheduler.snapshots.pool_rows.order_changes import ChangedRow, EnteringRows
+from fairlead_scheduler.snapshots.pool_rows.waiting_tasks import count_waiting_tasks
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations, list_timer_violations
-from fairlead_scheduler.snapshots.queue_order.order_changes import ChangedRow, EnteringRows
-from fairlead_scheduler.snapshots.queue_order.waiting_tasks import count_waiting_tasks
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Rows
 from fairlead_scheduler.snapshots.static_columns import StaticColumns

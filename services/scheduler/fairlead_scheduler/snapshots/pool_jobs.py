@@ -17,8 +17,8 @@ from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import AvoidedNodes, Gangs, find_rare_properties
 from fairlead_scheduler.snapshots.node_table import NodeRows, Nodes
-from fairlead_scheduler.snapshots.queue_order.fair_order import FairOrder
-from fairlead_scheduler.snapshots.queue_order.order_changes import (
+from fairlead_scheduler.snapshots.pool_rows.fair_order import FairOrder
+from fairlead_scheduler.snapshots.pool_rows.order_changes import (
     ChangedRow,
     EnteringRows,
     OrderChanges,

@@ -109,7 +109,8 @@ def _sum_rows(place: Int32, amounts: Int64, places: int) -> Int64:
 
 
 def _find_misfits(round_: RoundContext, gangs: IntP) -> Int64:
-    """The number of the role of each gang that did not fit, of a gang that is one scope of any."""
+    """The number of the role of each gang that did not fit; for a gang that is one scope, the
+    number of any of its roles."""
     roles, model = round_.gangs.roles, round_.model
     misfit = np.flatnonzero(model.roles.fitting >= 0)
     at = np.searchsorted(misfit, roles.first[gangs])

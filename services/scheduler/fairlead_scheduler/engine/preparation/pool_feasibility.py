@@ -224,7 +224,7 @@ def _group_gangs(
 def _find_labels(snapshot: Snapshot) -> Int32:
     """[G] the label that must have one value for the members that a gang needs; -1 for none.
 
-    Of gangs with several scopes in required domains (T2) each by itself is not judged.
+    If a gang has several scopes, whether each fits a required domain (T2) is not checked.
     """
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
     gangs, topology = snapshot.gang_min.size, snapshot.topology

@@ -197,7 +197,8 @@ class World:
         """Run a round and apply its decisions; None if the pool needs no round.
 
         As in the service, jobs that succeeded since the last round are ended together with it: a
-        round excludes them. What else housekeeping decides, or of a gang, can change what waits.
+        round excludes them. Other decisions of housekeeping, and ends of gang members, can change
+        what waits, so they are applied first.
         """
         housekeeping = self._decider.decide_housekeeping(now_ms)
         if housekeeping.others or self.trace.gangs:

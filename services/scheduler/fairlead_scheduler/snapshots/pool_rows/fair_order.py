@@ -2,8 +2,8 @@
 
 It is resource score x running seconds, summed over all runs, / level. The members of a gang or
 group count together. While nothing of it runs, each second since its last run ended takes off what
-a second of its minimal set would add. It changes as time passes, so each round measures it: of
-members of gangs, and of single jobs that ran before. Every other job has 0.
+a second of its minimal set would add. It changes as time passes, so each round of a pool measures
+it: of members of gangs, and of single jobs that ran before. Every other job has 0.
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,8 @@ class EnteringRows(NamedTuple):
 
     now: RowDescription
     rare: list[tuple[int, job_table.RareProperties]]
-    """(Row, properties) of rows among these that are in a gang or avoid nodes."""
+    """(Row, properties) of rows among these that are in a gang, avoid nodes or, in pools with
+    `order: fair`, ran before."""
     runs_left: bool
     """Whether runs were released; `waiting_left`: whether queued jobs were."""
     waiting_left: bool

@@ -1,1 +1,0 @@
-"""Orders of queues other than by priority and submission."""
