@@ -265,7 +265,8 @@ class PoolJobs:
             if found.avoid:
                 self.avoided.join(row, found.avoid)
             if found.ran_ms and self.fair_order.present:
-                self.fair_order.former.join(row, found.ran_ms, found.ran_until_ms)
+                self._columns.ran_ms[row] = found.ran_ms
+                self._columns.ran_until_ms[row] = found.ran_until_ms
 
     def end_changes(self) -> None:
         """After all rows entered: bring both orders up to date."""
@@ -296,7 +297,7 @@ class PoolJobs:
         """G9: if other queues have `order: fair` now, order the queued jobs again."""
         if self.fair_order.set_queues(self.queues, queues):
             self.version += 1
-            self.fair_order.find_former_runs(self._view, self._rows())
+            self.fair_order.find_former_runs(self._view, self._columns, self._rows())
             self._renew_times(weights, now_ms)
 
     def renew_fair_order(self, weights: Mapping[str, float], now_ms: int) -> None:
@@ -323,7 +324,6 @@ class PoolJobs:
         self._count_values(live, -1)
         self.gangs.leave(at)
         self.avoided.leave(at)
-        self.fair_order.former.leave(at)
         self._columns.release(rows)
         self.count -= rows.size
         return live.size > 0, live.size < at.size

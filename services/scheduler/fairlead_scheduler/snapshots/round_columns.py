@@ -49,6 +49,10 @@ class RoundColumns:
         """Row of its role; -1 for none."""
         self.weighted_time: npt.NDArray[np.float64] = np.zeros(0)
         """Weighted running time of its job or gang, 0 in queues without `order: fair` (G9)."""
+        self.ran_ms: Int64 = np.zeros(0, np.int64)
+        """How long its former runs took, 0 without any and in pools without `order: fair` (G9)."""
+        self.ran_until_ms: Int64 = np.zeros(0, np.int64)
+        """When the last of them ended."""
         self.link: Int32 = np.zeros(0, np.int32)
         self.back: Int32 = np.zeros(0, np.int32)
         """As in `engine.JobTotals`."""
@@ -68,6 +72,8 @@ class RoundColumns:
         self.gang = grow_array(self.gang, rows, -1)
         self.role = grow_array(self.role, rows, -1)
         self.weighted_time = grow_array(self.weighted_time, rows)
+        self.ran_ms = grow_array(self.ran_ms, rows)
+        self.ran_until_ms = grow_array(self.ran_until_ms, rows)
         self.link = grow_array(self.link, rows)
         self.back = grow_array(self.back, rows)
         self.released = grow_array(self.released, rows)
@@ -118,6 +124,7 @@ class RoundColumns:
         self.gang[rows] = -1
         self.role[rows] = -1
         self.weighted_time[rows] = 0.0
+        self.ran_ms[rows] = 0
         self.released[rows] = True
         self.rows_taking_part -= rows.size
 

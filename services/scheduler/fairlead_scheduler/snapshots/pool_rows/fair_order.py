@@ -42,41 +42,10 @@ class RunTimes(NamedTuple):
     """when the last of them ended"""
 
 
-class FormerRuns:
-    """The former runs of jobs of the pool: `RareProperties.ran_ms` of those that have any."""
-
-    def __init__(self) -> None:
-        self._of_row: dict[int, tuple[int, int]] = {}
-        self._times: RunTimes | None = None
-
-    def leave(self, job_rows: Int32) -> None:
-        """The jobs of these rows leave the pool."""
-        if self._of_row:
-            for job_row in job_rows.tolist():
-                if self._of_row.pop(job_row, None) is not None:
-                    self._times = None
-
-    def join(self, job_row: int, ran_ms: int, until_ms: int) -> None:
-        """The job of this row has former runs."""
-        self._of_row[job_row] = ran_ms, until_ms
-        self._times = None
-
-    @property
-    def times(self) -> RunTimes:
-        """Of all of them."""
-        if self._times is None:
-            rows = np.array(sorted(self._of_row), np.intp)
-            found = [self._of_row[row] for row in rows.tolist()]
-            table = np.array(found, np.int64).reshape(len(found), 2)
-            self._times = RunTimes(rows, table[:, 0].copy(), table[:, 1].copy())
-        return self._times
-
-
 class FairOrder:
     """Which queues of a pool have `order: fair`, and how their jobs are measured."""
 
     def __init__(self) -> None:
-        self.former = FormerRuns()
         self._names: tuple[str, ...] = ()
         self._version = -1
         self._fair: Bool = np.zeros(0, np.bool_)
@@ -99,15 +68,16 @@ class FairOrder:
         self._fair_names = {name for name in rows.names if queues.is_fair(name)}
         return before != self._fair_names
 
-    def find_former_runs(self, view: View, rows: Rows) -> None:
+    def find_former_runs(self, view: View, columns: RoundColumns, rows: Rows) -> None:
         """Other queues have `order: fair` now: of the jobs of the pool, find those that ran
         before."""
-        self.former.leave(rows.astype(np.int32))
+        columns.ran_ms[rows] = 0
         if self.present:
             rare = view.jobs.rare_properties
             for row in rows[np.isin(rows, np.fromiter(rare, np.intp, len(rare)))].tolist():
                 if rare[row].ran_ms:
-                    self.former.join(row, rare[row].ran_ms, rare[row].ran_until_ms)
+                    columns.ran_ms[row] = rare[row].ran_ms
+                    columns.ran_until_ms[row] = rare[row].ran_until_ms
 
     def renew_times(
         self,
@@ -145,7 +115,8 @@ class FairOrder:
         """The jobs of the pool of this number whose weighted running time can be above 0, and that
         time in thousandths of the score x seconds."""
         score = self._score_shapes(shapes, weights)
-        former = self.former.times
+        ran = np.flatnonzero((columns.ran_ms > 0) & (columns.pool == number))
+        former = RunTimes(ran, columns.ran_ms[ran], columns.ran_until_ms[ran])
         single = (columns.gang[former.rows] < 0) & self._fair[columns.queue[former.rows]]
         alone = RunTimes(*(column[single] for column in former))
         used = min(view.jobs.used, columns.gang.size)
