@@ -24,6 +24,12 @@ CASES: Final[dict[str, Case]] = {
     "maxRunning 0": post(
         "/jobs", 422, "/jobs/0/array/maxRunning", array({"count": 3, "maxRunning": 0})
     ),
+    "maxRunning beyond the largest array": post(
+        "/jobs", 422, "/jobs/0/array/maxRunning", array({"count": 3, "maxRunning": 2**31})
+    ),
+    "101 jobs to wait for": post(
+        "/jobs", 422, "/jobs/0/after", array({"count": 3}, after=[f"j{n}" for n in range(101)])
+    ),
     "an array to follow that does not exist": post(
         "/jobs",
         422,

@@ -23,6 +23,16 @@ def sets(draw: st.DrawFn) -> IndexSet:
     return index_sets.parse(",".join(parts))
 
 
+def test_ranges_with_a_step_divide_a_set_into_a_bounded_number_together() -> None:
+    """Each of these ranges alone is below the bound."""
+    every = index_sets.make_full(1_000_000)
+    stepped = index_sets.parse(",".join(f"{n}0000-{n}9998:2" for n in range(1, 4)))
+    assert len(stepped) > index_sets.STEPPED_MAX
+    for combine in (every.minus, every.common):
+        with pytest.raises(ValueError, match="into more than 10000 ranges"):
+            combine(stepped)
+
+
 @given(sets(), sets())
 def test_common_and_minus_are_those_of_sets(one: IndexSet, other: IndexSet) -> None:
     assert set(one.common(other)) == set(one) & set(other)

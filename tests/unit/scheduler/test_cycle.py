@@ -11,15 +11,18 @@ from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.scheduling_reports import QueueShare
 from fairlead_common.log.protocol import Appended, Record
-from fairlead_common.log.topics import REPORTS
+from fairlead_common.log.topics import JOBS, REPORTS
+from fairlead_common.service.disk import Bounds, Disk
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.cycle import Cycle
 from fairlead_scheduler.service.follower import State
+from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
+from tests.unit.scheduler.array_world import array
 from tests.unit.scheduler.facts import fold, message, submitted
 
 ROUND_S_MAX: Final = 30.0
@@ -93,3 +96,36 @@ async def test_the_event_loop_goes_on_during_a_round() -> None:
     released.set()
     await turn
     assert state.pool_failures.describe() is None
+
+
+class _Recorder:
+    """A producer that keeps what is appended."""
+
+    name = "scheduler"
+
+    def __init__(self) -> None:
+        self.events: list[ev.AnyEvent] = []
+
+    async def append(self, records: Sequence[Record]) -> Appended:
+        """Keep the events."""
+        for record in records:
+            if record.topic == JOBS and record.value is not None:
+                self.events += ev.decode(record.value).events
+        return {}
+
+    async def close(self) -> None:
+        """Nothing to give up."""
+
+
+async def test_no_task_of_an_array_becomes_a_job_while_the_disk_is_nearly_full() -> None:
+    harness, state = with_one_core(fold([array("0-9", running_max=3)]))
+    decider = harness.make_decider(SchedulerSettings())
+    for free, released in ((Bounds().low - 1, 0), (Bounds().low_ends, 3)):
+        disk = Disk("/", free=lambda _, free=free: free)  # type: ignore[misc]
+        producer = _Recorder()
+        cycle = Cycle(
+            decider, state, producer, cast(Any, None), Reporter(), full_disk=FullDisk(disk)
+        )
+        await cycle.run_once()
+        tasks = [event for event in producer.events if isinstance(event, ev.JobSubmitted)]
+        assert len(tasks) == released

@@ -5,13 +5,23 @@ from random import Random
 import msgspec
 import pytest
 
-from fairlead_common.domain.ids import ArrayId, JobId, array_id, client_job_id, task_id
+from fairlead_common.domain.ids import (
+    ArrayId,
+    JobId,
+    array_id,
+    client_job_id,
+    parse_task_id,
+    task_id,
+)
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
+from fairlead_common.log.protocol import RECORD_BYTES_MAX
 from fairlead_scheduler.rules import array_tasks
+from fairlead_scheduler.rules.append_batches import APPEND_BYTES_MAX, group_into_appends
 from fairlead_scheduler.rules.array_tasks import TaskCounts, decide_arrays
 from fairlead_scheduler.rules.lease_changes import new_lease
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.array_world import ID, World, array, node, tags
@@ -77,9 +87,65 @@ def test_indexes_with_a_step_are_released_in_order() -> None:
 
 def test_large_tasks_are_released_within_a_bound_of_bytes() -> None:
     world = World()
-    large = msgspec.Raw(b'{"a":"' + b"x" * array_tasks.RELEASED_BYTES_MAX + b'"}')
-    world.fold(array("0-9", spec=large))
-    assert released(world) == [0]
+    large = msgspec.Raw(b'{"a":"' + b"x" * 900_000 + b'"}')
+    world.fold(array("0-19", spec=large))
+    assert released(world) == list(range(array_tasks.RELEASED_BYTES_MAX // 900_000))
+
+
+def test_released_tasks_fit_into_appends_whatever_is_large_in_them() -> None:
+    world = World()
+    after = tuple(client_job_id(0, "q", "s", str(number)) for number in range(100))
+    made = array("0-1999", labels={"large": "x" * 20_000})
+    template = msgspec.structs.replace(made.template, after=after)
+    world.fold(msgspec.structs.replace(made, template=template))
+    appends = list(group_into_appends(decide_arrays(world.view, world.counts)))
+    assert appends
+    for append in appends:
+        assert sum(len(record.value or b"") for record in append.records) <= APPEND_BYTES_MAX
+
+
+def test_the_tasks_of_all_arrays_in_a_cycle_have_a_bound_of_bytes() -> None:
+    world = World()
+    for number in range(90):
+        made = array_id(client_job_id(0, "q", "s", str(number)))
+        world.fold(array("0", made=made, labels={"large": "x" * 800_000}))
+    assert len(released(world)) == array_tasks.RELEASED_BYTES_ALL_MAX // 800_000 + 1
+
+
+def test_an_array_whose_tasks_are_too_large_for_the_log_is_cancelled() -> None:
+    world = World()
+    world.fold(array("0-9", spec=msgspec.Raw(b'{"a":"' + b"x" * RECORD_BYTES_MAX + b'"}')))
+    (refused,) = world.release()
+    assert isinstance(refused, ev.ArrayCancelRequested)
+    assert "the submission of a task is too large" in refused.reason
+    assert tags(world.release()) == {"arrayTasksCancelled": 1}
+    assert tags(world.release()) == {"arrayEnded": 1}
+
+
+def test_the_oldest_arrays_are_first() -> None:
+    world = World()
+    world.fold(array("0-9", running_max=1))
+    world.fold(array("0-9", made=second(), running_max=1))
+    world.view.arrays = dict(reversed(world.view.arrays.items()))
+    assert [parse_task_id(fact.job_id)[0] for fact in world.release()] == [ID, second()]  # type: ignore[union-attr]
+
+
+def test_without_release_requests_are_carried_out_and_ends_decided() -> None:
+    world = World()
+    world.fold(array("0-9", running_max=1))
+    world.release()
+    world.fold(array("0-9", made=second()))
+    world.fold(ev.ArrayCancelRequested(array=ID))
+    decider = world.harness.make_decider(SchedulerSettings())
+    seen: list[ev.AnyEvent] = []
+    for _ in range(2):
+        decided = decider.decide_housekeeping(0, release=False)
+        facts = [fact for batch in decided.batches() for _, fact in batch.facts]
+        world.fold(*facts)
+        seen += facts
+    assert tags(seen) == {"jobCancelRequested": 1, "arrayTasksCancelled": 1, "arrayEnded": 1}
+    decided = decider.decide_housekeeping(0)
+    assert sum(len(batch.facts) for batch in decided.batches()) == 10
 
 
 def test_a_task_is_a_job_with_the_index_in_its_environment() -> None:
@@ -149,6 +215,64 @@ def test_a_whole_array_is_cancelled_and_ends() -> None:
     assert tags(decided) == {"jobCancelRequested": window, "arrayTasksCancelled": 1}
     assert tags(world.release()) == {"arrayEnded": 1}
     assert not world.view.arrays
+
+
+def test_more_ranges_than_an_event_can_name_are_cancelled_by_several_events() -> None:
+    world = World()
+    world.fold(array("0-99999", running_max=1))
+    most = index_sets.RANGES_MAX
+    for first in (0, 2 * most + 1):
+        indexes = f"{first}-{first + 2 * (most - 1)}:2"
+        world.fold(ev.ArrayCancelRequested(array=ID, indexes=indexes))
+    world.fold(ev.ArrayCancelRequested(array=ID))
+    decided = world.release()
+    done = [fact for fact in decided if isinstance(fact, ev.ArrayTasksCancelled)]
+    assert sum(fact.tasks for fact in done) == 100_000
+    assert [len(index_sets.parse(fact.indexes).ranges) for fact in done] == [most] * 4
+    assert tags(world.release()) == {"arrayEnded": 1}
+
+
+def test_a_request_whose_events_were_written_in_part_is_continued() -> None:
+    world = World()
+    world.fold(array("0-9"))
+    world.fold(ev.ArrayCancelRequested(array=ID, reason="wrong"))
+    world.fold(ev.ArrayTasksCancelled(array=ID, indexes="0-3", tasks=4))
+    (done,) = world.release()
+    assert isinstance(done, ev.ArrayTasksCancelled)
+    assert (done.indexes, done.tasks, done.reason) == ("4-9", 6, "wrong")
+
+
+def test_arrays_without_waiting_tasks_get_no_request_from_a_filter() -> None:
+    world = World()
+    world.fold(array("0-1"))
+    world.release()
+    lease(world, 0, 1)
+    world.fold(ev.JobsCancelRequested(filter=ev.JobFilter(queue="q")))
+    assert not world.state.cancel_requests
+    assert world.release() == []
+
+
+def test_two_requests_in_one_cycle_cancel_tasks_of_their_own_arrays() -> None:
+    world = World()
+    world.fold(array("0-9", running_max=2), array("0-9", made=second(), running_max=3))
+    world.release()
+    world.fold(ev.ArrayCancelRequested(array=ID, indexes="1"))
+    world.fold(ev.ArrayCancelRequested(array=second(), indexes="2"))
+    decided = [fact for fact in world.release() if isinstance(fact, ev.JobCancelRequested)]
+    assert [fact.job_id for fact in decided] == [world.task(1), task_id(second(), 2)]
+
+
+def test_the_ends_of_several_arrays_leave_the_tasks_of_others() -> None:
+    world = World()
+    third = array_id(client_job_id(0, "q", "s", "third"))
+    for made in (ID, second(), third):
+        world.fold(array("0", made=made))
+    world.release()
+    jobs = world.view.jobs
+    world.fold(*(ev.JobCancelled(job_id=task_id(made, 0), reason="") for made in (ID, third)))
+    assert tags(world.release()) == {"arrayEnded": 2}
+    slot = world.view.array_slots.slot(second())
+    assert set(jobs.array[: jobs.used].tolist()) - {0} == {slot}
 
 
 def test_a_task_that_was_being_released_is_cancelled_as_a_job() -> None:

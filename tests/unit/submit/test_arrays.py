@@ -3,7 +3,8 @@
 import pytest
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.records import events
+from fairlead_common.domain.records import events, index_sets
+from fairlead_submit.domain.arrays import array_terms
 from tests.unit.submit.test_submission import RUN, prepared
 
 
@@ -52,6 +53,7 @@ def test_the_id_of_an_array_with_a_client_id_is_always_the_same() -> None:
         ({"count": 10**9}, "count", "is 1000000000; an array has at least 1"),
         ({}, "count", "is missing"),
         ({"count": 3, "maxRunning": 0}, "maxRunning", "is 0; at least 1 is expected"),
+        ({"count": 3, "maxRunning": 2**31}, "maxRunning", "at most 10000000, the most tasks"),
         ({"count": 3, "indexes": "x"}, "indexes", "'x' is not a number"),
         ({"count": 3, "indexes": "0-3"}, "indexes", "has 3, but the indexes of this array are 0"),
     ],
@@ -74,6 +76,24 @@ def test_fields_of_single_jobs_are_refused(fields: dict[str, object], pointer: s
     ((place, text),) = errors({"count": 3}, **fields)
     assert place == pointer
     assert "is not allowed with `array`" in text
+
+
+def test_the_tasks_of_an_array_wait_for_few_jobs() -> None:
+    many = [f"j{number}" for number in range(101)]
+    assert made({"count": 3}, after=many[:100]).template.after
+    ((place, text),) = errors({"count": 3}, after=many)
+    assert (place, "at most 100 are allowed with `array`" in text) == ("/jobs/0/after", True)
+
+
+def test_what_a_request_names_can_be_written_in_one_event() -> None:
+    """Both sets have 10,000 ranges, and what they have in common has more."""
+    every = index_sets.parse(",".join(f"{40 * n}-{40 * n + 29}" for n in range(10_000)))
+    named = index_sets.parse(",".join(f"{40 * n + 20}-{40 * n + 49}" for n in range(10_000)))
+    assert len(every.common(named).ranges) > index_sets.RANGES_MAX
+    with pytest.raises(ValueError, match="into 19999 ranges; at most 10000 are allowed"):
+        array_terms.choose_indexes(every, named)
+    few = index_sets.parse("3,17")
+    assert array_terms.choose_indexes(every, few) == few
 
 
 def test_an_array_follows_an_earlier_array_of_the_request_or_of_the_job_set() -> None:

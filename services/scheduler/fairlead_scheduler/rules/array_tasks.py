@@ -4,28 +4,33 @@ All waiting tasks of an array are equal, so only as many need to be jobs as can 
 `WINDOW_TASKS` queued ones of each array. The others are counted in the demand of their queue.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import ArrayId, parse_task_id, partition_of_job
+from fairlead_common.domain.ids import ArrayId, JobId, parse_task_id, partition_of_job, task_id
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.rules.append_batches import AppendBatch
+from fairlead_common.domain.records.index_sets import RANGES_MAX, IndexSet
+from fairlead_scheduler.rules.append_batches import AppendBatch, explain_too_large
 from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.task_arrays import ArrayState, CancelRequest, make_tasks
+from fairlead_scheduler.state.task_arrays import ArrayState, CancelRequest, make_task, make_tasks
 from fairlead_scheduler.state.view import View, changed_rows
 
 WINDOW_TASKS: Final = 2_000
 """Queued tasks of an array that are jobs, at most: more than the rounds of a second start."""
 RELEASED_BYTES_MAX: Final = 8 * 1_048_576
 """Released tasks of an array in one cycle take at most this in the log, and at least one is."""
+RELEASED_BYTES_ALL_MAX: Final = 8 * RELEASED_BYTES_MAX
+"""No more tasks are released in a cycle whose released tasks take this much."""
 RELEASED_TASKS_MAX: Final = 10_000
 """Tasks of all arrays that are released in one cycle; the oldest arrays are first."""
 TASKS_PER_BATCH: Final = 100
 
 Counts = npt.NDArray[np.int64]
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class TaskCounts:
@@ -70,18 +75,22 @@ class TaskCounts:
         self._counted[rows] = now
 
 
-def decide_arrays(view: View, counts: TaskCounts) -> list[AppendBatch]:
-    """What is due: tasks to release, requests to carry out, arrays that have ended."""
+def decide_arrays(view: View, counts: TaskCounts, *, release: bool = True) -> list[AppendBatch]:
+    """What is due: tasks to release, requests to carry out, arrays that have ended.
+
+    Without `release` no task becomes a job.
+    """
     counts.update(view)
     batches: list[AppendBatch] = []
-    left = RELEASED_TASKS_MAX
-    for array, state in view.arrays.items():
+    left, bytes_left = RELEASED_TASKS_MAX if release else 0, RELEASED_BYTES_ALL_MAX
+    open_tasks = _find_open_tasks(view, counts)
+    for array, state in sorted(view.arrays.items(), key=lambda each: each[1].number):
         if view.stopped and partition_of_job(array) in view.stopped:
             continue
         slot = view.array_slots.slot(array)
         live = counts.live.item(slot)
         for request in state.cancel_requests:
-            batches += _cancel(view, state, slot, request)
+            batches += _cancel(state, open_tasks.get(slot, ()), request)
         if not state.waiting:
             if not live and not state.cancel_requests:
                 batches.append(AppendBatch(((state.job_set, ev.ArrayEnded(array=array)),)))
@@ -91,15 +100,23 @@ def decide_arrays(view: View, counts: TaskCounts) -> list[AppendBatch]:
             missing = min(missing, state.running_max - live)
         if missing > 0:
             released = list(_release(state, missing))
-            left -= sum(len(batch.facts) for batch in released)
+            bytes_left -= sum(batch.size for batch in released)
+            left = left - sum(len(batch.facts) for batch in released) if bytes_left > 0 else 0
             batches += released
     return batches
 
 
 def _release(state: ArrayState, count: int) -> Iterator[AppendBatch]:
-    template = state.template
-    size = 1_000 + len(bytes(template.spec)) + len(bytes(template.shape))
-    size += sum(len(key) + len(value) for key, value in template.annotations.items())
+    """Submissions of waiting tasks; the cancellation of them all, if the log would refuse one."""
+    largest = state.waiting.ranges[-1][1]  # its index and number have the most digits
+    task = make_task(state, task_id(state.array, largest), largest)
+    size = len(_encode(task))
+    why = explain_too_large(AppendBatch(((state.job_set, task),), facts_size=2 * size))
+    if why is not None:
+        reason = f"the submission of a task is too large: {why}"
+        refused = ev.ArrayCancelRequested(array=state.array, reason=reason)
+        yield AppendBatch(((state.job_set, refused),))
+        return
     released, _ = state.waiting.split(min(count, max(1, RELEASED_BYTES_MAX // size)))
     tasks = make_tasks(state, released)
     for at in range(0, len(tasks), TASKS_PER_BATCH):
@@ -108,30 +125,52 @@ def _release(state: ArrayState, count: int) -> Iterator[AppendBatch]:
         yield AppendBatch(facts, facts_size=size * len(some))
 
 
-def _cancel(
-    view: View, state: ArrayState, slot: int, request: CancelRequest
-) -> Iterator[AppendBatch]:
-    """Requests for the released tasks, one by one, then the event that ends this request."""
+OpenTasks = Sequence[tuple[JobId, int]]
+"""Ids and indexes of the released tasks of an array whose end nobody has requested."""
+
+
+def _find_open_tasks(view: View, counts: TaskCounts) -> dict[int, OpenTasks]:
+    """The released tasks that could be cancelled, by number of the array, of arrays with a request
+    to cancel tasks.
+    """
     jobs = view.jobs
-    rows = np.flatnonzero(jobs.array[: jobs.used] == slot)
+    requested = [array for array, state in view.arrays.items() if state.cancel_requests]
+    slots = [view.array_slots.slot(array) for array in requested]
+    slots = [slot for slot in slots if counts.live.item(slot)]
+    if not slots:
+        return {}
+    rows = np.flatnonzero(np.isin(jobs.array[: jobs.used], slots))
     is_open = ~job_table.IS_ENDED[jobs.state[rows]]
     is_open &= (jobs.flags[rows] & (job_table.FREE | job_table.STOP_CANCEL)) == 0
-    ids = jobs.rows.ids_at(rows[is_open])
-    wanted = [job_id for job_id in ids if parse_task_id(job_id)[1] in request.indexes]
+    rows = rows[is_open]
+    found: dict[int, list[tuple[JobId, int]]] = {slot: [] for slot in slots}
+    for slot, job_id in zip(jobs.array[rows].tolist(), jobs.rows.ids_at(rows), strict=True):
+        found[slot].append((job_id, parse_task_id(job_id)[1]))
+    return dict(found)
+
+
+def _cancel(
+    state: ArrayState, open_tasks: OpenTasks, request: CancelRequest
+) -> Iterator[AppendBatch]:
+    """Requests for the released tasks, one by one, then the events that end this request."""
+    wanted = [job_id for job_id, index in open_tasks if index in request.indexes]
     for at in range(0, len(wanted), TASKS_PER_BATCH):
         facts = [
             (state.job_set, ev.JobCancelRequested(job_id=job_id, reason=request.reason))
             for job_id in wanted[at : at + TASKS_PER_BATCH]
         ]
         yield AppendBatch(tuple(facts))
-    done = ev.ArrayTasksCancelled(
-        array=state.array,
-        indexes=str(request.waiting),
-        tasks=len(request.waiting),
-        priority_class=state.template.priority_class,
-        reason=request.reason,
-    )
-    yield AppendBatch(((state.job_set, done),), facts_size=len(done.indexes))
+    ranges = request.waiting.ranges
+    for at in range(0, max(len(ranges), 1), RANGES_MAX):
+        part = IndexSet(ranges[at : at + RANGES_MAX])
+        done = ev.ArrayTasksCancelled(
+            array=state.array,
+            indexes=str(part),
+            tasks=len(part),
+            priority_class=state.template.priority_class,
+            reason=request.reason,
+        )
+        yield AppendBatch(((state.job_set, done),), facts_size=len(done.indexes))
 
 
 def find_waiting(view: View, counts: TaskCounts) -> tuple[tuple[ArrayId, int], ...]:

@@ -150,10 +150,11 @@ class Decider:
         """Arrays with tasks that could start and have not been released, and how many."""
         clusters.expect_nodes(self._deadlines.find_nodes_with_runs(view))
 
-    def decide_housekeeping(self, now_ms: int) -> Housekeeping:
+    def decide_housekeeping(self, now_ms: int, *, release: bool = True) -> Housekeeping:
         """Decide run ends, stops, deadlines and lost executors, before anything is scheduled.
 
-        A cycle starts here, so no numbers of names from an earlier cycle are in use.
+        `release`: whether tasks of arrays may become jobs. A cycle starts here, so no numbers of
+        names from an earlier cycle are in use.
         """
         forget_names(self.view)
         decided = housekeeping.decide_housekeeping(
@@ -165,7 +166,8 @@ class Decider:
             self._limits,
             now_ms=now_ms,
         )
-        decided.others.extend(array_tasks.decide_arrays(self.view, self._task_counts))
+        counts = self._task_counts
+        decided.others.extend(array_tasks.decide_arrays(self.view, counts, release=release))
         self._waiting_tasks = array_tasks.find_waiting(self.view, self._task_counts)
         self.view.orphaned_runs.clear()
         missing = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)

@@ -109,15 +109,16 @@ class Cycle:
     async def _decide(self, begun_s: float) -> CycleDecisions:
         """Decide everything that is due now. `State.fold_lock` is held."""
         now_ms = self._now_ms()
-        housekeeping = self._decider.decide_housekeeping(now_ms)
+        # While the disk is nearly full, housekeeping continues; no job is started and no task of
+        # an array becomes a job.
+        has_space = self._full_disk.disk.space is Space.ENOUGH
+        housekeeping = self._decider.decide_housekeeping(now_ms, release=has_space)
         metrics.DECIDED.inc(housekeeping.decisions)
         pools = self._decider.pools()
         failures = self._state.pool_failures
         for pool in failures.forget_other_pools(pools):
             metrics.POOL_FAILING.labels(pool).set(0)
         rounds, reports = [], []
-        # While the disk is nearly full, housekeeping continues and no job is started.
-        has_space = self._full_disk.disk.space is Space.ENOUGH
         for pool in pools if has_space else ():
             if failures.must_wait(pool, begun_s):
                 continue

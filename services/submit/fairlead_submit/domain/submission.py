@@ -252,9 +252,10 @@ class _Batch:
     def check_arrays(self) -> None:
         """Check that no array has a field that is for single jobs."""
         for index in self._arrays:
+            template = self._templates[index]
             self.found += [
                 FieldError(f"/jobs/{index}{error.pointer}", error.detail)
-                for error in array_terms.check_template(self._templates[index].event)
+                for error in array_terms.check_template(template.event, len(template.after))
             ]
 
     def assign_ids(self, source: IdSource) -> None:

@@ -15,8 +15,9 @@ import msgspec
 
 RANGES_MAX: Final = 10_000
 """Most ranges of a set that is parsed."""
-STEPPED_MAX: Final = 10_000
-"""Most indexes, with a step, that are taken out of a range with another step: each divides it."""
+STEPPED_MAX: Final = RANGES_MAX
+"""Most indexes with a step that an operation takes out of ranges with other steps: each of them
+becomes a range, and divides one."""
 INDEX_MAX: Final = 9_999_999
 _RANGE: Final = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
 
@@ -140,40 +141,40 @@ def _make(ranges: Iterable[range]) -> IndexSet:
 
 
 def _combine(one: IndexSet, other: IndexSet, *, keep_common: bool) -> Iterator[range]:
-    """The ranges of the first set, cut into what is common with the other and what is not."""
-    others = other.as_ranges()
+    """The ranges of the first set, cut into what is common with the other and what is not.
+
+    Raises ValueError before there are more than `STEPPED_MAX` indexes that divide a range.
+    """
+    others, divided = other.as_ranges(), 0
     for each in one.as_ranges():
         begin = 0
-        for block in _find_common(each, others):
-            end = each.index(block[0])
-            if keep_common:
-                yield block
-            else:
-                yield each[begin:end]
-            begin = end + len(block)
+        for common in _find_common(each, others):
+            at, end = each.index(common[0]), each.index(common[-1]) + 1
+            blocks = [each[at:end]]
+            if end - at != len(common):
+                divided += len(common)
+                if divided > STEPPED_MAX:
+                    raise ValueError(
+                        f"{_format(common)!r} and what precedes it divide {_format(each)!r} into"
+                        f" more than {STEPPED_MAX} ranges; name the indexes in several requests"
+                    )
+                blocks = [range(index, index + 1) for index in common]
+            for block in blocks:
+                end = each.index(block[0])
+                yield block if keep_common else each[begin:end]
+                begin = end + len(block)
         if not keep_common:
             yield each[begin:]
 
 
 def _find_common(each: range, others: Sequence[range]) -> Iterator[range]:
-    """What the range has in common with others, as blocks of neighbours in it, ascending."""
+    """What the range has in common with each of the others, ascending."""
     at = max(bisect_right(others, each[0], key=attrgetter("start")) - 1, 0)
     while at < len(others) and others[at][0] <= each[-1]:
         common = _intersect(each, others[at])
         at += 1
-        if not common:
-            continue
-        begin, end = each.index(common[0]), each.index(common[-1]) + 1
-        if end - begin == len(common):
-            yield each[begin:end]
-            continue
-        if len(common) > STEPPED_MAX:
-            raise ValueError(
-                f"{_format(others[at - 1])!r} divides {_format(each)!r} into more than"
-                f" {STEPPED_MAX} ranges; name the indexes in several requests"
-            )
-        for index in common:
-            yield range(index, index + 1)
+        if common:
+            yield common
 
 
 def _intersect(one: range, other: range) -> range:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import msgspec
+import numpy as np
 
 from fairlead_common.domain.ids import (
     ArrayId,
@@ -125,12 +126,17 @@ def fold_tasks_cancelled(
     _i: int,
     _ended: EndedJobs,
 ) -> None:
-    """The oldest request is done."""
+    """The oldest request is done, or a part of it: it ends with the last of its waiting tasks."""
     for event in batch:
         state = view.arrays.get(event.array)
         if state is not None:
-            state.cancel_requests = state.cancel_requests[1:]
             cancelled = parse_indexes(event.indexes)
+            oldest, others = state.cancel_requests[:1], state.cancel_requests[1:]
+            left = [
+                msgspec.structs.replace(request, waiting=request.waiting.minus(cancelled))
+                for request in oldest
+            ]
+            state.cancel_requests = [request for request in left if request.waiting] + others
             if cancelled:
                 state.cancelled = [*state.cancelled, cancelled]
                 _cancel_followers(view, state, cancelled, message)
@@ -151,11 +157,13 @@ def fold_ended(
     view: View, message: Message, batch: Sequence[ev.ArrayEnded], _i: int, _ended: EndedJobs
 ) -> None:
     """Forget arrays; their ids remain known among those of ended jobs."""
+    of_jobs = view.jobs.array[: view.jobs.used]
+    slots = [view.array_slots.slot(event.array) for event in batch]
+    of_jobs[np.isin(of_jobs, slots)] = 0
     for event in batch:
         state = view.arrays.pop(event.array, None)
         if state is None:
             continue
-        view.jobs.array[view.jobs.array == view.array_slots.slot(event.array)] = 0
         view.array_slots.remove(event.array)
         view.ended[JobId(event.array)] = job_table.EndedJob(
             JobState.SUCCEEDED, state.template.digest, message.time_ms, message.position
@@ -173,7 +181,8 @@ def apply_bulk_request(
         if not _matches(state, event.filter):
             continue
         if isinstance(event, ev.JobsCancelRequested):
-            _request(view, state, state.waiting, event.reason, message)
+            if state.waiting:
+                _request(view, state, state.waiting, event.reason, message)
         else:
             state.template = msgspec.structs.replace(state.template, priority=event.priority)
             view.unsaved_arrays[state.array] = message.position

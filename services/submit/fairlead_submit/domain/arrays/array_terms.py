@@ -14,6 +14,10 @@ from fairlead_submit.domain.request_types import Array
 
 COUNT_MAX: Final = index_sets.INDEX_MAX + 1
 """The largest `count`: indexes have seven digits."""
+DIVIDED_MAX: Final = 2 * index_sets.RANGES_MAX
+"""Most ranges into which a request divides the tasks that it does not name."""
+AFTER_MAX: Final = 100
+"""Most jobs that the tasks of an array wait for: each released task repeats their ids."""
 
 
 class ArrayTerms(msgspec.Struct, frozen=True):
@@ -41,6 +45,9 @@ def read_terms(array: Array, found: list[FieldError]) -> ArrayTerms:
     running_max = array.max_running
     if running_max is not None and running_max < 1:
         found.append(FieldError("/maxRunning", f"is {running_max}; at least 1 is expected"))
+    if running_max is not None and running_max > COUNT_MAX:
+        detail = f"is {running_max}; at most {COUNT_MAX}, the most tasks of an array, is expected"
+        found.append(FieldError("/maxRunning", detail))
     indexes = index_sets.make_full(count)
     if array.indexes is not None:
         indexes = read_indexes(array.indexes, "/indexes", found) or indexes
@@ -60,8 +67,31 @@ def read_indexes(text: str, pointer: str, found: list[FieldError]) -> IndexSet |
         return None
 
 
-def check_template(event: events.JobSubmitted) -> Iterator[FieldError]:
-    """What the tasks of an array cannot have; pointers begin at the job."""
+def choose_indexes(every: IndexSet, named: IndexSet) -> IndexSet:
+    """The tasks of an array among those that a request names. Raises ValueError, with a message
+    for the user, if these have more ranges than an event can name, or if the request divides the
+    others into more than `DIVIDED_MAX`.
+    """
+    chosen, others = every.common(named), every.minus(named)
+    for indexes, ranges_max in ((chosen, index_sets.RANGES_MAX), (others, DIVIDED_MAX)):
+        if len(indexes.ranges) > ranges_max:
+            raise ValueError(
+                f"divides the tasks of this array into {len(indexes.ranges)} ranges; at most"
+                f" {ranges_max} are allowed. Name the indexes in several requests"
+            )
+    return chosen
+
+
+def check_template(event: events.JobSubmitted, after: int) -> Iterator[FieldError]:
+    """What the tasks of an array cannot have; pointers begin at the job. `after`: how many jobs
+    each task waits for.
+    """
+    if after > AFTER_MAX:
+        detail = (
+            f"has {after} entries; at most {AFTER_MAX} are allowed with `array`, because each task"
+            " repeats them"
+        )
+        yield FieldError("/after", detail)
     if event.gang is not None:
         yield FieldError("/gang", "is not allowed with `array`: tasks start independently")
     if event.hold:

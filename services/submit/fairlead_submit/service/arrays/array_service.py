@@ -126,8 +126,7 @@ def _choose(known: KnownArray, text: str | None, found: list[FieldError]) -> Ind
     chosen = every if text is None else array_terms.read_indexes(text, "/indexes", found)
     if chosen is not None and text is not None:
         try:
-            every.minus(chosen)
-            chosen = every.common(chosen)
+            chosen = array_terms.choose_indexes(every, chosen)
         except ValueError as error:
             found.append(FieldError("/indexes", str(error)))
         else:
