@@ -118,7 +118,10 @@ class _Recorder:
 
 
 async def test_no_task_of_an_array_becomes_a_job_while_the_disk_is_nearly_full() -> None:
-    harness, state = with_one_core(fold([array("0-9", running_max=3)]))
+    view = View()
+    submission = message(0, array("0-9", running_max=3), time_ms=1_790_000_000_000)
+    job_fold.fold_messages(view, [submission], {})
+    harness, state = with_one_core(view)
     decider = harness.make_decider(SchedulerSettings())
     for free, released in ((Bounds().low - 1, 0), (Bounds().low_ends, 3)):
         disk = Disk("/", free=lambda _, free=free: free)  # type: ignore[misc]
