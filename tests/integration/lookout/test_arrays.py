@@ -1,5 +1,6 @@
 """What the API says of arrays: counts, reasons, lists, and tasks that are no jobs yet."""
 
+import asyncpg
 import msgspec
 
 from fairlead_common.domain import ids
@@ -117,6 +118,24 @@ async def test_lists_of_arrays_have_pages_and_filters(fresh_database: str, valke
         assert len({each["id"] for each in (*first["arrays"], *rest["arrays"])}) == 3
         by_name = await harness.read("/arrays/q/s/a", after)
         assert by_name["id"] == array_id("a")
+
+
+async def test_lists_of_arrays_do_not_read_the_specs_of_their_tasks(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(array("a", 10, running_max=3))
+        found = await harness.read("/arrays", after)
+        assert found["arrays"] == [await read(harness, "a", after)]
+    connection = await asyncpg.connect(fresh_database)
+    try:
+        listed = await connection.fetchval("SELECT listed FROM fairlead_lookout.arrays")
+        await connection.execute("UPDATE fairlead_lookout.arrays SET submitted = 'large'")
+    finally:
+        await connection.close()
+    assert msgspec.json.decode(listed)["template"]["spec"] == {}
+    async with running(fresh_database, valkey_url) as harness:
+        assert await harness.read("/arrays", after) == found
 
 
 async def test_arrays_of_a_queue_that_a_caller_may_not_view_do_not_exist(

@@ -83,6 +83,17 @@ async def test_tasks_are_cancelled_by_index(submit: Watched) -> None:
     await act(submit, f"{ids.array_id(job['id'][:-8] + '00000000')}/cancel", {}, status=404)
 
 
+async def test_requests_that_divide_an_array_too_often_are_refused(submit: Watched) -> None:
+    """Each range is short; together they would make millions of ranges."""
+    (job,) = (await send(submit, {"count": 1_000_000}))["jobs"]
+    stepped = ",".join(f"{n}000-{n}998:2" for n in range(1, 501))
+    for action in ("cancel", "resubmit"):
+        refused = await act(submit, f"{job['id']}/{action}", {"indexes": stepped}, status=422)
+        assert refused["errors"][0]["pointer"] == "/indexes"
+        assert "into more than 10000 ranges" in refused["errors"][0]["detail"]
+    await act(submit, f"{job['id']}/cancel", {"indexes": stepped[:200].rpartition(",")[0]})
+
+
 async def test_tasks_are_submitted_again_as_a_new_array(submit: Watched) -> None:
     array = {"count": 100, "maxRunning": 3}
     (job,) = (await send(submit, array, labels={"team": "a"}))["jobs"]

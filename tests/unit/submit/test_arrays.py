@@ -90,10 +90,16 @@ def test_what_a_request_names_can_be_written_in_one_event() -> None:
     every = index_sets.parse(",".join(f"{40 * n}-{40 * n + 29}" for n in range(10_000)))
     named = index_sets.parse(",".join(f"{40 * n + 20}-{40 * n + 49}" for n in range(10_000)))
     assert len(every.common(named).ranges) > index_sets.RANGES_MAX
-    with pytest.raises(ValueError, match="into 19999 ranges; at most 10000 are allowed"):
-        array_terms.choose_indexes(every, named)
-    few = index_sets.parse("3,17")
-    assert array_terms.choose_indexes(every, few) == few
+    with pytest.raises(ValueError, match="names 19999 ranges of the tasks"):
+        array_terms.choose_indexes(every, named, 0)
+
+
+def test_requests_divide_an_array_into_a_bounded_number_of_ranges() -> None:
+    every, few = index_sets.make_full(1_000_000), index_sets.parse("3,17")
+    most = array_terms.DIVIDED_MAX - 3
+    assert array_terms.choose_indexes(every, few, most) == few
+    with pytest.raises(ValueError, match="into 100001 ranges; at most 100000 are allowed"):
+        array_terms.choose_indexes(every, few, most + 1)
 
 
 def test_an_array_follows_an_earlier_array_of_the_request_or_of_the_job_set() -> None:

@@ -24,6 +24,7 @@ _TYPES: Final[dict[type, EventType]] = {
     events.ArrayTasksCancelled: "arrayTasksCancelled",
     events.ArrayEnded: "arrayEnded",
 }
+_NOTHING: Final = msgspec.Raw(b"{}")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -130,4 +131,20 @@ def _make_row(key: JobSetKey, time_ms: int, by: str, event: events.ArraySubmitte
         submitted=_encode(event).decode(),
         submitted_ms=time_ms,
         submitted_by=by,
+        listed=_encode(_shorten(event)).decode(),
     )
+
+
+def _shorten(event: events.ArraySubmitted) -> events.ArraySubmitted:
+    """The event with what lists show of its template."""
+    whole = event.template
+    template = events.JobSubmitted(
+        job_id=whole.job_id,
+        shape=_NOTHING,
+        spec=_NOTHING,
+        digest=whole.digest,
+        priority_class=whole.priority_class,
+        pool=whole.pool,
+        labels=whole.labels,
+    )
+    return msgspec.structs.replace(event, template=template)

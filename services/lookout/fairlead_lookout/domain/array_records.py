@@ -4,7 +4,9 @@ import msgspec
 
 
 class ArrayRow(msgspec.Struct, frozen=True):
-    """A new array of `tasks` tasks. `submitted` is its `ArraySubmitted`, as JSON."""
+    """A new array of `tasks` tasks. `submitted` is its `ArraySubmitted`, as JSON; `listed` is it
+    with what lists show.
+    """
 
     array_id: str
     queue: str
@@ -16,6 +18,7 @@ class ArrayRow(msgspec.Struct, frozen=True):
     submitted: str
     submitted_ms: int
     submitted_by: str
+    listed: str
 
 
 class ArrayChange(msgspec.Struct):

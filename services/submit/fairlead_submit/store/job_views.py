@@ -51,12 +51,16 @@ class KnownGroup(msgspec.Struct, frozen=True):
 
 
 class KnownArray(msgspec.Struct, frozen=True):
-    """An array: where it belongs, and the event that submitted it."""
+    """An array: where it belongs, and the event that submitted it.
+
+    `cancelled_ranges`: how many ranges of waiting tasks were cancelled.
+    """
 
     queue: str
     job_set: str
     submitted: ArraySubmitted
     ended: bool
+    cancelled_ranges: int
 
 
 class KnownMember(msgspec.Struct, frozen=True):
@@ -192,7 +196,9 @@ class JobViews:
             return None
         row = rows[0]
         submitted = _decode_array(row["submitted"])
-        return KnownArray(row["queue"], row["job_set"], submitted, ended=row["ended"])
+        return KnownArray(
+            row["queue"], row["job_set"], submitted, row["ended"], row["cancelled_ranges"]
+        )
 
     async def find_group(self, group: str) -> KnownGroup | None:
         """A group with all that was written of it until now; None if it does not exist.

@@ -154,7 +154,8 @@ SELECT array_id, digest FROM fairlead_lookout.known_arrays WHERE array_id = ANY 
 
 -- name: known_array
 -- One array as lookout's view knows it.
-SELECT queue, job_set, submitted, ended FROM fairlead_lookout.known_arrays WHERE array_id = $1;
+SELECT queue, job_set, submitted, ended, cancelled_ranges
+FROM fairlead_lookout.known_arrays WHERE array_id = $1;
 
 -- name: known_group
 -- One group as lookout's view knows it.

@@ -26,7 +26,10 @@ class ArrayFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArrayRecord(msgspec.Struct, frozen=True):
-    """An array: its row, the event that submitted it, and its tasks by state."""
+    """An array: its row, the event that submitted it, and its tasks by state.
+
+    In a list, the template of the event has only what lists show.
+    """
 
     row: Any
     submitted: ArraySubmitted

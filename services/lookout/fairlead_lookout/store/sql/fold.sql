@@ -363,11 +363,12 @@ SELECT id FROM fairlead_lookout.arrays WHERE id = ANY ($1::text[]);
 -- name: add_arrays
 INSERT INTO fairlead_lookout.arrays
     (id, queue, job_set, class, client_id, digest, tasks, waiting, submitted, submitted_ms,
-     submitted_by)
-SELECT id, queue, job_set, class, client_id, digest, tasks, tasks, submitted, submitted_ms, by
+     submitted_by, listed)
+SELECT id, queue, job_set, class, client_id, digest, tasks, tasks, submitted, submitted_ms, by,
+       listed
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[],
-            $8::text[], $9::bigint[], $10::text[])
-    AS n (id, queue, job_set, class, client_id, digest, tasks, submitted, submitted_ms, by)
+            $8::text[], $9::bigint[], $10::text[], $11::text[])
+    AS n (id, queue, job_set, class, client_id, digest, tasks, submitted, submitted_ms, by, listed)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: change_arrays

@@ -538,7 +538,9 @@ WHERE m.job_id = $1;
 -- name: arrays
 -- Arrays, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5 client
 -- id, $6 only those with tasks that have not ended; after the array $7, $8 (time of submission, id).
-SELECT a.*, c.counts
+SELECT a.id, a.queue, a.job_set, a.client_id, a.tasks, a.waiting, a.submitted_ms, a.submitted_by,
+       a.ended_ms, a.cancelled_by, a.cancel_reason, coalesce(a.listed, a.submitted) AS submitted,
+       c.counts
 FROM fairlead_lookout.arrays a
 CROSS JOIN LATERAL (
     SELECT json_object_agg(state, tasks)::text AS counts

@@ -14,8 +14,8 @@ from fairlead_submit.domain.request_types import Array
 
 COUNT_MAX: Final = index_sets.INDEX_MAX + 1
 """The largest `count`: indexes have seven digits."""
-DIVIDED_MAX: Final = 2 * index_sets.RANGES_MAX
-"""Most ranges into which a request divides the tasks that it does not name."""
+DIVIDED_MAX: Final = 10 * index_sets.RANGES_MAX
+"""Most ranges into which requests divide the tasks that they do not name."""
 AFTER_MAX: Final = 100
 """Most jobs that the tasks of an array wait for: each released task repeats their ids."""
 
@@ -67,18 +67,23 @@ def read_indexes(text: str, pointer: str, found: list[FieldError]) -> IndexSet |
         return None
 
 
-def choose_indexes(every: IndexSet, named: IndexSet) -> IndexSet:
+def choose_indexes(every: IndexSet, named: IndexSet, cancelled_ranges: int) -> IndexSet:
     """The tasks of an array among those that a request names. Raises ValueError, with a message
-    for the user, if these have more ranges than an event can name, or if the request divides the
-    others into more than `DIVIDED_MAX`.
+    for the user, if these have more ranges than an event can name, or if the request would divide
+    the others, after the cancellation of `cancelled_ranges`, into more than `DIVIDED_MAX`.
     """
     chosen, others = every.common(named), every.minus(named)
-    for indexes, ranges_max in ((chosen, index_sets.RANGES_MAX), (others, DIVIDED_MAX)):
-        if len(indexes.ranges) > ranges_max:
-            raise ValueError(
-                f"divides the tasks of this array into {len(indexes.ranges)} ranges; at most"
-                f" {ranges_max} are allowed. Name the indexes in several requests"
-            )
+    divided = len(others.ranges) + cancelled_ranges
+    if len(chosen.ranges) > index_sets.RANGES_MAX:
+        raise ValueError(
+            f"names {len(chosen.ranges)} ranges of the tasks of this array; at most"
+            f" {index_sets.RANGES_MAX} are allowed. Name the indexes in several requests"
+        )
+    if divided > DIVIDED_MAX:
+        raise ValueError(
+            f"divides the tasks of this array, with what was cancelled before, into {divided}"
+            f" ranges; at most {DIVIDED_MAX} are allowed. Name longer ranges"
+        )
     return chosen
 
 

@@ -126,7 +126,7 @@ def _choose(known: KnownArray, text: str | None, found: list[FieldError]) -> Ind
     chosen = every if text is None else array_terms.read_indexes(text, "/indexes", found)
     if chosen is not None and text is not None:
         try:
-            chosen = array_terms.choose_indexes(every, chosen)
+            chosen = array_terms.choose_indexes(every, chosen, known.cancelled_ranges)
         except ValueError as error:
             found.append(FieldError("/indexes", str(error)))
         else:
