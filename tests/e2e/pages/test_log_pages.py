@@ -58,6 +58,7 @@ async def test_a_log_has_colours_and_everything_else_is_escaped(
         await look(page, tmp_path, "log")
         await check_themes(page, axe_script)
         await page.get_by_role("link", name="stderr").click()
+        await page.wait_for_url("**stream=stderr**")
         await expect(log).to_contain_text("building")
         assert executor.parameters["stream"] == "stderr"
 
