@@ -68,13 +68,9 @@ def describe_job(
     with command_base.connect(context) as client:
         (name,) = job_selection.list_references(client, [job], queue, jobset)
         detail = client.job(name, spec=spec)
-    match output_format:
-        case output_formats.Format.JSON | output_formats.Format.YAML:
-            output_formats.print_object(detail, output_format)
-        case output_formats.Format.NAME:
-            typer.echo(detail.id)
-        case output_formats.Format.TABLE:
-            _print_job(detail, datetime.now(UTC))
+    output_formats.print_detail(
+        detail, detail.id, output_format, lambda: _print_job(detail, datetime.now(UTC))
+    )
 
 
 def why(

@@ -99,6 +99,17 @@ def print_list(
             print_object([_to_json_values(item) for item in found], output)
 
 
+def print_detail(value: object, name: str, output: Format, print_table: Callable[[], None]) -> None:
+    """Print all of one thing: as JSON or YAML, only its `name`, or by `print_table`."""
+    match output:
+        case Format.JSON | Format.YAML:
+            print_object(value, output)
+        case Format.NAME:
+            typer.echo(name)
+        case Format.TABLE:
+            print_table()
+
+
 def print_object(value: object, output: Format) -> None:
     """Print one thing as JSON or YAML."""
     plain = _to_json_values(value)

@@ -285,7 +285,7 @@ def _check_arrays(found: Sequence[_ArrayEvent]) -> None:
                     raise ValueError(f"are below {event.count}")
                 index_sets.parse(event.indexes)
                 if event.after is not None and not _are_job_ids([JobId(event.after)]):
-                    raise ValueError("are those of tasks after something that is not an array")
+                    raise ValueError("follow tasks of something that is not an array")
             elif not isinstance(event, events.ArrayEnded) and event.indexes:
                 index_sets.parse(event.indexes)
         except ValueError as error:

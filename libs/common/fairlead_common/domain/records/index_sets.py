@@ -45,7 +45,7 @@ class IndexSet(msgspec.Struct, frozen=True):
         return ",".join(map(_format, self.as_ranges()))
 
     def as_ranges(self) -> list[range]:
-        """The ranges as those of Python."""
+        """The ranges as `range` objects."""
         return [range(first, last + 1, step) for first, last, step in self.ranges]
 
     def split(self, count: int) -> tuple["IndexSet", "IndexSet"]:

@@ -15,13 +15,13 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain import public_events
+from fairlead_lookout.http.api.group_routes import find_group_row
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.json_answers import NDJSON, SSE, document_responses
 from fairlead_lookout.http.long_polls import find_job_set, require_queue, wait_for_position
 from fairlead_lookout.http.request_parameters import JobSetName, QueueName
 from fairlead_lookout.store.queries import (
     group_history,
-    group_lists,
     job_set_events,
     queue_events,
 )
@@ -139,9 +139,7 @@ def _add_group_events(router: APIRouter, deps: Deps) -> None:
         from_: LastEventIdQuery = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
-        row = await group_lists.read_group(deps.view, group)
-        if row is None or row["queue"] not in visible_queues:
-            raise Problem("not-found", f"There is no group {group!r}.")
+        await find_group_row(deps, visible_queues, group)
         as_sse = SSE in accept
         wanted = job_set_events.EventRange(
             seen=_parse_seen(last_event_id or from_),

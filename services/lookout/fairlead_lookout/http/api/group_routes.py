@@ -1,6 +1,6 @@
 """Routes of groups."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
@@ -85,12 +85,21 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         )
 
 
-async def find_group(
-    deps: Deps, visible_queues: QueueScope, group: str
-) -> group_responses.GroupDetail:
-    """The group. Raises a 404 `Problem`, also if the caller may not view its queue."""
+async def find_group_row(deps: Deps, visible_queues: QueueScope, group: str) -> Any:
+    """The row of a group. Raises a 404 `Problem`, also if the caller may not view its queue.
+
+    `Any`: a row of the database.
+    """
     row = await group_lists.read_group(deps.view, group)
     if row is None or row["queue"] not in visible_queues:
         raise Problem("not-found", f"There is no group {group!r}.")
+    return row
+
+
+async def find_group(
+    deps: Deps, visible_queues: QueueScope, group: str
+) -> group_responses.GroupDetail:
+    """The group. Raises as `find_group_row`."""
+    row = await find_group_row(deps, visible_queues, group)
     members = await group_lists.read_members(deps.view, group)
     return group_responses.describe_group_detail(row, members, deps.reports.find_hops)

@@ -204,7 +204,7 @@ def _milliseconds(seconds: int | None) -> int:
 
 
 def _follows_nothing(view: View, event: ev.JobSubmitted, other: JobId) -> bool:
-    """Whether a task follows a task of another array that is no job and will never be one."""
+    """Whether a task follows a task of another array that will never become a job."""
     state = None if event.array is None else view.arrays.get(event.array.array)
     if state is None or state.after is None or array_id(other) != state.after:
         return False

@@ -94,13 +94,7 @@ def describe(
     """Show all details of an array: its tasks by state, and why tasks wait."""
     with command_base.connect(context) as client:
         detail = client.array(_find_id(client, array, queue, jobset))
-    match output_format:
-        case output_formats.Format.JSON | output_formats.Format.YAML:
-            output_formats.print_object(detail, output_format)
-        case output_formats.Format.NAME:
-            typer.echo(detail.id)
-        case output_formats.Format.TABLE:
-            _print_array(detail)
+    output_formats.print_detail(detail, detail.id, output_format, lambda: _print_array(detail))
 
 
 def cancel(

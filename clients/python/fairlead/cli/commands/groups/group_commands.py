@@ -112,13 +112,7 @@ def describe(
     """Show all details of a group: its state, the last change, its roles and members."""
     with command_base.connect(context) as client:
         detail = client.group(_find_id(client, group, queue, jobset))
-    match output_format:
-        case output_formats.Format.JSON | output_formats.Format.YAML:
-            output_formats.print_object(detail, output_format)
-        case output_formats.Format.NAME:
-            typer.echo(detail.id)
-        case output_formats.Format.TABLE:
-            _print_group(detail)
+    output_formats.print_detail(detail, detail.id, output_format, lambda: _print_group(detail))
 
 
 def scale(
