@@ -43,6 +43,7 @@ from tests.unit.executor.kubernetes.world import (
 
 SUCCEEDS = {"run-for": "10ms"}
 END = pods.stopped("preempted")
+NEVER_S = 10**8
 
 
 def skipped_pods() -> float:
@@ -321,16 +322,16 @@ async def test_a_deletion_that_the_api_server_did_not_complete_is_repeated(
 
 
 @pytest.mark.parametrize(
-    ("grace_s", "finalizers"),
+    ("grace_s", "finalizers", "stuck_terminating_s"),
     [
-        pytest.param(30, [FINALIZER], id="its node died before it confirmed the deletion"),
-        pytest.param(0, [], id="etcd failed between the two writes of the deletion"),
+        pytest.param(30, [FINALIZER], 60, id="its node died before it confirmed the deletion"),
+        pytest.param(0, [], NEVER_S, id="a kill between the two writes of the deletion"),
     ],
 )
-async def test_an_ended_pod_whose_deletion_nobody_completes_is_deleted_by_force(
-    world: FakeWorld, grace_s: int, finalizers: list[str]
+async def test_an_ended_pod_whose_deletion_nobody_completes_is_deleted_again(
+    world: FakeWorld, grace_s: int, finalizers: list[str], stuck_terminating_s: int
 ) -> None:
-    await world.open(ended_pods_max=0, stuck_terminating_s=60)
+    await world.open(ended_pods_max=0, stuck_terminating_s=stuck_terminating_s)
     run = world.create()
     await world.until_pod(run, runs)
     pod = world.server.find("pods", run)

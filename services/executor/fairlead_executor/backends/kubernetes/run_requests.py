@@ -235,21 +235,22 @@ class Requests:
     async def _release(self, record: RunRecord) -> bool:
         """Remove our finalizer, and delete the pod if nobody has.
 
-        The API server deletes a pod in two writes, the deletion timestamp first. After a failure
-        between them the timestamp alone does not say that the pod will be removed.
+        The API server deletes a pod in two writes, the deletion timestamp first. If it or the
+        executor is killed between them, the pod stays with the timestamp and without our finalizer.
         """
         pod = record.observed
         assert pod is not None, record.run
         metadata = pod.metadata
-        if FINALIZER in metadata.finalizers:
+        is_held = FINALIZER in metadata.finalizers
+        if is_held:
             others = [name for name in metadata.finalizers if name != FINALIZER]
             # With finalizers of others the patch is refused if one was added in the meantime.
             version = {"resourceVersion": metadata.resource_version} if others else {}
             body = {"metadata": {"uid": metadata.uid, "finalizers": others or None, **version}}
             if not await self._patch(record, body):
                 return False
-        is_to_be_deleted = metadata.deletion_timestamp is None or record.failures > 0
-        if record.observed is not None and is_to_be_deleted:
+        is_deleted_by_patch = is_held and metadata.deletion_timestamp is not None
+        if record.observed is not None and not is_deleted_by_patch:
             record.released = await self._delete(record, 0)
         else:
             record.released = True
