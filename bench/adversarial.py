@@ -71,7 +71,7 @@ def _label(nodes: int, values: int) -> dict[str, Any]:
 
 
 def _topology(made: dict[str, Any]) -> dict[str, Any]:
-    """The same with a topology of racks and nodes, of which each gang requires a rack."""
+    """The same with a topology of racks and nodes; each gang requires a rack."""
     rack = made["node_label"][0]
     nodes, gangs = rack.size, made["gang_min"].size
     counts = (int(rack.max()) + 1, nodes)

@@ -4,7 +4,7 @@
 
 It starts a `fairlead up` of its own, submits one array with one request, and waits until it is
 shown. Memory is the share of each process (PSS), before and `SETTLE_S` after; its tasks sleep, so
-nearly all of them wait. Then it cancels the array, and waits until that is shown.
+nearly all of them wait. Then it cancels the array, and waits until lookout says so.
 """
 
 import argparse
@@ -80,12 +80,12 @@ class Bench:
             await log.close()
 
     def array(self, array: str) -> dict[str, Any] | None:
-        """The array as it is shown; None if it is not."""
+        """The array as lookout answers it; None if it does not know it."""
         answer = self.client.get(f"/arrays/{array}")
         return answer.json() if answer.status_code == 200 else None
 
     def wait(self, array: str, is_so: Callable[[dict[str, Any]], bool]) -> float:
-        """Seconds until the array is shown so."""
+        """Seconds until lookout answers the array so."""
         begun = time.perf_counter()
         while True:
             found = self.array(array)
@@ -109,7 +109,7 @@ def measure(bench: Bench, tasks: int, running_max: int | None) -> None:
     submitted_s = time.perf_counter() - begun
     answer.raise_for_status()
     made = answer.json()["jobs"][0]["id"]
-    shown_s = submitted_s + bench.wait(made, lambda found: found["tasks"] == tasks)
+    visible_s = submitted_s + bench.wait(made, lambda found: found["tasks"] == tasks)
     counted = client.get("/jobsets/default/array").json()["jobs"]
     counted_s = time.perf_counter() - begun
     assert counted == tasks
@@ -118,7 +118,7 @@ def measure(bench: Bench, tasks: int, running_max: int | None) -> None:
     assert found is not None
     records, size = (after - before for after, before in zip(bench.log(), log, strict=True))
     print(f"tasks {tasks:,}, waiting in the array {found['waiting']:,}, {found['states']}")
-    print(f"submitted in {submitted_s:.3f} s, shown after {shown_s:.3f} s ({counted_s:.3f} s)")
+    print(f"submitted in {submitted_s:.3f} s, visible after {visible_s:.3f} s ({counted_s:.3f} s)")
     print(f"log: {records} records, {size:,} bytes, {size / tasks:.2f} per task")
     for name, after in bench.memory().items():
         more = after - memory[name]

@@ -2,9 +2,9 @@
 
     python bench/bulk.py [--jobs 100000] [--json]
 
-Starts everything through `fairlead up --backend simulated`, with room for all jobs. One job set
-waits on hold: it is given another priority, cancelled and submitted again into a third. One runs:
-it is preempted, and does not come back. The last line of output is one JSON object.
+Starts everything through `fairlead up --backend simulated`, with free capacity for all jobs. One
+job set waits on hold: it gets another priority, is cancelled and submitted again into a third. One
+runs: it is preempted, and does not come back. The last line of output is one JSON object.
 """
 
 import argparse
@@ -27,7 +27,7 @@ T = TypeVar("T")
 QUEUE: Final = "default"
 NODES: Final = 1_000
 BATCH: Final = 10_000
-SHOWN_S_MAX: Final = 300.0
+VISIBLE_S_MAX: Final = 300.0
 POLL_S: Final = 0.1
 JOB: Final = {
     "command": ["true"],
@@ -62,31 +62,31 @@ def main() -> None:
 
 
 def act(client: Client, jobs: int) -> dict[str, Any]:
-    """All actions, one after the other; seconds until each was answered and shown."""
+    """All actions, one after the other; seconds until each was answered and visible."""
     submit(client, "runs", JOB, jobs)
-    until_shown(client, "runs", "RUNNING", jobs)
+    until_visible(client, "runs", "RUNNING", jobs)
     submit(client, "waits", HELD, jobs)
-    until_shown(client, "waits", "QUEUED", jobs)
+    until_visible(client, "waits", "QUEUED", jobs)
     runs = Filter(queue=QUEUE, job_set="runs")
     waits = Filter(queue=QUEUE, job_set="waits")
 
     def folded(done: ActionResult) -> None:
-        client.job_set(QUEUE, "waits", after=done.position, wait_s=SHOWN_S_MAX)
+        client.job_set(QUEUE, "waits", after=done.position, wait_s=VISIBLE_S_MAX)
 
     return {
-        "reprioritize": timed(lambda: client.reprioritize(waits, 7), shown=folded),
+        "reprioritize": timed(lambda: client.reprioritize(waits, 7), visible=folded),
         "cancel": timed(
             lambda: client.cancel(waits),
-            shown=lambda _: until_shown(client, "waits", "CANCELLED", jobs),
+            visible=lambda _: until_visible(client, "waits", "CANCELLED", jobs),
         ),
         "preempt": timed(
             lambda: client.preempt(runs),
-            shown=folded,
-            ended=lambda _: until_shown(client, "runs", "PREEMPTED", jobs),
+            visible=folded,
+            ended=lambda _: until_visible(client, "runs", "PREEMPTED", jobs),
         ),
         "resubmit": timed(
             lambda: client.resubmit(waits, "again"),
-            shown=lambda started: until_submitted(client, started.action, jobs),
+            visible=lambda started: until_submitted(client, started.action, jobs),
         ),
     }
 
@@ -112,16 +112,16 @@ def until_submitted(client: Client, action: str, jobs: int) -> None:
     """Until the action has done its work, and lookout shows the new jobs."""
     for _ in client.watch_action(action):
         pass
-    until_shown(client, "again", "QUEUED", jobs)
+    until_visible(client, "again", "QUEUED", jobs)
 
 
-def until_shown(client: Client, job_set: str, state: str, jobs: int) -> None:
+def until_visible(client: Client, job_set: str, state: str, jobs: int) -> None:
     """Wait until lookout shows this number of jobs of the job set in this state."""
-    deadline_s = time.monotonic() + SHOWN_S_MAX
+    deadline_s = time.monotonic() + VISIBLE_S_MAX
     while client.job_set(QUEUE, job_set).states.get(state, 0) < jobs:
         if time.monotonic() > deadline_s:
             states = client.job_set(QUEUE, job_set).states
-            raise SystemExit(f"{job_set} is not {state} after {SHOWN_S_MAX:.0f} s: {states}")
+            raise SystemExit(f"{job_set} is not {state} after {VISIBLE_S_MAX:.0f} s: {states}")
         time.sleep(POLL_S)
 
 

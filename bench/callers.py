@@ -202,14 +202,14 @@ async def run(given: argparse.Namespace, folder: Path, database: str, redis: str
             httpx2.AsyncClient(base_url=address, headers=headers, timeout=120.0) as client,
         ):
             for kind in given.kinds:
-                lookout.tell(kind)
+                lookout.log_progress(kind)
                 argv = (str(Path(__file__)), LOADER, kind, "--address", address)
                 environment = {**os.environ, "BENCH_TOKEN": tokens[0]}
                 async with loading(argv, environment) as greedy:
                     await asyncio.sleep(SETTLE_S)
                     found[kind] = await patient(client, given.seconds)
                     assert greedy.returncode is None, f"the load {kind} has failed"
-                lookout.tell(json.dumps(found[kind]))
+                lookout.log_progress(json.dumps(found[kind]))
                 await asyncio.sleep(1.0)
     return {"jobs": given.jobs, "kinds": found}
 

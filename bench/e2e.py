@@ -51,9 +51,9 @@ TICK_S: Final = 0.1
 REQUESTS_MAX: Final = 8
 PACED_REQUESTS_MAX: Final = 64
 DRAIN_S_MAX: Final = 600.0
-KEPT_UP_S: Final = 5.0
+LATE_S_MAX: Final = 5.0
 POLL_S: Final = 0.2
-TOLD_LAG_S: Final = 3.0
+REPORTED_LAG_S: Final = 3.0
 WARM_UP: Final = 10
 DEFAULTS: Final[dict[str, object]] = {
     "command": ["true"],
@@ -211,13 +211,13 @@ async def prepare(client: AsyncClient, http: httpx2.AsyncClient) -> float:
 
 async def burst(setting: Setting, jobs: int, *, mixed: bool) -> dict[str, Any]:
     """All at once; how long until lookout shows that all have succeeded."""
-    room = asyncio.Semaphore(REQUESTS_MAX)
+    requests_left = asyncio.Semaphore(REQUESTS_MAX)
     share = [jobs // len(SETS) + (number < jobs % len(SETS)) for number in range(len(SETS))]
 
     shapes = MIXED if mixed else [Job()]
 
     async def submit(place: tuple[str, str], count: int) -> None:
-        async with room:
+        async with requests_left:
             made = [
                 msgspec.structs.replace(shapes[number % len(shapes)], client_id=f"j{number}")
                 for number in range(count)
@@ -243,13 +243,13 @@ async def burst(setting: Setting, jobs: int, *, mixed: bool) -> dict[str, Any]:
 
 async def paced(setting: Setting, rate: float, seconds: float) -> dict[str, Any]:
     """An even stream; how long jobs took from their request to their lease."""
-    room = asyncio.Semaphore(PACED_REQUESTS_MAX)
+    requests_left = asyncio.Semaphore(PACED_REQUESTS_MAX)
     sent: dict[str, float] = {}
     requests: list[float] = []
     tasks: set[asyncio.Task[None]] = set()
 
     async def submit(place: tuple[str, str], first: int, count: int, due_s: float) -> None:
-        async with room:
+        async with requests_left:
             made = [Job(client_id=f"j{number}") for number in range(first, first + count)]
             wall_s = time.time() - (time.monotonic() - due_s)
             done = await setting.client.submit(*place, made, defaults=DEFAULTS)
@@ -272,9 +272,9 @@ async def paced(setting: Setting, rate: float, seconds: float) -> dict[str, Any]
     drained_s = time.monotonic() - began_s - submitted_s
     say(f"{total} jobs in {submitted_s:.1f} s, all ended {drained_s:.1f} s later")
     waits = await latencies(setting, sent, last_s=seconds)
-    kept_up = (
-        submitted_s - seconds < KEPT_UP_S
-        and quantile(waits.late, 0.99) < KEPT_UP_S
+    is_on_time = (
+        submitted_s - seconds < LATE_S_MAX
+        and quantile(waits.late, 0.99) < LATE_S_MAX
         and quantile(waits.late, 0.5) < 3 * quantile(waits.early, 0.5) + 1.0  # does not grow
     )
     return {
@@ -289,7 +289,7 @@ async def paced(setting: Setting, rate: float, seconds: float) -> dict[str, Any]
         "leaseSecondsInTheLastThird": summary(waits.late),
         "requestSeconds": summary(requests),
         "drainSeconds": round(drained_s, 2),
-        "keptUp": kept_up,
+        "keptUp": is_on_time,
         "processes": during,
     }
 
@@ -297,15 +297,15 @@ async def paced(setting: Setting, rate: float, seconds: float) -> dict[str, Any]
 async def drained(setting: Setting, jobs: int) -> dict[str, int]:
     """Poll lookout's counters until this number of jobs has ended; the counts by state."""
     deadline_s = time.monotonic() + DRAIN_S_MAX
-    told_s = time.monotonic()
+    printed_s = time.monotonic()
     while True:
         states = await counts(setting.http)
         if states.get("SUCCEEDED", 0) >= jobs + setting.succeeded:
             return {**states, "SUCCEEDED": states["SUCCEEDED"] - setting.succeeded}
         if time.monotonic() > deadline_s:
             sys.exit(f"not all of {jobs} jobs succeeded within {DRAIN_S_MAX:.0f} s: {states}")
-        if time.monotonic() - told_s > 5.0:
-            told_s = time.monotonic()
+        if time.monotonic() - printed_s > 5.0:
+            printed_s = time.monotonic()
             say(f"  {states}")
         await asyncio.sleep(POLL_S)
 
@@ -377,7 +377,7 @@ class Lags:
                     name, _, value = line.partition(" ")
                     if name in gauges:
                         self._seen.setdefault(name, []).append(float(value))
-                        if float(value) > TOLD_LAG_S:
+                        if float(value) > REPORTED_LAG_S:
                             say(f"  {name} is {float(value):.1f}")
             await asyncio.sleep(1.0)
 
@@ -390,9 +390,9 @@ class Lags:
 async def watched(lags: Lags) -> AsyncIterator[None]:
     """Look at the lags while the block runs."""
     async with asyncio.TaskGroup() as tasks:
-        looking = tasks.create_task(lags.look())
+        sampling = tasks.create_task(lags.look())
         yield
-        looking.cancel()
+        sampling.cancel()
 
 
 def uses(setting: Setting) -> dict[str, Any]:

@@ -4,7 +4,7 @@ One process, one case; the last line of output is one JSON object. Snapshots are
 clock starts; the round is what is measured, with reasons made (`nothing` and `churn` measure the
 service around it, see ticks.py). The first round (compiling, filling
 caches) is not counted. `calibrationMs` is a fixed loop on this machine, so that figures of
-different machines can be told apart.
+different machines can be distinguished.
 
     python bench/engine.py --all --table     # each case in a process of its own, as Markdown rows
     python bench/engine.py --all --write     # the same, into docs/performance.md

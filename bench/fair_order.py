@@ -1,10 +1,10 @@
-"""What order `fair` adds to a cycle: 5,000 groups in queues with it, of which half run.
+"""What order `fair` adds to a cycle: 5,000 groups in queues with it; half of them run.
 
 python bench/fair_order.py [--turns 20] [--json]
 
-Each turn lets ten seconds pass and updates the kept snapshot, which measures every group and moves
-what waits; then the same with `order: fifo`. CPU time in ms, medians. The last line is one JSON
-object.
+Each turn lets ten seconds pass and updates the retained snapshot, which measures every group and
+moves what waits; then the same with `order: fifo`. CPU time in ms, medians. The last line is one
+JSON object.
 """
 
 import argparse

@@ -216,15 +216,15 @@ async def _fill(connection: Connection, jobs: int) -> None:
             last = [_submitted()]
         async with _without_indexes(connection, table):
             for begin in range(0, jobs, SLICE):
-                tell(f"{table}: {begin:,} of {jobs:,} jobs")
+                log_progress(f"{table}: {begin:,} of {jobs:,} jobs")
                 end = min(begin + SLICE, jobs)
                 await connection.execute(statement, begin, end, *last, timeout=FILL_S_MAX)
-    tell("counting")
+    log_progress("counting")
     sets = JOB_PARTITIONS * -(-jobs // (JOB_PARTITIONS * SET_JOBS))
     await connection.execute(COUNT[0], first_ms, now_ms, sets)
     for statement in COUNT[1:]:
         await connection.execute(statement, timeout=FILL_S_MAX)
-    tell("vacuum and analyze")
+    log_progress("vacuum and analyze")
     for table in (*FILL, *(f"fairlead_lookout.{name}" for name in _COUNTED)):
         await connection.execute(f"VACUUM ANALYZE {table}", timeout=FILL_S_MAX)
     await connection.execute("CHECKPOINT", timeout=FILL_S_MAX)
@@ -281,12 +281,12 @@ async def _without_indexes(connection: Connection, table: str) -> Any:
         await connection.execute(f"DROP INDEX {row['name']}")
     yield
     for row in keys:
-        tell(f"{table}: {row['text']}")
+        log_progress(f"{table}: {row['text']}")
         await connection.execute(
             f"ALTER TABLE {table} ADD CONSTRAINT {row['name']} {row['text']}", timeout=FILL_S_MAX
         )
     for row in indexes:
-        tell(f"{table}: {row['name']}")
+        log_progress(f"{table}: {row['name']}")
         text = row["text"].replace(" ON ONLY ", " ON ")
         await connection.execute(text, timeout=FILL_S_MAX)
 
@@ -323,7 +323,7 @@ async def measure(look: Look, jobs: int, many: int, server: int) -> dict[str, An
             "cpuMs": round(statistics.median(used), 1),
             "rows": rows,
         }
-        tell(f"  {kind}: {found[kind]}")
+        log_progress(f"  {kind}: {found[kind]}")
     return found
 
 
@@ -365,7 +365,7 @@ def _id(number: int, partition: int | None = None) -> str:
     return f"0{LETTERS[at]}{digest[:26]}"
 
 
-def tell(text: str) -> None:
+def log_progress(text: str) -> None:
     """Progress, on stderr."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 

@@ -433,7 +433,7 @@ async def count_requests(clusters: Sequence[Cluster]) -> dict[str, float]:
 
 
 def per_pod(counts: dict[str, float], pods: int) -> dict[str, float]:
-    """The kinds of which there is at least one per 20 pods."""
+    """The kinds with at least one request per 20 pods."""
     found = {kind: round(count / pods, 2) for kind, count in counts.items()}
     return {kind: each for kind, each in sorted(found.items()) if each >= 0.05}
 

@@ -8,7 +8,7 @@ for one kind of page after the other, one request at a time and with pauses, so 
 fold at any of its moments; at last it cancels 100,000 jobs by one filter. All of them share two
 cores. `goalMs` is meant for the p99 of `page`, `groups` and `job`, which are always asked; `--all`
 asks for the others too. Each kind takes `--seconds` and the answer to its last request. What it
-does is told on stderr; the last line of output is one JSON object.
+does is written to stderr; the last line of output is one JSON object.
 """
 
 import argparse
@@ -120,7 +120,7 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def tell(text: str) -> None:
+def log_progress(text: str) -> None:
     """Say on stderr what is done now."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
@@ -193,7 +193,7 @@ async def measure(
     client: httpx2.AsyncClient, name: str, paths: list[str], seconds: float
 ) -> dict[str, Any]:
     """Percentiles of sequential requests during this number of seconds."""
-    tell(f"asking for {name}")
+    log_progress(f"asking for {name}")
     pauses = random.Random(3)
     took: list[float] = []
     deadline_s = time.perf_counter() + seconds
@@ -229,20 +229,20 @@ async def bulk(client: httpx2.AsyncClient, log: EventLog) -> dict[str, Any]:
 
     `s` is the time from the append until then, `pages` what requests took meanwhile.
     """
-    tell(f"submitting {BULK} jobs")
+    log_progress(f"submitting {BULK} jobs")
     producer = await log.producer("bulk")
     for name in (f"set-{number}" for number in range(SETS)):
         partition = ids.job_set_partition("bulk", name)
         own = ids.client_job_ids(partition, "bulk", name, map(str, range(BULK // SETS)))
-        told = [
+        cancellations = [
             events.JobSubmitted(
                 job_id=job_id, shape=SHAPE, spec=msgspec.Raw(fold.SPEC), digest="d" * 32
             )
             for job_id in own
         ]
-        await producer.append(events.records("bulk", name, "bench", told))
+        await producer.append(events.records("bulk", name, "bench", cancellations))
     await lag_of(client, log)
-    tell("cancelling them")
+    log_progress("cancelling them")
     asked = events.JobsCancelRequested(filter=events.JobFilter(queue="bulk"), reason="enough")
     began_s = time.perf_counter()
     await producer.append(
@@ -382,7 +382,7 @@ async def seed(pool: Any, jobs: int) -> Seeded:
         numbers = {(row["queue"], row["job_set"]): row["number"] for row in rows}
         some: list[str] = []
         for first in range(0, jobs, SLICE):
-            tell(f"filling the view: {first} of {jobs} jobs")
+            log_progress(f"filling the view: {first} of {jobs} jobs")
             made = list(_jobs(first, min(SLICE, jobs - first), jobs, sets, numbers))
             for table, names, place in (
                 ("jobs", table_rows.JOB_COLUMNS, 0),
@@ -475,7 +475,7 @@ async def _count(connection: Any) -> None:
         f" AS live FROM {SCHEMA}.jobs GROUP BY 1) n WHERE n.set_number = s.number",
     ):
         await connection.execute(text, timeout=600)
-    tell("vacuum, analyze, checkpoint")
+    log_progress("vacuum, analyze, checkpoint")
     for table in ("jobs", "job_specs", "runs", "job_sets", "counters", "queue_counts"):
         await connection.execute(f"VACUUM ANALYZE {SCHEMA}.{table}", timeout=600)
     await connection.execute("CHECKPOINT", timeout=600)

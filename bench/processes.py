@@ -39,20 +39,20 @@ class Meter:
         found = {}
         for name in self._roots:
             used_s = self._cpu_s(name) - self._before[name]
-            memory = sum(map(memory_bytes, self._members(name))) / 1e6
+            memory = sum(map(memory_bytes, self._processes(name))) / 1e6
             found[name] = Use(round(used_s, 2), round(used_s / passed_s, 3), round(memory, 1))
         return found
 
     def _cpu_s(self, name: str) -> float:
         total = 0.0
-        for process in self._members(name):
+        for process in self._processes(name):
             times = process.cpu_times()
             total += times.user + times.system
             if process == self._roots[name] and name == "postgres":
                 total += times.children_user + times.children_system
         return total
 
-    def _members(self, name: str) -> Iterator[psutil.Process]:
+    def _processes(self, name: str) -> Iterator[psutil.Process]:
         """The process, and for Postgres those that serve its connections."""
         root = self._roots[name]
         yield root

@@ -12,7 +12,7 @@ Printed for each series is its slope per million jobs over the second half of th
 the slopes between all pairs of samples (Theil and Sen), which a few outliers do not move. What must
 not grow is compared with a limit; `--check` ends with code 1 if one is exceeded. Limits are judged
 from `JUDGED_MINUTES` on: before, caches still fill. What keeps history by design (ended jobs,
-events and the log within their retention) is shown apart, as bytes per job.
+events and the log within their retention) is listed apart, as bytes per job.
 
 Memory is private memory (not shared with other processes), for Postgres of all of its processes.
 Progress is printed on stderr; the last line of output is one JSON object.
@@ -51,7 +51,7 @@ CORES: Final = 32
 SET_S: Final = 5.0
 SHAPE_S: Final = 2.0
 QUEUE_S: Final = 60.0
-QUEUES_KEPT: Final = 3
+QUEUES_MAX: Final = 3
 TICK_S: Final = 0.1
 REQUESTS_MAX: Final = 64
 DRAIN_S_MAX: Final = 900.0
@@ -161,7 +161,7 @@ class Load:
         name = f"soak-{len(self._queues)}"
         await self._client.create_queue(name)
         self._queues.append(name)
-        for old in self._queues[:-QUEUES_KEPT]:
+        for old in self._queues[:-QUEUES_MAX]:
             with contextlib.suppress(Conflict, FairleadError):
                 await self._client.delete_queue(old)
 
@@ -389,10 +389,10 @@ def show(found: dict[str, Any]) -> None:
     print(f"{'':32}{'first':>12}{'last':>12}{'afterwards':>12}{'per million jobs':>18}")
     for name, value in found["perMillionJobs"].items():
         first, last, after = (found[key][name] for key in ("first", "last", "afterwards"))
-        mark = "  (bytes per job, kept by design)" if name in HISTORY else ""
+        mark = "  (bytes per job, retained by design)" if name in HISTORY else ""
         print(f"{name:32}{first:12.1f}{last:12.1f}{after:12.1f}{value:18.2f}{mark}")
-    shown = ("compactedTopics", "compactedAtRest", "restart", "states")
-    print(json.dumps({key: found[key] for key in shown}))
+    printed = ("compactedTopics", "compactedAtRest", "restart", "states")
+    print(json.dumps({key: found[key] for key in printed}))
     for text in found["exceeded"]:
         print(f"EXCEEDED {text}")
     if not found["judged"]:

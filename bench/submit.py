@@ -3,7 +3,7 @@
     python bench/submit.py [--jobs 200000] [--singles 20000]
 
 Starts a Postgres (fsync on) and `python -m fairlead_submit` of its own, and sends, one after the
-other: batches of jobs that are alike but for their clientId; batches of jobs that each have a
+other: batches of jobs that are equal but for their clientId; batches of jobs that each have a
 command of their own; pod specs that each have arguments of their own; single-job requests over 64
 connections. The last line is one JSON object. `PerCpuSecond` counts the CPU time of the web
 process alone; clients, Postgres and the web process share this machine's cores. So the client is no
@@ -49,7 +49,7 @@ class Measured(NamedTuple):
     latencies_ms: list[float]
 
 
-def alike(number: int) -> dict[str, object]:
+def equal_job(number: int) -> dict[str, object]:
     return {
         "clientId": f"trial-{number}",
         "image": "python:3.12",
@@ -236,19 +236,19 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=4, help="connections for batches")
     parser.add_argument("--singles", type=int, default=20_000, help="requests of a single job")
     given = parser.parse_args()
-    kinds = {"alike": alike, "ownCommand": own_command, "ownPodSpec": own_spec}
+    kinds = {"alike": equal_job, "ownCommand": own_command, "ownPodSpec": own_spec}
     results: dict[str, object] = {}
     with (
         tempfile.TemporaryDirectory(prefix="fairlead-bench-") as name,
         served(Path(name)) as server,
     ):
-        uvloop.run(send(server, bodies(alike, 5_000, 1_000), 2))
+        uvloop.run(send(server, bodies(equal_job, 5_000, 1_000), 2))
         for kind, make in kinds.items():
             requests = bodies(make, given.jobs, given.batch)
             measured = uvloop.run(send(server, requests, given.connections))
             results[kind] = summary(measured, given.jobs)
             print(kind, results[kind], flush=True)
-        measured = uvloop.run(send(server, bodies(alike, given.singles, 1), 64))
+        measured = uvloop.run(send(server, bodies(equal_job, given.singles, 1), 64))
         results["singles"] = summary(measured, given.singles)
         print("singles", results["singles"])
     print(json.dumps({"bench": "submit", "batch": given.batch, **results}))

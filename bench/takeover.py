@@ -41,8 +41,8 @@ def start(database: str, valkey: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, env={**os.environ, **KERNELS, **ours}, stderr=subprocess.DEVNULL)
 
 
-async def measure(database: str, valkey: str, turns: int, fault: str) -> list[float]:
-    """Seconds from each fault to the next lease."""
+async def measure(database: str, valkey: str, turns: int, failure: str) -> list[float]:
+    """Seconds from each failure to the next lease."""
     taken: list[float] = []
     async with World.open(database) as world, AsyncExitStack() as links:
         link, url = await links.enter_async_context(CutLink.to(database))
@@ -55,7 +55,7 @@ async def measure(database: str, valkey: str, turns: int, fault: str) -> list[fl
             standby = start(url, valkey)
             await stands_by(database)
             await world.report_nodes(count=turns + 1)
-            match fault:
+            match failure:
                 case "freeze":
                     leader.send_signal(signal.SIGSTOP)
                 case "cut":
@@ -66,7 +66,7 @@ async def measure(database: str, valkey: str, turns: int, fault: str) -> list[fl
             await world.tell(submitted(f"after-{turn}"))
             await world.first(ev.JobRunLeased, f"after-{turn}")
             taken.append(clock.monotonic_s() - began_s)
-            if fault == "freeze":
+            if failure == "freeze":
                 # It goes on, finds out, and ends by itself without a lease of its own.
                 leader.send_signal(signal.SIGCONT)
             await asyncio.to_thread(leader.wait)
@@ -84,9 +84,9 @@ def main() -> None:
     """Start the servers, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=5)
-    fault = parser.add_mutually_exclusive_group()
-    fault.add_argument("--freeze", action="store_const", const="freeze", dest="fault")
-    fault.add_argument("--cut", action="store_const", const="cut", dest="fault")
+    failure = parser.add_mutually_exclusive_group()
+    failure.add_argument("--freeze", action="store_const", const="freeze", dest="failure")
+    failure.add_argument("--cut", action="store_const", const="cut", dest="failure")
     parser.add_argument("--json", action="store_true", help="for uniformity: always printed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
@@ -100,9 +100,9 @@ def main() -> None:
             servers.enter_context(running)
             running.start()
         taken = asyncio.run(
-            measure(postgres.url(), valkey.url(), options.turns, options.fault or "kill")
+            measure(postgres.url(), valkey.url(), options.turns, options.failure or "kill")
         )
-    done = {"bench": "takeover", "fault": options.fault or "kill"}
+    done = {"bench": "takeover", "fault": options.failure or "kill"}
     print(json.dumps({**done, "seconds": [round(s, 2) for s in taken]}))
 
 

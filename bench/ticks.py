@@ -242,24 +242,24 @@ class World:
         job_fold.find_specs_to_load(self.view, messages)
         job_fold.fold_messages(self.view, messages, {})
 
-    def write(self, units: Sequence[AppendBatch]) -> None:
+    def write(self, batches: Sequence[AppendBatch]) -> None:
         """Append what was decided and fold it back; executors start what they were given."""
-        for append in group_into_appends(units):
+        for append in group_into_appends(batches):
             self.leases.apply(append.leases)
             self.fold(self.entries(append.records))
         started = [
             (job_set, event)
-            for unit in units
-            for job_set, event in unit.facts
+            for batch in batches
+            for job_set, event in batch.facts
             if isinstance(event, ev.JobRunLeased)
         ]
-        told: list[AppendBatch] = []
+        reports: list[AppendBatch] = []
         for kind in (ev.JobRunPending, ev.JobRunRunning):
-            told += [
+            reports += [
                 AppendBatch(((job_set, kind(job_id=event.job_id, run=event.run)),))
                 for job_set, event in started
             ]
-        for append in group_into_appends(told):
+        for append in group_into_appends(reports):
             self.fold(self.entries(append.records))
         left = CheckpointParts(self.view, self.saved_names, [0] * JOB_PARTITIONS)
         while not left.is_done:
@@ -271,13 +271,13 @@ class World:
     def tick(self) -> tuple[int, int, list[AppendBatch], dict[str, float]]:
         """One turn of the leader: what is due, then a round for each pool."""
         begun = time.perf_counter()
-        kept = self.decider.decide_housekeeping(self.now_ms)
+        housekeeping = self.decider.decide_housekeeping(self.now_ms)
         due = time.perf_counter()
         steps = {"due": due - begun}
         placed = rounds = 0
         decided = []
         for pool in self.decider.pools():
-            found = self.decider.decide_round(pool, kept, self.now_ms, time.perf_counter)
+            found = self.decider.decide_round(pool, housekeeping, self.now_ms, time.perf_counter)
             if found is not None:
                 rounds += 1
                 placed += len(found.plan.placed_job)
@@ -286,14 +286,14 @@ class World:
                     steps[step] = steps.get(step, 0.0) + seconds
         steps["tick"] = time.perf_counter() - begun
         begun = time.perf_counter()
-        units = list(kept.batches())
-        steps["told"] = time.perf_counter() - begun
+        batches = list(housekeeping.batches())
+        steps["housekeepingBatches"] = time.perf_counter() - begun
         for found in decided:
             self._load_specs(found.placed_ids)
             begun = time.perf_counter()
-            units += self.decider.make_batches(found)
-            steps["units"] = steps.get("units", 0.0) + time.perf_counter() - begun
-        return rounds, placed, units, steps
+            batches += self.decider.make_batches(found)
+            steps["planBatches"] = steps.get("planBatches", 0.0) + time.perf_counter() - begun
+        return rounds, placed, batches, steps
 
     def _load_specs(self, ids: Sequence[JobId]) -> None:
         """As from Postgres."""
@@ -310,9 +310,9 @@ class World:
         """Cycles until nothing changes any more."""
         for _ in range(10):
             self.now_ms += 1_000
-            _, placed, units, _ = self.tick()
-            self.write(units)
-            if not placed and not units:
+            _, placed, batches, _ = self.tick()
+            self.write(batches)
+            if not placed and not batches:
                 return
         raise AssertionError("the rounds have not come to rest")
 
@@ -377,9 +377,9 @@ def _nothing(world: World, turns: int) -> Iterator[dict[str, float]]:
         world.now_ms += 1_000
         world.report_nodes()
         begun = time.perf_counter()
-        rounds, _, units, steps = world.tick()
+        rounds, _, batches, steps = world.tick()
         assert not rounds, "a round was made although nothing changed"
-        assert not units
+        assert not batches
         yield {"all": time.perf_counter() - begun, "due": steps["due"]}
 
 
@@ -392,11 +392,11 @@ def _churn(world: World, turns: int) -> Iterator[dict[str, float]]:
         begun = time.perf_counter()
         world.fold(entries)
         folded = time.perf_counter()
-        _, placed, units, steps = world.tick()
+        _, placed, batches, steps = world.tick()
         world.placed = placed
         whole = folded - begun + steps.pop("tick")
         yield {"all": whole, "fold": folded - begun, **steps}
-        world.write(units)
+        world.write(batches)
 
 
 def _node(world: World, turns: int) -> Iterator[dict[str, float]]:

@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = ("libs/*/fairlead*", "services/*/fairlead*", "clients/*/fairlead*", "tools")
+PROGRAMS: Final = ("bench", "examples")
+"""Modules here are named after what they measure or show, also where a package has that name."""
 TESTS: Final = ("tests",)
 PAGES: Final = ("libs/*/fairlead*", "services/*/fairlead*")
 DOCUMENTS: Final = (
@@ -92,7 +94,7 @@ def check(root: Path) -> list[Finding]:
     files = _python_files(root, SOURCES)
     found = [
         finding
-        for file in files
+        for file in (*files, *_python_files(root, PROGRAMS))
         for finding in check_file(str(file.relative_to(root)), file.read_text(), glossary)
     ]
     found += [

@@ -12,7 +12,7 @@ import math
 import random
 from pathlib import Path
 
-ROOM, START, TAU_MIN = 21.0, 86.0, 24.0
+AMBIENT, START, TAU_MIN = 21.0, 86.0, 24.0
 SWING, PERIOD_MIN, NOISE = 1.6, 37.0, 0.45
 SAMPLES, STEP_MIN = 240, 0.5
 
@@ -23,7 +23,7 @@ def rows() -> list[str]:
     lines = ["minutes,celsius"]
     for number in range(SAMPLES):
         t = number * STEP_MIN
-        value = ROOM + (START - ROOM) * math.exp(-t / TAU_MIN)
+        value = AMBIENT + (START - AMBIENT) * math.exp(-t / TAU_MIN)
         value += SWING * math.sin(2 * math.pi * t / PERIOD_MIN) + chance.gauss(0.0, NOISE)
         lines.append(f"{t:.1f},{value:.2f}")
     return lines

@@ -194,11 +194,11 @@ class RoundTables:
         self._fill_progress(snapshot, start, first)
         jobs = snapshot.job_queue.size
         if self._progress.handled.size < jobs:
-            handled = np.zeros(_GROWTH * jobs, np.uint8)
+            handled = np.empty(_GROWTH * jobs, np.uint8)
             self._progress = self._progress._replace(handled=handled)
         self._progress.handled[:jobs].fill(0)
         if self._placements.job.size < queued.size:
-            made = (np.zeros(_GROWTH * queued.size, np.int32) for _ in Placements._fields)
+            made = (np.empty(_GROWTH * queued.size, np.int32) for _ in Placements._fields)
             self._placements = Placements(*made)
         model = RoundModel(
             shapes=shapes,
