@@ -83,6 +83,14 @@ async def test_tasks_are_cancelled_by_index(submit: Watched) -> None:
     await act(submit, f"{ids.array_id(job['id'][:-8] + '00000000')}/cancel", {}, status=404)
 
 
+async def test_a_job_can_have_the_client_id_of_an_array(submit: Watched) -> None:
+    (array,) = (await send(submit, {"count": 3}, clientId="a"))["jobs"]
+    body = {"queue": submit.queue, "jobSet": "set", "jobs": [{**RUN, "clientId": "a"}]}
+    (job,) = (await result(submit, await submit.post("/jobs", body), 200))["jobs"]
+    assert not job["duplicate"]
+    assert ids.array_id(job["id"]) != array["id"]
+
+
 async def test_requests_that_divide_an_array_too_often_are_refused(submit: Watched) -> None:
     """Each range is short; together they would make millions of ranges."""
     (job,) = (await send(submit, {"count": 1_000_000}))["jobs"]

@@ -29,6 +29,8 @@ COLUMNS_MIN: Final = 64
 
 TASK_CHARACTERS: Final = 5
 """The last characters of a task's id: its index and one. Those of its array's id are zeros."""
+TASK_NUMBERS: Final = len(ALPHABET) ** TASK_CHARACTERS
+"""How many ids begin like the id of an array."""
 
 _PAIRS: Final = [first + second for first in ALPHABET for second in ALPHABET]
 
@@ -126,11 +128,24 @@ def job_id_of(reference: str) -> JobId:
     """
     if is_job_id(reference):
         return JobId(reference)
+    queue, job_set, client_id = _split_reference(reference)
+    return client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+
+
+def array_id_of(reference: str) -> ArrayId:
+    """As `job_id_of`, of an array; the id of a task names its array."""
+    if is_job_id(reference):
+        return array_id(reference)
+    queue, job_set, client_id = _split_reference(reference)
+    return client_array_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+
+
+def _split_reference(reference: str) -> tuple[str, str, str]:
     queue, _, rest = reference.partition("/")
     job_set, _, client_id = rest.rpartition("/")
     if not (queue and job_set and client_id):
         raise ValueError(f"{reference!r} is neither a job id nor queue/jobSet/clientId")
-    return client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+    return queue, job_set, client_id
 
 
 def partition_of_job(job_id: str) -> int:
@@ -143,6 +158,14 @@ def partition_of_job(job_id: str) -> int:
 def array_id(job_id: str) -> ArrayId:
     """The id of the array that is made instead of the job with this id."""
     return ArrayId(job_id[:-TASK_CHARACTERS] + "0" * TASK_CHARACTERS)
+
+
+def client_array_id(partition: int, queue: str, job_set: str, client_id: str) -> ArrayId:
+    """The id of the array that this client id always names within its queue and job set.
+
+    No job has an id that begins like it: the job with this client id would have that of a task.
+    """
+    return array_id(client_job_id(partition, queue, job_set, f"array\0{client_id}"))
 
 
 def task_id(array: str, index: int) -> JobId:

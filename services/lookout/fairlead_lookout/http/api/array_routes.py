@@ -73,7 +73,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 async def find_array(deps: Deps, visible_queues: QueueScope, text: str) -> ArrayRecord:
     """The array. Raises a 404 `Problem`, also if the caller may not view its queue."""
     try:
-        array = ids.array_id(ids.job_id_of(text))
+        array = ids.array_id_of(text)
     except ValueError:
         raise Problem("not-found", f"There is no array {text[:100]!r}.") from None
     found = await array_lists.read_array(deps.view, array)

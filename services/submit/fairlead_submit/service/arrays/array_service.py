@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_common.domain import ids, position_tokens
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.ids import JobId, is_job_id, job_set_partition
+from fairlead_common.domain.ids import ArrayId, JobId, is_job_id, job_set_partition
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events, index_sets
@@ -83,11 +83,11 @@ class ArrayService:
         if isinstance(spec, str):
             raise validation_problem([FieldError("", f"cannot be submitted again: {spec}")])
         terms = ArrayTerms(before.count, indexes, before.running_max)
-        job_id = _make_id(known, request.client_id)
+        new_id = _make_id(known, request.client_id)
         annotations = {**before.template.annotations, events.RESUBMITTED_FROM: before.array}
         template = msgspec.structs.replace(
             before.template,
-            job_id=JobId(ids.array_id(job_id)),
+            job_id=JobId(new_id),
             client_id=request.client_id,
             spec=msgspec.Raw(spec),
             digest=array_terms.make_digest(f"{before.array} {before.template.digest}", terms),
@@ -138,11 +138,11 @@ def _choose(known: KnownArray, text: str | None, found: list[FieldError]) -> Ind
     return chosen
 
 
-def _make_id(known: KnownArray, client_id: str | None) -> JobId:
+def _make_id(known: KnownArray, client_id: str | None) -> ArrayId:
     partition = job_set_partition(known.queue, known.job_set)
     if client_id is not None:
-        return ids.client_job_id(partition, known.queue, known.job_set, client_id)
-    return ids.new_job_id(partition, clock.now_ms(), secrets.randbits(79))
+        return ids.client_array_id(partition, known.queue, known.job_set, client_id)
+    return ids.array_id(ids.new_job_id(partition, clock.now_ms(), secrets.randbits(79)))
 
 
 def _make_records(
