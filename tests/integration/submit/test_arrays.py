@@ -83,6 +83,18 @@ async def test_tasks_are_cancelled_by_index(submit: Watched) -> None:
     await act(submit, f"{ids.array_id(job['id'][:-8] + '00000000')}/cancel", {}, status=404)
 
 
+async def test_waiting_tasks_are_cancelled_by_their_ids(submit: Watched) -> None:
+    (job,) = (await send(submit, {"count": 100, "indexes": "0-99:2"}))["jobs"]
+    tasks = [ids.task_id(job["id"], index) for index in (4, 6)]
+    done = await result(submit, await submit.post("/jobs/cancel", {"ids": tasks}), 200)
+    assert done["matched"] == 2
+    done = await result(submit, await submit.post("/jobs/cancel", {"ids": [job["id"]]}), 200)
+    assert done["matched"] == 50
+    unknown = [ids.task_id(job["id"], 5)]
+    refused = await result(submit, await submit.post("/jobs/cancel", {"ids": unknown}), 404)
+    assert [error["pointer"] for error in refused["errors"]] == ["/ids/0"]
+
+
 async def test_a_job_can_have_the_client_id_of_an_array(submit: Watched) -> None:
     (array,) = (await send(submit, {"count": 3}, clientId="a"))["jobs"]
     body = {"queue": submit.queue, "jobSet": "set", "jobs": [{**RUN, "clientId": "a"}]}

@@ -310,6 +310,16 @@ def test_the_id_of_a_waiting_task_or_of_the_array_can_be_cancelled() -> None:
     assert not world.state.waiting
 
 
+def test_waiting_tasks_that_are_named_by_their_ids_are_one_request() -> None:
+    """One request each would divide the set again for each of them: minutes for 10,000 ids."""
+    world = World()
+    world.fold(array("0-9999", running_max=1))
+    world.fold(*(ev.JobCancelRequested(job_id=world.task(n)) for n in range(1, 2_000, 2)))
+    assert len(world.state.cancel_requests) == 1
+    assert len(world.state.waiting) == 9_000
+    assert tags(world.release()) == {"arrayTasksCancelled": 1, "jobSubmitted": 1}
+
+
 def test_a_checkpoint_restores_arrays_and_whose_tasks_jobs_are() -> None:
     world, table = World(), Table()
     world.fold(array("0-99", running_max=10))

@@ -31,11 +31,12 @@ COUNTED_MAX: Final = 100_000
 
 
 class KnownJob(msgspec.Struct, frozen=True):
-    """The state of a job, and where it belongs."""
+    """The state of a job, and where it belongs. `tasks`: of an array, how many jobs it is."""
 
     state: str
     queue: str
     job_set: str
+    tasks: int = 1
 
 
 class KnownGroup(msgspec.Struct, frozen=True):
@@ -191,14 +192,23 @@ class JobViews:
                 " known. Try again.",
                 retry_after_s=1,
             )
-        rows = list(await self._fetch("known_array", array) or ())
-        if not rows:
-            return None
-        row = rows[0]
-        submitted = _decode_array(row["submitted"])
-        return KnownArray(
-            row["queue"], row["job_set"], submitted, row["ended"], row["cancelled_ranges"]
-        )
+        return (await self.find_arrays([array])).get(array)
+
+    async def find_arrays(self, arrays: Sequence[str]) -> dict[str, KnownArray]:
+        """The arrays among these that the view has. Raises `DatabaseUnavailable`."""
+        if not arrays:
+            return {}
+        rows = await self._fetch("known_arrays", list(arrays))
+        return {
+            row["array_id"]: KnownArray(
+                row["queue"],
+                row["job_set"],
+                _decode_array(row["submitted"]),
+                row["ended"],
+                row["cancelled_ranges"],
+            )
+            for row in rows or ()
+        }
 
     async def find_group(self, group: str) -> KnownGroup | None:
         """A group with all that was written of it until now; None if it does not exist.

@@ -152,10 +152,10 @@ SELECT group_id, digest FROM fairlead_lookout.known_groups WHERE group_id = ANY 
 -- The digests of these arrays, of those that lookout's view knows.
 SELECT array_id, digest FROM fairlead_lookout.known_arrays WHERE array_id = ANY ($1);
 
--- name: known_array
--- One array as lookout's view knows it.
-SELECT queue, job_set, submitted, ended, cancelled_ranges
-FROM fairlead_lookout.known_arrays WHERE array_id = $1;
+-- name: known_arrays
+-- These arrays, of those that lookout's view knows.
+SELECT array_id, queue, job_set, submitted, ended, cancelled_ranges
+FROM fairlead_lookout.known_arrays WHERE array_id = ANY ($1);
 
 -- name: known_group
 -- One group as lookout's view knows it.

@@ -91,16 +91,23 @@ def fold_cancel_requested(
             _request(view, state, indexes, event.reason, message)
 
 
-def cancel_task(view: View, event: ev.JobCancelRequested, message: Message) -> None:
-    """Cancel what the id of a job without a row names: a waiting task, or a whole array."""
-    array, index = parse_task_id(event.job_id)
-    state = view.arrays.get(array)
-    if state is None:
-        return
-    if index < 0:
-        _request(view, state, state.indexes, event.reason, message)
-    elif index in state.waiting:
-        _request(view, state, index_sets.collect([index]), event.reason, message)
+def cancel_tasks(view: View, batch: Iterable[ev.JobCancelRequested], message: Message) -> None:
+    """Cancel what the ids of jobs without a row name: waiting tasks, or whole arrays.
+
+    The tasks of an array are one request, because each request costs as much as the array has
+    ranges.
+    """
+    named: dict[tuple[ArrayId, str], list[int]] = {}
+    for event in batch:
+        array, index = parse_task_id(event.job_id)
+        if array in view.arrays:
+            named.setdefault((array, event.reason), []).append(index)
+    for (array, reason), indexes in named.items():
+        state = view.arrays[array]
+        if min(indexes) < 0:
+            _request(view, state, state.indexes, reason, message)
+        elif waiting := index_sets.collect([each for each in indexes if each in state.waiting]):
+            _request(view, state, waiting, reason, message)
 
 
 def _request(
