@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
-from fairlead_submit.domain.policy import Quotas
+from fairlead_submit.domain.policy import AllowList, Quotas
 from tests.integration.submit.submit_and_lookout import Watched, watched
 
 RUN = {"command": ["true"]}
@@ -103,6 +103,19 @@ async def test_a_job_can_have_the_client_id_of_an_array(submit: Watched) -> None
     assert ids.array_id(job["id"]) != array["id"]
 
 
+async def test_an_array_is_submitted_again_within_what_its_queue_permits_now(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with watched(fresh_database, valkey_url) as submit:
+        (job,) = (await send(submit, {"count": 3}))["jobs"]
+        queue = submit.queue
+    allow = {queue: AllowList(namespaces=("lab",))}
+    async with watched(fresh_database, valkey_url, submit_settings={"allow": allow}) as submit:
+        submit.queue = queue
+        refused = await act(submit, f"{job['id']}/resubmit", {}, status=422)
+        assert "this queue is permitted to use: lab" in refused["errors"][0]["detail"]
+
+
 async def test_requests_that_divide_an_array_too_often_are_refused(submit: Watched) -> None:
     """Each range is short; together they would make millions of ranges."""
     (job,) = (await send(submit, {"count": 1_000_000}))["jobs"]
@@ -127,6 +140,8 @@ async def test_tasks_are_submitted_again_as_a_new_array(submit: Watched) -> None
     assert event.template.annotations == {events.RESUBMITTED_FROM: job["id"]}
     repeated = await act(submit, f"{job['id']}/resubmit", body)
     assert (repeated["id"], repeated["position"]) == (done["id"], None)
+    bad = await act(submit, f"{job['id']}/resubmit", {"clientId": "a\nb"}, status=422)
+    assert bad["errors"][0]["pointer"] == "/clientId"
     other = await act(submit, f"{job['id']}/resubmit", {**body, "indexes": "5"}, status=409)
     assert other["errors"][0]["pointer"] == "/clientId"
     assert len(await logged(submit)) == 2

@@ -89,7 +89,13 @@ class Service:
         self.groups: Final = GroupService(*shared, self._validation, self._quotas, self.secrets)
         self.group_actions: Final = GroupActionService(*shared, self._quotas, self.secrets)
         self.arrays: Final = ArrayService(
-            self._writer, self.queues, self.job_views, disk, self._quotas, self.secrets
+            self._writer,
+            self.queues,
+            self.job_views,
+            disk,
+            self._quotas,
+            self.secrets,
+            settings.job_policy,
         )
         self.actions: Final = ActionService(
             settings.limits,

@@ -15,10 +15,11 @@ from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.protocol import Record
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
-from fairlead_submit.domain import secret_variables
+from fairlead_submit.domain import name_rules, resubmission
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.callers import RequestContext, require_verb
+from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import ArrayCancellation, ArrayResubmission
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.quotas import QuotaTracker
@@ -48,7 +49,10 @@ class ArrayService:
         disk: Disk,
         quotas: QuotaTracker,
         queue_secrets: SecretStore,
+        policy: JobPolicy,
     ) -> None:
+        self._allow = policy.allow
+        self._classes = frozenset(item.name for item in policy.priority_classes)
         self._writer = writer
         self._queues = queues
         self._job_views = job_views
@@ -76,20 +80,24 @@ class ArrayService:
     async def resubmit(self, array: str, body: bytes, context: RequestContext) -> ArrayActionResult:
         """Submit tasks again, as a new array. Raises a `Problem` or `WorldError`."""
         request, found = self._resubmission(body)
+        client_id = request.client_id
+        if client_id is not None and (detail := name_rules.check_printable(client_id)):
+            found.append(FieldError("/clientId", detail))
         known = await self._find(array, context, Verb.SUBMIT)
         indexes = _choose(known, request.indexes, found)
         before, queue_secrets = known.submitted, await self._secrets.get_queue_secrets(known.queue)
-        spec = secret_variables.refresh_secrets(bytes(before.template.spec), queue_secrets)
-        if isinstance(spec, str):
-            raise validation_problem([FieldError("", f"cannot be submitted again: {spec}")])
+        renewed = resubmission.renew_terms(
+            before.template, self._allow.get(known.queue), queue_secrets, self._classes
+        )
+        if isinstance(renewed, str):
+            raise validation_problem([FieldError("", f"cannot be submitted again: {renewed}")])
         terms = ArrayTerms(before.count, indexes, before.running_max)
-        new_id = _make_id(known, request.client_id)
+        new_id = _make_id(known, client_id)
         annotations = {**before.template.annotations, events.RESUBMITTED_FROM: before.array}
         template = msgspec.structs.replace(
-            before.template,
+            renewed,
             job_id=JobId(new_id),
-            client_id=request.client_id,
-            spec=msgspec.Raw(spec),
+            client_id=client_id,
             digest=array_terms.make_digest(f"{before.array} {before.template.digest}", terms),
             annotations=annotations,
         )
