@@ -17,8 +17,9 @@ from fairlead_executor.domain.cluster_protocol import LogRequest
 from fairlead_executor.service.settings import ExecutorSettings
 
 
-async def read(path: Path, request: LogRequest) -> bytes:
-    return b"".join([part async for part in logs.read(path, request, lambda: True)])
+async def read(path: Path, request: LogRequest, bytes_max: int = 1 << 40) -> bytes:
+    parts = logs.read(path, request, lambda: True, bytes_max)
+    return b"".join([part async for part in parts])
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,18 @@ async def test_last_bytes_bounds_a_tail_of_long_lines(tmp_path: Path) -> None:
     assert await read(path, LogRequest(last_bytes=99)) == path.read_bytes()
 
 
+async def test_only_what_is_retained_of_a_log_is_read(tmp_path: Path) -> None:
+    """A command can make its output 4 TiB large at once; to look for lines there takes minutes."""
+    path = tmp_path / "log"
+    path.write_bytes(b"first\n")
+    os.truncate(path, 1 << 42)
+    with path.open("ab") as file:
+        file.write(b"\nlast\n")
+    for request in (LogRequest(), LogRequest(tail=9), LogRequest(since_bytes=2)):
+        assert await read(path, request, 1 << 20) == bytes((1 << 20) - 6) + b"\nlast\n"
+    assert await read(path, LogRequest(tail=1), 1 << 20) == b"last\n"
+
+
 async def test_trim_frees_the_oldest_bytes_of_a_large_output(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("ab", buffering=0) as command:
@@ -92,7 +105,7 @@ async def test_a_huge_or_binary_log_is_read_within_bounded_memory(
         if size == 5 << 30:
             assert await read(path, LogRequest(tail=1)) == b"\0\xff\n"
         total = 0
-        async for part in logs.read(path, LogRequest(), lambda: True):
+        async for part in logs.read(path, LogRequest(), lambda: True, 1 << 40):
             total += len(part)
             if total > 1 << 26:
                 break
@@ -114,7 +127,7 @@ async def test_a_log_is_followed_until_the_run_has_ended(tmp_path: Path) -> None
         return part is None
 
     request = LogRequest(follow=True)
-    assert b"".join([part async for part in logs.read(path, request, has_ended)]) == (
+    assert b"".join([part async for part in logs.read(path, request, has_ended, 100)]) == (
         b"one two three"
     )
 
