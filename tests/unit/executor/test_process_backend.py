@@ -13,6 +13,7 @@ from fairlead_common.service.settings import SettingsError, load
 from fairlead_executor.backends.process import cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.retained_folders import RetainedFolders
+from fairlead_executor.backends.process.tree_removal import remove_tree
 from fairlead_executor.domain.cluster_protocol import LogRequest
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -151,6 +152,33 @@ def test_the_oldest_folders_are_deleted_beyond_the_size_limit(tmp_path: Path) ->
     for name in ("a", "b", "c"):
         retained.add(run_folder(tmp_path, name, 40_000))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
+
+
+def test_a_scratch_folder_of_any_depth_is_removed(tmp_path: Path) -> None:
+    """A command can make more levels than Python's limit of recursion."""
+    folders, run = Folders(tmp_path, "n"), RunId(f"{'0' * 28}-1")
+    work = folders.folder(run) / "work"
+    work.mkdir(parents=True)
+    level = os.open(work, os.O_RDONLY)
+    for _ in range(2_000):
+        os.mkdir("d", dir_fd=level)
+        below = os.open("d", os.O_RDONLY, dir_fd=level)
+        os.close(level)
+        level = below
+    os.close(level)
+    folders.retain(run)
+    assert list(folders.retained.iterdir()) == [folders.retained / run]
+    assert not list((folders.retained / run).iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_folders_without_permission_to_write_are_removed(tmp_path: Path) -> None:
+    closed = tmp_path / "a" / "modules"
+    closed.mkdir(parents=True)
+    (closed / "file").write_text("x")
+    closed.chmod(0o555)
+    remove_tree(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
 
 
 def test_folders_retained_earlier_count(tmp_path: Path) -> None:
