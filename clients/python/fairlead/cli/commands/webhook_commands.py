@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
     commands: Mapping[str, tuple[Callable[..., None], str]] = {
         "list": (list_all, "fairlead webhook list"),
         "get": (get, "fairlead webhook get results -o yaml"),
-        "update": (update, "fairlead webhook update results --job-set 'scan-*' --enable"),
+        "update": (update, "fairlead webhook update results --jobset 'scan-*' --enable"),
         "delete": (delete, "fairlead webhook delete results"),
         "rotate": (rotate, "fairlead webhook rotate results --overlap 3600"),
         "test": (test, "fairlead webhook test results"),
