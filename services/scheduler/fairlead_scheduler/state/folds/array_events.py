@@ -8,9 +8,11 @@ import numpy as np
 from fairlead_common.domain.ids import (
     ArrayId,
     JobId,
+    array_id,
     parse_task_id,
     partition_of_job,
     submission_number,
+    task_ids,
 )
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
@@ -151,13 +153,18 @@ def fold_tasks_cancelled(
 
 
 def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, message: Message) -> None:
-    """Released tasks of other arrays that wait for these tasks cannot start."""
-    if not any(other.after == state.array for other in view.arrays.values()):
-        return
-    for job_id in list(view.dependents):
-        array, index = parse_task_id(job_id)
-        if array == state.array and index in cancelled:
-            end_events.update_dependents(view, job_id, JobState.CANCELLED, message)
+    """Jobs that wait for these tasks cannot start."""
+    waited_for = view.dependents
+    if len(cancelled) < len(waited_for):
+        found = [job_id for job_id in task_ids(state.array, cancelled) if job_id in waited_for]
+    else:
+        found = [
+            job_id
+            for job_id in waited_for
+            if array_id(job_id) == state.array and parse_task_id(job_id)[1] in cancelled
+        ]
+    for job_id in found:
+        end_events.update_dependents(view, job_id, JobState.CANCELLED, message)
 
 
 def fold_ended(
