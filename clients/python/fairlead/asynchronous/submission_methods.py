@@ -61,7 +61,7 @@ class SubmissionMethods(AsyncConnection):
         Raises `Invalid` with all field errors of the first request that has one.
         """
         checked: list[JobValidation] = []
-        for batch in submission_batches.split_jobs(jobs, "dry-run"):
+        for batch in submission_batches.split_for_check(jobs):
             request = submission_batches.build_submission(
                 queue, job_set, defaults, batch, dry_run=True
             )
