@@ -208,7 +208,7 @@ def _classify_rows(view: View) -> tuple[Rows, Rows, Rows, Rows]:
     jobs, at = view.jobs, view.decidable(np.array(list(view.rows_to_examine), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
-    over = (run_state == _SUCCEEDED) & job_table.IS_HELD[state]
+    over = (run_state == _SUCCEEDED) & job_table.IS_WITH_RUN[state]
     late = ((jobs.flags[at] & job_table.LATE_SUCCESS) > 0) & ~job_table.IS_ENDED[state] & ~over
     live = job_table.IS_LIVE_RUN[run_state] & ~late
     to_stop = live & (((jobs.flags[at] & job_table.STOPPING) > 0) | job_table.IS_ENDED[state])
@@ -228,7 +228,7 @@ def _accept_late_successes(
             if _is_desired(live_leases, run):
                 why = "an earlier run of the job, which had been given up, succeeded"
                 leases = (lease_changes.stop_lease(view, row, why),)
-        elif job_table.HELD[jobs.state.item(row)] and not live_leases.is_given_up(run):
+        elif job_table.WITH_RUN[jobs.state.item(row)] and not live_leases.is_given_up(run):
             leases = lease_changes.end_lease(live_leases, run, _executor(view, row))
         yield row, AppendBatch(((_job_set(view, row), ev.JobSucceeded(job_id=job_id)),), leases)
 
@@ -279,7 +279,7 @@ def _decide_run_ends(
     gang_starts, taken_back = run_ends.GangStarts(view), set[job_table.GangName]()
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
     for row, run in zip(rows.tolist(), runs, strict=True):
-        if job_table.HELD[jobs.state.item(row)]:
+        if job_table.WITH_RUN[jobs.state.item(row)]:
             event = run_ends.decide_unsuccessful_end(
                 view, row, queues, clusters, limits.unstarted, gang_starts
             )

@@ -337,7 +337,7 @@ def find_unwanted_leases(view: View, live_leases: Leases) -> list[RunId]:
         run_state = jobs.run_state.item(row)
         if newest < number or (newest == number and job_table.LIVE_RUN[run_state]):
             continue
-        is_decided_next = newest == number and job_table.HELD[jobs.state.item(row)]
+        is_decided_next = newest == number and job_table.WITH_RUN[jobs.state.item(row)]
         if is_decided_next and (run_state != _LOST or known.desired_state is DesiredState.RUN):
             continue
         if known.desired_state is DesiredState.STOP:

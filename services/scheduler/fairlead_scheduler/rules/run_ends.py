@@ -71,7 +71,7 @@ def fail_with_gang(job_id: JobId, rare: job_table.RareProperties) -> ev.JobFaile
 def _ended_unstarted(view: View, row: int) -> bool:
     """Whether the newest run ended before its command ran, without a request to stop it."""
     jobs = view.jobs
-    over = job_table.IS_HELD[jobs.state[row]] and not job_table.IS_LIVE_RUN[jobs.run_state[row]]
+    over = job_table.IS_WITH_RUN[jobs.state[row]] and not job_table.IS_LIVE_RUN[jobs.run_state[row]]
     succeeded = jobs.run_state[row] == job_table.RUN_CODE[RunState.SUCCEEDED]
     asked = jobs.flags[row] & job_table.STOPPING
     return bool(over and not succeeded and not asked and jobs.state[row] != job_table.RUNNING)

@@ -1,4 +1,4 @@
-"""What the scheduler counts and times, for Prometheus."""
+"""The Prometheus metrics of the scheduler."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

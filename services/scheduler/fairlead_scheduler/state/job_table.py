@@ -16,7 +16,7 @@ from fairlead_common.domain import lifecycle, shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
-    JOB_HELD,
+    JOB_WITH_RUN,
     RUN_ENDED,
     JobFlag,
     JobState,
@@ -37,13 +37,13 @@ RUNNING: Final = STATE_CODE[JobState.RUNNING]
 NO_RUN: Final = 255
 """`run_state` of a job that never ran."""
 
-IS_HELD: Final = np.array([state in JOB_HELD for state in JOB_STATES])
+IS_WITH_RUN: Final = np.array([state in JOB_WITH_RUN for state in JOB_STATES])
 IS_ENDED: Final = np.array([state in JOB_ENDED for state in JOB_STATES])
 IS_LIVE_RUN: Final = np.array(
     [code < len(RUN_STATES) and RUN_STATES[code] not in RUN_ENDED for code in range(256)]
 )
 ENDED: Final = tuple(IS_ENDED.tolist())
-HELD: Final = tuple(IS_HELD.tolist())
+WITH_RUN: Final = tuple(IS_WITH_RUN.tolist())
 LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
 """The same for single numbers, for which an array is slow."""
 

@@ -13,7 +13,7 @@ import msgspec
 from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, JobState
+from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_WITH_RUN, JobState
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests import validation
@@ -84,7 +84,7 @@ ACTION_KINDS: Final = (
         "Stop the runs of jobs",
         Action,
         Verb.PREEMPT,
-        JOB_HELD,
+        JOB_WITH_RUN,
         _preempt_job,
         _preempt_all,
     ),

@@ -91,7 +91,7 @@ WHERE ($1::text IS NULL OR name = $1 OR made_by = $1)
 ORDER BY number LIMIT $3;
 
 -- name: revoke_token
--- Withdraw a token ($1) if the caller is an admin ($2), if it is the token that the caller uses ($3)
+-- Revoke a token ($1) if the caller is an admin ($2), if it is the token that the caller uses ($3)
 -- or a session of that token, or a personal token of the caller ($4, null: not a person).
 DELETE FROM fairlead_submit.tokens
 WHERE number = $1

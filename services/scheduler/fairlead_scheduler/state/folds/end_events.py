@@ -53,7 +53,7 @@ def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
     if rows.min() < 0 or len(set(ids)) < len(ids):
         return False
     if not (
-        job_table.IS_HELD[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
+        job_table.IS_WITH_RUN[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
     ).all():
         return False
     if view.gangs and any(
