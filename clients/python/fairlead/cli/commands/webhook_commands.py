@@ -190,7 +190,7 @@ def deliveries(
     state: Annotated[
         str | None, typer.Option(help="PENDING, DELIVERED or FAILED.", metavar="STATE")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this number.", metavar="N")] = 50,
+    limit: output_formats.LimitOption = 50,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """List the deliveries of a webhook, the newest first."""
