@@ -209,20 +209,20 @@ class ActionService:
                 array, index = ids.parse_task_id(job_id)
                 tasks[array].append((job_id, index))
         found: dict[str, KnownJob] = {}
-        for array_id, array in (await self._job_views.find_arrays(list(tasks))).items():
-            every = index_sets.parse(array.submitted.indexes)
-            state = JobState.CANCELLED if array.ended else JobState.QUEUED
+        for array_id, known_array in (await self._job_views.find_arrays(list(tasks))).items():
+            every = index_sets.parse(known_array.submitted.indexes)
+            state = JobState.CANCELLED if known_array.ended else JobState.QUEUED
             indexes = [index for _, index in tasks[array_id] if index in every]
             try:
                 array_terms.choose_indexes(
-                    every, index_sets.collect(indexes), array.cancelled_ranges
+                    every, index_sets.collect(indexes), known_array.cancelled_ranges
                 )
             except ValueError as error:
                 raise validation_problem([FieldError("/ids", str(error))]) from None
             for job_id, index in tasks[array_id]:
                 count = 1 if index in every else len(every) if index < 0 else 0
                 if count:
-                    found[job_id] = KnownJob(state, array.queue, array.job_set, count)
+                    found[job_id] = KnownJob(state, known_array.queue, known_array.job_set, count)
         return found
 
 
