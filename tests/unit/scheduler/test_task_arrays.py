@@ -139,7 +139,7 @@ def test_without_release_requests_are_carried_out_and_ends_decided() -> None:
     decider = world.harness.make_decider(SchedulerSettings())
     seen: list[ev.AnyEvent] = []
     for _ in range(2):
-        decided = decider.decide_housekeeping(0, release=False)
+        decided = decider.decide_housekeeping(0, release_tasks=False)
         facts = [fact for batch in decided.batches() for _, fact in batch.facts]
         world.fold(*facts)
         seen += facts

@@ -25,11 +25,11 @@ from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_scheduler.state.job_table import JobSet, JobTable, Rows
 
 NUMBER_STEP: Final = 32
-"""Between the submission numbers of two tasks: those of the jobs of a message differ as much."""
+"""The difference between the submission numbers of two tasks, as between two jobs of a message."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
-    """Tasks that somebody wants cancelled: `waiting` were not released, and will not be."""
+    """A request to cancel tasks. Those in `waiting` were not released, and will not be."""
 
     indexes: IndexSet
     waiting: IndexSet
@@ -44,18 +44,19 @@ class ArrayState(msgspec.Struct):
     template: ev.JobSubmitted
     count: int
     indexes: IndexSet
-    """Of all its tasks, in whatever state."""
+    """The indexes of all its tasks, in whatever state."""
     waiting: IndexSet
-    """Of tasks that have not been released and are not being cancelled."""
+    """The indexes of tasks that have not been released and are not being cancelled."""
     number: int
     """The submission number of its first task."""
     running_max: int | None = None
     after: ArrayId | None = None
     """A task starts when the task of this array with its index has succeeded."""
     cancelled: list[IndexSet] = []
-    """Of tasks that were cancelled before they were released: other arrays may follow them."""
+    """The indexes of tasks that were cancelled before they were released: tasks of other arrays can
+    depend on them."""
     cancel_requests: list[CancelRequest] = []
-    """The oldest first. Each ends with its `ArrayTasksCancelled`."""
+    """Requests that are not done, the oldest first. Each ends with its `ArrayTasksCancelled`."""
 
 
 def make_task(state: ArrayState, job_id: JobId, index: int) -> ev.JobSubmitted:
@@ -77,7 +78,7 @@ def make_tasks(state: ArrayState, indexes: IndexSet) -> list[ev.JobSubmitted]:
 
 
 class ArraySlots:
-    """Small numbers of arrays, for the column `JobTable.array`; 0 is no array."""
+    """Small numbers of arrays, for the column `JobTable.array`; 0 means no array."""
 
     def __init__(self) -> None:
         self._slots: dict[ArrayId, int] = {}

@@ -1,4 +1,4 @@
-"""The invariants of the view: what is true of the job table and of what is folded with it. Pure.
+"""Checks the invariants of the view: the job table and everything that is folded with it. Pure.
 
 Each check yields one sentence per violation, with the row or the job that it is about. A violation
 is a defect of the scheduler, never an error of a user or of the log. All of them together cost a
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from fairlead_scheduler.state.view import View
 
 EXAMPLES_MAX: Final = 5
-"""Most rows or jobs that one sentence names."""
+"""The most rows or jobs that one sentence names."""
 
 
 def list_view_violations(view: View) -> list[str]:
-    """What contradicts itself in a view; empty for a valid one."""
+    """One sentence per violated invariant; empty for a valid view."""
     found = list(chain(_check_rows(view), _check_index(view)))
     if found:  # the rest reads rows by their ids
         return found
