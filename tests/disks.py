@@ -13,10 +13,14 @@ MIB = 2**20
 
 
 @contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of its own at this new folder; `size` as mount takes it. Skips without root."""
+def small_disk(folder: Path, size: str, inodes: int = 0) -> Iterator[Path]:
+    """A file system of its own at this new folder; `size` as mount takes it. Skips without root.
+
+    `inodes`: how many files and folders it can hold; 0: any number.
+    """
     folder.mkdir(mode=0o700)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)]
+    options = f"size={size},nr_inodes={inodes},mode=700"
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted: {mounted.stderr.strip()}")
@@ -41,3 +45,17 @@ def fill(file: Path, leave: int = 0) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def fill_inodes(folder: Path) -> list[Path]:
+    """Make new folders in this one until its disk can hold no more; these folders."""
+    made: list[Path] = []
+    while True:
+        new = folder / f"filler-{len(made)}"
+        try:
+            new.mkdir()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return made
+        made.append(new)

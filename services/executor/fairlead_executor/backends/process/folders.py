@@ -97,6 +97,11 @@ class Folders:
             raise ValueError(f"{run!r} is not a valid run id")
         return self.runs / run
 
+    def create(self, run: RunId) -> None:
+        """Create the folder of a run that is requested. Its runner does not create it: a request
+        that is still on its way when the run is removed starts nothing."""
+        self.folder(run).mkdir(mode=0o700, exist_ok=True)
+
     def all(self) -> list[RunId]:
         """The runs that have a folder, oldest first."""
         with os.scandir(self.runs) as entries:
@@ -164,10 +169,9 @@ class Folders:
 
     def prevent_start(self, run: RunId, end: End, now_ms: int) -> None:
         """Write a start record that prevents the run from starting, if there is no start record."""
-        folder = self.folder(run)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        self.create(run)
         record = Start(at_ms=now_ms, prevented_end=end)
-        claimed = runner.claim(str(folder), msgspec.to_builtins(record))
+        claimed = runner.claim(str(self.folder(run)), msgspec.to_builtins(record))
         if claimed is not None:
             os.close(claimed)
 

@@ -9,11 +9,11 @@ import asyncio
 import ctypes
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from fairlead_executor.domain.cluster_protocol import LogRequest
+from fairlead_executor.domain.cluster_protocol import LogRequest, Stream
 
 CHUNK_BYTES: Final = 64 * 1024
 POLL_S: Final = 0.2
@@ -78,6 +78,13 @@ def _start_of_tail(path: Path, lines: int, first: int, size: int) -> int:
 
 _KEEP_SIZE_AND_PUNCH_HOLE: Final = 1 | 2
 _BLOCK_BYTES: Final = 4096
+
+
+def trim_outputs(folders: Iterable[Path], bytes_max: int) -> None:
+    """Trim both outputs of each of these runs. Blocks."""
+    for folder in folders:
+        for stream in Stream:
+            trim(folder / stream.value, bytes_max)
 
 
 def trim(path: Path, bytes_max: int) -> None:

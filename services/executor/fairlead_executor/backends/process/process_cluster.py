@@ -41,13 +41,7 @@ from fairlead_executor.backends.process.isolation import Isolation
 from fairlead_executor.backends.process.retained_folders import RetainedFolders
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster_protocol import (
-    GroupFile,
-    LogRequest,
-    NoLineTimes,
-    NoLog,
-    Stream,
-)
+from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoLineTimes, NoLog
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -91,6 +85,8 @@ class ProcessCluster:
         self._group_files = GroupFiles(folders, settings.node_address, self._is_live)
         self._requested_ms: dict[RunId, int] = {}
         """When each run that is not claimed yet was requested."""
+        self._without_space: list[Request] = []
+        """Requests of runs whose folders could not be created on a full disk."""
         self._memory: dict[RunId, tuple[int, int]] = {}
         """The process id of the runner and the memory limit of each run that is measured."""
         self._changed: dict[RunId, None] = {}
@@ -182,12 +178,7 @@ class ProcessCluster:
             self._requested_ms[run] = now_ms
             requests.append(self._request(run, command, lease, user, readable))
         self._group_files.forget()
-        if requests:
-            try:
-                self.server.start(requests)
-            except OSError as error:
-                for request in requests:
-                    self._handle_failure(Failure(request.run, str(error)))
+        self._start(requests)
 
     def write_group_file(self, group: GroupFile) -> None:
         """See `Cluster`."""
@@ -298,6 +289,27 @@ class ProcessCluster:
             cpus=[] if by_group else self._isolation.processors.assign(run, cpu_milli),
         )
 
+    def _start(self, requests: Sequence[Request]) -> None:
+        """Create the folders of these runs and request their runners. On a full disk, the next
+        check tries again."""
+        ready: list[Request] = []
+        for request in requests:
+            try:
+                self.folders.create(request.run)
+            except OSError as error:
+                if error.errno in runner.NO_SPACE:
+                    self._without_space.append(request)
+                else:
+                    self._handle_failure(Failure(request.run, str(error)))
+            else:
+                ready.append(request)
+        if ready:
+            try:
+                self.server.start(ready)
+            except OSError as error:
+                for request in ready:
+                    self._handle_failure(Failure(request.run, str(error)))
+
     def _is_live(self, run: RunId) -> bool:
         pod = self._pods.get(run)
         return pod is not None and pod.live
@@ -337,6 +349,8 @@ class ProcessCluster:
 
     def _handle_failure(self, failure: Failure) -> None:
         """Prevent the start of a run that its runner could not claim."""
+        if failure.run not in self._requested_ms:
+            return  # its start was prevented meanwhile
         end = pods.returned(f"this machine could not start another process: {failure.error}")
         self.prevent_start(failure.run, end, clock.now_ms())
 
@@ -354,6 +368,8 @@ class ProcessCluster:
     def _check_live_runs(self) -> None:
         """Find what no notice reports: runners that were killed, runs that were never claimed."""
         now_ms = clock.now_ms()
+        waiting, self._without_space = self._without_space, []
+        self._start([request for request in waiting if request.run in self._requested_ms])
         for run, pod in list(self._pods.items()):
             if not pod.live:
                 continue
@@ -380,7 +396,9 @@ class ProcessCluster:
             await asyncio.sleep(MEMORY_S)
             if not self._memory:
                 continue
-            for run, used_bytes in await asyncio.to_thread(_over_limit, dict(self._memory)):
+            for run, used_bytes in await asyncio.to_thread(
+                processes.find_over_limit, dict(self._memory)
+            ):
                 limit_bytes = self._memory.get(run, (0, 0))[1]
                 reason = (
                     f"it used {used_bytes >> 20} MiB of memory;"
@@ -397,7 +415,7 @@ class ProcessCluster:
                 if pod.phase is Phase.RUNNING
             ]
             if folders:
-                await asyncio.to_thread(_trim, folders, self._output_bytes_max)
+                await asyncio.to_thread(logs.trim_outputs, folders, self._output_bytes_max)
 
     async def _retain_removed(self) -> None:
         while True:
@@ -436,25 +454,6 @@ def _isolation(settings: ExecutorSettings, folders: Folders) -> Isolation:
     report("%s", isolation.describe(choice))
     cpus = sorted(machine.processors()) if settings.limit_cpu else []
     return Isolation(choice, isolation.closed_paths(data, os.environ), users, cpus)
-
-
-def _trim(folders: list[Path], bytes_max: int) -> None:
-    for folder in folders:
-        for stream in Stream:
-            logs.trim(folder / stream.value, bytes_max)
-
-
-def _over_limit(watched: dict[RunId, tuple[int, int]]) -> list[tuple[RunId, int]]:
-    """The runs that exceed their memory limit, and their usage. Blocks: reads all of /proc."""
-    table = processes.read_processes()
-    used = processes.resident_bytes(table, [number for number, _ in watched.values()])
-    over: list[tuple[RunId, int]] = []
-    for run, (number, limit_bytes) in watched.items():
-        if used[number] > limit_bytes:
-            exact = processes.proportional_bytes(table, number)
-            if exact > limit_bytes:
-                over.append((run, exact))
-    return over
 
 
 def _open_notices(path: Path) -> int:

@@ -6,11 +6,14 @@ import fcntl
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import psutil
+
+from fairlead_common.domain.ids import RunId
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _LINUX: Final = sys.platform == "linux"
@@ -78,6 +81,22 @@ def proportional_bytes(table: dict[int, Process], runner: int) -> int:
             sizes = []
         total += int(sizes[0]) * 1024 if sizes else table[number].resident_bytes
     return total
+
+
+def find_over_limit(watched: Mapping[RunId, tuple[int, int]]) -> list[tuple[RunId, int]]:
+    """The runs that exceed their memory limit, and their usage. Blocks: reads all of /proc.
+
+    `watched`: the process id of the runner and the memory limit of each run.
+    """
+    table = read_processes()
+    used = resident_bytes(table, [number for number, _ in watched.values()])
+    over: list[tuple[RunId, int]] = []
+    for run, (number, limit_bytes) in watched.items():
+        if used[number] > limit_bytes:
+            exact = proportional_bytes(table, number)
+            if exact > limit_bytes:
+                over.append((run, exact))
+    return over
 
 
 def _descendants(table: dict[int, Process], runner: int) -> list[int]:

@@ -7,11 +7,12 @@ line from its standard input (`Request` in `forkserver.py`) and ends when that e
 continue. It reports a runner that could not claim its run on its standard output.
 
 A runner claims its run by linking a complete, locked start record to its name, which succeeds for
-only one process per run folder. It then starts the command in a process group of its own, waits,
-ends the processes that the command left, and writes the exit record. The lock on the start record
-is released when the runner ends, for whatever reason. LIFELINE is the file descriptor of an
-inherited pipe (-1: no pipe): when its other end is closed, the command is ended. NOTICES is a named
-pipe on which a runner names its run when something has happened; losing a notice does no harm.
+only one process per run folder. The executor makes the folder: without it the run has been removed,
+and the runner starts nothing. It then starts the command in a process group of its own, waits, ends
+the processes that the command left, and writes the exit record. The lock on the start record is
+released when the runner ends, for whatever reason. LIFELINE is the file descriptor of an inherited
+pipe (-1: no pipe): when its other end is closed, the command is ended. NOTICES is a named pipe on
+which a runner names its run when something has happened; losing a notice does no harm.
 CONFINEMENT is the method by which commands are confined.
 """
 
@@ -124,10 +125,12 @@ class Runner:
     def run(self) -> None:
         """Claim the run, start the command, wait for it, and record its end."""
         os.setsid()
-        folder = self.folder if self.request["cwd"] else self.path(WORK)
-        self.with_space(lambda: os.makedirs(folder, 0o700, exist_ok=True))
+        self.install_signal_handlers()  # the run can be stopped as soon as it is claimed
         limits = {name: self.request[name] for name in ("graceS", "memoryBytes")}
-        start = self.with_space(lambda: claim(self.folder, limits | describe_process()))
+        try:
+            start = self.with_space(lambda: claim(self.folder, limits | describe_process()))
+        except FileNotFoundError:
+            return  # the run has been removed with its folder
         if start is None:
             return
         self.detach()
@@ -169,8 +172,9 @@ class Runner:
 
     def start(self) -> Problem | None:
         """Fork and execute the command; None, or the reason why it failed."""
-        self.install_signal_handlers()
         set_subreaper()
+        if not self.request["cwd"]:
+            self.with_space(lambda: os.makedirs(self.path(WORK), 0o700, exist_ok=True))
         outputs = [
             self.with_space(functools.partial(open_output, self.path(name)))
             for name in (STDOUT, STDERR)
@@ -293,11 +297,7 @@ class Runner:
     def notify(self) -> None:
         """Send a notice to the executor, if it has opened the pipe."""
         with contextlib.suppress(OSError):
-            pipe = os.open(self.notices, os.O_WRONLY | os.O_NONBLOCK)
-            try:
-                os.write(pipe, self.request["run"].encode() + b"\n")
-            finally:
-                os.close(pipe)
+            write_text(self.notices, self.request["run"] + "\n", os.O_NONBLOCK)
 
 
 def execute(
@@ -461,8 +461,8 @@ def write_all(descriptor: int, data: bytes, call: Callable[[Callable[[], int]], 
         data = data[call(functools.partial(os.write, descriptor, data)) :]
 
 
-def write_text(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
+def write_text(path: str, text: str, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_WRONLY | flags)
     try:
         os.write(descriptor, text.encode())
     finally:
