@@ -242,11 +242,10 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
     return plane.kubeconfig
 
 
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """A Chromium for Playwright: `launch(executable_path=chromium, args=["--no-sandbox"])`."""
+def tool_output(name: str) -> str:
+    """What a script of tools/ prints; skips the test, with the reason, where it fails."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "chromium.py")],
+        [sys.executable, str(ROOT / "tools" / name)],
         capture_output=True,
         text=True,
         check=False,
@@ -255,3 +254,9 @@ def chromium() -> str:
     if done.returncode != 0:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     return done.stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """A Chromium for Playwright: `launch(executable_path=chromium, args=["--no-sandbox"])`."""
+    return tool_output("chromium.py")

@@ -17,10 +17,12 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(POLL_S)
 
 
-async def until_read(read: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> T:
-    """Read until what is read is as described; what was read last."""
+async def until_read(
+    read: Callable[[], Awaitable[T]], is_so: Callable[[T], object] = bool, *, poll_s: float = POLL_S
+) -> T:
+    """Read until what is read is as described, or true; what was read last."""
     async with asyncio.timeout(WAIT_S_MAX):
         while True:
             if is_so(found := await read()):
                 return found
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(poll_s)

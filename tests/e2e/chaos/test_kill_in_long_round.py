@@ -1,19 +1,14 @@
 """The leader is killed (`SIGKILL`) in the middle of a round that lasts: a standby takes over."""
 
 import asyncio
-import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from asyncio.subprocess import Process
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
-from fairlead_standalone.servers.addresses import free_port
-from fairlead_standalone.service.testing import KERNELS
 from tests.e2e.chaos import long_round_leader
+from tests.e2e.chaos.scheduler_process import SCHEDULER, start_scheduler
 from tests.integration.scheduler.test_long_rounds import next_leaders
 from tests.integration.scheduler.world import World, job_id, stands_by, submitted
 
@@ -21,31 +16,6 @@ PATIENCE_S = 120.0
 JOBS = 20
 TAKEOVER_S_MAX = 15.0
 """What docs/operating.md says of a leader that is killed, frozen or cut off."""
-ROOT = Path(__file__).parents[3]
-
-
-@asynccontextmanager
-async def start_scheduler(module: str, database: str, valkey: str) -> AsyncIterator[Process]:
-    """A scheduler process of this module; killed at the end of the block, if it is still there."""
-    ours = {
-        "FAIRLEAD_LOG_URL": database,
-        "FAIRLEAD_DATABASE_URL": database,
-        "FAIRLEAD_REDIS_URL": valkey,
-        "FAIRLEAD_HTTP_PORT": str(free_port()),
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module),
-        cwd=ROOT,
-        env={**os.environ, **KERNELS, **ours},
-        stdout=PIPE,
-        stderr=DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 async def wait_for_long_round(leader: Process) -> None:
@@ -69,7 +39,7 @@ async def test_a_leader_killed_in_a_long_round_is_replaced_and_each_job_runs_onc
         await world.report_nodes(count=JOBS)
         await world.tell(submitted("before"))
         await world.first(ev.JobRunLeased, "before")
-        async with start_scheduler("fairlead_scheduler", fresh_database, valkey_url) as second:
+        async with start_scheduler(SCHEDULER, fresh_database, valkey_url) as second:
             await stands_by(fresh_database)
             await world.tell(*(submitted(name) for name in names))
             await wait_for_long_round(first)

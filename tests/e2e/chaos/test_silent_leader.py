@@ -1,43 +1,16 @@
 """Two schedulers on one log: the leader is stopped, another one leads, and the first goes on."""
 
 import asyncio
-import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
-from fairlead_standalone.servers.addresses import free_port
-from fairlead_standalone.service.testing import KERNELS
+from tests.e2e.chaos.scheduler_process import SCHEDULER, start_scheduler
 from tests.integration.scheduler.world import World, job_id, stands_by, submitted
 
 PATIENCE_S = 120.0
 JOBS = 20
-
-
-@asynccontextmanager
-async def scheduler(database: str, valkey: str) -> AsyncIterator[Process]:
-    """A scheduler process; killed at the end of the block, if it is still there."""
-    ours = {
-        "FAIRLEAD_LOG_URL": database,
-        "FAIRLEAD_DATABASE_URL": database,
-        "FAIRLEAD_REDIS_URL": valkey,
-        "FAIRLEAD_HTTP_PORT": str(free_port()),
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "fairlead_scheduler"),
-        env={**os.environ, **KERNELS, **ours},
-        stderr=DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def test_a_stopped_leader_is_replaced_and_leases_nothing_afterwards(
@@ -45,12 +18,12 @@ async def test_a_stopped_leader_is_replaced_and_leases_nothing_afterwards(
 ) -> None:
     async with (
         World.open(fresh_database) as world,
-        scheduler(fresh_database, valkey_url) as first,
+        start_scheduler(SCHEDULER, fresh_database, valkey_url) as first,
     ):
         await world.report_nodes(count=JOBS)
         await world.tell(submitted("before"))
         await world.first(ev.JobRunLeased, "before")
-        async with scheduler(fresh_database, valkey_url) as second:
+        async with start_scheduler(SCHEDULER, fresh_database, valkey_url) as second:
             await stands_by(fresh_database)
             first.send_signal(signal.SIGSTOP)
             began_s = clock.monotonic_s()

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from fairlead_common.log.opening import open_log
 from fairlead_standalone.data.data_folder import Holder
 from fairlead_standalone.service.testing import StandaloneInstallation
 from tests import undecodable_records
+from tests.e2e.commands import run_fairlead
 from tests.undecodable_records import LEASES, TOPICS
 
 LOCAL = topics.leases("local").name
@@ -48,17 +46,9 @@ def run_a_job(standalone: StandaloneInstallation, job_set: str) -> None:
         assert client.wait("default", job_set).states == {"SUCCEEDED": 1}
 
 
-def doctor(standalone: StandaloneInstallation, folder: Path) -> list[dict[str, Any]]:
+def doctor(standalone: StandaloneInstallation) -> list[dict[str, Any]]:
     """What `fairlead doctor` finds of records that could not be decoded."""
-    environment = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("fairlead")), "doctor", "-o", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-        env={**environment, "FAIRLEAD_DATA": str(standalone.data), "HOME": str(folder)},
-    )
+    done = run_fairlead(standalone, "doctor", "-o", "json")
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return [found for found in json.loads(done.stdout) if found["name"] in (DAMAGED, "log")]
 
@@ -72,7 +62,7 @@ def listed(standalone: StandaloneInstallation) -> dict[str, set[str]]:
         }
 
 
-def check(standalone: StandaloneInstallation, folder: Path, count: int) -> None:
+def check(standalone: StandaloneInstallation, count: int) -> None:
     """Every record is listed, with all who read it, and the pages answer."""
     standalone.wait_for(lambda: len(listed(standalone)) == count)
     standalone.wait_for(
@@ -89,7 +79,7 @@ def check(standalone: StandaloneInstallation, folder: Path, count: int) -> None:
             if place.startswith(LOCAL)
         )
     )
-    found = doctor(standalone, folder)
+    found = doctor(standalone)
     assert found[0]["name"] == DAMAGED
     assert "partition" in found[0]["message"]
     headers = {"authorization": f"Bearer {standalone.token}"}
@@ -108,9 +98,9 @@ def test_undecodable_records_are_listed_and_jobs_run_also_after_a_restart(
         children = {name: standalone.child(name).pid for name in ("web", "scheduler", "executor")}
         count = asyncio.run(append_undecodable_records(standalone))
         run_a_job(standalone, "after")
-        check(standalone, tmp_path, count)
+        check(standalone, count)
         assert {name: standalone.child(name).pid for name in children} == children
         standalone.interrupt()
         standalone.start()
         run_a_job(standalone, "restarted")
-        check(standalone, tmp_path, count)
+        check(standalone, count)

@@ -2,13 +2,13 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fairlead_standalone.service.testing import StandaloneInstallation
+from tests.e2e.commands import COMMAND
 
 COMMAND_S_MAX = 180.0
 
@@ -23,7 +23,7 @@ class Terminal:
 
     def words(self, arguments: Sequence[str]) -> list[str]:
         """The command line."""
-        return [str(Path(sys.executable).with_name("fairlead")), *arguments]
+        return [COMMAND, *arguments]
 
     def __call__(
         self, *arguments: str, stdin: str = "", want: int = 0, **environment: str

@@ -1,9 +1,11 @@
-"""A new user with a clean home goes through the guide literally, in one shell."""
+"""A new user with a clean home follows each page literally, in one shell."""
 
 import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from tests.e2e.guide.guides import Block, blocks, matches
 
@@ -11,20 +13,23 @@ MARK = "--- block"
 GUIDE_S_MAX = 500
 
 
-def test_every_command_of_the_guide_works_as_documented(
-    home: Path, environment: Mapping[str, str]
+@pytest.mark.parametrize("page", ["guide", "first-day", "groups"])
+def test_every_command_of_the_page_works_as_documented(
+    home: Path, environment: Mapping[str, str], page: str
 ) -> None:
-    written = blocks("guide.md")
+    folder = home / page
+    folder.mkdir()
+    written = blocks(f"{page}.md")
     for block in written:
-        if block.name and block.language in ("yaml", "python"):
-            (home / block.name).write_text(block.text)
+        if block.name and block.language != "sh":
+            (folder / block.name).write_text(block.text)
     typed = [block for block in written if block.language == "sh" and block.name != "up"]
-    printed = run(script(typed), home, environment)
+    printed = run(script(typed), folder, environment)
     for block in typed:
         expected = shown_after(block, written)
         if expected is not None:
             output = printed[block.line]
-            assert matches(expected, output), f"line {block.line} of the guide printed:\n{output}"
+            assert matches(expected, output), f"line {block.line} of {page} printed:\n{output}"
 
 
 def script(typed: list[Block]) -> str:
@@ -35,12 +40,12 @@ def script(typed: list[Block]) -> str:
     return "\n".join(lines)
 
 
-def run(text: str, home: Path, environment: Mapping[str, str]) -> dict[int, str]:
-    """What each block printed, by its line in the guide."""
+def run(text: str, folder: Path, environment: Mapping[str, str]) -> dict[int, str]:
+    """What each block printed, by its line in the page."""
     done = subprocess.run(
         ["bash", "-c", text],
         env=environment,
-        cwd=home,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -53,6 +58,6 @@ def run(text: str, home: Path, environment: Mapping[str, str]) -> dict[int, str]
 
 
 def shown_after(block: Block, written: list[Block]) -> str | None:
-    """What the guide says that the commands of a block print."""
+    """What the page says that the commands of a block print."""
     following = written[written.index(block) + 1 :]
     return following[0].text if following and following[0].language == "text" else None

@@ -1,7 +1,5 @@
 """One browser for all tests of a module, which share an event loop for it; each has own pages."""
 
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.conftest import ROOT
+from tests.conftest import tool_output
 from tests.e2e.pages.browser import start_browser
 
 
@@ -23,13 +21,4 @@ async def browser(chromium: str) -> AsyncIterator[Browser]:
 @pytest.fixture(scope="session")
 def axe_script() -> str:
     """The text of axe-core; skips with the reason where it cannot be had."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "axe.py")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    if done.returncode != 0:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
-    return Path(done.stdout.strip()).read_text(encoding="utf-8")
+    return Path(tool_output("axe.py")).read_text(encoding="utf-8")

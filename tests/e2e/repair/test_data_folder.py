@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,36 +10,19 @@ import pytest
 
 from fairlead_standalone.data import data_folder
 from fairlead_standalone.service.testing import StandaloneInstallation
-
-BOUND_S = 240
-
-
-def fairlead(standalone: StandaloneInstallation, *words: str) -> "subprocess.CompletedProcess[str]":
-    """The command, with the data folder of this Fairlead."""
-    own = str(Path(sys.executable).with_name("fairlead"))
-    environment = {**os.environ, "FAIRLEAD_DATA": str(standalone.data)}
-    for name in ("FAIRLEAD_SERVER", "FAIRLEAD_TOKEN", "FAIRLEAD_DATABASE_URL"):
-        environment.pop(name, None)
-    return subprocess.run(
-        [own, *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
+from tests.e2e.commands import run_fairlead
 
 
 def states(standalone: StandaloneInstallation) -> dict[str, str]:
     """Of all jobs of the job set, by id."""
-    done = fairlead(standalone, "get", "jobs", "--jobset", "s", "-o", "json")
+    done = run_fairlead(standalone, "get", "jobs", "--jobset", "s", "-o", "json")
     assert done.returncode == 0, done.stderr
     return {job["id"]: job["state"] for job in json.loads(done.stdout)}
 
 
 def submit(standalone: StandaloneInstallation, *words: str) -> str:
     """Start a job and return its id."""
-    done = fairlead(standalone, "run", "--detach", "--jobset", "s", *words)
+    done = run_fairlead(standalone, "run", "--detach", "--jobset", "s", *words)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[-1]
 
@@ -79,33 +59,33 @@ def test_jobs_older_than_the_log_survive_a_lost_checkpoint(
     assert holder is not None
     standalone.child("scheduler").kill()
     asyncio.run(lose_checkpoint_and_history(holder.database_url))
-    standalone.wait_for(lambda: "BAD  scheduler view" in fairlead(standalone, "doctor").stdout)
-    said = fairlead(standalone, "doctor")
+    standalone.wait_for(lambda: "BAD  scheduler view" in run_fairlead(standalone, "doctor").stdout)
+    said = run_fairlead(standalone, "doctor")
     assert said.returncode != 0
     assert "fairlead repair" in said.stdout
-    dry = fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")
+    dry = run_fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")
     assert dry.returncode == 1, dry.stderr
     assert f"{runs} (default/s)" in dry.stdout
-    done = fairlead(standalone, "repair", "--data", str(standalone.data), "--yes")
+    done = run_fairlead(standalone, "repair", "--data", str(standalone.data), "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     again = submit(standalone, "--cpu", "1m", "--", "true")
     standalone.wait_for(lambda: states(standalone).get(again) == "SUCCEEDED")
     assert states(standalone)[runs] == "RUNNING"
-    assert fairlead(standalone, "cancel", runs).returncode == 0
+    assert run_fairlead(standalone, "cancel", runs).returncode == 0
     standalone.wait_for(lambda: states(standalone)[runs] == "CANCELLED")
-    story = fairlead(standalone, "story", again, "--data", str(standalone.data))
+    story = run_fairlead(standalone, "story", again, "--data", str(standalone.data))
     assert story.returncode == 0, story.stderr
     first_line, *_, last_line = story.stdout.splitlines()[1:]
     assert "submitted to queue default, job set s" in first_line
     assert "SUCCEEDED  succeeded" in last_line
-    deep = fairlead(standalone, "doctor", "--deep", "-o", "json")
+    deep = run_fairlead(standalone, "doctor", "--deep", "-o", "json")
     assert deep.returncode == 0, deep.stdout + deep.stderr
     assert json.loads(deep.stdout)[-1]["message"].startswith("all invariants hold")
     standalone.interrupt()
-    stopped = fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")
+    stopped = run_fairlead(standalone, "repair", "--data", str(standalone.data), "--dry-run")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert "Nothing to repair" in stopped.stdout
-    unknown = fairlead(standalone, "story", again[:-1] + "0", "--data", str(standalone.data))
+    unknown = run_fairlead(standalone, "story", again[:-1] + "0", "--data", str(standalone.data))
     assert unknown.returncode == 2
     assert "The log has no events of job" in unknown.stderr
-    assert "is not a job id" in fairlead(standalone, "story", "trial").stderr
+    assert "is not a job id" in run_fairlead(standalone, "story", "trial").stderr

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx2
@@ -10,6 +9,7 @@ import pytest
 
 from fairlead_executor.confinement.choice import choose
 from fairlead_standalone.service.testing import StandaloneInstallation
+from tests.e2e.commands import COMMAND
 
 ATTACK = """
 import json, os, signal, socket, sys
@@ -46,9 +46,8 @@ print(json.dumps(opened))
 
 def run(standalone: StandaloneInstallation, *words: str) -> str:
     """The output of a job, run through the command line."""
-    fairlead = str(Path(sys.executable).with_name("fairlead"))
     done = subprocess.run(
-        [fairlead, "run", "--", *words],
+        [COMMAND, "run", "--", *words],
         env={
             "PATH": "/usr/bin:/bin",
             "HOME": "/nonexistent",

@@ -2,9 +2,6 @@
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,11 +15,11 @@ from fairlead.cli.support import yaml_reader
 from fairlead.errors import Invalid
 from fairlead_standalone.processes.child_process import ServerFailed
 from fairlead_standalone.service.testing import StandaloneInstallation
+from tests.e2e.commands import run_fairlead
 from tests.kubernetes_control_plane import ControlPlane, write_kubeconfig
 
 pytestmark = pytest.mark.kubernetes
 
-BOUND_S = 180
 MANIFESTS = Path(__file__).parents[3] / "examples" / "manifests"
 NODE_LOST_S = 1
 
@@ -266,15 +263,8 @@ def test_run_chooses_the_cluster_by_its_pool(
     standalone: StandaloneInstallation, control_plane: ControlPlane
 ) -> None:
     assert "run --pool kubernetes --image busybox -- echo hello" in standalone.printed
-    own = str(Path(sys.executable).with_name("fairlead"))
-    done = subprocess.run(
-        [own, "run", "--detach", "--pool", "kubernetes", "--image", "busybox", "--", "true"],
-        env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
+    options = ("--detach", "--pool", "kubernetes", "--image", "busybox")
+    done = run_fairlead(standalone, "run", *options, "--", "true")
     assert (done.returncode, done.stderr) == (0, "")
     job = done.stdout.strip()
     standalone.wait_for(lambda: bool(pods_of(control_plane, job)))

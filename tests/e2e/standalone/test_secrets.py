@@ -2,11 +2,7 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import asyncpg
 import httpx2
@@ -15,6 +11,7 @@ import pytest
 
 from fairlead_standalone.data.data_folder import read_holder
 from fairlead_standalone.service.testing import StandaloneInstallation
+from tests.e2e.commands import run_fairlead
 
 INLINE, STORED, CHANGED = "inline-3f9c1d-value", "stored-77ab02-value", "changed-51e0c4-value"
 SCRIPT = 'for name in "$INLINE" "$STORED"; do printf %s "$name" | rev; echo; done'
@@ -32,16 +29,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneI
 
 def fairlead(standalone: StandaloneInstallation, *words: str, given: str = "") -> str:
     """What the command line prints."""
-    own = str(Path(sys.executable).with_name("fairlead"))
-    done = subprocess.run(
-        [own, *words],
-        env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    done = run_fairlead(standalone, *words, given=given)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

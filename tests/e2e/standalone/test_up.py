@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.fairlead_services import is_ready
 from fairlead_standalone.service.testing import StandaloneInstallation, wait_for
 from tests.conftest import Server
+from tests.e2e.commands import COMMAND, run_fairlead
 
 BOUND_S = 180
 T = TypeVar("T")
@@ -62,21 +62,6 @@ def get(
             return error.code, error.read()
 
 
-def fairlead(standalone: StandaloneInstallation, *words: str) -> "subprocess.CompletedProcess[str]":
-    own = str(Path(sys.executable).with_name("fairlead"))
-    environment = {**os.environ, "FAIRLEAD_DATA": str(standalone.data)}
-    for name in ("FAIRLEAD_SERVER", "FAIRLEAD_TOKEN"):
-        environment.pop(name, None)
-    return subprocess.run(
-        [own, *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
-
-
 def queues_seen_by_a_browser(standalone: StandaloneInstallation, link: str) -> bytes:
     """What a browser without cookies gets to see after it followed the link."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -106,7 +91,7 @@ def test_the_printed_link_signs_a_browser_in_once(standalone: StandaloneInstalla
 
 
 def test_another_sign_in_link_can_be_created(standalone: StandaloneInstallation) -> None:
-    done = fairlead(standalone, "token", "link", "--data", str(standalone.data))
+    done = run_fairlead(standalone, "token", "link", "--data", str(standalone.data))
     assert done.returncode == 0, done.stderr
     assert b'"default"' in queues_seen_by_a_browser(standalone, done.stdout.strip())
 
@@ -114,7 +99,7 @@ def test_another_sign_in_link_can_be_created(standalone: StandaloneInstallation)
 def test_every_route_needs_the_token(standalone: StandaloneInstallation) -> None:
     assert get(standalone, "/api/v1/queues")[0] == 401
     assert get(standalone, "/api/v1/queues", "fl_wrong")[0] == 401
-    printed_token = fairlead(
+    printed_token = run_fairlead(
         standalone, "token", "show", "--data", str(standalone.data)
     ).stdout.strip()
     assert printed_token == standalone.token
@@ -168,7 +153,9 @@ def test_secret_files_are_readable_only_by_their_owner(standalone: StandaloneIns
 
 
 def test_a_second_up_in_the_same_folder_is_refused(standalone: StandaloneInstallation) -> None:
-    done = fairlead(standalone, "up", "--data", str(standalone.data), "--port", str(free_port()))
+    done = run_fairlead(
+        standalone, "up", "--data", str(standalone.data), "--port", str(free_port())
+    )
     assert done.returncode == 2
     assert "in use by another `fairlead up`" in done.stderr
     assert "--data" in done.stderr
@@ -177,7 +164,9 @@ def test_a_second_up_in_the_same_folder_is_refused(standalone: StandaloneInstall
 def test_a_port_in_use_is_refused_with_a_free_one(
     standalone: StandaloneInstallation, tmp_path: Path
 ) -> None:
-    done = fairlead(standalone, "up", "--data", str(tmp_path / "d"), "--port", str(standalone.port))
+    done = run_fairlead(
+        standalone, "up", "--data", str(tmp_path / "d"), "--port", str(standalone.port)
+    )
     assert done.returncode == 2
     assert f"Port {standalone.port}" in done.stderr
     assert "fairlead up --port" in done.stderr
@@ -193,7 +182,7 @@ def test_a_missing_broker_is_reported(standalone: StandaloneInstallation, tmp_pa
         "--kafka",
         "127.0.0.1:1",
     )
-    done = fairlead(standalone, *words)
+    done = run_fairlead(standalone, *words)
     assert done.returncode == 2
     assert "Nothing answers at the address given by --kafka" in done.stderr
 
@@ -203,7 +192,7 @@ def test_data_of_another_major_version_is_refused(
 ) -> None:
     (tmp_path / "d" / "postgres-9").mkdir(parents=True)
     shutil.copy(standalone.data / "format", tmp_path / "d")
-    done = fairlead(standalone, "up", "--data", str(tmp_path / "d"), "--port", str(free_port()))
+    done = run_fairlead(standalone, "up", "--data", str(tmp_path / "d"), "--port", str(free_port()))
     assert done.returncode == 2
     assert "written by Postgres 9" in done.stderr
 
@@ -216,7 +205,7 @@ def test_a_killed_service_is_restarted(standalone: StandaloneInstallation, name:
     standalone.wait_for(lambda: f"{name} runs again" in standalone.printed)
     assert standalone.child(name).pid != before.pid
     standalone.wait_ready()
-    done = fairlead(standalone, "run", "--", "echo", f"after {name}")
+    done = run_fairlead(standalone, "run", "--", "echo", f"after {name}")
     assert (done.returncode, done.stdout) == (0, f"after {name}\n"), done.stderr
 
 
@@ -224,8 +213,8 @@ def test_ctrl_c_shuts_down_in_order_and_data_survive(tmp_path: Path) -> None:
     with StandaloneInstallation(tmp_path) as standalone:
         standalone.start()
         token = standalone.token
-        assert fairlead(standalone, "queue", "create", "physics").returncode == 0
-        fairlead(standalone, "run", "--", "true")
+        assert run_fairlead(standalone, "queue", "create", "physics").returncode == 0
+        run_fairlead(standalone, "run", "--", "true")
         assert standalone.interrupt() == 0
         assert "killing it" not in standalone.printed
         assert not processes_of(standalone.data)
@@ -265,7 +254,7 @@ def test_no_process_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         mark = tmp_path / "started"
         command = f"touch {mark}; exec sleep 1000"
         job = subprocess.Popen(
-            [str(Path(sys.executable).with_name("fairlead")), "run", "--", "sh", "-c", command],
+            [COMMAND, "run", "--", "sh", "-c", command],
             env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -286,14 +275,14 @@ def test_it_starts_again_after_a_kill(tmp_path: Path) -> None:
         standalone.start()
         standalone.kill()
         standalone.start()
-        assert fairlead(standalone, "run", "--", "true").returncode == 0
+        assert run_fairlead(standalone, "run", "--", "true").returncode == 0
 
 
 @pytest.mark.kafka
 def test_kafka_can_be_the_log(fresh_kafka_broker: Server, tmp_path: Path) -> None:
     with StandaloneInstallation(tmp_path, "--kafka", fresh_kafka_broker.url()) as standalone:
         standalone.start()
-        done = fairlead(standalone, "run", "--", "echo", "by Kafka")
+        done = run_fairlead(standalone, "run", "--", "echo", "by Kafka")
         assert (done.returncode, done.stdout) == (0, "by Kafka\n"), done.stderr
         assert standalone.interrupt() == 0
 

@@ -234,13 +234,6 @@ def is_alive(number: int) -> bool:
     return state != "Z"
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something that happens outside the log."""
-    async with asyncio.timeout(WAIT_S_MAX):
-        while not is_so():  # noqa: ASYNC110 (nobody tells)
-            await asyncio.sleep(0.02)
-
-
 def kill(number: int) -> None:
     """`kill -9`."""
     with contextlib.suppress(ProcessLookupError):

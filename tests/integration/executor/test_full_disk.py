@@ -7,7 +7,8 @@ import pytest
 
 from fairlead_common.domain.records import events as ev
 from tests import disks
-from tests.integration.executor.executor_harness import ENDS, ExecutorHarness, is_alive, until
+from tests.integration.executor.executor_harness import ENDS, ExecutorHarness, is_alive
+from tests.waiting import until
 
 
 @pytest.fixture

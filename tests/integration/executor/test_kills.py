@@ -13,7 +13,8 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.backends.process import processes
-from tests.integration.executor.executor_harness import ENDS, ExecutorHarness, is_alive, kill, until
+from tests.integration.executor.executor_harness import ENDS, ExecutorHarness, is_alive, kill
+from tests.waiting import until
 
 
 def runner_of(harness: ExecutorHarness, lease: Lease) -> int:

@@ -12,8 +12,8 @@ from tests.integration.executor.executor_harness import (
     ExecutorHarness,
     is_alive,
     run_of,
-    until,
 )
+from tests.waiting import until
 
 
 async def test_runs_end_as_their_commands_do(harness: ExecutorHarness) -> None:

@@ -11,9 +11,9 @@ from fairlead_common.domain.records import events, scheduling_reports
 from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_permissions import prepare_tokens
-from tests.integration.lookout.test_reports import until
 from tests.unit.lookout import builders
 from tests.unit.lookout.builders import job_id, leased, submitted
+from tests.waiting import until_read
 
 TERMS = events.Group(roles=(events.GroupRole("ps", 1, 1), events.GroupRole("worker", 1, 2)))
 
@@ -93,7 +93,7 @@ async def test_a_group_with_a_topology_shows_how_far_its_members_are_apart(
         levels = scheduling_reports.RoundReport(pool="default", at_ms=1, topology=("zone", "rack"))
         await harness.append([scheduling_reports.record(each) for each in (report, levels)])
         path = f"/groups/{group_id('g')}"
-        found = await until(
+        found = await until_read(
             lambda: harness.read(path), lambda found: found["roles"][1].get("hops") == 2
         )
         assert "hops" not in found["roles"][0]

@@ -1,8 +1,6 @@
 """Reports, rounds, clusters with what runs there, shares and resource-hours over time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
@@ -14,16 +12,7 @@ from fairlead_common.service import clock
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 from tests.unit.lookout.builders import running as started
-
-
-async def until(read: Callable[[], Awaitable[Any]], is_there: Callable[[Any], bool]) -> Any:
-    """What is read once it is there: these topics have no position to wait for."""
-    async with asyncio.timeout(120):
-        while True:
-            found = await read()
-            if is_there(found):
-                return found
-            await asyncio.sleep(0.02)
+from tests.waiting import until_read
 
 
 def share(queue: str, actual: float, queued: int = 0) -> Record:
@@ -59,7 +48,7 @@ async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valke
         )
         history = [submitted("a"), submitted("b"), leased("a", node="n0"), leased("b", node="n0")]
         await harness.read("/jobsets", await harness.append_events(*history, started("a")))
-        found = await until(
+        found = await until_read(
             lambda: harness.read("/clusters/e/nodes"),
             lambda found: len(found["nodes"]) == 3 and found["nodes"][1].get("cordoned", False),
         )
@@ -105,7 +94,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
                 *map(scheduling_reports.record, rounds),
             ]
         )
-        found = await until(
+        found = await until_read(
             lambda: harness.read("/queues/q/report"),
             lambda found: bool(found["reasons"] and found["limits"]),
         )
@@ -124,7 +113,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
 
 
 async def _rounds(harness: LookoutHarness, want: list[int]) -> None:
-    found = await until(
+    found = await until_read(
         lambda: harness.read("/pools/default/rounds"),
         lambda found: len(found["rounds"]) == len(want),
     )
@@ -140,7 +129,7 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
     async with running(fresh_database, valkey_url, core) as harness:
         await harness.append([share("q", 0.25, queued=3)])
         await harness.read("/jobsets", await harness.append_events(submitted("a"), leased("a")))
-        found = await until(
+        found = await until_read(
             lambda: harness.read("/fairness", queue="q", **{"from": began}),
             lambda found: bool(found["points"] and found["used"]),
         )
@@ -150,7 +139,7 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
         assert 0 < found["used"]["cpu"] < 0.1
     async with running(fresh_database, valkey_url, core) as harness:
         await harness.append([share("q", 0.75)])
-        found = await until(
+        found = await until_read(
             lambda: harness.read("/fairness", queue="q", **{"from": began}),
             lambda found: found["points"][-1]["share"] > 0.25,
         )
@@ -172,7 +161,7 @@ async def test_reports_wait_for_a_changed_queue_or_cordon(
         cordon = configuration.Cordon(executor="e", version=8)
         beat = clusters.heartbeat_record(clusters.Heartbeat(executor="e", backend="simulated"))
         await harness.append([beat])
-        await until(lambda: harness.read("/clusters"), lambda found: found["clusters"])
+        await until_read(lambda: harness.read("/clusters"), lambda found: found["clusters"])
         waiting = asyncio.create_task(
             harness.read("/queues/q/report", configuration.position(queue))
         )

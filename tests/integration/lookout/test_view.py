@@ -1,7 +1,7 @@
 """The view in Postgres: what it holds, who may write it, and what it survives."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 
 import asyncpg
 import pytest
@@ -25,6 +25,7 @@ from tests.unit.lookout.builders import (
     succeeded,
 )
 from tests.unit.lookout.builders import running as started
+from tests.waiting import until_read
 
 
 async def failure(work: Coroutine[object, object, None]) -> Exception:
@@ -37,20 +38,13 @@ async def failure(work: Coroutine[object, object, None]) -> Exception:
     return error
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds that tells nobody when it does."""
-    async with asyncio.timeout(60):
-        while not await holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
 async def folds(harness: LookoutHarness, partitions: int) -> None:
     """Wait until a process folds so many partitions."""
 
     async def holds() -> bool:
         return len(harness.service.deps.progress.own_partitions) == partitions
 
-    await until(holds)
+    await until_read(holds)
 
 
 async def states(harness: LookoutHarness, after: str) -> dict[str, int]:
@@ -230,7 +224,7 @@ async def test_the_fold_continues_after_postgres_was_killed(
         async def back() -> bool:
             return (await harness.get("/jobsets/q/s", after)).status_code == 200
 
-        await until(back)
+        await until_read(back)
         assert await states(harness, after) == {"RUNNING": 1, "CANCELLED": 1}
         answer = await harness.client.get("/readyz")
         assert answer.json()["checks"]["lookout view"] == "ok"
@@ -250,6 +244,6 @@ async def test_on_a_full_disk_the_view_stops_and_stays_readable(
                 assert answer.status_code == 200, answer.text
                 return "disk of Postgres is full" in answer.json()["checks"]["lookout view"]
 
-            await until(is_said)
+            await until_read(is_said)
             assert await states(harness, first) == {"QUEUED": 1}
         assert await states(harness, position) == {"QUEUED": 2}

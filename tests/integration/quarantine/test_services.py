@@ -1,7 +1,7 @@
 """Services read every kind of undecodable record of every topic, and stop where they must."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.integration.lookout.lookout_harness import running as lookout
 from tests.integration.scheduler.world import World, job_id, submitted
 from tests.undecodable_records import PARTITION, TOPICS, UndecodableRecord
 from tests.unit.lookout import builders
+from tests.waiting import until_read
 
 WAIT_S_MAX = 120.0
 
@@ -137,16 +138,6 @@ async def _newest(log: EventLog, topic: str) -> dict[str, bytes | None]:
     return found
 
 
-async def until(read: Callable[[], Awaitable[Any]], is_so: Callable[[Any], bool]) -> Any:
-    """What is read, once it is so."""
-    async with asyncio.timeout(WAIT_S_MAX):
-        while True:
-            found = await read()
-            if is_so(found):
-                return found
-            await asyncio.sleep(0.02)
-
-
 async def test_lookout_lists_jobs_and_quarantine_despite_undecodable_records(
     fresh_database: str, valkey_url: str
 ) -> None:
@@ -167,7 +158,7 @@ async def test_lookout_lists_jobs_and_quarantine_despite_undecodable_records(
         listed = {job["id"] for job in jobs["jobs"]}
         assert {builders.job_id("a"), undecodable_records.job_id("sound")} <= listed
         assert undecodable_records.job_id("after") not in listed
-        found = await until(
+        found = await until_read(
             lambda: world.read("/quarantine", limit=1_000),
             lambda found: found["total"] == len(written),
         )
@@ -196,12 +187,14 @@ async def test_a_record_reported_by_several_readers_is_listed_once(
     core = MemoryCore()
     async with lookout(fresh_database, valkey_url, core) as world:
         core.write_foreign(JOBS, 0, "k", b"garbage", 1_000)
-        found = await until(lambda: world.read("/quarantine"), lambda found: found["total"] == 1)
+        found = await until_read(
+            lambda: world.read("/quarantine"), lambda found: found["total"] == 1
+        )
         (value,) = world.service.deps.quarantine.iterate_values()
         other = value.replace(b'"reader":"lookout"', b'"reader":"scheduler"')
         key = f"{JOBS}/0/0/scheduler"
         await world.append([Record(topics.QUARANTINE, key, other)])
-        found = await until(
+        found = await until_read(
             lambda: world.read("/quarantine"),
             lambda found: len(found["records"][0]["readers"]) == 2,
         )

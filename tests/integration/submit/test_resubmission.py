@@ -12,7 +12,8 @@ from fairlead_common.domain.records import events
 from fairlead_submit.store import token_store
 from fairlead_submit.store.schema import SQL
 from tests.integration.submit.submit_and_lookout import Watched, watched
-from tests.integration.submit.submit_server import Answer, Served, served
+from tests.integration.submit.submit_server import Answer, served
+from tests.waiting import until_read
 
 RUN = {"command": ["true"]}
 
@@ -42,15 +43,6 @@ async def done(submit: Watched, answer: Answer) -> dict[str, Any]:
                 found: dict[str, Any] = action_state.json()
                 return found
             await asyncio.sleep(0.05)
-
-
-async def until(submit: Served, question: str) -> None:
-    """Until Postgres says yes."""
-    async with asyncio.timeout(60):
-        while True:
-            if await submit.pool.fetchval(question):
-                return
-            await asyncio.sleep(0.001)
 
 
 async def in_set(
@@ -289,7 +281,8 @@ async def test_an_interrupted_action_is_finished_by_another_process(
         known = await had(submit, [{**RUN, "clientId": f"{n}"} for n in range(2_500)])
         chosen = {"queue": submit.queue, "jobSet": "set"}
         answer = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "again"})
-        await until(submit, "SELECT done > 0 FROM fairlead_submit.actions")
+        begun = "SELECT done > 0 FROM fairlead_submit.actions"
+        await until_read(lambda: submit.pool.fetchval(begun), poll_s=0.001)
         half = await submit.pool.fetchrow("SELECT done, total FROM fairlead_submit.actions")
         queue = submit.queue
     # As if it had died after an append that it could not note down any more.
@@ -299,7 +292,8 @@ async def test_an_interrupted_action_is_finished_by_another_process(
             " WHERE done < total"
         )
         other.queue = queue
-        await until(other, "SELECT ended FROM fairlead_submit.actions")
+        ended = "SELECT ended FROM fairlead_submit.actions"
+        await until_read(lambda: other.pool.fetchval(ended))
         taken = [e for e in await other.events() if isinstance(e, events.JobSubmitted)]
         made = {
             e.annotations[events.RESUBMITTED_FROM]: e.job_id

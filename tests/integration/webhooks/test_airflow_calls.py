@@ -14,7 +14,6 @@ from fairlead_lookout.domain.webhooks.retry_schedule import Attempt
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.domain.webhooks.webhook_types import (
     AirflowTarget,
-    EventFilter,
     KindOptions,
     Webhook,
 )
@@ -29,6 +28,7 @@ from tests.integration.webhooks.fake_airflow import (
     running_airflow,
     wrongly_signed,
 )
+from tests.unit.lookout import builders
 
 KEYRING = Keyring("a key of tests")
 LOOPBACK = parse_networks(["127.0.0.0/8"])
@@ -43,26 +43,12 @@ DAG = AirflowTarget("report", None, USER)
 
 def make_webhook(airflow: FakeAirflow, target: AirflowTarget = DAG, **credentials: str) -> Webhook:
     given = credentials or {"password": PASSWORD}
-    return Webhook(
-        number=1,
-        name="hook",
-        version=1,
+    return builders.make_webhook(
         url=airflow.url,
-        filter=EventFilter(),
-        format="fairlead",
-        ordered=False,
         concurrency=8,
-        headers={},
-        secrets=(),
         kind="airflow",
         options=KindOptions(airflow=target),
         credentials={name: KEYRING.seal("webhook/hook", each) for name, each in given.items()},
-        enabled=True,
-        disabled=None,
-        failing_ms=None,
-        succeeded_ms=None,
-        changed_ms=0,
-        by="anna",
     )
 
 

@@ -8,10 +8,11 @@ from aiohttp import web
 
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
-from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Webhook, rotate_secrets
+from fairlead_lookout.domain.webhooks.webhook_types import Webhook, rotate_secrets
 from fairlead_lookout.service.webhooks.http_client import RESPONSE_BYTES_MAX, HttpClient
 from fairlead_lookout.service.webhooks.request_sender import RequestSender
 from tests.integration.webhooks.receiver import receiving
+from tests.unit.lookout import builders
 
 KEYRING = Keyring("a key of tests")
 LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
@@ -19,24 +20,8 @@ SECRET = "whsec_" + "c2VjcmV0" * 5
 
 
 def make_webhook(url: str) -> Webhook:
-    return Webhook(
-        number=1,
-        name="hook",
-        version=1,
-        url=url,
-        filter=EventFilter(),
-        format="fairlead",
-        ordered=False,
-        concurrency=1,
-        headers={},
-        secrets=rotate_secrets((), KEYRING.seal("webhook/hook", SECRET), 0, 0),
-        enabled=True,
-        disabled=None,
-        failing_ms=None,
-        succeeded_ms=None,
-        changed_ms=0,
-        by="anna",
-    )
+    secrets = rotate_secrets((), KEYRING.seal("webhook/hook", SECRET), 0, 0)
+    return builders.make_webhook(url=url, secrets=secrets)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "127.1"])

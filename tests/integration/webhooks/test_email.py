@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from fairlead_lookout.domain.webhooks.retry_schedule import Attempt
-from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, KindOptions, Webhook
+from fairlead_lookout.domain.webhooks.webhook_types import KindOptions, Webhook
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.service.webhooks.email_sender import EmailSender, SmtpServer, read_server
 from tests.contract.log.certificates import Authority
 from tests.integration.webhooks.smtp_server import PASSWORD, USER, SmtpReceiver, receiving_mail
+from tests.unit.lookout import builders
 
 BODY = msgspec.json.encode(
     {
@@ -24,26 +25,8 @@ BODY = msgspec.json.encode(
 
 
 def make_webhook(*recipients: str) -> Webhook:
-    return Webhook(
-        number=1,
-        name="mail",
-        version=1,
-        url="",
-        filter=EventFilter(),
-        format="fairlead",
-        ordered=False,
-        concurrency=1,
-        headers={},
-        secrets=(),
-        kind="email",
-        options=KindOptions(recipients=recipients or ("anna@example.org",)),
-        enabled=True,
-        disabled=None,
-        failing_ms=None,
-        succeeded_ms=None,
-        changed_ms=0,
-        by="anna",
-    )
+    options = KindOptions(recipients=recipients or ("anna@example.org",))
+    return builders.make_webhook(name="mail", kind="email", options=options)
 
 
 def make_server(receiver: SmtpReceiver, **changes: object) -> SmtpServer:

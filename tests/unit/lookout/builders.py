@@ -19,6 +19,7 @@ from fairlead_lookout.domain.model import (
     RunKey,
     StoredRecords,
 )
+from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Webhook
 from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.fold.fold_cache import FoldCache
 
@@ -26,6 +27,29 @@ QUEUE = "q"
 JOB_SET = "s"
 SHAPE = shapes.encode(shapes.Shape({"cpu": 1000}))
 SPEC = msgspec.Raw(b'{"containers":[]}')
+
+
+def make_webhook(**fields: object) -> Webhook:
+    """A webhook for all events, without secrets; `fields` are those of `Webhook`."""
+    plain = Webhook(
+        number=1,
+        name="hook",
+        version=1,
+        url="",
+        filter=EventFilter(),
+        format="fairlead",
+        ordered=False,
+        concurrency=1,
+        headers={},
+        secrets=(),
+        enabled=True,
+        disabled=None,
+        failing_ms=None,
+        succeeded_ms=None,
+        changed_ms=0,
+        by="anna",
+    )
+    return msgspec.structs.replace(plain, **fields)
 
 
 def job_id(name: str, job_set: str = JOB_SET, queue: str = QUEUE) -> ids.JobId:

@@ -19,6 +19,7 @@ from fairlead_lookout.domain.webhooks.webhook_types import (
     KindOptions,
     Webhook,
 )
+from tests.unit.lookout.builders import make_webhook
 
 URL = "https://example.org"
 SLACK = {"kind": "slack", "url": f"{URL}/services/T0/B0/x"}
@@ -45,26 +46,16 @@ def made(fields: Mapping[str, object], current: Webhook | None = None) -> Webhoo
 
 def stored(configuration: WebhookConfiguration) -> Webhook:
     """The webhook as it is in the database; sealed values are made up."""
-    return Webhook(
-        number=1,
+    return make_webhook(
         name=configuration.name,
-        version=1,
         url=configuration.url,
         filter=configuration.filter,
         format=configuration.format,
         ordered=configuration.ordered,
         concurrency=configuration.concurrency,
-        headers={},
-        secrets=(),
         kind=configuration.kind,
         options=configuration.options,
         credentials=dict.fromkeys(configuration.credentials or (), "sealed"),
-        enabled=True,
-        disabled=None,
-        failing_ms=None,
-        succeeded_ms=None,
-        changed_ms=0,
-        by="anna",
     )
 
 
