@@ -8,11 +8,16 @@ LOCKED := uv.lock pyproject.toml $(MEMBERS) tools/setup.sh
 CODE := libs services clients tests bench tools $(wildcard examples)
 # One more than the cores of a small machine: many tests wait for processes that they started.
 WORKERS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Modules run in order, each by the next free worker: the long ones of tests/e2e come early, and the
+# servers that the tests of a module share start once.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ARGS ?=
 EXAMPLES ?= 200
 
-.PHONY: up setup wheels check test nightly fuzz kernels needs kubernetes airflow lint types layers client bench clean help
+# Tests start hundreds of Python processes. Each would compile all of its modules if none stored them.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: up setup wheels check checks test nightly fuzz kernels needs kubernetes airflow lint types layers client bench clean help
 .DELETE_ON_ERROR:
 
 # `--kubeconfig` needs a client for Kubernetes, which is installed only then.
@@ -26,10 +31,10 @@ wheels:  ## a wheel of every member in dist/: pip install dist/fairlead-*.whl is
 	@tools/setup.sh wheels
 	@ls dist/*.whl
 
-check: lint types layers kernels  ## format, lint, types, layers, unit and contract tests
+check: checks  ## format, lint, types, layers, unit and contract tests
 	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not kubernetes and not nightly" $(ARGS)
 
-test: lint types layers kernels needs  ## everything of check, and all other tests with what they need
+test: checks needs  ## everything of check, and all other tests with what they need
 	$(PYTEST) tests $(ARGS)
 
 nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation seeds and long chaos
@@ -64,6 +69,10 @@ airflow: .venv/.ready-dev  ## install Airflow, in an environment of its own, for
 
 client: .venv/.ready-dev  ## generate the blocking Python client from the asynchronous one
 	$(BIN)/python -m tools.generate_client
+
+# The types take as long as all others together.
+checks: .venv/.ready-dev
+	@$(MAKE) --no-print-directory -j2 types lint layers kernels
 
 lint: .venv/.ready-dev
 	$(BIN)/ruff format --check $(CODE)

@@ -8,6 +8,7 @@ finding is an error. `--update` writes the list again, and refuses to make it lo
 """
 
 import ast
+import functools
 import re
 import sys
 from collections import defaultdict
@@ -187,7 +188,7 @@ def _blank(pattern: re.Pattern[str], text: str) -> str:
 def _check_phrases(path: str, text: str, line: int, glossary: Glossary) -> Iterator[Finding]:
     """The findings in a text that begins at this line."""
     for phrase, term in glossary.phrases.items():
-        if found := _find_phrase(phrase, text):
+        if found := _phrase_pattern(phrase).search(text):
             at = line + text.count("\n", 0, found.start())
             yield Finding(path, f'"{phrase}"', f"line {at}: write {term}")
 
@@ -195,8 +196,11 @@ def _check_phrases(path: str, text: str, line: int, glossary: Glossary) -> Itera
 def _check_names(
     path: str, names: Iterable[tuple[str, int]], glossary: Glossary
 ) -> Iterator[Finding]:
-    """The findings in names, each given with its line."""
+    """The findings in names, each given with its line: a name that comes again is found once."""
+    first: dict[str, int] = {}
     for name, line in names:
+        first.setdefault(name, line)
+    for name, line in first.items():
         words = {word.lower() for word in _WORD.findall(name)}
         whole = "_".join(word.lower() for word in _WORD.findall(name))
         for word, term in glossary.words.items():
@@ -269,9 +273,10 @@ def update(root: Path, found: Iterable[Finding]) -> str | None:
     return None
 
 
-def _find_phrase(phrase: str, text: str) -> re.Match[str] | None:
+@functools.cache
+def _phrase_pattern(phrase: str) -> re.Pattern[str]:
     words = r"\s+".join(map(re.escape, phrase.split()))
-    return re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
 
 
 def main(arguments: list[str]) -> int:
