@@ -35,12 +35,15 @@ def schedule_for_long(
     settings: EngineSettings,
     *,
     static: StaticPool | None = None,
+    explain: bool,
     expired: Callable[[], bool],
     clock_s: Callable[[], float],
 ) -> Plan:
     """An engine that does not return once enough jobs wait."""
     if (snapshot.job_node == -1).sum() < JOBS_MIN:
-        return schedule(snapshot, settings, static=static, expired=expired, clock_s=clock_s)
+        return schedule(
+            snapshot, settings, static=static, explain=explain, expired=expired, clock_s=clock_s
+        )
     worst = make_snapshot(**adversarial.urgent_gangs_with_rack(NODES))
     sys.stdout.write(BEGUN + "\n")
     sys.stdout.flush()

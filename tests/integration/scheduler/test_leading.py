@@ -72,12 +72,15 @@ class BadPool:
         settings: EngineSettings,
         *,
         static: StaticPool | None = None,
+        explain: bool,
         expired: Callable[[], bool],
         clock_s: Callable[[], float],
     ) -> Plan:
         if self.bad and snapshot.pool == self.name:
             raise ArithmeticError("nodes of imaginary size")
-        return schedule(snapshot, settings, static=static, expired=expired, clock_s=clock_s)
+        return schedule(
+            snapshot, settings, static=static, explain=explain, expired=expired, clock_s=clock_s
+        )
 
 
 async def test_a_failing_pool_is_reported_and_does_not_stop_the_others(

@@ -40,6 +40,7 @@ class LongRounds:
         settings: EngineSettings,
         *,
         static: StaticPool | None = None,
+        explain: bool,
         expired: Callable[[], bool],
         clock_s: Callable[[], float],
     ) -> Plan:
@@ -47,7 +48,9 @@ class LongRounds:
         while not self.released.is_set():
             schedule(self._worst, adversarial.SETTINGS, expired=self.released.is_set)
         self.ended.set()
-        return schedule(snapshot, settings, static=static, expired=expired, clock_s=clock_s)
+        return schedule(
+            snapshot, settings, static=static, explain=explain, expired=expired, clock_s=clock_s
+        )
 
     async def wait_for(self, event: threading.Event) -> None:
         """Return once a round has begun or ended."""

@@ -18,6 +18,13 @@ from tests.properties.engine.plain_groups import check_groups, check_topology
 from tests.properties.engine.plain_reasons import check_preemptors, check_reasons
 from tests.properties.engine.worlds import BOUNDED, cases
 
+DECISIONS = (
+    *("placed_job", "placed_node", "placed_value", "placed_tier", "placed_away"),
+    *("preempted_job", "preempted_cause", "preemptor_job", "preempted_share", "preemptor_share"),
+    *("rejected_job", "rejected_code", "failed_job", "failed_code"),
+    *("shape_feasible", "gang_feasible", "queue_scheduled", "queue_preempted", "queue_waiting"),
+)
+"""What of a plan is no explanation."""
 FEW = 10
 """Rounds after which a pool is at rest."""
 
@@ -76,6 +83,24 @@ def test_the_plan_does_not_depend_on_the_order_of_rows(case: Case, seed: int) ->
         assert [jobs[j] for j in again.failed_job] == plan.failed_job.tolist()
         assert again.reasons.code.tolist() == plan.reasons.code.tolist()
         assert again.reasons.counts.tolist() == plan.reasons.counts.tolist()
+
+
+@BOUNDED
+@given(cases())
+def test_a_round_that_is_not_explained_decides_the_same(case: Case) -> None:
+    world = World(case)
+    for turn in case.rounds:
+        world.begin(turn, 0)
+        built = world.build()
+        short = schedule(built.snapshot, world.engine, explain=False)
+        plan = schedule(built.snapshot, world.engine)
+        refused = plan.rejected_job.size + plan.failed_job.size > 0
+        assert (plan.explained, short.explained) == (True, refused)
+        assert refused or short.reasons.code.size == 0
+        for name in DECISIONS:
+            assert getattr(short, name).tolist() == getattr(plan, name).tolist(), name
+        assert (short.stopped_by, short.limited) == (plan.stopped_by, plan.limited)
+        world.settle(built, plan)
 
 
 @BOUNDED

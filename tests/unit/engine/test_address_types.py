@@ -136,6 +136,20 @@ def test_fields_that_are_other_objects_are_packed_again() -> None:
     assert outer.total.tolist() == [5 - 7]
 
 
+def test_a_tuple_within_a_tuple_is_packed_again_where_it_changed() -> None:
+    outer = Outer(held(), held(), np.zeros(1, np.int64))
+    packed = pack_for_kernels(outer)
+    longer = outer._replace(second=outer.second._replace(amount=np.zeros((3, 1, 2), np.int64)))
+    again = repack(longer, packed)
+    add_up(again)
+    assert longer.second.amount.tolist() == [[[0, 1]], [[0, 0]], [[0, 0]]]
+    assert outer.second.amount[0].tolist() == [[0, 1], [2, 3]]
+    add_up(repack(longer._replace(second=longer.second._replace(now_ms=9)), again))
+    assert outer.total.tolist() == [5 + 9]
+    add_up(repack(outer, again))
+    assert outer.second.amount[0].tolist() == [[0, 1], [2, 4]]
+
+
 def test_a_whole_number_of_8_bits_is_passed_with_64() -> None:
     mine = held()
     assert squared(mine, 1) == 200 * 200

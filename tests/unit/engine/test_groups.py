@@ -11,7 +11,8 @@ from fairlead_scheduler.cases.case_file import Case
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.plan import reason_texts
-from fairlead_scheduler.engine.snapshot import Plan, Snapshot
+from fairlead_scheduler.engine.round_plan import Plan
+from fairlead_scheduler.engine.snapshot import Snapshot
 from fairlead_scheduler.engine.state import surplus
 from fairlead_scheduler.state import groups
 

@@ -10,7 +10,8 @@ import pytest
 
 from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.plan import reason_texts
-from fairlead_scheduler.engine.snapshot import Bucket, Code, Plan, SchedulingFlag
+from fairlead_scheduler.engine.round_plan import Plan
+from fairlead_scheduler.engine.snapshot import Bucket, Code, SchedulingFlag
 from tests.unit.engine.pools import BALANCE, CORES, pool, run
 
 

@@ -4,6 +4,7 @@ Arrays in, arrays out: nothing here does I/O, reads a clock, draws random number
 """
 
 from fairlead_scheduler.engine.round import schedule
-from fairlead_scheduler.engine.snapshot import EngineSettings, Plan, Snapshot
+from fairlead_scheduler.engine.round_plan import Plan
+from fairlead_scheduler.engine.snapshot import EngineSettings, Snapshot
 
 __all__ = ["EngineSettings", "Plan", "Snapshot", "schedule"]

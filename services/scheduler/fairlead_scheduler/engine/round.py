@@ -17,8 +17,9 @@ from fairlead_scheduler.engine.preparation import (
 )
 from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
 from fairlead_scheduler.engine.round_clock import RoundClock, TimeLimitReachedError
+from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.scheduling import oversubscription, scheduling_pass
-from fairlead_scheduler.engine.snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
+from fairlead_scheduler.engine.snapshot import Code, EngineSettings, Int32, Int64, Snapshot
 from fairlead_scheduler.engine.state import round_state, run_states
 from fairlead_scheduler.engine.state.round_state import PREEMPTED
 
@@ -38,10 +39,12 @@ def schedule(
     settings: EngineSettings,
     *,
     static: StaticPool | None = None,
+    explain: bool = True,
     expired: Callable[[], bool] = never,
     clock_s: Callable[[], float] = no_clock,
 ) -> Plan:
-    """Decide one round for one pool.
+    """Decide one round for one pool. Without `explain` the plan has no reasons of waiting jobs,
+    unless it refuses a job: see `Plan.explained`. No decision depends on it.
 
     `expired` is called between portions of bounded work in every step (L6). After it has returned
     True it is not called again, no further job is tried, placements stay, and the plan reports it.
@@ -73,7 +76,9 @@ def schedule(
         _run_second_pass(round_, settings, clock)
     times.append(clock_s())
     # 5. The plan, and why the other jobs wait (R8, E1 to E5).
-    return round_result.build_plan(round_, clock, lambda: _measure_steps(times, clock_s()))
+    return round_result.build_plan(
+        round_, clock, lambda: _measure_steps(times, clock_s()), explain=explain
+    )
 
 
 def _measure_steps(times: list[float], end_s: float) -> dict[str, float]:
@@ -111,6 +116,8 @@ def _resolve_oversubscription(
 def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
     """R7, in portions: preempted runs that still fit return to their nodes."""
     snapshot, model = round_.snapshot, round_.model
+    if not model.counters[round_state.N_PREEMPTED]:
+        return
     preempted = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
         np.int32
     )

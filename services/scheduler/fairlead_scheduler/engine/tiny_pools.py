@@ -9,16 +9,75 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairlead_scheduler.engine.placement_check import (
+    CheckedJobs,
+    JobGroups,
+    PlacementCheck,
+    PoolAmounts,
+    QueueAmounts,
+    make_shares,
+    may_place_by_eviction,
+    may_place_without_eviction,
+    measure_shares,
+)
 from fairlead_scheduler.engine.round import schedule
-from fairlead_scheduler.engine.snapshot import EngineSettings, NodeFlag, Plan, Snapshot
+from fairlead_scheduler.engine.round_plan import Plan
+from fairlead_scheduler.engine.snapshot import EngineSettings, NodeFlag, Snapshot
 
 
 def schedule_tiny_pools() -> tuple[Plan, Plan]:
     """Schedule two tiny pools: one with nothing but queued single jobs, one with everything."""
     settings = EngineSettings(protected_fraction=0.0)
+    check_tiny_pool()
     return (
         schedule(make_tiny_pool(plain=True), settings),
         schedule(make_tiny_pool(plain=False), settings),
+    )
+
+
+def check_tiny_pool() -> bool:
+    """Check whether a round could place the job that waits in a tiny pool; a run has its node."""
+    check = PlacementCheck(
+        groups=JobGroups(
+            queue=np.arange(2, dtype=np.int32),
+            shape=np.zeros(2, np.int32),
+            priority_class=np.zeros(2, np.int32),
+            waiting=np.array([0, 1]),
+            running=np.array([1, 0]),
+            examined=np.ones(2, np.bool_),
+        ),
+        pool=PoolAmounts(
+            capacity=np.ones((1, 1), np.int64),
+            used=np.ones((1, 1), np.int64),
+            request=np.ones((1, 1), np.int64),
+            class_value=np.zeros(1, np.int64),
+            preemptible=np.ones(1, np.bool_),
+            reachable=np.zeros((1, 1), np.int64),
+            compared=np.zeros(1, np.bool_),
+        ),
+        queues=QueueAmounts(
+            held=np.array([[1], [0]]),
+            demanded=np.ones((2, 1), np.int64),
+            running=np.array([1, 0]),
+            queued=np.array([0, 1]),
+            weight=np.ones(2),
+            by_name=np.arange(2),
+            factor=np.ones(1),
+            protected=np.ones(1),
+        ),
+        shares=make_shares(2),
+    )
+    jobs = CheckedJobs(
+        queue=np.arange(2, dtype=np.int32),
+        shape=np.zeros(2, np.int32),
+        node=np.array([0, -1], np.int32),
+        run_share=np.zeros(1),
+        run_held=np.zeros((1, 1), np.int64),
+    )
+    measure_shares(check.queues, check.shares, True)
+    runs, first = np.zeros(1, np.int32), np.array([-1, 1], np.int32)
+    return may_place_without_eviction(check) or may_place_by_eviction(
+        check, jobs, runs, first, False
     )
 
 

@@ -78,6 +78,7 @@ class Engine(Protocol):
         settings: EngineSettings,
         *,
         static: StaticPool | None = None,
+        explain: bool,
         expired: Callable[[], bool],
         clock_s: Callable[[], float],
     ) -> Plan:
@@ -194,9 +195,16 @@ class Decider:
         return found
 
     def decide_round(
-        self, name: str, decided: Housekeeping, now_ms: int, timer_s: Callable[[], float]
+        self,
+        name: str,
+        decided: Housekeeping,
+        now_ms: int,
+        timer_s: Callable[[], float],
+        *,
+        explain: bool = True,
     ) -> DecidedRound | None:
-        """Run a round of a pool; None if nothing changed since a round that left nothing to do."""
+        """Run a round of a pool; None if nothing changed since a round that left nothing to do.
+        Without `explain` it does not find the reasons of waiting jobs."""
         pool = self._pools.get(name)
         if pool is None:
             pool = self._pools[name] = _Pool()
@@ -209,6 +217,7 @@ class Decider:
             stale,
             self._builder.find_executors_at_lease_limit(),
             self._waiting_tasks,
+            explain,
         )
         if pool.settled == key and now_ms < pool.due_ms:
             return None
@@ -231,6 +240,7 @@ class Decider:
             built.snapshot,
             settings,
             static=pool.static,
+            explain=explain,
             expired=expired,
             clock_s=timer_s,
         )

@@ -20,6 +20,7 @@ Only `decorators.py` imports this, and only where numba is.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import operator
 from collections.abc import Mapping
@@ -109,6 +110,44 @@ class Words:
         """By field, the tuples within it."""
         self.kind, self.words = _write(value, known, self.parts)
 
+    def replace(self, value: Any) -> Words:
+        """The words of another tuple of this class; only the fields that are other objects than
+        here are written again."""
+        parts = dict(self.parts)
+        changes = self._find_changes(value, parts)
+        if changes is None:
+            return Words(value, parts)
+        made = Words.__new__(Words)
+        made.value, made.kind, made.parts = value, self.kind, parts
+        made.words = self.words.copy()
+        for place, replaced in changes:
+            made.words[place : place + len(replaced)] = replaced
+        return made
+
+    def _find_changes(
+        self, value: Any, parts: dict[str, Words]
+    ) -> list[tuple[int, list[int]]] | None:
+        """Where which words of the other tuple differ; None if its type is another one. Tuples
+        within it are replaced in `parts`."""
+        changes = list[tuple[int, list[int]]]()
+        for field, part, before in zip(value._fields, value, self.value, strict=True):
+            if part is before:
+                continue
+            if isinstance(part, np.ndarray):
+                if part.dtype != before.dtype or part.ndim != before.ndim:
+                    return None
+                assert part.flags.carray, _CONTIGUOUS
+                words = [_find_address(part), *part.shape]
+            elif type(part) in _kinds:
+                within = parts[field] = self.parts[field].replace(part)
+                if within.kind is not self.kind.kinds[field]:
+                    return None
+                words = within.words
+            else:
+                words = [part]
+            changes.append((self.kind.place[field], words))
+        return changes
+
 
 class PackedTuple(Words):
     """The words of a tuple; kernels accept it instead of the tuple."""
@@ -119,28 +158,29 @@ class PackedTuple(Words):
         self._packed = np.array(self.words, np.int64)
         self.address = _find_address(self._packed)
 
+    @property
+    def _numba_type_(self) -> Shared:
+        """By this attribute numba knows the type of an object without asking Python."""
+        return self.kind
+
+    @functools.cached_property
+    def words(self) -> list[int]:
+        """As in `Words`; most repacked tuples are in no later tuple."""
+        words: list[int] = self._packed.tolist()
+        return words
+
     def repack(self, value: Any) -> PackedTuple:
         """Another tuple of this class packed: only the fields that are other objects than here."""
-        packed, parts = self._packed.copy(), dict(self.parts)
-        for field, part, before in zip(value._fields, value, self.value, strict=True):
-            if part is before:
-                continue
-            if type(part) in _kinds:
-                words = parts[field] = Words(part, _NOTHING_KNOWN)
-                same, replaced = words.kind is self.kind.kinds[field], words.words
-            elif isinstance(part, np.ndarray):
-                assert part.flags.carray, _CONTIGUOUS
-                same = part.dtype == before.dtype and part.ndim == before.ndim
-                replaced = [_find_address(part), *part.shape]
-            else:
-                same, replaced = True, [part]
-            if not same:
-                return PackedTuple(value, parts)
-            place = self.kind.place[field]
+        parts = dict(self.parts)
+        changes = self._find_changes(value, parts)
+        if changes is None:
+            return PackedTuple(value, parts)
+        packed = self._packed.copy()
+        for place, replaced in changes:
             packed[place : place + len(replaced)] = replaced
         made = PackedTuple.__new__(PackedTuple)
         made.value, made.tuple_class, made.kind, made.parts = value, type(value), self.kind, parts
-        made.words, made._packed, made.address = packed.tolist(), packed, _find_address(packed)
+        made._packed, made.address = packed, _find_address(packed)
         return made
 
 

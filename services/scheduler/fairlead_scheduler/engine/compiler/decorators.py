@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from fairlead_scheduler.kernels import kernel_cache
 
@@ -80,6 +80,19 @@ def repack(value: T, before: T) -> T:
     packed: Any = before
     result: T = packed.repack(value)
     return result
+
+
+class Repacked(Generic[T]):
+    """Packs one tuple of a class after the other, each time only what changed."""
+
+    def __init__(self) -> None:
+        self._packed: T | None = None
+
+    def pack(self, value: T) -> T:
+        """The tuple packed for kernels."""
+        before = self._packed
+        self._packed = pack_for_kernels(value) if before is None else repack(value, before)
+        return self._packed
 
 
 def entry_point(function: F) -> F:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.round_plan import Reasons
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Byte,
@@ -24,7 +25,6 @@ from fairlead_scheduler.engine.snapshot import (
     Int32,
     Int64,
     JobTotals,
-    Reasons,
     Snapshot,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel, RunTable

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fairlead_scheduler.engine.snapshot import Code, Plan, Snapshot
+from fairlead_scheduler.engine.round_plan import Plan
+from fairlead_scheduler.engine.snapshot import Code, Snapshot
 from fairlead_scheduler.engine.topology import NO_LEVEL, TopologyMode
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead_scheduler.engine.preparation import job_order
-from fairlead_scheduler.engine.snapshot import Bool, Int32, Int64, Plan, Snapshot
+from fairlead_scheduler.engine.round_plan import Plan
+from fairlead_scheduler.engine.snapshot import Bool, Int32, Int64, Snapshot
 
 UNKNOWN = -1
 

@@ -17,6 +17,7 @@ from fairlead_scheduler.engine.compiler.decorators import by_address, entry_poin
 from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
 from fairlead_scheduler.engine.preparation.static_pool import GroupedNodes, StaticPool
 from fairlead_scheduler.engine.round_clock import RoundClock
+from fairlead_scheduler.engine.round_plan import Reasons
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Bucket,
@@ -25,7 +26,6 @@ from fairlead_scheduler.engine.snapshot import (
     Int32,
     Int64,
     NodeFlag,
-    Reasons,
     Snapshot,
 )
 

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from fairlead_scheduler.engine.plan import group_texts
-from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, Plan, Snapshot
+from fairlead_scheduler.engine.round_plan import Plan
+from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, Snapshot
 
 CODE_NAMES: Final[dict[Code, str]] = {code: code.name.lower().replace("_", "-") for code in Code}
 """The written form of the codes, as in API and reports."""

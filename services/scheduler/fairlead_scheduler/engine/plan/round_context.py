@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.snapshot import (
@@ -16,6 +18,7 @@ from fairlead_scheduler.engine.snapshot import (
 )
 from fairlead_scheduler.engine.state import round_state
 from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_state import PLACED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,3 +45,11 @@ class RoundContext:
 def find_stop_code(round_: RoundContext) -> Code:
     """What ended the round early, if anything."""
     return Code(round_.model.counters.item(round_state.N_STOP))
+
+
+def list_placed(round_: RoundContext) -> Int64:
+    """Rows of the model's placements that were not displaced."""
+    n = round_.model.counters.item(round_state.N_PLACED)
+    if not round_.model.runs.active:
+        return np.arange(n)
+    return np.flatnonzero(round_.model.runs.state[round_.model.placements.job[:n]] == PLACED)

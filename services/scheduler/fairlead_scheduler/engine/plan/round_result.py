@@ -9,18 +9,22 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, pack_for_kernels
-from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, nearness, reason_rows
-from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
-from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code
+from fairlead_scheduler.engine.plan import nearness, reason_rows
+from fairlead_scheduler.engine.plan.reason_rows import TimeChecks
+from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code, list_placed
+from fairlead_scheduler.engine.plan.round_reasons import (
+    build_reason_rows,
+    find_free_capacity,
+    subtract_jobs,
+)
 from fairlead_scheduler.engine.preparation import (
-    fair_shares,
     gang_table,
     job_order,
     prepared_pool,
     role_table,
 )
 from fairlead_scheduler.engine.round_clock import RoundClock
+from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.snapshot import (
     Bool,
     Byte,
@@ -29,19 +33,13 @@ from fairlead_scheduler.engine.snapshot import (
     Float,
     Int32,
     Int64,
-    Plan,
-    Preemption,
-    Reasons,
-    Snapshot,
     Tier,
 )
 from fairlead_scheduler.engine.state import round_state
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import DISPLACED, FAILED, PLACED, PREEMPTED, QUEUED
+from fairlead_scheduler.engine.state.round_state import DISPLACED, FAILED, PREEMPTED, QUEUED
 from fairlead_scheduler.engine.state.run_states import GANG_RUNS, SHARE_STEPS
 
-UNLIMITED_LEFT: Final = 2.0**62
-"""The amount left where there is no limit: the largest that a column can contain."""
 TEMPORARY_LIMITS: Final = frozenset(
     {
         Code.ROUND_LIMIT,
@@ -74,7 +72,7 @@ def _no_preemptions() -> _Preemptions:
 def _list_preemptions(round_: RoundContext) -> _Preemptions:
     """R8: the runs that were preempted and did not return, by submission."""
     model = round_.model
-    if not model.runs.active:
+    if not model.counters[round_state.N_PREEMPTED]:
         return _no_preemptions()
     rows = np.flatnonzero(model.runs.state == PREEMPTED)
     job = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
@@ -89,7 +87,11 @@ def _list_preemptions(round_: RoundContext) -> _Preemptions:
 
 
 def build_plan(
-    round_: RoundContext, clock: RoundClock, measure_steps: Callable[[], dict[str, float]]
+    round_: RoundContext,
+    clock: RoundClock,
+    measure_steps: Callable[[], dict[str, float]],
+    *,
+    explain: bool,
 ) -> Plan:
     """The result of `schedule`. Reasons that time did not suffice for (L6) say `time-limit`.
 
@@ -97,7 +99,7 @@ def build_plan(
     """
     clock.check()
     snapshot, start, model = round_.snapshot, round_.start, round_.model
-    placed = _list_placed(round_)
+    placed = list_placed(round_)
     job = model.placements.job[placed]
     preempted = _list_preemptions(round_)
     _spare_further_members(round_)
@@ -108,13 +110,16 @@ def build_plan(
         refused = np.concatenate([failed, rejected])
         refused_code = np.concatenate([failed_code, rejected_code])
     ended = np.concatenate([job, refused]) if refused.size else job
-    queued = _subtract_jobs(start.queued, snapshot, ended)
+    queued = subtract_jobs(start.queued, snapshot, ended)
     waiting = queued.sum(axis=1)
     queue_count = len(snapshot.queue_names)
     tokens_left = model.usage.tokens.item(-1)
     balanced = snapshot.preemption_tokens - tokens_left if math.isfinite(tokens_left) else 0
-    checks = TimeChecks(clock, round_.settings.pairs_per_check)
-    rows = _build_reason_rows(round_, queued, refused, refused_code, checks)
+    explain = explain or refused.size > 0
+    rows = reason_rows.no_reasons()
+    if explain:
+        checks = TimeChecks(clock, round_.settings.pairs_per_check)
+        rows = build_reason_rows(round_, queued, refused, refused_code, rejected, checks)
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
@@ -144,31 +149,31 @@ def build_plan(
         else np.zeros(queue_count, np.int64),
         queue_waiting=waiting,
         queue_skipped=reason_rows.count_skipped(rows, queue_count),
-        queue_position=_find_queue_positions(round_, ended, waiting),
+        queue_position=_find_queue_positions(round_, ended, waiting, explain=explain),
         stopped_by=find_stop_code(round_),
-        limited=_is_limited(round_, rows),
+        explained=explain,
+        limited=_is_limited(round_, rows.code if explain else _list_codes(model, queued)),
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
-        nearness=nearness.measure_nearness(round_, _find_free_capacity(round_), clock)
+        nearness=nearness.measure_nearness(round_, find_free_capacity(round_), clock)
         if snapshot.topology is not None
         else None,
         steps_ms=measure_steps(),
     )
 
 
-def _is_limited(round_: RoundContext, rows: Reasons) -> bool:
-    """Whether a limit of this round kept jobs waiting that the next round could start."""
+def _is_limited(round_: RoundContext, codes: Byte) -> bool:
+    """Whether a limit of this round kept jobs waiting that the next round could start; `codes`: why
+    they wait."""
     return find_stop_code(round_) is not Code.NONE or not TEMPORARY_LIMITS.isdisjoint(
-        rows.code.tolist()
+        codes.tolist()
     )
 
 
-def _list_placed(round_: RoundContext) -> Int64:
-    """Rows of the model's placements that were not displaced."""
-    n = round_.model.counters.item(round_state.N_PLACED)
-    if not round_.model.runs.active:
-        return np.arange(n)
-    return np.flatnonzero(round_.model.runs.state[round_.model.placements.job[:n]] == PLACED)
+def _list_codes(model: RoundModel, queued: Int64) -> Byte:
+    """Why jobs wait, as the pass left it; `queued`: their numbers, [Q, S]."""
+    of_queues = model.progress.stop_code[queued.any(axis=1)]
+    return np.concatenate([model.progress.skip_code[queued > 0], of_queues, model.gangs.code])
 
 
 def _find_placed_values(round_: RoundContext, job: Int32) -> Int64:
@@ -200,13 +205,13 @@ def _find_preemptors(round_: RoundContext, preempted: Int32) -> Int32:
     members = np.flatnonzero(model.runs.cause[preempted] == Cause.GANG)
     if not members.size:
         return preemptors
-    placed = _list_placed(round_)
+    placed = list_placed(round_)
     placed = placed[~_find_further_members(round_)[placed]]
     newest = np.full(snapshot.node_number.size, -1, np.int32)
     newest[round_.position[model.placements.position[placed]]] = model.placements.job[placed]
     rows = preempted[members]
     node = snapshot.job_node[rows]
-    short = snapshot.shape_request[snapshot.job_shape[rows]] > _find_free_capacity(round_)[node]
+    short = snapshot.shape_request[snapshot.job_shape[rows]] > find_free_capacity(round_)[node]
     elsewhere = model.runs.position[preemptors[members]] != model.runs.position[rows]
     there = (newest[node] >= 0) & short.any(axis=1) & elsewhere
     there &= model.runs.level[newest[node]] >= model.runs.level[rows]
@@ -254,7 +259,8 @@ def _no_jobs() -> tuple[Int32, Byte]:
 def _list_failed(round_: RoundContext) -> tuple[Int32, Byte]:
     """Queued jobs that fail: members without a node under `rest: fail`, and jobs that have failed
     on all nodes; their rows and codes."""
-    if not round_.model.runs.active:
+    avoids = round_.snapshot.avoid_job is not None
+    if not round_.model.runs.active or not (round_.gangs.present or avoids):
         return _no_jobs()
     rows = np.flatnonzero(round_.model.runs.state == FAILED)
     rows = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
@@ -319,172 +325,11 @@ def _find_feasible_gangs(round_: RoundContext) -> Bool:
     return np.asarray(round_.start.feasible.gang & complete)
 
 
-def _subtract_jobs(queued: Int64, snapshot: Snapshot, rows: Int32) -> Int64:
-    """[Q, S] the numbers of jobs by queue and shape without these jobs."""
-    left = queued.astype(np.int64)
-    _count_down(rows.astype(np.int32), snapshot.job_queue, snapshot.job_shape, left)
-    return left
-
-
-@entry_point
-def _count_down(rows: Int32, queue: Int32, shape: Int32, left: Int64) -> None:
-    """Subtract 1 from the pair of each of these jobs."""
-    for i in range(rows.size):
-        left[queue[rows[i]], shape[rows[i]]] -= 1
-
-
-def _build_reason_rows(
-    round_: RoundContext, queued: Int64, refused: Int32, refused_code: Byte, checks: TimeChecks
-) -> Reasons:
-    """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
-
-    A pair without waiting jobs has a row too if a job was refused, for its text.
-    """
-    snapshot, model = round_.snapshot, round_.model
-    if not refused.size and not queued.any():
-        return reason_rows.no_reasons()
-    members, gang_rows = gang_reasons.list_waiting_members(round_, _list_rejected(round_)[0])
-    single = _subtract_jobs(queued, snapshot, members)
-    pair_code = model.progress.skip_code.copy()
-    in_gang = gang_reasons.find_gangs(round_, refused) >= 0
-    of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])
-    refused_pairs = np.zeros(single.shape, np.bool_)
-    refused_pairs[of_refused] = True
-    refused_pairs &= single == 0
-    alone_refused = refused_pairs[of_refused]
-    pair_code[of_refused] = np.where(alone_refused, refused_code[~in_gang], pair_code[of_refused])
-    listed = (single > 0) | refused_pairs
-    pair = np.flatnonzero(listed)
-    queue = np.repeat(np.arange(listed.shape[0]), np.count_nonzero(listed, axis=1))
-    shape = pair - queue * listed.shape[1]
-    code = pair_code.ravel()[pair]
-    alone = model.progress.stop_code[queue]
-    rest = Code.NOT_REACHED if find_stop_code(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
-    code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
-    gangs = np.flatnonzero(gang_rows)
-    first_member = np.zeros(gangs.size, np.int64)
-    if gangs.size:
-        first_member = gang_reasons.find_first_members(round_, members, gangs)
-    ended, last, last_code = gang_reasons.list_refused_gangs(
-        round_, refused[in_gang], refused_code[in_gang], gang_rows
-    )
-    gang_code = gang_reasons.find_gang_codes(round_, gangs, first_member)
-    gang_code = np.concatenate([gang_code, last_code])
-    gangs, first_member = np.concatenate([gangs, ended]), np.concatenate([first_member, last])
-    role, role_members = gang_reasons.find_roles(round_, gangs, first_member)
-    whose = np.concatenate([shape, snapshot.job_shape[first_member]]).astype(np.int32)
-    free = _find_free_capacity(round_)
-    rows = WaitingRows(
-        queue=np.concatenate([queue, snapshot.job_queue[first_member]]).astype(np.int32),
-        shape=whose,
-        gang=np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
-        code=np.concatenate([code, gang_code]).astype(np.uint8),
-        waiting=np.concatenate([single.ravel()[pair], gang_rows[gangs]]).astype(np.int64),
-        role=np.concatenate([np.full(queue.size, -1), role]).astype(np.int32),
-        role_members=np.concatenate([np.zeros(queue.size), role_members]).astype(np.int32),
-    )
-    static, overfull = round_.start.static, round_.start.overfull
-    grouped = reason_rows.find_node_groups(snapshot, static, overfull)
-    made = reason_rows.build_reasons(snapshot, rows, free, grouped, checks)
-    _mark_over_fair_share(round_, made, free, grouped.closed, checks)
-    _fill_limits(round_, made, whose)
-    return made
-
-
-def _fill_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
-    """Fill in, for rows that wait for a limit, the resource, the amount needed and the amount left.
-
-    `shape`: of each row, or of a member of its gang.
-    """
-    model = round_.model
-    for code in (Code.QUEUE_LIMIT, Code.FLOATING_LIMIT):
-        rows = np.flatnonzero(made.code == code)
-        if not rows.size:
-            continue
-        request = round_.start.full_request[shape[rows]]
-        if code == Code.QUEUE_LIMIT:
-            at = (made.queue[rows], round_.snapshot.shape_class[shape[rows]])
-            left = model.entitlements.class_limit[at] - model.usage.by_class[at]
-        else:
-            left = np.broadcast_to(
-                (model.entitlements.floating_left - model.usage.started).astype(np.float64),
-                request.shape,
-            )
-        short = (request > 0) & (request > left)
-        first = short.argmax(axis=1)
-        each = np.arange(rows.size)
-        made.resource[rows] = np.where(short.any(axis=1), first, -1)
-        made.needed[rows] = request[each, first]
-        made.best[rows] = np.clip(left[each, first], 0, UNLIMITED_LEFT)
-
-
-def _mark_over_fair_share(
-    round_: RoundContext, made: Reasons, free: Int64, closed: Byte, checks: TimeChecks
-) -> None:
-    """Replace `insufficient-resources` by `over-fair-share` in the rows that E1 names."""
-    rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
-    if not rows.size:
-        return
-    snapshot, start = round_.snapshot, round_.start
-    rows = rows[np.lexsort((start.shape_value[made.shape[rows]], made.queue[rows]))]
-    active = round_.model.runs.active
-    scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free, active)
-    scan, allocations = pack_for_kernels(scan), pack_for_kernels(_collect_runs_by_node(round_))
-    reached = 0
-    for part in checks.slices(rows.size, closed.size):
-        mine = rows[part]
-        pair = made.queue[mine], made.shape[mine]
-        over = fair_share_check.find_over_fair_share(
-            allocations, round_.packed_model, *pair, snapshot.shape_match, scan
-        )
-        made.code[mine[over]] = Code.OVER_FAIR_SHARE
-        reached += mine.size
-    made.code[rows[reached:]] = Code.TIME_LIMIT
-    fair_share_check.compare_shares(snapshot, round_.model, start.shares.fair, made)
-
-
-def _collect_runs_by_node(round_: RoundContext) -> fair_share_check.RunsByNode:
-    """All runs and placements as the round ends, for `fair_share_check`."""
-    snapshot, start, model = round_.snapshot, round_.start, round_.model
-    nodes = snapshot.node_number.size
-    place = np.empty_like(round_.position)
-    place[round_.position] = np.arange(nodes, dtype=np.int32)
-    placed = np.zeros(0, np.int64) if model.runs.active else _list_placed(round_)
-    new_first, new_rows = fair_share_check.group_by_node(
-        round_.position[round_.model.placements.position[placed]], nodes
-    )
-    held = model.usage.held if model.runs.active else model.usage.counted
-    return fair_share_check.RunsByNode(
-        table=model.runs,
-        totals=start.job_totals,
-        place=place,
-        levels=round_.levels,
-        new_first=new_first,
-        new_rows=new_rows,
-        new_job=round_.model.placements.job[placed],
-        node=snapshot.job_node,
-        queue=snapshot.job_queue,
-        shape=snapshot.job_shape,
-        value=np.zeros(0, np.int64) if snapshot.job_value is None else snapshot.job_value,
-        soft=start.shape_preemption == Preemption.ANY,
-        shape_value=start.shape_value,
-        balance=round_.balance,
-        per_weight=fair_shares.dominant_share(held, start.capacity.factor)
-        / model.entitlements.weight,
-    )
-
-
-def _find_free_capacity(round_: RoundContext) -> Int64:
-    """[N, R] free capacity when the round ends, by row of the snapshot."""
-    size = round_.model.capacity.tree_types.size // 2
-    result = np.empty_like(round_.start.free)
-    result[round_.position] = round_.model.capacity.tree[size : size + round_.position.size]
-    return result
-
-
-def _find_queue_positions(round_: RoundContext, ended: Int32, waiting: Int64) -> Int64:
+def _find_queue_positions(
+    round_: RoundContext, ended: Int32, waiting: Int64, *, explain: bool
+) -> Int64:
     """[Q] how many jobs are ahead of the first that waits in each queue; -1 where none waits."""
-    if not waiting.any():
+    if not explain or not waiting.any():
         return np.full(waiting.size, -1, np.int64)
     chosen = np.zeros(round_.snapshot.job_queue.size, np.bool_)
     chosen[ended] = True

@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.snapshot import (
-    Bucket,
-    Code,
-    Float,
-    Int32,
-    Int64,
-    Plan,
-    Reasons,
-    Snapshot,
-)
+from fairlead_scheduler.engine.round_plan import Plan, Reasons
+from fairlead_scheduler.engine.snapshot import Bucket, Code, Float, Int32, Int64, Snapshot
 
 
 def build_plan(snapshot: Snapshot, start: PreparedPool) -> Plan:
@@ -56,6 +48,7 @@ def build_plan(snapshot: Snapshot, start: PreparedPool) -> Plan:
         queue_skipped=skipped,
         queue_position=np.where(waiting > 0, 0, -1),
         stopped_by=Code.TIME_LIMIT,
+        explained=True,
         limited=True,
         tokens_used=0,
         preemption_tokens_used=0,

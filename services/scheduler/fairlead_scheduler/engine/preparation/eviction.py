@@ -10,9 +10,8 @@ from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
     inlined,
-    pack_for_kernels,
 )
-from fairlead_scheduler.engine.preparation import fair_shares, gang_table, job_order, role_table
+from fairlead_scheduler.engine.preparation import gang_table, job_order, role_table
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.round_clock import RoundClock
@@ -22,13 +21,11 @@ from fairlead_scheduler.engine.snapshot import (
     Float,
     Int32,
     Int64,
-    NodeFlag,
     Preemption,
     SchedulingFlag,
     Snapshot,
 )
 from fairlead_scheduler.engine.state.round_model import (
-    EvictedRuns,
     GroupTables,
     RoundModel,
     ShapeTable,
@@ -44,8 +41,7 @@ from fairlead_scheduler.engine.state.run_states import (
     FROZEN,
     MIXED_PRIORITIES,
     PROTECTED,
-    SHARE_STEPS,
-    SHARE_STEPS_MAX,
+    update_share,
 )
 from fairlead_scheduler.engine.state.surplus import find_surplus, find_victim_kinds
 
@@ -105,17 +101,20 @@ def evict_runs(
     place[position] = np.arange(position.size, dtype=np.int32)
     rows = job_order.order_running(snapshot)
     columns = _collect_columns(snapshot, start, gangs, place, levels, evicted_queues)
-    packed_columns = pack_for_kernels(columns)
+    packed_columns = start.static.run_columns.pack(columns)
     evicted = np.empty(rows.size, np.int32)
     count = 0
     for part in clock.slice_rows(rows.size):
         count = _describe_runs(rows[part], packed_model, packed_columns, evicted, count)
     clock.require_time()
     evicted = evicted[:count]
-    bounds = job_order.find_queue_bounds(evicted, snapshot.job_queue, evicted_queues.size)
-    model.progress.next_evicted[:] = bounds[:-1]
-    model.usage.evicted_runs[:] = np.diff(bounds)
-    model = model._replace(evicted=_sort_evicted(snapshot, model, evicted, bounds, clock))
+    is_at_home = _count_evicted(evicted, packed_model)
+    cheapest = _sort_as_victims(snapshot, model, evicted, clock, at_home=is_at_home)
+    model = model._replace(
+        evicted=model.evicted._replace(
+            rows=evicted.astype(np.int64), cheapest=cheapest.astype(np.int64)
+        )
+    )
     clock.require_time()
     model.runs.state[gangs.failed] = FAILED
     if gangs.present:  # `preemption` of other queued jobs is set when they are placed
@@ -123,63 +122,61 @@ def evict_runs(
         model.runs.preemption[waiting] = columns.gang_preemption[gangs.of_job[waiting]]
     model = _count_gangs(snapshot, gangs, model, rows, evicted)
     _link_avoided(snapshot, gangs, model, place)
-    entitled = np.maximum(model.entitlements.entitled_share, 1e-9)
-    share = fair_shares.dominant_share(model.usage.held, start.capacity.factor) / entitled
-    steps = np.floor(np.minimum(share * SHARE_STEPS, SHARE_STEPS_MAX) + 0.5)
-    model.usage.share_steps[:] = steps.astype(np.int64)
     return model
 
 
-def _sort_evicted(
-    snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64, clock: RoundClock
-) -> EvictedRuns:
-    """The evicted runs of each queue in the order of R3, and as single victims (N4)."""
-    common = np.full(bounds.size - 1, MIXED_PRIORITIES, np.int64)
-    _find_common_priorities(evicted, bounds, snapshot.job_priority, common)
-    return EvictedRuns(
-        rows=evicted.astype(np.int64),
-        end=bounds[1:],
-        cheapest=_sort_as_victims(snapshot, model, evicted, bounds, common, clock).astype(np.int64),
-        cheapest_next=bounds[:-1].copy(),
-        cheapest_first=bounds,
-        priority=common,
-    )
-
-
 @entry_point
-def _find_common_priorities(rows: Int32, bounds: Int64, priority: Int64, common: Int64) -> None:
-    """Write to `common` ([Q]) the priority of the rows of each queue whose rows all have the
-    same."""
-    for q in range(common.size):
-        same = bounds[q] < bounds[q + 1]
-        for i in range(bounds[q], bounds[q + 1]):
-            same = same and priority[rows[i]] == priority[rows[bounds[q]]]
-        if same:
-            common[q] = priority[rows[bounds[q]]]
+def _count_evicted(evicted: Int32, model: RoundModel) -> bool:
+    """Find the evicted runs of each queue, and how far it is above its share; returns whether all
+    of these runs run at the value of their shape's class.
+
+    `evicted`: by queue. The priority of a queue's evicted runs is `MIXED_PRIORITIES` where they
+    differ.
+    """
+    tables = model.evicted
+    is_at_home = True
+    at = 0
+    for q in range(model.entitlements.weight.size):
+        first = at
+        priority = 0
+        while at < evicted.size and model.jobs.queue[evicted[at]] == q:
+            own = model.jobs.priority[evicted[at]]
+            if at == first:
+                priority = own
+            elif own != priority:
+                priority = MIXED_PRIORITIES
+            j = evicted[at]
+            if model.runs.level[j] != model.shapes.level[model.jobs.shape[j], 0]:
+                is_at_home = False
+            at += 1
+        tables.cheapest_first[q] = first
+        tables.cheapest_next[q] = first
+        tables.end[q] = at
+        tables.priority[q] = priority
+        model.progress.next_evicted[q] = first
+        model.usage.evicted_runs[q] = at - first
+        update_share(model, q)
+    tables.cheapest_first[tables.cheapest_first.size - 1] = at
+    return is_at_home
 
 
 def _sort_as_victims(
-    snapshot: Snapshot,
-    model: RoundModel,
-    evicted: Int32,
-    bounds: Int64,
-    priority: Int64,
-    clock: RoundClock,
+    snapshot: Snapshot, model: RoundModel, evicted: Int32, clock: RoundClock, *, at_home: bool
 ) -> Int32:
     """Evicted runs by queue, level, kind (surplus members first, by priority, other members last),
     lost work, later start, greater id.
 
-    `priority`: [Q] as of `EvictedRuns`. If the runs of each queue have one priority, they are taken
-    from the order of R3 backwards, in which later starts and greater ids come first, and only the
-    other criteria are sorted.
+    If the runs of each queue have one priority, and all run at the value of their class
+    (`at_home`), they are taken from the order of R3 backwards, in which later starts and greater
+    ids come first, and only the other criteria are sorted.
     """
-    levels = model.capacity.runs_at_level.size
-    if snapshot.job_value is None and not (priority[np.diff(bounds) > 0] == MIXED_PRIORITIES).any():
+    levels, queues = model.capacity.runs_at_level.size, model.evicted.priority.size
+    if at_home and not (model.evicted.priority == MIXED_PRIORITIES).any():
         rows = evicted[::-1]
         group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 3
         if model.gangs.min_size.size:  # without gangs all are of one kind
             group += find_victim_kinds(model.jobs.gang[rows], snapshot.job_priority[rows]) + 1
-        few = (bounds.size - 1) * levels * 3 <= np.iinfo(np.uint16).max
+        few = queues * levels * 3 <= np.iinfo(np.uint16).max
         group = group.astype(np.uint16 if few else np.int64)
         return rows[clock.sort_rows([model.runs.lost_work[rows], group])]
     own = snapshot.job_priority[evicted]
@@ -216,7 +213,7 @@ def _collect_columns(
         started=snapshot.job_started_ms,
         checkpoint_interval=none if interval is None else interval,
         checkpoint=none if checkpoint is None else checkpoint,
-        lost=(snapshot.node_flags & NodeFlag.LOST) != 0,
+        lost=start.static.lost,
         place=place,
         gang_preemption=strict,
         levels=levels,

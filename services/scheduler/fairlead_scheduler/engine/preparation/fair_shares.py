@@ -42,12 +42,12 @@ def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, unbounded: in
     """S3: hand out 1.0 by weight, no queue beyond its demand; `unbounded` (or -1) demands
     everything."""
     share = np.zeros(weight.size, np.float64)
-    _fill(weight, demand, takes_part, unbounded, share, np.zeros(weight.size, np.bool_))
+    fill_shares(weight, demand, takes_part, unbounded, share, np.zeros(weight.size, np.bool_))
     return share
 
 
 @entry_point
-def _fill(
+def fill_shares(
     weight: Float, demand: Float, takes_part: Bool, unbounded: int, share: Float, full: Bool
 ) -> None:
     """Write the shares of `fill_by_weight` to `share`; `full` [Q] is overwritten, too."""
@@ -89,5 +89,5 @@ def _fill_each(
     """Write the shares of `uncapped_shares` to `result`; `share` and `full` [Q] are overwritten."""
     for q in range(weight.size):
         if takes_part[q]:
-            _fill(weight, demand, takes_part, q, share, full)
+            fill_shares(weight, demand, takes_part, q, share, full)
             result[q] = share[q]

@@ -118,12 +118,11 @@ class JobOrder:
         before the change. It costs one pass over the order and one sort of `new`.
         """
         fresh = new[sort_rows(jobs, new, live=live)] if new.size > 1 else new
-        left = _remove_rows(self._rows, self._size, removed)
-        self._size = left + fresh.size
-        if self._size > self._rows.size:
-            self._rows = np.concatenate([self._rows, np.zeros(2 * self._size, np.int32)])
-        if fresh.size:
-            _insert_rows(self._rows, left, fresh, self._pack_columns(jobs, live=live))
+        if self._size + fresh.size > self._rows.size:
+            more = np.zeros(2 * (self._size + fresh.size), np.int32)
+            self._rows = np.concatenate([self._rows, more])
+        columns = self._pack_columns(jobs, live=live)
+        self._size = _change_rows(self._rows, self._size, removed, fresh, columns)
 
     def _pack_columns(self, jobs: JobColumns, *, live: bool) -> SortColumns:
         """The columns of the jobs as kernels accept them; those of the last change if they are the
@@ -177,7 +176,15 @@ def _is_earlier(
 
 
 @entry_point
-def _remove_rows(rows: Int32, size: int, removed: Bool) -> int:
+def _change_rows(rows: Int32, size: int, removed: Bool, new: Int32, columns: SortColumns) -> int:
+    """Remove the rows marked in `removed`, and insert `new`, sorted; returns how many there are."""
+    left = remove_rows(rows, size, removed)
+    insert_rows(rows, left, new, columns)
+    return left + new.size
+
+
+@inlined
+def remove_rows(rows: Int32, size: int, removed: Bool) -> int:
     """Remove the rows marked in `removed`; returns how many are left."""
     left = 0
     for i in range(size):
@@ -217,8 +224,8 @@ def _find_place(
     return low
 
 
-@entry_point
-def _insert_rows(
+@inlined
+def insert_rows(
     rows: Int32,
     size: int,
     new: Int32,

@@ -21,6 +21,7 @@ from fairlead_scheduler.engine.preparation import (
 from fairlead_scheduler.engine.preparation.pool_feasibility import Feasibility
 from fairlead_scheduler.engine.preparation.static_pool import Capacity, StaticPool
 from fairlead_scheduler.engine.round_clock import RoundClock
+from fairlead_scheduler.engine.round_plan import Shares
 from fairlead_scheduler.engine.snapshot import (
     TOTAL_MAX,
     Bool,
@@ -33,7 +34,6 @@ from fairlead_scheduler.engine.snapshot import (
     NodeFlag,
     Preemption,
     SchedulingFlag,
-    Shares,
     Snapshot,
 )
 
@@ -97,7 +97,9 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
     clock.check()
     demanded = queued if snapshot.queued_beside is None else queued + snapshot.queued_beside
     wanted, waits = _count_wanted(snapshot, demanded, feasible, static)
-    takes_part = running.any(axis=1) | (~snapshot.queue_cordoned & waits)
+    if static.any_queue_cordoned:
+        waits &= ~snapshot.queue_cordoned
+    takes_part = running.any(axis=1) | waits
     return PreparedPool(
         static=static,
         capacity=capacity,
@@ -221,10 +223,6 @@ def _sum_held(snapshot: Snapshot, running: Int64, static: StaticPool) -> Int64:
 
 def _sum_demand(snapshot: Snapshot, queued: Int64, static: StaticPool) -> Int64:
     """`_sum_held` for queued jobs. They can request any amount, so sums are at most `TOTAL_MAX`."""
-    if not queued.any():
-        return np.zeros(
-            (queued.shape[0], snapshot.class_value.size, static.full_request.shape[1]), np.int64
-        )
     result = _sum_held(snapshot, queued, static)
     if float(static.full_request_max) * float(queued.sum()) < TOTAL_MAX:
         return result
@@ -243,8 +241,9 @@ def _compute_shares(
     takes_part: Bool,
 ) -> Shares:
     factor = capacity.factor
-    open_queued = np.where(snapshot.queue_cordoned[:, None], 0, queued)
-    wanted = held + _sum_demand(snapshot, open_queued, static) if open_queued.any() else held
+    if static.any_queue_cordoned:
+        queued = np.where(snapshot.queue_cordoned[:, None], 0, queued)
+    wanted = held + _sum_demand(snapshot, queued, static) if queued.any() else held
     if capacity.limit.size:
         wanted = np.minimum(wanted, np.minimum(capacity.limit, 2.0 * TOTAL_MAX).astype(np.int64))
     if factor.any():

@@ -255,10 +255,8 @@ def unread_tables(queues: int, resources: int, all_resources: int) -> _Preemptio
 def _number_levels(start: PreparedPool) -> tuple[Int64, Int64]:
     """`static_pool.number_levels` of shapes and runs."""
     static, of_runs = start.static, start.job_totals.values
-    known = static.levels
-    at = np.searchsorted(known, of_runs)
-    if not at.size or (at[-1] < known.size and (known[at] == of_runs).all()):
-        return known, static.shapes.level
+    if static.known_levels.issuperset(of_runs.tolist()):
+        return static.levels, static.shapes.level
     return static_pool.number_levels(static.values, of_runs)
 
 
@@ -417,7 +415,15 @@ def _victim_choice(jobs: int, queues: int, resources: int, all_resources: int) -
 
 def _floating_left(snapshot: Snapshot, start: PreparedPool) -> Int64:
     """L7: what is left of each floating resource; unlimited for resources of nodes."""
-    result = np.full(start.capacity.total.size, _UNBOUNDED, np.int64)
+    if not snapshot.floating:
+        return _unbounded(start.capacity.total.size)
+    result = _unbounded(start.capacity.total.size).copy()
     nodes = len(snapshot.resources)
     result[nodes:] = snapshot.floating_total - start.beside[nodes:]
     return result
+
+
+@functools.cache
+def _unbounded(resources: int) -> Int64:
+    """No limit for any resource; never changed."""
+    return np.full(resources, _UNBOUNDED, np.int64)

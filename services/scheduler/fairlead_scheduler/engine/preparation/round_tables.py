@@ -10,8 +10,8 @@ nothing, and old memory has to be filled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,21 +57,55 @@ class _Zeros:
         self._block.fill(0)
 
 
-def _list_arrays(tables: Iterable[Any]) -> Iterator[npt.NDArray[Any]]:
-    """The arrays of tables, and of the tables that they contain."""
-    for field in tables:
-        if isinstance(field, np.ndarray):
-            yield field
-        elif isinstance(field, tuple):
-            yield from _list_arrays(field)
+class _FilledTables:
+    """Tables whose arrays have one value each, in one block of memory per type and value."""
+
+    def __init__(self, tables: Mapping[str, Any]) -> None:
+        """`tables`: new ones by field, without content."""
+        self._sizes: dict[tuple[str, int | float], int] = {}
+        for table in tables.values():
+            self._add_sizes(table)
+        self._blocks = {key: np.full(size, key[1], key[0]) for key, size in self._sizes.items()}
+        self._used = dict.fromkeys(self._blocks, 0)
+        self.tables = {field: self._move(table) for field, table in tables.items()}
+        """The tables with arrays in the blocks."""
+
+    def _add_sizes(self, table: Any) -> None:
+        if isinstance(table, np.ndarray) and table.size:
+            key = self._find_key(table)
+            self._sizes[key] = self._sizes.get(key, 0) + table.size
+        elif isinstance(table, tuple):
+            for field in table:
+                self._add_sizes(field)
+
+    def _move(self, table: Any) -> Any:
+        if isinstance(table, np.ndarray) and table.size:
+            key = self._find_key(table)
+            first = self._used[key]
+            self._used[key] += table.size
+            return self._blocks[key][first : first + table.size].reshape(table.shape)
+        return table._make(map(self._move, table)) if hasattr(table, "_make") else table
+
+    def _find_key(self, array: npt.NDArray[Any]) -> tuple[str, int | float]:
+        value = array.flat[0].item()
+        assert (array == value).all(), "new tables have no content"
+        return array.dtype.char, value
+
+    def clear(self) -> None:
+        """Fill all arrays with their values."""
+        for (_, value), block in self._blocks.items():
+            block.fill(value)
 
 
-def _list_initial_values(tables: list[Any]) -> list[tuple[npt.NDArray[Any], int | float]]:
-    """The arrays of new tables, each with the value that it has everywhere."""
-    arrays = list(_list_arrays(tables))
-    filled = [(array, array.flat[0].item()) for array in arrays if array.size]
-    assert all((array == value).all() for array, value in filled), "new tables have no content"
-    return filled
+class _LevelTables(NamedTuple):
+    """The fields of `NodeCapacity` that only rounds with preemption read."""
+
+    preemptible: Int64
+    evicted: Int64
+    runs_at_level: Int64
+
+
+_BY_LEVEL: Final = "by_level"
 
 
 class RoundTables:
@@ -101,13 +135,18 @@ class RoundTables:
         self._no_gang = np.full(jobs, -1, np.int32)
         whole = self._integers.take
         size = 1 << max(nodes - 1, 0).bit_length()
+        by_level = _LevelTables(
+            preemptible=np.zeros((nodes if levels else 0, levels, resources), np.int64),
+            evicted=np.zeros((nodes if levels else 0, levels, resources), np.int64),
+            runs_at_level=np.zeros(levels, np.int64),
+        )
+        self._filled = _FilledTables({**others, _BY_LEVEL: by_level} if levels else {})
+        self._others = {**others, **self._filled.tables}
         self._capacity = NodeCapacity(
             tree=np.zeros((2 * size, resources), np.int64),
             tree_types=np.zeros(2 * size, np.uint64),
             cursor=whole(*shapes.type_bits.shape),
-            preemptible=np.zeros((nodes if levels else 0, levels, resources), np.int64),
-            evicted=np.zeros((nodes if levels else 0, levels, resources), np.int64),
-            runs_at_level=np.zeros(levels, np.int64),
+            **self._others.pop(_BY_LEVEL, by_level)._asdict(),
         )
         self._usage = QueueUsage(
             held=np.zeros((queues, amounts), np.int64),
@@ -131,9 +170,6 @@ class RoundTables:
         self._placements = Placements(none, none, none)
         self._counters = whole(round_state.COUNTERS)
         self._journal = np.zeros(jobs + 1, np.int64)
-        self._others = others
-        of_levels = self._capacity[3:]
-        self._initial = _list_initial_values([*others.values(), of_levels]) if levels else []
         self._packed: RoundModel | None = None
 
     def _make_progress(self, queues: int, kinds: int) -> QueueProgress:
@@ -187,8 +223,7 @@ class RoundTables:
         """
         self._integers.clear()
         self._bytes.clear()
-        for array, value in self._initial:
-            array.fill(value)
+        self._filled.clear()
         self._fill_nodes(snapshot, start, position)
         self._fill_usage(snapshot, start)
         self._fill_progress(snapshot, start, first)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import Repacked, pack_for_kernels
 from fairlead_scheduler.engine.preparation import (
     array_types,
     fair_shares,
@@ -40,6 +40,7 @@ from fairlead_scheduler.engine.state import capacity_tree, round_state
 from fairlead_scheduler.engine.state.round_model import ShapeTable
 
 if TYPE_CHECKING:
+    from fairlead_scheduler.engine.preparation.eviction import RunColumns
     from fairlead_scheduler.engine.preparation.round_tables import RoundTables
 
 CPU: Final = "cpu"
@@ -119,8 +120,11 @@ class StaticPool:
     """[S, W] value at which a job of the shape runs; `NO_AWAY`."""
     levels: Int64
     """The distinct `values`, ascending."""
+    known_levels: frozenset[int]
+    """The same values."""
     open: Bool
     """[N] whether the node has no flag."""
+    any_queue_cordoned: bool
     lost: Bool
     """[N]"""
     any_lost: bool
@@ -142,6 +146,8 @@ class StaticPool:
     """The nodes by group, while no node is overfull."""
     active_tables: Retained[RoundTables]
     """The tables of other rounds without gangs, by the numbers of jobs and levels."""
+    run_columns: Repacked[RunColumns]
+    """What `eviction.evict_runs` read of the runs."""
 
 
 def renew_static_pool(
@@ -219,7 +225,9 @@ def _build_static_pool(
         packed_shapes=pack_for_kernels(shapes),
         values=values,
         levels=levels,
+        known_levels=frozenset(levels.tolist()),
         open=flags == 0,
+        any_queue_cordoned=bool(snapshot.queue_cordoned.any()),
         lost=lost,
         any_lost=bool(lost.any()),
         node_bits=np.uint64(1) << (snapshot.node_type % 64).astype(np.uint64),
@@ -231,6 +239,7 @@ def _build_static_pool(
         plain_tables=Retained(),
         grouped_nodes=Retained(),
         active_tables=Retained(),
+        run_columns=Repacked(),
     )
 
 
