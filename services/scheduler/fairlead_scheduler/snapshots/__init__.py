@@ -4,6 +4,7 @@
 tables and columns after which they are named. docs/decisions/0011 describes how they are updated.
 """
 
-from fairlead_scheduler.snapshots.builder import Builder, BuiltSnapshot
+from fairlead_scheduler.snapshots.builder import Builder
+from fairlead_scheduler.snapshots.built_snapshot import BuiltSnapshot
 
 __all__ = ["Builder", "BuiltSnapshot"]

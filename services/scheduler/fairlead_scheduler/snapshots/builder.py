@@ -8,7 +8,7 @@ those whose start time has come, and what the clusters changed.
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +18,25 @@ from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.snapshots import node_table
+from fairlead_scheduler.snapshots.built_snapshot import BuiltSnapshot
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import Gangs, mark_rare_properties
 from fairlead_scheduler.snapshots.node_table import AllNodes, UnacknowledgedLeases
 from fairlead_scheduler.snapshots.pool_jobs import NO_ROWS, PoolJobs
-from fairlead_scheduler.snapshots.pool_rows.order_changes import ChangedRow, EnteringRows
+from fairlead_scheduler.snapshots.pool_rows.changed_rows import (
+    ChangedRow,
+    EnteringRow,
+    EnteringRows,
+)
 from fairlead_scheduler.snapshots.pool_rows.waiting_tasks import count_waiting_tasks
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations, list_timer_violations
-from fairlead_scheduler.snapshots.round_columns import RoundColumns
+from fairlead_scheduler.snapshots.round_columns import RetainedSlices, RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Rows
 from fairlead_scheduler.snapshots.static_columns import StaticColumns
 from fairlead_scheduler.snapshots.topology_columns import NO_LABELS, TopologyColumns
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_index import FEW
-from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.pool_rules import PLACEMENTS, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Buckets
@@ -42,27 +46,11 @@ SLACK: Final = 64
 """Queues and shapes without jobs that a pool retains, beside as many as have jobs."""
 ROWS_AT_ONCE: Final = 1 << 14
 """Rows of each pool that are updated together."""
+ROWS_STEP: Final = 64
+ROWS_BITS: Final = 6
+"""A snapshot has a multiple of `ROWS_STEP` rows; a large one is rounded to `ROWS_BITS` bits."""
 BARE_POOLS_MAX: Final = 1_000
 """Pools without nodes that are examined, the first that were named: users can name any number."""
-
-
-class BuiltSnapshot(NamedTuple):
-    """A snapshot and what its rows stand for. Its jobs are the rows of the job table.
-
-    It refers to arrays of the builder and of the job table: it is valid until either changes.
-    """
-
-    snapshot: Snapshot
-    nodes: list[NodeName]
-    """[N]"""
-    shapes: list[int]
-    """[S] number of the shape in the view."""
-    gangs: list[job_table.GangName]
-    """[G]"""
-    ending_rows: set[int]
-    """Rows of any pool whose run is being stopped and whose capacity counts for the preemptor."""
-    levels: tuple[str, ...] = ()
-    """The levels of the pool's topology, widest first."""
 
 
 class Builder:
@@ -105,6 +93,7 @@ class Builder:
         self._numbering = self._view.jobs.numbering
         self._place = self._gang_place = -1
         self._columns = RoundColumns()
+        self._slices = RetainedSlices()
         self._pools: tuple[tuple[int, int, int], list[str]] = ((-1, -1, -1), [])
         self._known_pools: list[str] = []
         self._pool_jobs: dict[str, PoolJobs] = {}
@@ -274,13 +263,13 @@ class Builder:
         self._unacknowledged.update_few(view, rows.tolist())
         for pool_jobs in self._pool_jobs.values():
             pool_jobs.forget_orphaned(rows)
-        entering: list[tuple[PoolJobs, EnteringRows]] = []
+        entering: list[tuple[PoolJobs, list[EnteringRow]]] = []
         for number in sorted(by_pool):
             known = self._by_number.get(number)
             if known is not None and (found := known.release_few(by_pool[number])) is not None:
                 entering.append((known, found))
         for pool_jobs, found in entering:
-            pool_jobs.enter(found)
+            pool_jobs.enter_few(found)
 
     def _waits(self, row: int, flags: int, now_ms: int) -> bool:
         """Whether the job of this row waits in the rounds of its pool; if its start time has not
@@ -406,7 +395,10 @@ class Builder:
         nodes, shapes, gangs = pool_jobs.nodes, pool_jobs.shapes, pool_jobs.gangs
         shapes.match_nodes(nodes)
         names, queue_names = shapes.names, pool_jobs.queues.names
-        static = self._static.setdefault(pool, StaticColumns())
+        static = self._static.get(pool)
+        if static is None:
+            static = self._static[pool] = StaticColumns()
+            self._amounts[pool] = node_table.Amounts()
         labels = self._labels_of(pool).build(nodes, gangs) if gangs.present else NO_LABELS
         avoid_job, avoid_node = pool_jobs.avoided.pairs(nodes)
         own = buckets or Buckets(Rules())
@@ -434,7 +426,7 @@ class Builder:
             shape_rank=shapes.rank,
             shape_fitted=shapes.fitted,
             node_number=nodes.number,
-            node_allocatable=self._amounts.setdefault(pool, node_table.Amounts()).of(nodes, names),
+            node_allocatable=self._amounts[pool].of(nodes, names),
             node_type=shapes.node_type,
             node_flags=static.flags(nodes, stale, self.find_executors_at_lease_limit()),
             label_names=labels.names,
@@ -458,27 +450,40 @@ class Builder:
     def _job_columns(self, pool_jobs: PoolJobs) -> dict[str, Any]:
         """The columns of jobs, as the engine names them."""
         columns, jobs = self._columns, self._view.jobs
-        used = min(jobs.used, columns.node.size)
+        used = self._count_rows()
         fair = pool_jobs.fair_order.present
         return {
+            **self._slices.up_to(
+                used,
+                {
+                    "job_queue": columns.queue,
+                    "job_shape": columns.shape,
+                    "job_value": columns.value,
+                    "job_flags": columns.flags,
+                    "job_priority": jobs.priority,
+                    "job_submission": jobs.number,
+                    "job_started_ms": jobs.leased_ms,
+                    "job_checkpoint_interval_ms": jobs.checkpoint_ms,
+                },
+            ),
             "job_weighted_time": columns.weighted_time[:used] if fair else None,
             "job_node": columns.nodes_of(pool_jobs.number, pool_jobs.count, used),
-            "job_queue": columns.queue[:used],
-            "job_shape": columns.shape[:used],
-            "job_value": columns.value[:used],
-            "job_flags": columns.flags[:used],
-            "job_priority": jobs.priority[:used],
-            "job_submission": jobs.number[:used],
-            "job_started_ms": jobs.leased_ms[:used],
-            "job_checkpoint_interval_ms": jobs.checkpoint_ms[:used],
-            "queued_order": pool_jobs.queued_order.rows,
-            "running_order": pool_jobs.running_order.rows,
+            "queued_order": pool_jobs.orders.queued.rows,
+            "running_order": pool_jobs.orders.running.rows,
             "job_totals": pool_jobs.totals(used),
         }
 
+    def _count_rows(self) -> int:
+        """How many rows of the job table a snapshot has: some without a job as well, so that the
+        engine does not need longer tables for each new job."""
+        jobs = self._view.jobs
+        step = max(ROWS_STEP, 1 << max(0, jobs.used.bit_length() - ROWS_BITS))
+        rows = -(-jobs.used // step) * step
+        return min(rows, self._columns.node.size, jobs.flags.size)
+
     def _gang_columns(self, gangs: Gangs, pool: str, now_ms: int) -> dict[str, Any]:
         """The columns of gangs and roles, as the engine names them."""
-        used, freeze_s_max = self._view.jobs.used, self.rules_of(pool).group_freeze_s_max
+        used, freeze_s_max = self._count_rows(), self.rules_of(pool).group_freeze_s_max
         of_roles = {"job_role": self._columns.role[:used]} if gangs.roles.present else {}
         return {
             "job_gang": self._columns.gang[:used],

@@ -15,7 +15,7 @@ from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.topology import TopologyMode
 from fairlead_scheduler.snapshots.node_table import Nodes
-from fairlead_scheduler.snapshots.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.role_rows import RoleRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.state import job_table, pool_topology

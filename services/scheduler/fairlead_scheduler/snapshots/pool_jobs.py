@@ -1,38 +1,34 @@
-"""The jobs that take part in a pool's rounds: index arrays over the job table, and totals.
+"""The jobs that take part in a pool's rounds: index arrays over the job table.
 
-`release_changed` and `enter` take single rows out and in, and maintain what the engine would
-otherwise compute from all of them: the totals by node, queue and shape, and with `end_changes` both
-orders (R3).
+`release_changed` and `enter` take rows out and in, `release_few` and `enter_few` do so row by row.
+They maintain what the engine would otherwise compute from all rows: the totals by node, queue and
+shape (`pool_totals.py`), and with `end_changes` both orders (`pool_orders.py`).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.gang_columns import AvoidedNodes, Gangs, find_rare_properties
 from fairlead_scheduler.snapshots.node_table import NodeRows, Nodes
-from fairlead_scheduler.snapshots.pool_rows.fair_order import FairOrder
-from fairlead_scheduler.snapshots.pool_rows.order_changes import (
+from fairlead_scheduler.snapshots.pool_rows.changed_rows import (
     ChangedRow,
+    EnteringRow,
     EnteringRows,
-    OrderChanges,
-    SortedColumns,
 )
-from fairlead_scheduler.snapshots.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.pool_rows.fair_order import FairOrder
+from fairlead_scheduler.snapshots.pool_rows.pool_orders import PoolOrders, SortedColumns
+from fairlead_scheduler.snapshots.pool_rows.pool_totals import PoolTotals
+from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import NO_PART, WAITING, RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import (
     Int32,
-    Int64,
     RowDescriber,
-    RowDescription,
     Rows,
-    RowValues,
 )
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
 from fairlead_scheduler.state import job_table
@@ -40,9 +36,6 @@ from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
 NO_ROWS: Final = np.zeros(0, np.intp)
-FEW_NUMBERS: Final = 8
-"""Up to this many numbers are counted one by one."""
-NO_VALUES: Final = np.zeros(0, np.int64)
 
 
 class PoolJobs:
@@ -83,19 +76,8 @@ class PoolJobs:
         self._node_rows = NodeRows(nodes)
         self._orphaned_rows: set[int] = set()
         """Rows of live runs on a node that is not in the pool."""
-        self.queued_order = job_order.JobOrder()
-        self.running_order = job_order.JobOrder()
-        self._order_changes = OrderChanges()
-        self._counted: job_totals.PackedColumns | None = None
-        self._values: dict[int, int] = {}
-        """Value -> live runs at it."""
-        self._used = np.zeros((0, 0), np.int64)
-        self._runs = np.zeros(0, np.int64)
-        self._running = np.zeros((0, 0), np.int64)
-        self._queued = np.zeros((0, 0), np.int64)
-        self._head = np.zeros(0, np.int32)
-        self._shape_jobs = np.zeros(0, np.int64)
-        self._queue_jobs = np.zeros(0, np.int64)
+        self.orders = PoolOrders()
+        self._totals = PoolTotals(columns)
         self.shapes.set_offered_resources(nodes.resources)
         self._recount()
 
@@ -109,16 +91,7 @@ class PoolJobs:
 
     def totals(self, used: int) -> JobTotals:
         """The totals over the jobs, of a snapshot with `used` rows."""
-        return JobTotals(
-            used=self._used,
-            runs=self._runs,
-            running=self._running,
-            queued=self._queued,
-            head=self._head,
-            link=self._columns.link[:used],
-            back=self._columns.back[:used],
-            values=np.array(sorted(self._values), np.int64),
-        )
+        return self._totals.up_to(used)
 
     def restore(self, before: "PoolJobs") -> None:
         """Continue from the same pool under another numbering of names: what was found feasible
@@ -178,18 +151,17 @@ class PoolJobs:
         released = rows[counted & ~stays]
         if not released.size and same.all():
             return None
-        runs_left, waiting_left = self._release(released)
+        self._release(released)
         members = [(now.rows.item(at), found) for at, found in rare if not same[at]]
-        return EnteringRows(now.select(~same), members, runs_left, waiting_left)
+        return EnteringRows(now.select(~same), members)
 
-    def release_few(self, rows: Sequence[ChangedRow]) -> EnteringRows | None:
+    def release_few(self, rows: Sequence[ChangedRow]) -> list[EnteringRow] | None:
         """As `release_changed`, row by row, which takes less time while they are few."""
         columns, jobs = self._columns, self._view.jobs
         self._name_few(rows)
         node_rows, rare = self._node_rows.update(jobs.nodes), jobs.rare_properties
         released: list[int] = []
-        entering: list[tuple[int, RowValues]] = []
-        members: list[tuple[int, job_table.RareProperties]] = []
+        entering: list[EnteringRow] = []
         for row, waits, runs in rows:
             node = WAITING if waits else NO_PART
             if runs:
@@ -203,21 +175,21 @@ class PoolJobs:
                 is_avoiding = found is not None and bool(found.avoid)
                 if counted and not is_avoiding and columns.is_as_described(row, now):
                     continue
-                entering.append((row, now))
-                if found is not None and (
+                is_rare = found is not None and (
                     is_avoiding
                     or found.gang is not None
-                    or (self.fair_order.present and found.ran_ms)
-                ):
-                    members.append((row, found))
+                    or (self.fair_order.present and found.ran_ms > 0)
+                )
+                entering.append(EnteringRow(row, now, found if is_rare else None))
             if counted:
                 released.append(row)
         if not released and not entering:
             return None
-        runs_left, waiting_left = False, False
         if released:
-            runs_left, waiting_left = self._release(np.array(released, np.intp))
-        return EnteringRows(RowDescription.of(entering), members, runs_left, waiting_left)
+            self._count_left(np.array(released, np.int32))
+            for row in released:
+                columns.release_one(row)
+        return entering
 
     def _name_few(self, rows: Sequence[ChangedRow]) -> None:
         """Number the queues and shapes of rows that take part, if any is new in the pool."""
@@ -249,36 +221,42 @@ class PoolJobs:
         """Count these rows. `end_changes` follows."""
         now = entering.now
         self._columns.fill(self.number, now)
-        self.count += now.rows.size
-        at = now.rows.astype(np.int32)
-        self._count(at, 1)
-        runs = now.node >= 0
-        self._count_values(at[runs], 1)
-        changes = self._order_changes
-        changes.runs.append(at[runs])
-        changes.waiting.append(at[~runs])
-        changes.runs_left |= entering.runs_left
-        changes.waiting_left |= entering.waiting_left
+        self._count_entered(now.rows.astype(np.int32), now.node >= 0)
         for row, found in entering.rare:
-            if found.gang is not None:
-                self.gangs.join(row, found.gang)
-            if found.avoid:
-                self.avoided.join(row, found.avoid)
-            if found.ran_ms and self.fair_order.present:
-                self._columns.ran_ms[row] = found.ran_ms
-                self._columns.ran_until_ms[row] = found.ran_until_ms
+            self._enter_rare(row, found)
+
+    def enter_few(self, entering: Sequence[EnteringRow]) -> None:
+        """As `enter`, row by row."""
+        if not entering:
+            return
+        for row, now, _ in entering:
+            self._columns.fill_one(self.number, row, now)
+        at = np.array([row for row, _, _ in entering], np.int32)
+        self._count_entered(at, np.array([now[0] >= 0 for _, now, _ in entering], np.bool_))
+        for row, _, found in entering:
+            if found is not None:
+                self._enter_rare(row, found)
+
+    def _count_entered(self, at: Int32, runs: npt.NDArray[np.bool_]) -> None:
+        self.count += at.size
+        self._totals.count(at, 1, self.shapes.request)
+        self._totals.count_values(at[runs], 1)
+        self.orders.add(at, runs)
+
+    def _enter_rare(self, row: int, found: job_table.RareProperties) -> None:
+        if found.gang is not None:
+            self.gangs.join(row, found.gang)
+        if found.avoid:
+            self.avoided.join(row, found.avoid)
+        if found.ran_ms and self.fair_order.present:
+            self._columns.ran_ms[row] = found.ran_ms
+            self._columns.ran_until_ms[row] = found.ran_until_ms
 
     def end_changes(self) -> None:
         """After all rows entered: bring both orders up to date."""
-        changes, self._order_changes = self._order_changes, OrderChanges()
-        if not changes.runs:
+        if not self.orders.changed:
             return
-        self._update_orders(
-            np.concatenate(changes.runs),
-            np.concatenate(changes.waiting),
-            changes.runs_left,
-            changes.waiting_left,
-        )
+        self._update_orders()
         self._drop_unused_names()
         self.version += 1
 
@@ -312,32 +290,26 @@ class PoolJobs:
             self._view, columns, self.number, self.gangs, self.shapes, weights, now_ms
         )
         if moved.size:
-            out_of_place = np.zeros(columns.node.size, np.bool_)
-            out_of_place[moved] = True
-            self.queued_order.change(out_of_place, moved, self.sort_columns(), live=False)
+            self.orders.move_queued(moved, self.sort_columns())
 
-    def _release(self, rows: Rows) -> tuple[bool, bool]:
-        """These rows take no part any more; says whether runs, and queued jobs, are among them."""
-        at = rows.astype(np.int32)
+    def _release(self, rows: Rows) -> None:
+        """These rows take no part any more. The orders are updated later."""
+        self._count_left(rows.astype(np.int32))
+        self._columns.release(rows)
+
+    def _count_left(self, at: Int32) -> None:
         live = at[self._columns.node[at] >= 0]
-        self._count(at, -1)
-        self._count_values(live, -1)
+        self._totals.count(at, -1, self.shapes.request)
+        self._totals.count_values(live, -1)
         self.gangs.leave(at)
         self.avoided.leave(at)
-        self._columns.release(rows)
-        self.count -= rows.size
-        return live.size > 0, live.size < at.size
+        self.count -= at.size
+        self.orders.remove(runs=live.size > 0, waiting=live.size < at.size)
 
-    def _update_orders(
-        self, runs: Int32, waiting: Int32, runs_left: bool, waiting_left: bool
-    ) -> None:
-        by, released = self.sort_columns(), self._columns.released
-        if runs.size or runs_left:
-            self.running_order.change(released, runs, by, live=True)
-        if waiting.size or waiting_left:
-            self.queued_order.change(released, waiting, by, live=False)
+    def _update_orders(self) -> None:
+        self.orders.update(self._columns.released, self.sort_columns())
 
-    def sort_columns(self) -> job_order.JobColumns:
+    def sort_columns(self) -> SortedColumns:
         """What both orders depend on, by row of the job table."""
         columns, jobs = self._columns, self._view.jobs
         return SortedColumns(
@@ -367,9 +339,7 @@ class PoolJobs:
         renamed = self.shapes.add(jobs, jobs.shape[rows], self._feasible)
         more = len(self.shapes.numbers) - known
         if more:
-            self._running = np.pad(self._running, ((0, 0), (0, more)))
-            self._queued = np.pad(self._queued, ((0, 0), (0, more)))
-            self._shape_jobs = np.pad(self._shape_jobs, (0, more))
+            self._totals.add_shapes(more)
         if renamed:
             self._recount()
 
@@ -378,89 +348,43 @@ class PoolJobs:
         size, mine, queue = len(self.queues.names), self._rows(), self._columns.queue
         if moved.size:
             queue[mine] = moved[queue[mine]]
-        for name in ("_running", "_queued", "_queue_jobs"):
-            old = getattr(self, name)
-            new = np.zeros((size, *old.shape[1:]), old.dtype)
-            new[moved] = old
-            setattr(self, name, new)
+        self._totals.renumber_queues(size, moved)
         self.gangs.renumber_queues(self.queues)
 
     def _drop_unused_names(self) -> None:
         """Drop queues and shapes that no job of the pool needs, where there are too many."""
-        unused = self._shape_jobs.size - int(np.count_nonzero(self._shape_jobs))
-        if unused > self._allowed(self._shape_jobs.size - unused):
-            rows, mine, shape = np.flatnonzero(self._shape_jobs), self._rows(), self._columns.shape
-            moved = np.zeros(self._shape_jobs.size, np.int32)
+        of_shapes = self._totals.shape_jobs
+        unused = of_shapes.size - int(np.count_nonzero(of_shapes))
+        if unused > self._allowed(of_shapes.size - unused):
+            rows, mine, shape = np.flatnonzero(of_shapes), self._rows(), self._columns.shape
+            moved = np.zeros(of_shapes.size, np.int32)
             moved[rows] = np.arange(rows.size)
             renamed = self.shapes.keep(rows)
             shape[mine] = moved[shape[mine]]
-            self._running = np.ascontiguousarray(self._running[:, rows])
-            self._queued = np.ascontiguousarray(self._queued[:, rows])
-            self._shape_jobs = self._shape_jobs[rows]
+            self._totals.keep_shapes(rows)
             if renamed:
                 self._recount()
-        unused = self._queue_jobs.size - int(np.count_nonzero(self._queue_jobs))
-        if unused > self._allowed(self._queue_jobs.size - unused):
-            rows, mine, queue = np.flatnonzero(self._queue_jobs), self._rows(), self._columns.queue
-            moved = np.zeros(self._queue_jobs.size, np.int32)
+        of_queues = self._totals.queue_jobs
+        unused = of_queues.size - int(np.count_nonzero(of_queues))
+        if unused > self._allowed(of_queues.size - unused):
+            rows, mine, queue = np.flatnonzero(of_queues), self._rows(), self._columns.queue
+            moved = np.zeros(of_queues.size, np.int32)
             moved[rows] = np.arange(rows.size)
             self.queues.keep(self._view.jobs.queues, rows)
             queue[mine] = moved[queue[mine]]
-            self._running, self._queued = self._running[rows], self._queued[rows]
-            self._queue_jobs = self._queue_jobs[rows]
+            self._totals.keep_queues(rows)
             self.gangs.renumber_queues(self.queues)
 
     def _allowed(self, needed: int) -> int:
         """How many names are permitted to be unused: as many as are needed, and some."""
         return self._slack + needed if self._slack else 0
 
-    # Totals -------------------------------------------------------------------------------------
-
-    def _count(self, rows: Int32, sign: int) -> None:
-        columns = self._columns
-        self._counted = job_totals.pack_columns(
-            self._counted,
-            job_totals.JobColumns(columns.node, columns.queue, columns.shape),
-            JobTotals(
-                used=self._used,
-                runs=self._runs,
-                running=self._running,
-                queued=self._queued,
-                head=self._head,
-                link=columns.link,
-                back=columns.back,
-                values=NO_VALUES,
-            ),
-        )
-        counted = self._counted
-        job_totals.count_rows(rows, sign, counted.jobs, self.shapes.request, counted.totals)
-        _add_counts(self._shape_jobs, columns.shape[rows], sign)
-        _add_counts(self._queue_jobs, columns.queue[rows], sign)
-
-    def _count_values(self, live: Int32, sign: int) -> None:
-        for value, count in Counter(self._columns.value[live].tolist()).items():
-            total = self._values.get(value, 0) + sign * count
-            if total:
-                self._values[value] = total
-            else:
-                self._values.pop(value, None)
-
     def _recount(self) -> None:
         """All totals from all rows: nodes, queues, shapes or resources have other numbers."""
-        queues, shapes = len(self.queues.names), len(self.shapes.numbers)
-        made = job_totals.empty_totals(
-            len(self.nodes.names),
-            len(self.shapes.names),
-            queues,
-            shapes,
-            0,
-            np.zeros(0, np.int64),
+        rows = self._rows().astype(np.int32)
+        self._totals.recount(
+            len(self.nodes.names), len(self.queues.names), rows, self.shapes.request
         )
-        self._used, self._runs, self._head = made.used, made.runs, made.head
-        self._running, self._queued = made.running, made.queued
-        self._shape_jobs = np.zeros(shapes, np.int64)
-        self._queue_jobs = np.zeros(queues, np.int64)
-        self._count(self._rows().astype(np.int32), 1)
 
     # Nodes --------------------------------------------------------------------------------------
 
@@ -475,9 +399,8 @@ class PoolJobs:
         mine, node = self._rows(), self._columns.node
         runs = mine[node[mine] >= 0]
         lost = runs[moved[node[runs]] < 0]
-        runs_left, _ = self._release(lost)
-        nobody = np.zeros(0, np.int32)
-        self._update_orders(nobody, nobody, runs_left, waiting_left=False)
+        self._release(lost)
+        self._update_orders()
         self._columns.forget_released(lost)
         runs = self._rows()
         runs = runs[node[runs] >= 0]
@@ -489,12 +412,3 @@ class PoolJobs:
         again = self._orphaned_rows.union(lost.tolist())
         self._orphaned_rows = set()
         return np.array(sorted(again), np.intp)
-
-
-def _add_counts(totals: Int64, numbers: Int32, sign: int) -> None:
-    """Add to `totals`, or subtract from them, how often each number occurs."""
-    if numbers.size <= FEW_NUMBERS:
-        for number in numbers.tolist():
-            totals[number] += sign
-    else:
-        totals += sign * np.bincount(numbers, minlength=totals.size)

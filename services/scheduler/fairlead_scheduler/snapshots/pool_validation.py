@@ -60,7 +60,7 @@ def _check_orders(columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
     """Both orders together name each row of the pool once, in the order of R3."""
     rows = np.flatnonzero(columns.pool == pool.number) if pool.number >= 0 else np.zeros(0, np.intp)
     by = pool.sort_columns()
-    for live, order in ((False, pool.queued_order.rows), (True, pool.running_order.rows)):
+    for live, order in ((False, pool.orders.queued.rows), (True, pool.orders.running.rows)):
         name = "running" if live else "queued"
         want = rows[(columns.node[rows] >= 0) == live]
         if not np.array_equal(np.sort(order), want):
@@ -73,8 +73,8 @@ def _check_totals(columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
     """The totals are correct for the pool's rows, and each node's runs are linked."""
     used = columns.pool.size
     have = pool.totals(used)
-    rows = np.concatenate([pool.queued_order.rows, pool.running_order.rows])
-    runs = pool.running_order.rows
+    rows = np.concatenate([pool.orders.queued.rows, pool.orders.running.rows])
+    runs = pool.orders.running.rows
     nodes, resources = have.used.shape
     queues, shapes = have.running.shape
     values = np.unique(columns.value[runs])

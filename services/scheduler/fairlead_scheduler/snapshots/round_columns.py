@@ -5,7 +5,9 @@ queues, shapes and gangs are numbered per pool. The values of a row are those wi
 counted in the pool, until the row is released.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from operator import is_
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +22,29 @@ from fairlead_scheduler.snapshots.row_descriptions import (
 from fairlead_scheduler.state.growing_columns import grow_array
 
 Bool = npt.NDArray[np.bool_]
+Column = npt.NDArray[Any]
 
 NO_PART: Final = -2
 """`node` of a row that takes no part in any round."""
 WAITING: Final = -1
 """`node` of a queued job that takes part."""
+
+
+class RetainedSlices:
+    """The first rows of columns: the same objects until a column or their number is another one,
+    because the engine describes each new object to its kernels."""
+
+    def __init__(self) -> None:
+        self._used = -1
+        self._columns: list[Column] = []
+        self._slices: dict[str, Column] = {}
+
+    def up_to(self, used: int, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """The first `used` rows of these columns, by name."""
+        if self._used != used or not all(map(is_, columns.values(), self._columns)):
+            self._used, self._columns = used, list(columns.values())
+            self._slices = {name: column[:used] for name, column in columns.items()}
+        return self._slices
 
 
 class RoundColumns:
@@ -117,6 +137,30 @@ class RoundColumns:
         self.flags[rows] = now.flags
         self.fingerprint[rows] = now.fingerprint
         self.rows_taking_part += rows.size
+
+    def fill_one(self, pool: int, row: int, now: RowValues) -> None:
+        """As `fill` of one row."""
+        self.pool[row] = pool
+        (
+            self.node[row],
+            self.queue[row],
+            self.shape[row],
+            self.value[row],
+            self.flags[row],
+            self.fingerprint[row],
+        ) = now
+        self.rows_taking_part += 1
+
+    def release_one(self, row: int) -> None:
+        """As `release` of one row."""
+        self.pool[row] = -1
+        self.node[row] = NO_PART
+        self.gang[row] = -1
+        self.role[row] = -1
+        self.weighted_time[row] = 0.0
+        self.ran_ms[row] = 0
+        self.released[row] = True
+        self.rows_taking_part -= 1
 
     def release(self, rows: Rows) -> None:
         """Stop counting these rows. `forget_released` must follow once no order contains them."""

@@ -4,14 +4,13 @@ Many rows are described as columns. A few rows are described one by one, because
 a numpy call does not depend on the number of rows.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.snapshots.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import JobTable
@@ -48,22 +47,6 @@ class RowDescription(NamedTuple):
         if chosen.all():
             return self
         return RowDescription._make(column[chosen] for column in self)
-
-    @staticmethod
-    def of(rows: Sequence[tuple[int, RowValues]]) -> "RowDescription":
-        """The description of rows that were described one by one."""
-        node, queue, shape, value, flags, fingerprint = (
-            zip(*[values for _, values in rows], strict=True) if rows else [()] * 6
-        )
-        return RowDescription(
-            rows=np.array([row for row, _ in rows], np.intp),
-            node=np.array(node, np.int32),
-            queue=np.array(queue, np.int32),
-            shape=np.array(shape, np.int32),
-            value=np.array(value, np.int64),
-            flags=np.array(flags, np.uint8),
-            fingerprint=np.array(fingerprint, np.uint64),
-        )
 
 
 class RowDescriber:

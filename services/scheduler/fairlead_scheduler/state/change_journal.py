@@ -13,6 +13,8 @@ import numpy.typing as npt
 ENTRIES_MAX: Final = 1 << 18
 """The most changes that a journal retains; the oldest are dropped first."""
 
+FEW: Final = 16
+"""Up to this many changes are compared one by one."""
 MANY: Final = 1 << 14
 """From this many changes on, marking rows is faster than sorting them."""
 
@@ -93,6 +95,8 @@ def _distinct(rows: Rows) -> Rows:
         marks = np.zeros(int(rows.max()) + 1, np.bool_)
         marks[rows] = True
         return np.flatnonzero(marks)
+    if rows.size <= FEW:
+        return np.array(sorted(set(rows.tolist())), np.intp)
     rows.sort()
     first = np.ones(rows.size, np.bool_)
     np.not_equal(rows[1:], rows[:-1], out=first[1:])

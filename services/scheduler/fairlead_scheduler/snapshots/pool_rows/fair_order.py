@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.snapshots.gang_columns import Gangs
-from fairlead_scheduler.snapshots.queue_rows import QueueRows
+from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Int32, Int64, Rows
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
@@ -50,14 +50,11 @@ class FairOrder:
         self._names: tuple[str, ...] = ()
         self._version = -1
         self._fair: Bool = np.zeros(0, np.bool_)
+        self.present = False
+        """Whether any queue of the pool has `order: fair`."""
         self._fair_names: set[str] = set()
         self._requests: tuple[Int64, Int64, Mapping[str, float]] | None = None
         self._score: Float = np.zeros(0)
-
-    @property
-    def present(self) -> bool:
-        """Whether any queue of the pool has `order: fair`."""
-        return bool(self._fair.any())
 
     def set_queues(self, rows: QueueRows, queues: Queues) -> bool:
         """Find the queues with `order: fair`. Returns whether they are other queues than before."""
@@ -66,6 +63,7 @@ class FairOrder:
         before = self._fair_names
         self._names, self._version = rows.names, queues.version
         self._fair = np.array([queues.is_fair(name) for name in rows.names], np.bool_)
+        self.present = bool(self._fair.any())
         self._fair_names = {name for name in rows.names if queues.is_fair(name)}
         return before != self._fair_names
 
