@@ -20,6 +20,7 @@ from fairlead_scheduler.cases.case_file import Case  # noqa: E402
 from fairlead_scheduler.cases.case_runner import run_case  # noqa: E402
 from fairlead_scheduler.kernels import warm_up  # noqa: E402  (what kernels are used is chosen before)
 from tests.properties.engine.worlds import BOUNDED, cases  # noqa: E402
+from tests.unit.simulate.simulations import job, simulate  # noqa: E402
 
 CASES = Path(__file__).parents[2] / "cases"
 LARGE = Path(__file__).with_name("large.yaml")
@@ -55,6 +56,7 @@ def main() -> None:
         for case in case_file.read_cases(file):
             run_case(case)
     random_worlds()
+    simulate([job(f"j{number}", queue="abc"[number % 3]) for number in range(20)])
     for late in sorted(set(signatures()) - before):
         sys.stdout.write(f"{late}\n")
 

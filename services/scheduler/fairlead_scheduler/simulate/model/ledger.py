@@ -17,19 +17,19 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import PreemptionCause
-from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.rules.decider import DecidedRound
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
-from fairlead_scheduler.simulate.model.backlog import Backlog, Int32, Int64, NodeUsage
+from fairlead_scheduler.simulate.model.backlog import Backlog, Int64, NodeUsage
 from fairlead_scheduler.simulate.model.node_runs import NodeRuns
+from fairlead_scheduler.simulate.model.queue_shares import QueueShares
+from fairlead_scheduler.simulate.model.reason_times import WaitingReasons
+from fairlead_scheduler.simulate.model.run_lists import JobLists
 from fairlead_scheduler.simulate.model.series import Float, Series
 from fairlead_scheduler.simulate.model.trace import Trace
 
 _STATES: Final = tuple(JobState)
 _CODES: Final = {state: code for code, state in enumerate(_STATES)}
-_NO_CAPACITY: Final = reason_texts.CODE_NAMES[engine.Code.INSUFFICIENT_RESOURCES]
 NOT_YET: Final = -1
 """A time of something that has not happened."""
 
@@ -44,6 +44,17 @@ class RunEnd(Enum):
     """Its node was removed."""
 
 
+class QueueRows(NamedTuple):
+    """Rows of queues, as columns."""
+
+    queue: list[int]
+    weight_share: list[float]
+    fair_share: list[float]
+    actual_share: list[float]
+    queued: list[int]
+    running: list[int]
+
+
 class Sink(Protocol):
     """Receives rows while the simulation runs."""
 
@@ -52,34 +63,8 @@ class Sink(Protocol):
     ) -> None:
         """Write the row of a run that ended."""
 
-    def write_shares(
-        self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
-    ) -> None:
-        """Write the weight share, fair share and actual share of a queue from `at_ms` on."""
-
-
-class Shares(NamedTuple):
-    """Shares of the queues (rules S1, S3 and S5), [Q] each."""
-
-    weight: Float
-    fair: Float
-    actual: Float
-
-
-class OrderedRuns(NamedTuple):
-    """Runs by queue, and of each queue in the order in which they return in a round (R3)."""
-
-    queue: Int32
-    node: Int32
-    """Rows of `Ledger.node_usage`."""
-    amounts: Int64
-    """[runs, R]"""
-    share: Float
-    """Share / weight of the queue with this run and those before it."""
-
-    def select(self, chosen: npt.NDArray[np.bool_]) -> "OrderedRuns":
-        """The chosen ones of these runs."""
-        return OrderedRuns._make(column[chosen] for column in self)
+    def write_shares(self, at_ms: int, rows: QueueRows) -> None:
+        """Write what holds of these queues from `at_ms` on."""
 
 
 class Ledger:
@@ -111,43 +96,30 @@ class Ledger:
         self.causes = dict.fromkeys(PreemptionCause, 0)
         self.refused: dict[str, tuple[int, int, str]] = {}
         """Code of a rejection -> number of jobs, the first of them, and its reason."""
-        self.waited_ms: dict[str, int] = {}
-        """Reason code -> job-milliseconds of waiting."""
-        self._waiting_by_reason: dict[str, int] = {}
-        self._usual_reason: dict[int, str] = {}
-        """Queue -> the reason of most of its queued jobs in the last round."""
         self._node: dict[int, tuple[str, int]] = {}
         """Job -> the node of its live run and its start, `NOT_YET` if it has not started."""
         self._leased_ms = array("q", [NOT_YET]) * jobs
-        self._is_queued = np.zeros(jobs, np.bool_)
-        self._run_row = np.full(jobs, -1, np.int32)
+        self.run_node = np.full(jobs, -1, np.int32)
         """Job -> the row in `node_usage` of the node of its live run, -1 for none."""
+        self.lists = JobLists(trace)
         self._rules = settings.scheduler.rules
         self.job_queue = np.frombuffer(trace.queue, np.int32)
         self.job_shape = np.frombuffer(trace.shape, np.int32)
         self._number_resources([*nodes, *later])
         self.backlog = Backlog(trace)
         self.node_usage = NodeUsage(self.resources)
-        self.set_nodes(nodes)
-        self.used_ms = [0] * len(self.resources)
-        self.available_ms = [0] * len(self.resources)
-        """Capacity of each resource multiplied by time."""
-        self.lost_by_outcome = {end: [0] * len(self.resources) for end in RunEnd}
-        self.allocated = np.zeros((queues, len(self.resources)), np.int64)
-        self._used = np.zeros(len(self.resources), np.int64)
-        """What all queues hold together."""
-        self._actual: Float | None = None
-        """The dominant shares; None if they changed."""
-        self._queued = np.zeros(queues, np.int64)
-        self._running = np.zeros(queues, np.int64)
-        self._shares = np.zeros((2, queues))
+        width = len(self.resources)
+        self.used_ms = [0] * width
+        self.available_ms = [0] * width
+        """Capacity of each resource multiplied by time, up to its last change."""
+        self.lost_by_outcome = {end: [0] * width for end in RunEnd}
         names, known = trace.queues.values, settings.queues
         weights = [known[name].weight if name in known else 1.0 for name in names]
-        self.weight = np.array(weights)
+        protected = self._rules.protected_fraction_of_fair_share
+        self.queues = QueueShares(names, np.array(weights), width, protected)
+        self._shares = np.zeros((2, queues))
+        """[weight share and fair share, Q] as of the last round."""
         self._row: dict[str, int] = {name: at for at, name in enumerate(names)}
-        self._by_name = np.array([self._row[name] for name in sorted(self._row)], np.intp)
-        self._place_by_name = np.argsort(self._by_name)
-        self._weight_by_name = self.weight[self._by_name]
         self._rows_of: tuple[tuple[str, ...], npt.NDArray[np.intp]] = ((), np.zeros(0, np.intp))
         """The names of the queues of the last round, and their rows."""
         self._written = np.zeros((5, queues))
@@ -155,8 +127,15 @@ class Ledger:
         self._sampled_ms: int | None = None
         self._pending = False
         self.now_ms = self.first_ms = min(trace.submit_ms, default=0)
+        self._capacity_since_ms = self.now_ms
+        self.reasons = WaitingReasons(queues)
+        self._explained_interval: int | None = None
+        """The interval of the series in which a round was last explained."""
+        self.capacity = [0] * width
+        self.set_nodes(nodes)
         self.node_runs = NodeRuns([*nodes, *later], self.first_ms)
-        self._values = np.zeros(2 * len(self.resources) + 4 * queues + 1)
+        self._values = np.zeros(2 * width + 4 * queues + 1)
+        """What `figures` reads from the series, in its order."""
         self.series = Series(self._values.size, self.first_ms)
 
     def _number_resources(self, nodes: Sequence[Node]) -> None:
@@ -170,6 +149,7 @@ class Ledger:
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Set the capacity (rule R1: without cordoned nodes, which receive no jobs)."""
+        self._count_available()
         self.node_usage.set_nodes(nodes)
         rules = self._rules
         available = [node for node in nodes if not node.unschedulable]
@@ -179,10 +159,16 @@ class Ledger:
             for name in self.resources
         ]
         multipliers = [rules.cost_multipliers.get(name, 1.0) for name in self.resources]
-        self.cost_factors = fair_shares.cost_factors(
-            np.array(self.capacity, np.int64), np.array(multipliers)
+        self.queues.set_cost_factors(
+            fair_shares.cost_factors(np.array(self.capacity, np.int64), np.array(multipliers))
         )
-        self._actual = None
+
+    def _count_available(self) -> None:
+        """Count the capacity up to now."""
+        elapsed_ms = self.now_ms - self._capacity_since_ms
+        self._capacity_since_ms = self.now_ms
+        for at, amount in enumerate(self.capacity):
+            self.available_ms[at] += amount * elapsed_ms
 
     # Changes of jobs --------------------------------------------------------------------------
 
@@ -196,21 +182,27 @@ class Ledger:
         self._add_queued(job)
 
     def _add_queued(self, job: int) -> None:
-        self.waiting += 1
-        self._is_queued[job] = True
-        self._queued[self.trace.queue[job]] += 1
-        self.backlog.add(job, 1)
+        self.lists.add_queued(job)
+        self._count_queued(job, 1)
 
     def _remove_queued(self, job: int) -> None:
-        self.waiting -= 1
-        self._is_queued[job] = False
-        self._queued[self.trace.queue[job]] -= 1
-        self.backlog.add(job, -1)
+        self.lists.remove_queued(job)
+        self._count_queued(job, -1)
+
+    def _count_queued(self, job: int, count: int) -> None:
+        self.waiting += count
+        self.queues.demand(self.trace.queue[job], self._request(job), count)
+        self.backlog.add(job, count)
+
+    def _request(self, job: int) -> Int64:
+        request: Int64 = self.requests[self.trace.shape[job]]
+        return request
 
     def record_leased(self, job: int, run: int, node: str) -> None:
         """A job was placed on a node: it uses resources even before preempted runs have stopped."""
         self._remove_queued(job)
         self._hold(job, node, 1)
+        self.lists.add_run(job, self.now_ms)
         self.state[job] = _CODES[JobState.RUNNING]
         self.runs[job] = run
         self._node[job] = (node, NOT_YET)
@@ -218,39 +210,11 @@ class Ledger:
 
     def _hold(self, job: int, node: str, count: int) -> None:
         """A run begins (1) or ceases (-1) to use the resources of its job."""
-        queue, amounts = self.trace.queue[job], count * self.requests[self.trace.shape[job]]
-        self._running[queue] += count
-        self.allocated[queue] += amounts
-        self._used += amounts
-        self._actual = None
-        row = self.node_usage.take(node, amounts)
-        self._run_row[job] = row if count > 0 else -1
+        request = self._request(job)
+        self.queues.hold(self.trace.queue[job], request, count)
+        row = self.node_usage.take(node, request if count > 0 else -request)
+        self.run_node[job] = row if count > 0 else -1
         self.backlog.add_run(job, count)
-
-    def order_runs(self) -> OrderedRuns:
-        """All runs by queue, in the order of R3; classes are not compared."""
-        jobs = self._order_jobs(np.flatnonzero(self._run_row >= 0), self._leased_ms)
-        queue, amounts = self.job_queue[jobs], self.requests[self.job_shape[jobs]]
-        total = np.cumsum(amounts, axis=0)
-        first = np.searchsorted(queue, queue)
-        held = total - total[first] + amounts[first]
-        share = fair_shares.dominant_share(held, self.cost_factors) / self.weight[queue]
-        return OrderedRuns(queue, self._run_row[jobs], amounts, share)
-
-    def first_queued(self) -> npt.NDArray[np.intp]:
-        """The first queued job of each queue that has one (R3); classes are not compared."""
-        jobs = self._order_jobs(np.flatnonzero(self._is_queued), self.trace.submit_ms)
-        return jobs[np.unique(self.job_queue[jobs], return_index=True)[1]]
-
-    def _order_jobs(self, jobs: npt.NDArray[np.intp], by_ms: "array[int]") -> npt.NDArray[np.intp]:
-        """Jobs by queue, greater priority, this time and submission."""
-        columns = (self.trace.submit_ms, by_ms, self.trace.priority)
-        submit, times, priority = (np.frombuffer(column, np.int64)[jobs] for column in columns)
-        keys: tuple[npt.NDArray[np.int64 | np.int32], ...] = (
-            *(jobs, submit, times, -priority),
-            self.job_queue[jobs],
-        )
-        return jobs[np.lexsort(keys)]
 
     def record_started(self, job: int, now_ms: int) -> None:
         """The run started."""
@@ -268,8 +232,9 @@ class Ledger:
         """A run ended; `lost_ms` of its time must be repeated."""
         node, start_ms = self._node.pop(job)
         start_ms = now_ms if start_ms == NOT_YET else start_ms
-        request = self.requests[self.trace.shape[job]]
+        request = self._request(job)
         self._hold(job, node, -1)
+        self.lists.remove_run(job, self._leased_ms[job])
         self.lost_ms[job] += lost_ms
         self.end_ms[job] = now_ms
         lost = self.lost_by_outcome[outcome]
@@ -313,35 +278,29 @@ class Ledger:
             due_ms = self._sampled_ms + self._sample_ms
             if due_ms < now_ms:
                 self._write_changed_shares(due_ms)
-        for code, jobs in self._waiting_by_reason.items():
-            self.waited_ms[code] = self.waited_ms.get(code, 0) + jobs * (now_ms - self.now_ms)
+        self.reasons.advance(now_ms - self.now_ms)
         self.series.add(self._current_values(), now_ms)
-        self.node_runs.add_usage(self.node_usage, now_ms)
-        for at, amount in enumerate(self.capacity):
-            self.available_ms[at] += amount * (now_ms - self.now_ms)
+        self.node_runs.add_usage(self.node_usage, self.now_ms)
         self.now_ms = now_ms
 
     def _current_values(self) -> Float:
-        """What `figures` reads from the series, in its order; the same array every time."""
-        values, at = self._values, 0
-        parts = (
-            self._used,
+        """The values of the series now; the same array every time."""
+        values, queues, at = self._values, self.queues, 0
+        for part in (
+            queues.used,
             self.capacity,
-            self.actual_shares(),
+            queues.actual,
             self._shares[1],
-            self._queued,
-            self._running,
-        )
-        for part in parts:
+            queues.amounts.queued,
+            queues.amounts.running,
+        ):
             values[at : at + len(part)] = part
             at += len(part)
         return values
 
-    def actual_shares(self) -> Float:
-        """The dominant share of each queue (rule S5)."""
-        if self._actual is None:
-            self._actual = fair_shares.dominant_share(self.allocated, self.cost_factors)
-        return self._actual
+    def is_explanation_due(self) -> bool:
+        """Whether no round has been explained in this interval of the time series."""
+        return self._explained_interval != self.series.find_interval(self.now_ms)
 
     def record_round(self, decided: DecidedRound) -> None:
         """Record a round after its decisions are applied."""
@@ -354,67 +313,30 @@ class Ledger:
         self._shares[:] = 0.0
         self._shares[0, rows] = plan.shares.weight
         self._shares[1, rows] = plan.shares.fair
-        self._record_reasons(decided)
+        if plan.explained:
+            self._explained_interval = self.series.find_interval(self.now_ms)
+            self.reasons.set_explained(rows, plan.queue_skipped)
+        else:
+            self.reasons.divide(self.queues.amounts.queued)
         self._write_shares_if_due()
-
-    def _record_reasons(self, decided: DecidedRound) -> None:
-        """Count the queued jobs by the reason that the round found."""
-        self._waiting_by_reason = {}
-        most: dict[int, tuple[int, str]] = {}
-        reasons, names = decided.plan.reasons, decided.built.snapshot.queue_names
-        for code, jobs, at in zip(
-            reasons.code.tolist(), reasons.waiting.tolist(), reasons.queue.tolist(), strict=True
-        ):
-            if jobs > 0:
-                name = reason_texts.CODE_NAMES[engine.Code(code)]
-                queue = self._row[names[at]]
-                self._waiting_by_reason[name] = self._waiting_by_reason.get(name, 0) + jobs
-                most[queue] = max(most.get(queue, (0, "")), (jobs, name))
-        self._usual_reason = {queue: name for queue, (_, name) in most.items()}
 
     def skip_round(self) -> None:
         """Compute the shares as the engine would (S1, S3), without a round.
 
         No queued job is able to start, so the demand is the running jobs.
         """
-        self._waiting_by_reason = {}
-        shares = self._fill(self._running > 0, self.actual_shares())
-        self._shares[0], self._shares[1] = shares.weight, shares.fair
-        self._write_shares_if_due()
+        self.reasons.set_none()
+        self.queues.measure(waiting=False)
+        self._take_shares()
 
     def skip_full_round(self) -> None:
-        """Compute the shares without a round that would place no queued job.
+        """Take the shares that were measured, without a round that would place no queued job."""
+        self.reasons.divide(self.queues.amounts.queued)
+        self._take_shares()
 
-        Queued jobs wait for the reason that is usual in their queue.
-        """
-        self._waiting_by_reason = {}
-        for queue in np.flatnonzero(self._queued).tolist():
-            name = self._usual_reason.get(queue, _NO_CAPACITY)
-            jobs = int(self._queued[queue])
-            self._waiting_by_reason[name] = self._waiting_by_reason.get(name, 0) + jobs
-        shares = self.compute_shares()
-        self._shares[0], self._shares[1] = shares.weight, shares.fair
+    def _take_shares(self) -> None:
+        self._shares[0], self._shares[1] = self.queues.found.weight, self.queues.found.fair
         self._write_shares_if_due()
-
-    def compute_shares(self) -> Shares:
-        """The shares if all queued jobs are demand and nothing limits a queue."""
-        groups = self.backlog.waiting_groups()
-        queued = np.zeros_like(self.allocated)
-        amounts = self.backlog.jobs[groups, None] * self.requests[self.backlog.shape[groups]]
-        np.add.at(queued, self.backlog.queue[groups], amounts)
-        demand = fair_shares.dominant_share(self.allocated + queued, self.cost_factors)
-        return self._fill(self._running + self._queued > 0, demand)
-
-    def _fill(self, takes_part: npt.NDArray[np.bool_], demand: Float) -> Shares:
-        order, place, by_name = self._by_name, self._place_by_name, self._weight_by_name
-        takes_part = takes_part[order]
-        weight = fair_shares.weight_shares(by_name, takes_part)
-        fair = fair_shares.fill_by_weight(by_name, demand[order], takes_part, -1)
-        return Shares(weight[place], fair[place], self.actual_shares())
-
-    def cost_with(self, queues: npt.NDArray[np.int32], requests: npt.NDArray[np.int64]) -> Float:
-        """The cost of what each queue holds together with one of the requests."""
-        return fair_shares.dominant_share(self.allocated[queues] + requests, self.cost_factors)
 
     def _write_shares_if_due(self) -> None:
         sampled_ms = self._sampled_ms
@@ -426,20 +348,24 @@ class Ledger:
         """Record the end of the simulation."""
         if not self.waiting:
             self.skip_round()
+        self._count_available()
+        self.node_runs.finish(self.now_ms)
         self._write_changed_shares(self.now_ms)
 
     def _write_changed_shares(self, at_ms: int) -> None:
         """Write the rows of the queues that changed since their last row."""
         self._pending, self._sampled_ms = False, at_ms
-        now = np.empty_like(self._written)
-        now[:2], now[2] = self._shares, self.actual_shares()
+        amounts, now = self.queues.amounts, np.empty_like(self._written)
+        now[:2], now[2] = self._shares, self.queues.actual
         np.round(now[:3], 6, out=now[:3])
-        now[3], now[4] = self._queued, self._running
+        now[3], now[4] = amounts.queued, amounts.running
         changed = (now != self._written).any(axis=0)
-        for queue in self._by_name[changed[self._by_name]].tolist():
-            weight, fair, actual, queued, running = now[:, queue].tolist()
-            shares = (weight, fair, actual)
-            self._sink.write_shares(at_ms, queue, shares, int(queued), int(running))
+        rows = amounts.by_name[changed[amounts.by_name]]
+        if rows.size:
+            weight, fair, actual = now[:3, rows].tolist()
+            queued, running = amounts.queued[rows].tolist(), amounts.running[rows].tolist()
+            written = QueueRows(rows.tolist(), weight, fair, actual, queued, running)
+            self._sink.write_shares(at_ms, written)
         self._written = now
 
     def columns(self) -> dict[str, npt.NDArray[np.int64]]:

@@ -42,6 +42,12 @@ class NodeRuns:
         self.usage = Series(groups, from_ms)
 
     @property
+    def sizes(self) -> list[int]:
+        """The number of nodes in each group."""
+        sizes: list[int] = self._sizes.tolist()
+        return sizes
+
+    @property
     def groups(self) -> list[str]:
         """The names of the groups: a node, and how many others there are with it."""
         bounds = [*self._first.tolist(), len(self.nodes)]
@@ -56,10 +62,14 @@ class NodeRuns:
         if self.count <= RUNS_MAX and end_ms > start_ms:
             self.runs.append(NodeRun(job, node, start_ms, end_ms))
 
-    def add_usage(self, usage: NodeUsage, until_ms: int) -> None:
-        """The nodes were used like this since the last time."""
+    def add_usage(self, usage: NodeUsage, since_ms: int) -> None:
+        """The nodes are used like this since that time."""
         if self._version != usage.version:
+            self.usage.add(self._of_groups, since_ms)
             self._version = usage.version
             self._used[: len(usage.names)] = usage.fraction
             self._of_groups = np.add.reduceat(self._used, self._first) / self._sizes
+
+    def finish(self, until_ms: int) -> None:
+        """The nodes were used as before until that time."""
         self.usage.add(self._of_groups, until_ms)

@@ -1,35 +1,30 @@
 """Whether a round could decide anything; most rounds of a long trace could not. Pure.
 
-A job is placed by one of the tiers of rule N2, and the first one that a round places meets the
-state that the last round left. So a round decides nothing if no queued job fits the free capacity
-of a node (tier a), on no node queues above their fair share could lose enough runs to a queue that
-would stay below them (tier b, rules R2 and R13), and no queued job is more urgent than a run (tier
-c). The rules that are not checked here only hold back more. Where something else is decided, every
-round runs: limits, gangs, dependencies, cordons, queues with `order: fair`, jobs not yet examined,
-and runs that are being stopped.
+`engine.placement_check` says whether a round could place a queued job. Where something else is
+decided, every round runs: limits, gangs, dependencies, cordons, queues with `order: fair`, and runs
+that are being stopped.
 """
 
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from fairlead_common.domain.priority_classes import Preemption
 from fairlead_common.domain.records.configuration import FAIR
+from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
+from fairlead_scheduler.engine.placement_check import (
+    CheckedJobs,
+    JobGroups,
+    PlacementCheck,
+    PoolAmounts,
+    may_place_by_eviction,
+    may_place_without_eviction,
+)
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
-from fairlead_scheduler.simulate.model.backlog import Float, Int64
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.trace import Trace
 from fairlead_scheduler.state.pool_rules import Rules
 
-TOLERANCE: Final = 1e-9
-"""Shares this close count as possible, so that rounding cannot skip a round."""
-GAIN_MIN: Final = 0.5e-9
-"""The smallest gain in share / weight that counts: half of what rule R13 requires."""
-ABOVE_MIN: Final = 0.5e-9
-"""How far above its share rule R2 evicts the runs of a queue: half of what it requires."""
-MARGIN: Final = 4 * TOLERANCE
-"""By how much shares / weight must differ to say which offer is examined first."""
 _LIMITS: Final = (
     *("round_limit", "rate", "queue_rate", "preemption_rate", "lookback", "floating"),
     *("class_limits", "ceiling", "gang_assembly_timeout_s"),
@@ -41,101 +36,79 @@ class RoundFilter:
 
     def __init__(self, trace: Trace, settings: SimulationSettings, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._applies = _is_plain(trace, settings)
+        self.applies = _is_plain(trace, settings)
+        """Whether rounds can be skipped at all."""
         known = {item.name: item for item in list_classes(settings.scheduler)}
         classes = [known.get(name) for name in trace.classes.values]
         kinds = [Preemption.ANY if item is None else item.preemption for item in classes]
         self._value = np.array([0 if item is None else item.value for item in classes], np.int64)
         self._preemptible = np.array([kind is not Preemption.NONE for kind in kinds], np.bool_)
-        self._protected = settings.scheduler.rules.protected_fraction_of_fair_share
-        self._examined = np.zeros(len(ledger.backlog.jobs), np.bool_)
+        backlog = ledger.backlog
+        self._groups = JobGroups(
+            queue=backlog.queue,
+            shape=backlog.shape,
+            priority_class=backlog.priority_class,
+            waiting=backlog.jobs,
+            running=backlog.runs,
+            examined=np.zeros(backlog.jobs.size, np.bool_),
+        )
+        self._check = self._make_check()
+        self._jobs = self._make_jobs(0)
+
+    def _make_check(self) -> PlacementCheck:
+        ledger, usage = self._ledger, self._ledger.node_usage
+        pool = PoolAmounts(
+            capacity=usage.capacity,
+            used=usage.used,
+            request=ledger.requests,
+            class_value=self._value,
+            preemptible=self._preemptible,
+            reachable=np.zeros_like(usage.used),
+            compared=np.zeros(len(ledger.requests), np.bool_),
+        )
+        queues = ledger.queues
+        return pack_for_kernels(PlacementCheck(self._groups, pool, queues.amounts, queues.found))
+
+    def _make_jobs(self, runs: int) -> CheckedJobs:
+        """The jobs, with memory for this number of runs."""
+        ledger = self._ledger
+        self._runs_max = runs
+        return pack_for_kernels(
+            CheckedJobs(
+                queue=ledger.job_queue,
+                shape=ledger.job_shape,
+                node=ledger.run_node,
+                run_share=np.zeros(runs),
+                run_held=np.zeros((runs, len(ledger.resources)), np.int64),
+            )
+        )
 
     def record_round(self) -> None:
         """A round examined all queued jobs."""
-        self._examined[self._ledger.backlog.waiting_groups()] = True
+        np.logical_or(self._groups.examined, self._groups.waiting > 0, out=self._groups.examined)
 
     def record_node_change(self) -> None:
         """The nodes changed: other jobs may be infeasible."""
-        self._examined[:] = False
+        self._groups.examined[:] = False
+        self._check = self._make_check()
 
     def may_decide(self, any_stopping: bool) -> bool:
-        """Whether a round could place or reject a job. `any_stopping`: a run is being stopped."""
-        ledger = self._ledger
-        if not self._applies or any_stopping:
-            return True
-        groups = ledger.backlog.waiting_groups()
-        usage = ledger.node_usage
-        if usage.any_cordoned or usage.any_overfull or not self._examined[groups].all():
-            return True
-        queues = ledger.backlog.queue[groups]
-        requests = ledger.requests[ledger.backlog.shape[groups]]
-        return (
-            usage.fits_any(requests)
-            or self._any_more_urgent(groups)
-            or self._any_below(queues, requests)
-        )
+        """Whether a round could place or reject a job. `any_stopping`: a run is being stopped.
 
-    def _any_more_urgent(self, groups: npt.NDArray[np.intp]) -> bool:
-        """Tier (c): whether a queued job has a greater value than a preemptible run."""
-        backlog = self._ledger.backlog
-        classes = np.unique(backlog.priority_class[np.flatnonzero(backlog.runs)])
-        running = self._value[classes[self._preemptible[classes]]]
-        waiting = self._value[backlog.priority_class[groups]]
-        return bool(running.size and waiting.max() > running.min())
-
-    def _any_below(self, queues: npt.NDArray[np.int32], requests: Int64) -> bool:
-        """Tier (b): whether evicted runs of other queues make a node free enough for a queued job.
-
-        `queues`, `requests`: of each group of queued jobs. A group is offered only after the runs
-        with which their queue has less than the group's queue with the job have returned (R4), if
-        the job is over its budget or comes after such a job.
+        If not, the shares of the queues have been measured.
         """
         ledger = self._ledger
-        shares = ledger.compute_shares()
-        entitled = self._protected * np.maximum(shares.fair, shares.weight)
-        above = shares.actual > entitled + ABOVE_MIN
-        held, budget = shares.actual / ledger.weight, shares.fair / ledger.weight
-        proposed = ledger.cost_with(queues, requests) / ledger.weight[queues]
-        likely = held[above].max(initial=0.0) > proposed + GAIN_MIN
-        if not likely.any():
-            return False
-        queues, requests, proposed = queues[likely], requests[likely], proposed[likely]
-        returned = np.zeros_like(proposed)
-        if self._value.size == 1:  # class values come before shares
-            first = self._first_shares()
-            over_budget = proposed > budget[queues] + MARGIN
-            after_first = np.where(first[queues] > budget[queues] + MARGIN, first[queues], 0.0)
-            returned = np.where(over_budget, np.maximum(proposed, after_first) - MARGIN, 0.0)
-        runs = ledger.order_runs()
-        runs = runs.select(above[runs.queue])
-        free = (ledger.node_usage.capacity - ledger.node_usage.used).astype(np.float64)
-        held = held[runs.queue]
-
-        def add_taken(share: float, least: float, queue: int) -> Float:
-            taken = (runs.queue != queue) & (runs.share >= least)
-            taken &= held > share + GAIN_MIN  # R13
-            reachable = free.copy()
-            np.add.at(reachable, runs.node[taken], runs.amounts[taken])
-            return reachable * (1 + TOLERANCE)
-
-        most = add_taken(proposed.min(), returned.min(), -1)  # no group reaches more than this
-        enough = np.asarray((most[None] >= requests[:, None]).all(axis=2))
-        fits = np.flatnonzero(enough.any(axis=1))
-        groups = zip(proposed[fits], returned[fits], queues[fits], strict=True)
-        return any(
-            bool(np.all(add_taken(*group) >= request, axis=1).any())
-            for group, request in zip(groups, requests[fits], strict=True)
-        )
-
-    def _first_shares(self) -> Float:
-        """[Q] the share / weight of each queue with its first queued job; 0 without one."""
-        ledger = self._ledger
-        first = ledger.first_queued()
-        result = np.zeros(ledger.weight.size)
-        queues = ledger.job_queue[first]
-        costs = ledger.cost_with(queues, ledger.requests[ledger.job_shape[first]])
-        result[queues] = costs / ledger.weight[queues]
-        return result
+        if not self.applies or any_stopping or ledger.node_usage.any_cordoned:
+            return True
+        if may_place_without_eviction(self._check):
+            return True
+        ledger.queues.measure(waiting=True)
+        runs = ledger.lists.runs()
+        if runs.size > self._runs_max:
+            self._jobs = self._make_jobs(2 * runs.size)
+        any_order = self._value.size > 1  # class values come before shares
+        first = ledger.lists.first_queued
+        return may_place_by_eviction(self._check, self._jobs, runs, first, any_order)
 
 
 def _is_plain(trace: Trace, settings: SimulationSettings) -> bool:

@@ -35,6 +35,10 @@ class Series:
         self._totals[last] += (end - last * width) * values
         self._totals[first + 1 : last] += width * values
 
+    def find_interval(self, at_ms: int) -> int:
+        """When the interval of this time begins, in ms from the start."""
+        return (at_ms - self.from_ms) // self.interval_ms * self.interval_ms
+
     def count(self, at: int, value: float, now_ms: int) -> None:
         """Add a value at a point in time, without a duration."""
         while now_ms - self.from_ms >= INTERVALS_MAX * self.interval_ms:

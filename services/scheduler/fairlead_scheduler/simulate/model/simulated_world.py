@@ -193,8 +193,9 @@ class World:
 
     # Decisions ------------------------------------------------------------------------------
 
-    def run_round(self, now_ms: int) -> DecidedRound | None:
-        """Run a round and apply its decisions; None if the pool needs no round.
+    def run_round(self, now_ms: int, *, explain: bool) -> DecidedRound | None:
+        """Run a round and apply its decisions; None if the pool needs no round. `explain`: whether
+        it finds the reasons of waiting jobs.
 
         As in the service, jobs that succeeded since the last round are ended together with it: a
         round excludes them. Other decisions of housekeeping, and ends of gang members, can change
@@ -204,7 +205,9 @@ class World:
         if housekeeping.others or self.trace.gangs:
             self.run_housekeeping(now_ms)
             housekeeping = self._decider.decide_housekeeping(now_ms)
-        decided = self._decider.decide_round(self.pool, housekeeping, now_ms, lambda: 0.0)
+        decided = self._decider.decide_round(
+            self.pool, housekeeping, now_ms, lambda: 0.0, explain=explain
+        )
         started = [] if decided is None else self._decider.make_batches(decided)
         self._apply(housekeeping.successes.batches(), now_ms)
         self._apply(started, now_ms)
@@ -252,10 +255,11 @@ class World:
                 facts.setdefault(job_set, []).append(event)
             self._note_blocked_runs(batch)
         for job_set, events in facts.items():
+            reports = self._start_and_stop(events, now_ms)  # of jobs of the same queue
+            events += [event for _, event in reports]
             queue = self.trace.queues.number(job_set.queue)
             for start in range(0, len(events), EVENTS_MAX):
                 self._fold(queue, events[start : start + EVENTS_MAX], now_ms)
-            self._fold_reports(self._start_and_stop(events, now_ms), now_ms)
         self._fold_reports(self._runs.begin_ready(now_ms), now_ms)
 
     def _start_and_stop(self, events: Iterable[ev.AnyEvent], now_ms: int) -> list[Report]:

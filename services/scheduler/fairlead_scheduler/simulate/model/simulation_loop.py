@@ -46,8 +46,9 @@ class Loop:
         patience = max(patience_ms(rules), 1000 * freeze_s)
         self._patience_ms = patience + cycle_ms if patience else 0
         self._filter = round_filter
-        self._skipped = False
-        """Whether a round was skipped since the last one that ran."""
+        self._unexplained = False
+        """Whether a round was skipped, or ran without an explanation, since the last explained
+        one."""
         self._last_ms: int | None = None
         """The time of the last round."""
         self._acted_ms = 0
@@ -67,18 +68,20 @@ class Loop:
             submit = submit_ms[order[at]] if at < count else None
             if submit is None and not self._ledger.waiting and not self._ledger.running:
                 break  # one more round would extend the makespan
-            times = (submit, self._world.next_end_ms, self._round_ms(), self._change_ms())
+            end_ms, change_ms = self._world.next_end_ms, self._change_ms()
+            times = (submit, end_ms, self._round_ms(), change_ms)
             known = [time for time in times if time is not None]
             if not known:
                 break
             now_ms = min(known)
             self._ledger.advance(now_ms)
-            if self._change_ms() == now_ms:
+            if change_ms == now_ms:
                 self._world.change_nodes(now_ms, self._due_changes(now_ms))
                 if self._filter is not None:
                     self._filter.record_node_change()
                 self._mark_changed(now_ms)
-            if self._world.next_end_ms == now_ms:
+                end_ms = self._world.next_end_ms
+            if end_ms == now_ms:
                 self._world.end_due(now_ms)
                 self._mark_changed(now_ms)
             if submit == now_ms:
@@ -90,8 +93,8 @@ class Loop:
             if self._round_ms() == now_ms:
                 self._round(now_ms)
             tick()
-        if self._skipped and self._ledger.waiting:
-            self._run_round(self._ledger.now_ms)
+        if self._unexplained and self._ledger.waiting:
+            self._run_round(self._ledger.now_ms, explain=True)
         self._world.run_housekeeping(self._ledger.now_ms)
         self._ledger.finish()
 
@@ -130,16 +133,19 @@ class Loop:
             self._ledger.skip_round()
             return
         if self._filter is not None and not self._filter.may_decide(self._world.any_stopping):
-            self._skipped, self._may_decide_later = True, False
+            self._unexplained, self._may_decide_later = True, False
             self._ledger.skip_full_round()
             return
-        self._run_round(now_ms)
+        explain = (
+            self._filter is None or not self._filter.applies or self._ledger.is_explanation_due()
+        )
+        self._run_round(now_ms, explain=explain)
 
-    def _run_round(self, now_ms: int) -> None:
-        decided = self._world.run_round(now_ms)
+    def _run_round(self, now_ms: int, *, explain: bool) -> None:
+        decided = self._world.run_round(now_ms, explain=explain)
         if decided is None:
             return
-        self._skipped = False
+        self._unexplained = not explain
         self.last_round = decided
         self._ledger.record_round(decided)
         if self._filter is not None:

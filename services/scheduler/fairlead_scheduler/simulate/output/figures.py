@@ -128,7 +128,7 @@ def summarize(world: World, ledger: Ledger, loop: Loop, *, seed: int, cycle_ms: 
         lost_to_preemption=_amounts(ledger, ledger.lost_by_outcome[RunEnd.PREEMPTED]),
         rounds=ledger.rounds,
         waited_job_seconds={
-            code: waited / 1000 for code, waited in sorted(ledger.waited_ms.items()) if waited
+            code: round(waited / 1000, 3) for code, waited in ledger.reasons.waited_ms().items()
         },
         stuck=_list_stuck(world, ledger, loop),
         refused=[

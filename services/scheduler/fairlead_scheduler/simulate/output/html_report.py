@@ -111,7 +111,8 @@ def _list_sections(summary: Summary, ledger: Ledger) -> Iterator[Section]:
     yield Section("Utilisation", "Fraction of the capacity of all nodes.", utilisation)
     yield Section("Jobs waiting and running", "", draw_jobs(history))
     chart = node_charts.draw_nodes(ledger, _largest_queues(history))
-    yield Section("Nodes", _RUNS if node_charts.has_bars(ledger) else _USAGE, chart)
+    text = _RUNS if node_charts.has_bars(ledger) else _describe_usage(ledger)
+    yield Section("Nodes", text, chart)
     yield Section("How long jobs waited", _WAITS, draw_waits(ledger))
     yield Section("Waits by job size", _SIZES, table=_list_sizes(summary))
     if summary.preemptions:
@@ -123,6 +124,13 @@ def _list_sections(summary: Summary, ledger: Ledger) -> Iterator[Section]:
         yield Section("What jobs waited for", _REASONS, table=_list_reasons(summary))
     if summary.stuck or summary.refused:
         yield Section("Jobs refused or left waiting", table=_list_stuck(summary))
+
+
+def _describe_usage(ledger: Ledger) -> str:
+    """The text of the picture of how full the nodes were."""
+    more = max(ledger.node_runs.sizes) - 1
+    rows = f" A row whose name ends with +{more} is the mean of {more + 1} nodes." if more else ""
+    return _USAGE + rows
 
 
 def _largest_queues(history: History) -> list[str]:
@@ -268,7 +276,7 @@ _SHARES: Final = "The dominant share of each queue, and its fair share as a dash
 _RUNS: Final = "A row for each node and a bar for each run, in the colour of its queue."
 _USAGE: Final = (
     "How full the nodes were: the stronger the colour, the more of a node's fullest resource was "
-    "in use. A row whose name ends with +24 is the mean of 25 nodes."
+    "in use."
 )
 _WAITS: Final = (
     "The number of jobs by the time from submission to the first start. Each bar counts from the "
@@ -276,7 +284,7 @@ _WAITS: Final = (
 )
 _SIZES: Final = "Jobs that started, by the number of their GPUs or else of their cores."
 _REASONS: Final = (
-    "Waiting time of all jobs, by the reason codes that `fairlead why` shows. Rounds that would"
-    " place no job are skipped; meanwhile the waiting jobs of a queue count with the most frequent"
-    " reason of that queue in the last round."
+    "Waiting time of all jobs, by the reason codes that `fairlead why` shows. Reasons are found in"
+    " one round of each interval of the charts; until the next one the waiting jobs of a queue are"
+    " divided among its reasons as they were then."
 )

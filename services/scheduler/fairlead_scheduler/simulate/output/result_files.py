@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, TextIO
@@ -9,7 +10,7 @@ from typing import Final, Protocol, TextIO
 import msgspec
 
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_scheduler.simulate.model.ledger import NOT_YET, Ledger, RunEnd
+from fairlead_scheduler.simulate.model.ledger import NOT_YET, Ledger, QueueRows, RunEnd
 from fairlead_scheduler.simulate.model.trace import Trace
 
 JOBS: Final = "jobs.csv"
@@ -44,9 +45,7 @@ class NullSink:
     ) -> None:
         """Do nothing."""
 
-    def write_shares(
-        self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
-    ) -> None:
+    def write_shares(self, at_ms: int, rows: QueueRows) -> None:
         """Do nothing."""
 
     def __enter__(self) -> "NullSink":
@@ -103,12 +102,11 @@ class FolderSink:
             )
         )
 
-    def write_shares(
-        self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
-    ) -> None:
-        """Write the shares of a queue from `at_ms` on."""
-        name = self._trace.queues.values[queue]
-        self._rows[QUEUES].writerow((format_seconds(at_ms), name, *shares, queued, running))
+    def write_shares(self, at_ms: int, rows: QueueRows) -> None:
+        """Write the rows of these queues from `at_ms` on."""
+        names = map(self._trace.queues.values.__getitem__, rows.queue)
+        time = repeat(format_seconds(at_ms))
+        self._rows[QUEUES].writerows(zip(time, names, *rows[1:], strict=False))
 
     def finish(self, ledger: Ledger, summary: object, report: Callable[[], str]) -> None:
         """Write the remaining files and rename all files to their final names."""
