@@ -7,11 +7,11 @@ from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_permissions import prepare_tokens
-from tests.unit.lookout.builders import job_id, submitted
+from tests.unit.lookout.builders import submitted
 
 
 def array_id(name: str) -> ids.ArrayId:
-    return ids.array_id(job_id(name))
+    return ids.client_array_id(ids.job_set_partition("q", "s"), "q", "s", name)
 
 
 def array(name: str, count: int, running_max: int | None = None) -> events.ArraySubmitted:

@@ -24,7 +24,7 @@ from fairlead_scheduler.rules.lease_changes import new_lease
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
-from tests.unit.scheduler.array_world import ID, World, array, node, tags, template
+from tests.unit.scheduler.array_world import ID, World, array, node, tags
 from tests.unit.scheduler.saved import Table
 
 
@@ -310,16 +310,6 @@ def test_the_id_of_a_waiting_task_or_of_the_array_can_be_cancelled() -> None:
     assert not world.state.waiting
 
 
-def test_waiting_tasks_that_are_named_by_their_ids_are_one_request() -> None:
-    """One request each would divide the set again for each of them: minutes for 10,000 ids."""
-    world = World()
-    world.fold(array("0-9999", running_max=1))
-    world.fold(*(ev.JobCancelRequested(job_id=world.task(n)) for n in range(1, 2_000, 2)))
-    assert len(world.state.cancel_requests) == 1
-    assert len(world.state.waiting) == 9_000
-    assert tags(world.release()) == {"arrayTasksCancelled": 1, "jobSubmitted": 1}
-
-
 def test_a_checkpoint_restores_arrays_and_whose_tasks_jobs_are() -> None:
     world, table = World(), Table()
     world.fold(array("0-99", running_max=10))
@@ -429,24 +419,6 @@ def test_a_task_cannot_start_after_one_that_was_cancelled_before_its_release() -
     world.release()
     assert jobs.flags[jobs.rows[task_id(second(), 7)]] & job_table.CANNOT_START
     assert not jobs.flags[jobs.rows[task_id(second(), 6)]] & job_table.CANNOT_START
-
-
-@pytest.mark.parametrize("indexes", ["3", "3,20-99"], ids=["few", "more than jobs that wait"])
-def test_a_job_cannot_start_after_a_task_that_was_cancelled_before_its_release(
-    indexes: str,
-) -> None:
-    world = World()
-    world.fold(array("0-99", running_max=1))
-    names = {index: client_job_id(0, "q", "s", f"waits-{index}") for index in (3, 4)}
-    for index, name in names.items():
-        world.fold(template(job_id=name, after=(world.task(index),)))
-    world.fold(ev.ArrayCancelRequested(array=ID, indexes=indexes))
-    world.release()
-    jobs = world.view.jobs
-    stuck = {
-        index: bool(jobs.flags[jobs.rows[names[index]]] & job_table.CANNOT_START) for index in names
-    }
-    assert stuck == {3: True, 4: False}
 
 
 def test_tasks_follow_an_array_that_has_ended() -> None:
