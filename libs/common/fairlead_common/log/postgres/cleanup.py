@@ -25,7 +25,10 @@ TOMBSTONES_REMOVED_MAX: Final = 5_000
 
 
 async def maintain(link: Link, now_ms: int) -> int:
-    """Drop what is due and return the number of records; at once if another process is doing it."""
+    """Drop what is due and return the number of records; at once if another process is doing it.
+
+    Only one process does it, by a lock that ends with the session: close the link afterwards.
+    """
     return await link.query(lambda connection: _Turn(connection, now_ms).run(), TURN_S_MAX)
 
 
@@ -39,18 +42,15 @@ class _Turn:
     async def run(self) -> int:
         if not await self._connection.fetchval(SQL["lock_cleanup"], *_LOCK):
             return 0
-        try:
-            removed = 0
-            for row in await self._connection.fetch(SQL["parts"]):
-                if not row["compacted"]:
-                    removed += await self._expire(row["part"], row["first"], row["retention_s"])
-                    continue
-                removed += await self._compact(row["part"], row["cleaned"])
-                if row["tombstones_ms"] <= self._now_ms - TOMBSTONE_RETENTION_MS:
-                    removed += await self._bury(row["part"], row["tombstones"])
-            return removed
-        finally:
-            await self._connection.execute(SQL["unlock_cleanup"], *_LOCK)
+        removed = 0
+        for row in await self._connection.fetch(SQL["parts"]):
+            if not row["compacted"]:
+                removed += await self._expire(row["part"], row["first"], row["retention_s"])
+                continue
+            removed += await self._compact(row["part"], row["cleaned"])
+            if row["tombstones_ms"] <= self._now_ms - TOMBSTONE_RETENTION_MS:
+                removed += await self._bury(row["part"], row["tombstones"])
+        return removed
 
     async def _expire(self, part: int, first: int, retention_s: int) -> int:
         """Marked before anything is removed, so that readers get `PositionExpired`."""

@@ -77,11 +77,8 @@ FROM unnest($1::int[], $2::bigint[]) AS n (part, position) WHERE p.part = n.part
 SELECT pg_notify('fairlead_log', $1);
 
 -- name: lock_cleanup
--- One process at a time removes expired records.
+-- One process at a time removes expired records, until its session ends.
 SELECT pg_try_advisory_lock($1, $2);
-
--- name: unlock_cleanup
-SELECT pg_advisory_unlock($1, $2);
 
 -- name: parts
 -- All partitions, for the cleanup.
