@@ -309,16 +309,32 @@ async def test_a_pod_deleted_by_hand_is_noticed_and_held_until_that_is_reported(
     await world.until(lambda: not world.server.pods())
 
 
-async def test_a_deletion_that_the_api_server_did_not_complete_is_repeated(
-    world: FakeWorld,
+@pytest.mark.parametrize(
+    ("finalizers", "interrupted"),
+    [
+        pytest.param([FINALIZER], 0, id="a deletion of two requests, one write each"),
+        pytest.param([], 1, id="somebody removed the finalizer: one request, two writes"),
+    ],
+)
+async def test_a_deletion_that_a_failure_interrupts_is_completed(
+    world: FakeWorld, finalizers: list[str], interrupted: int
 ) -> None:
     await world.open(ended_pods_max=0)
-    run = world.create(annotations=SUCCEEDS)
+    run = world.create()
+    await world.until_pod(run, runs)
+    pod = world.server.find("pods", run)
+    assert pod is not None
+    pod["metadata"]["finalizers"] = finalizers
+    pod["status"]["phase"] = "Failed"
+    world.server.put("pods", pod)
     await world.until_ended(run)
+    requests = world.server.requests.copy()
     world.server.deletions_interrupted = 1
     world.cluster.remove([run])
     await world.until(lambda: not world.server.pods())
-    assert not world.server.deletions_interrupted
+    assert world.server.deletions_interrupted == 1 - interrupted
+    sent = world.server.requests - requests
+    assert (sent["DELETE", "pods"], sent["PATCH", "pods"]) == (1 + interrupted, 1 - interrupted)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Sends the requests that bring the pod of a run to what is wanted of it."""
 
 from collections.abc import Callable
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import msgspec
 
@@ -26,8 +26,6 @@ from fairlead_executor.backends.kubernetes.domain.run_records import Operation, 
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End
-
-REPEATED_CODES: Final = frozenset({401, 408, 409, 429})
 
 
 class Requests:
@@ -141,7 +139,7 @@ class Requests:
             return self._refuse(record, pods.failed(FailureCategory.ADMISSION, text))
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         response = await self._client.request("POST", "/api/v1/namespaces", body)
-        if response.code not in (201, 409) and not _is_repeated(response.code):
+        if response.code not in (201, 409) and not refusals.is_repeated(response.code):
             message = api_objects.decode_status(response.body).message
             text = f"the namespace {name} cannot be created: {message}"
             return self._refuse(record, pods.failed(FailureCategory.ADMISSION, text))
@@ -171,7 +169,7 @@ class Requests:
         path = f"/api/v1/namespaces/{record.namespace}/secrets"
         response = await self._client.request("POST", path, body)
         exists = response.code == 409
-        if response.code != 201 and not exists and _is_repeated(response.code):
+        if response.code != 201 and not exists and refusals.is_repeated(response.code):
             return False
         record.secrets = {}
         if response.code != 201 and not exists:
@@ -196,7 +194,7 @@ class Requests:
             status = api_objects.decode_status(response.body)
             if response.code == 409 and status.reason == "AlreadyExists":
                 continue
-            if _is_repeated(response.code):
+            if refusals.is_repeated(response.code):
                 return False
             text = f"its {creation.kind} {creation.name} cannot be created: {status.message}"
             return self._fail_network_objects(record, text[: refusals.MESSAGE_LENGTH_MAX])
@@ -233,28 +231,30 @@ class Requests:
         return self._observe(record, response)
 
     async def _release(self, record: RunRecord) -> bool:
-        """Remove our finalizer, and delete the pod if nobody has.
+        """Delete the pod if nobody has, then remove our finalizer, with which it disappears.
 
-        The API server deletes a pod in two writes, the deletion timestamp first. If it or the
-        executor is killed between them, the pod stays with the timestamp and without our finalizer.
+        The API server deletes a pod without finalizers in two writes, which a failure can part.
+        With the finalizer the first is the answer to DELETE and the second that to the patch.
         """
         pod = record.observed
         assert pod is not None, record.run
-        metadata = pod.metadata
-        is_held = FINALIZER in metadata.finalizers
-        if is_held:
-            others = [name for name in metadata.finalizers if name != FINALIZER]
-            # With finalizers of others the patch is refused if one was added in the meantime.
-            version = {"resourceVersion": metadata.resource_version} if others else {}
-            body = {"metadata": {"uid": metadata.uid, "finalizers": others or None, **version}}
-            if not await self._patch(record, body):
-                return False
-        is_deleted_by_patch = is_held and metadata.deletion_timestamp is not None
-        if record.observed is not None and not is_deleted_by_patch:
-            record.released = await self._delete(record, 0)
-        else:
-            record.released = True
+        is_held = FINALIZER in pod.metadata.finalizers
+        is_deleted = is_held and pod.metadata.deletion_timestamp is not None
+        if not is_deleted and not await self._delete(record, 0):
+            return False
+        record.released = not is_held or await self._remove_finalizer(record)
         return record.released
+
+    async def _remove_finalizer(self, record: RunRecord) -> bool:
+        pod = record.observed
+        if pod is None:
+            return True
+        metadata = pod.metadata
+        others = [name for name in metadata.finalizers if name != FINALIZER]
+        # With finalizers of others the patch is refused if one was added in the meantime.
+        version = {"resourceVersion": metadata.resource_version} if others else {}
+        body = {"metadata": {"uid": metadata.uid, "finalizers": others or None, **version}}
+        return await self._patch(record, body)
 
     async def _patch(self, record: RunRecord, body: pod_manifest.Json) -> bool:
         response = await self._client.request(
@@ -274,10 +274,6 @@ class Requests:
         if pod.metadata.name == record.run:
             run_records.observe(record, pod)
         return True
-
-
-def _is_repeated(code: int) -> bool:
-    return code in REPEATED_CODES or code >= 500
 
 
 def _pods_path(record: RunRecord) -> str:

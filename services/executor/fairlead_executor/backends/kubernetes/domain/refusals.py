@@ -11,6 +11,7 @@ from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End
 
 MESSAGE_LENGTH_MAX: Final = 2_000
+_REPEATED_CODES: Final = frozenset({401, 408, 409, 429})
 
 
 class Outcome(Enum):
@@ -29,6 +30,11 @@ class Refusal(msgspec.Struct, frozen=True):
     end: End | None = None
 
 
+def is_repeated(code: int) -> bool:
+    """Whether the same request can succeed later."""
+    return code in _REPEATED_CODES or code >= 500
+
+
 def read_refusal(code: int, status: Status) -> Refusal:
     """What an answer with this HTTP code means for a pod that was to be created."""
     message = status.message[:MESSAGE_LENGTH_MAX] or f"HTTP status {code}"
@@ -43,7 +49,7 @@ def read_refusal(code: int, status: Status) -> Refusal:
         return Refusal(Outcome.NO_NAMESPACE)
     if code == 403 and "being terminated" in message:
         return Refusal(Outcome.ENDED, pods.failed(FailureCategory.ADMISSION, message))
-    if code in (401, 408, 409, 429) or code >= 500:
+    if is_repeated(code):
         return Refusal(Outcome.REPEAT)
     text = f"the cluster refused the pod: {message}"
     return Refusal(Outcome.ENDED, pods.failed(FailureCategory.ADMISSION, text))
