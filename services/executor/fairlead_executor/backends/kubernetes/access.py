@@ -14,7 +14,7 @@ import msgspec
 
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import clock
-from fairlead_executor.backends.kubernetes import device_watches, kubernetes_cluster
+from fairlead_executor.backends.kubernetes import device_watches
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 
@@ -54,7 +54,7 @@ async def check_access(settings: KubernetesSettings) -> list[str]:
             if not await _is_permitted(client, group, resource, verb)
         ]
     except (ApiUnavailable, ApiRefused) as error:
-        raise WorldError(kubernetes_cluster.describe_refusal(client.url, error)) from error
+        raise WorldError(client.describe_failure(error)) from error
     finally:
         await client.close()
 

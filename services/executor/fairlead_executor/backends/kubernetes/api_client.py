@@ -82,6 +82,19 @@ class ApiClient:
         """The address of the API server."""
         return str(self._configuration.host)
 
+    def describe_failure(self, error: ApiUnavailable | ApiRefused) -> str:
+        """Why the cluster cannot be read, and what to do."""
+        match error:
+            case ApiRefused(code=401):
+                todo = "renew the credentials of the kubeconfig; try them with: kubectl auth whoami"
+            case ApiRefused(code=403):
+                todo = "apply deploy/kubernetes/rbac.yaml, and use its service account"
+            case ApiRefused(code=404):
+                todo = "`deviceResources` needs resource.k8s.io/v1, which Kubernetes has since 1.34"
+            case _:
+                todo = "check the address of the kubeconfig and the network"
+        return f"the cluster at {self.url} cannot be read: {error}; {todo}"
+
     async def close(self) -> None:
         """Close all connections."""
         if self._session is not None:

@@ -128,7 +128,7 @@ class KubernetesCluster:
                 await watch.list_all()
         except (ApiUnavailable, ApiRefused) as error:
             await client.close()
-            raise WorldError(describe_refusal(client.url, error)) from error
+            raise WorldError(client.describe_failure(error)) from error
         except BaseException:
             await client.close()
             raise
@@ -478,17 +478,3 @@ def _selector(labels: Mapping[str, str]) -> dict[str, str]:
     if not labels:
         return {}
     return {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())}
-
-
-def describe_refusal(url: str, error: ApiUnavailable | ApiRefused) -> str:
-    """Why the cluster cannot be read, and what to do."""
-    match error:
-        case ApiRefused(code=401):
-            todo = "renew the credentials of the kubeconfig; try them with: kubectl auth whoami"
-        case ApiRefused(code=403):
-            todo = "apply deploy/kubernetes/rbac.yaml, and use its service account"
-        case ApiRefused(code=404):
-            todo = "`deviceResources` needs resource.k8s.io/v1, which Kubernetes has since 1.34"
-        case _:
-            todo = "check the address of the kubeconfig and the network"
-    return f"the cluster at {url} cannot be read: {error}; {todo}"
