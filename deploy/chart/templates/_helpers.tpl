@@ -72,6 +72,9 @@ spec:
     - name: {{ . }}
     {{- end }}
   {{- end }}
+  {{- with $values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
   {{- with $values.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}

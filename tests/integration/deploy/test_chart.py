@@ -26,6 +26,7 @@ EVERYTHING: Final = {
         {"name": "local", "kubernetes": {"binding": "direct"}, "settings": {"heartbeatS": 3}},
         {"name": "east", "kubeconfigSecret": "east", "address": "http://east.example.com:8080"},
     ],
+    "priorityClassName": "system-cluster-critical",
     "podAnnotations": {"example.com/a": "b"},
     "nodeSelector": {"a": "b"},
     "tolerations": [{"key": "a", "operator": "Exists"}],
@@ -82,6 +83,20 @@ def test_the_executor_is_permitted_what_the_manifest_permits() -> None:
     (expected,) = (item for item in manifest if item["kind"] == "ClusterRole")
     (role,) = of_kind(render(), "ClusterRole").values()
     assert role["rules"] == expected["rules"]
+
+
+def test_every_container_has_requests_and_a_memory_limit(
+    documented_values: dict[str, object],
+) -> None:
+    own = {"requests": {"cpu": "2"}, "limits": {"memory": "9Gi"}}
+    values = {**documented_values, "executors": [{"name": "a"}, {"name": "b", "resources": own}]}
+    deployments = of_kind(render(**values), "Deployment")
+    found = {name: container(item)["resources"] for name, item in deployments.items()}
+    assert found.pop("executor-b") == own
+    assert set(found) == {"submit", "scheduler", "lookout", "executor-a"}
+    for name, resources in found.items():
+        assert set(resources["requests"]) == {"cpu", "memory"}, name
+        assert set(resources["limits"]) == {"memory"}, name
 
 
 def test_only_the_executor_of_this_cluster_has_a_service_account() -> None:
