@@ -59,9 +59,9 @@ needs: .venv/.ready-dev
 	@$(BIN)/python -m tests.go_programs check || true
 	@$(BIN)/python -m tests.airflow_environment check || true
 
-# A real Kubernetes control plane and Helm for tests: about 1,000 CPU-seconds of Go, once per go.sum
+# A real Kubernetes control plane, kubectl and Helm for tests: about 1,000 CPU-seconds of Go, once per go.sum
 # and Go.
-kubernetes: .venv/.ready-dev  ## build etcd, kube-apiserver, kube-scheduler, KWOK and Helm for tests
+kubernetes: .venv/.ready-dev  ## build etcd, kube-apiserver, kube-scheduler, KWOK, kubectl and Helm for tests
 	@$(BIN)/python -m tests.go_programs build
 
 airflow: .venv/.ready-dev  ## install Airflow, in an environment of its own, for tests of clients/airflow

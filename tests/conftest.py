@@ -12,6 +12,7 @@
 - `kubeconfig`: of a real Kubernetes API server with three nodes of KWOK (session); skips with the
   reason where its programs have not been built (`make kubernetes`). Mark tests that use it
   `kubernetes`. `control_plane`: its processes; skips where the cluster is somebody else's.
+  `kubernetes_tools`: the folder of kubectl and kube-controller-manager, built likewise.
 - `chromium`: the path of a Chromium (session); skips with the reason when there is none.
 
 `FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's), `FAIRLEAD_TEST_REDIS=redis://...` and
@@ -44,7 +45,7 @@ from fairlead_standalone.processes.child_process import Program, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
-from tests.go_programs import ProgramsUnavailable
+from tests.go_programs import KUBERNETES_TOOLS, ProgramsUnavailable
 from tests.kafka_broker import BrokerUnavailable, KafkaBroker
 from tests.kubernetes_control_plane import ControlPlane
 
@@ -231,6 +232,15 @@ def second_control_plane(
     """Another cluster, without nodes: its own API server on the etcd of the first one."""
     with ControlPlane(tmp_path_factory.mktemp("kubernetes"), beside=control_plane) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def kubernetes_tools() -> Path:
+    """The folder of kubectl, and of kube-controller-manager for `ControlPlane.controllers`."""
+    try:
+        return KUBERNETES_TOOLS.find()
+    except ProgramsUnavailable as error:
+        pytest.skip(f"no kubectl: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Programs for tests that Go builds from pinned modules: a Kubernetes control plane, Helm.
+"""Programs for tests that Go builds from pinned modules: a Kubernetes control plane, kubectl, Helm.
 
     python -m tests.go_programs build    # once, about 1,000 CPU-seconds: make kubernetes
     python -m tests.go_programs check    # say which of them are missing
@@ -128,6 +128,15 @@ CONTROL_PLANE: Final = GoPrograms(
     },
     version_of="k8s.io/kubernetes",
 )
+KUBERNETES_TOOLS: Final = GoPrograms(
+    name="kubernetes-tools",
+    folder=ROOT / "kubernetes_tools",
+    packages={
+        "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+        "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    },
+    version_of="k8s.io/kubernetes",
+)
 HELM: Final = GoPrograms(
     name="helm",
     folder=ROOT / "helm",
@@ -185,7 +194,7 @@ def main() -> None:
     parser.add_argument("what", choices=["build", "check"])
     what = parser.parse_args().what
     missing = False
-    for programs in (CONTROL_PLANE, HELM):
+    for programs in (CONTROL_PLANE, KUBERNETES_TOOLS, HELM):
         try:
             if what == "build":
                 say(f"{programs.name} for tests is in {programs.build()}")

@@ -3,7 +3,8 @@
     python -m tests.kubernetes_control_plane    # run one until Ctrl-C; prints its kubeconfig
 
 `go_programs.py` builds its programs (`make kubernetes`). No container runs: `kubernetes/kwok.yaml`
-says how pods behave.
+says how pods behave. Of the controllers of kube-controller-manager only those run that a test
+names.
 """
 
 import contextlib
@@ -17,13 +18,13 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
 from fairlead_standalone.processes.child_process import Command, RunningProcess
 from fairlead_standalone.servers.addresses import free_port
-from tests.go_programs import CONTROL_PLANE, say
+from tests.go_programs import CONTROL_PLANE, KUBERNETES_TOOLS, say
 
 FILES: Final = Path(__file__).parent / "kubernetes"
 ANSWER_S_MAX: Final = 2.0
@@ -114,6 +115,26 @@ class ControlPlane:
         write_kubeconfig(self.kubeconfig, self.url, self.certificate.read_bytes(), ADMIN_TOKEN)
         self.scheduler = self._run(self._scheduler())
         self.kwok = self._run(self._kwok())
+
+    @contextlib.contextmanager
+    def controllers(self, *names: str) -> Iterator[None]:
+        """These controllers of kube-controller-manager run. Raises `ProgramsUnavailable`."""
+        program = KUBERNETES_TOOLS.find() / "kube-controller-manager"
+        server = _Server(
+            (
+                *(str(program), f"--kubeconfig={self.kubeconfig}", "--leader-elect=false"),
+                *(f"--controllers={','.join(names)}", "--authentication-skip-lookup=true"),
+                *("--kube-api-qps=1000", "--kube-api-burst=1000", "--secure-port=0"),
+            ),
+            self._folder,
+            "",
+        )
+        running = RunningProcess(server, self._folder / f"{server.name}.log")
+        running.start()
+        try:
+            yield
+        finally:
+            running.stop()
 
     def _run(self, server: _Server) -> RunningProcess:
         running = RunningProcess(server, self._folder / f"{server.name}.log")
