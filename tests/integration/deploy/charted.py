@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from fairlead_standalone.servers.addresses import free_port
 from tests.integration.deploy import charts, files
 from tests.integration.deploy.charts import NAMESPACE, RELEASE, Object, Rule
@@ -38,6 +40,14 @@ def apply(plane: ControlPlane, item: Object, *, dry_run: bool = False) -> Object
     return plane.request(
         "PATCH", path + ("&dryRun=All" if dry_run else ""), item, "application/apply-patch+yaml"
     )
+
+
+def apply_gateway_api(plane: ControlPlane) -> None:
+    """Have the API server know the kinds of the Gateway API that the chart uses."""
+    resources = charts.helm().parent / "gateway-api"
+    for name in ("gateways", "httproutes"):
+        text = (resources / f"gateway.networking.k8s.io_{name}.yaml").read_text()
+        apply(plane, yaml.safe_load(text))
 
 
 class Charted(Installation):

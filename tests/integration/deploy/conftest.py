@@ -21,7 +21,7 @@ from fairlead_submit.service.settings import SubmitSettings
 from tests.conftest import Server, made_database
 from tests.e2e.guide.guides import blocks
 from tests.integration.deploy import charts
-from tests.integration.deploy.charted import Charted, apply
+from tests.integration.deploy.charted import Charted, apply, apply_gateway_api
 from tests.kubernetes_control_plane import ControlPlane
 
 EXAMPLES: Final = {"queue": "physics", "job_set": "a/b"}
@@ -58,10 +58,7 @@ async def services(fresh_database: str, valkey_url: str) -> AsyncIterator[Routes
 @pytest.fixture(scope="session")
 def api_server(control_plane: ControlPlane) -> ControlPlane:
     """An API server that knows the Gateway API, with the namespace of the release."""
-    resources = charts.helm().parent / "gateway-api"
-    for name in ("gateways", "httproutes"):
-        text = (resources / f"gateway.networking.k8s.io_{name}.yaml").read_text()
-        apply(control_plane, yaml.safe_load(text))
+    apply_gateway_api(control_plane)
     namespace = {"metadata": {"name": charts.NAMESPACE}}
     apply(control_plane, {"apiVersion": "v1", "kind": "Namespace", **namespace})
     return control_plane

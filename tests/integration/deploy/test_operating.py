@@ -1,28 +1,44 @@
 """The commands of docs/operating.md work on a real API server and a real release."""
 
+import base64
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+import yaml
 
+from fairlead_executor.backends.kubernetes.access import check_access
+from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from tests.conftest import ROOT
 from tests.e2e.guide.guides import Block, blocks
 from tests.integration.deploy import charts
-from tests.integration.deploy.charted import Charted
-from tests.kubernetes_control_plane import ControlPlane
+from tests.integration.deploy.charted import Charted, apply_gateway_api
+from tests.kubernetes_control_plane import ADMIN_TOKEN, ControlPlane
 
 pytestmark = pytest.mark.kubernetes
 
 
+MAIN_SECRET: Final = ["create", "secret", "generic", "fairlead"]
+WEST: Final = "west"
+"""The context of the cluster that the page adds."""
+
+
 def commands(first: str) -> list[list[str]]:
     """The commands of the page that begin with this word."""
-    texts = [block.text for block in blocks("operating.md") if is_command(block)]
-    lines = "\n".join(texts).replace("\\\n", " ").splitlines()
+    lines = "\n".join(block.text for block in typed()).replace("\\\n", " ").splitlines()
     return [words for words in map(shlex.split, lines) if words[:1] == [first]]
+
+
+def typed() -> list[Block]:
+    """The commands of the page that can be typed here, block by block."""
+    return [block for block in blocks("operating.md") if is_command(block)]
 
 
 def is_command(block: Block) -> bool:
@@ -44,30 +60,91 @@ def run(words: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_helm_installs_and_upgrades(api_server: ControlPlane, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def new_cluster(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """A cluster that has nothing but the Gateway API."""
+    with ControlPlane(tmp_path_factory.mktemp("new"), beside=control_plane) as plane:
+        apply_gateway_api(plane)
+        yield plane
+
+
+def write_contexts(path: Path, planes: dict[str, ControlPlane]) -> None:
+    """Write a kubeconfig with a context for each cluster; the first one is the current one."""
+    merged: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}  # `Any`: JSON
+    merged["current-context"] = next(iter(planes))
+    for name, plane in planes.items():
+        own = json.loads(plane.kubeconfig.read_text())
+        context = {"cluster": name, "user": name}
+        merged.setdefault("contexts", []).append({"name": name, "context": context})
+        for several in ("clusters", "users"):
+            merged.setdefault(several, []).append({**own[several][0], "name": name})
+    path.write_text(json.dumps(merged))
+
+
+def follow_page(folder: Path, environment: dict[str, str]) -> None:
+    """Save the files of the page and type its commands, except those of `fairlead`, in order.
+
+    YAML without the name of a file is added to `values.yaml`.
+    """
+    values = folder / "values.yaml"
     for block in blocks("operating.md"):
         if block.language == "yaml" and block.name:
-            (tmp_path / block.name).write_text(block.text)
+            (folder / block.name).write_text(block.text)
+        elif block.language == "yaml":
+            merged = {**yaml.safe_load(values.read_text()), **yaml.safe_load(block.text)}
+            values.write_text(yaml.safe_dump(merged))
+        elif is_command(block) and not block.text.startswith("fairlead "):
+            run(["bash", "-e", "-u", "-o", "pipefail", "-c", block.text], folder, environment)
+
+
+async def test_a_reader_installs_adds_a_cluster_upgrades_and_renews_credentials(
+    new_cluster: ControlPlane, control_plane: ControlPlane, kubernetes_tools: Path, tmp_path: Path
+) -> None:
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
-    environment = {"KUBECONFIG": str(api_server.kubeconfig)}
-    found = commands("helm")
-    assert len(found) == 3
-    for _, *words in found:
-        assert "STATUS: deployed" in run([str(charts.helm()), *words], tmp_path, environment)
+    write_contexts(tmp_path / "config", {"east": new_cluster, WEST: control_plane})
+    environment = {
+        "KUBECONFIG": str(tmp_path / "config"),
+        "PATH": f"{kubernetes_tools}:{charts.helm().parent}:{os.environ['PATH']}",
+    }
+    follow_page(tmp_path, environment)
+
     path = f"/apis/apps/v1/namespaces/{charts.NAMESPACE}/deployments"
-    names = {item["metadata"]["name"] for item in api_server.request("GET", path)["items"]}
-    assert {"fairlead-submit", "fairlead-executor-east"} <= names
-    assert "fairlead-west-executor-west" in names
-    assert "fairlead-west-submit" not in names
-    # `kubectl rollout restart` after a change of the Secret: it takes the same selector.
-    restart = next(block.text for block in blocks("operating.md") if "rollout" in block.text)
-    selected = f"{path}?labelSelector={restart.split()[-1]}"
-    restarted = {item["metadata"]["name"] for item in api_server.request("GET", selected)["items"]}
-    assert restarted == {name for name in names if not name.startswith("fairlead-west")}
+    deployments = {
+        item["metadata"]["name"]: item for item in new_cluster.request("GET", path)["items"]
+    }
+    assert {"fairlead-submit", "fairlead-executor-east", "fairlead-executor-west"} <= set(
+        deployments
+    )
+    for name, deployment in deployments.items():
+        annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+        assert "kubectl.kubernetes.io/restartedAt" in annotations, name
+    (mounted,) = (
+        volume["secret"]["secretName"]
+        for volume in deployments["fairlead-executor-west"]["spec"]["template"]["spec"]["volumes"]
+        if "secret" in volume
+    )
+    secret = new_cluster.request("GET", f"/api/v1/namespaces/{charts.NAMESPACE}/secrets/{mounted}")
+    kubeconfig = tmp_path / "mounted"
+    kubeconfig.write_bytes(base64.b64decode(secret["data"]["kubeconfig"]))
+    assert ADMIN_TOKEN not in kubeconfig.read_text()
+    assert await check_access(KubernetesSettings(kubeconfig=str(kubeconfig))) == []
+
+    installed = {item["metadata"]["name"] for item in control_plane.request("GET", path)["items"]}
+    assert "fairlead-west-executor-west" in installed
+    assert "fairlead-west-submit" not in installed
+
+
+def test_only_what_needs_a_container_engine_or_a_broken_installation_is_not_typed() -> None:
+    skipped = [block for block in blocks("operating.md") if block.name == "skip"]
+    assert [block.text.split()[0] for block in skipped] == ["for", "fairlead"]
+    assert "docker build" in skipped[0].text
+    assert "fairlead repair" in skipped[1].text
 
 
 def test_the_secret_has_what_the_chart_reads() -> None:
-    (secret,) = (words for words in commands("kubectl") if "secret" in words)
+    (secret,) = (words for words in commands("kubectl") if words[3:7] == MAIN_SECRET)
     written = {re.match(r"--from-literal=(\w+)=", word) for word in secret}
     read = {
         item["valueFrom"]["secretKeyRef"]["key"]
