@@ -36,6 +36,22 @@ async def test_secrets_are_returned_once_and_encrypted_at_rest(
         assert "sesame" not in text
 
 
+async def test_headers_are_given_again_for_another_server(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        await harness.create(NOBODY, headers={"Authorization": "Bearer sesame"})
+        path, filtered = "/api/v1/webhooks/hook", {"filter": {"queue": "q"}}
+        elsewhere = filtered | {"url": "http://127.0.0.1:10/"}
+        refused = await harness.client.put(path, json=elsewhere)
+        assert refused.status_code == 422
+        assert [error["pointer"] for error in refused.json()["errors"]] == ["/headers"]
+        read = await harness.read("/webhooks/hook")
+        assert (read["url"], read["headers"]) == (NOBODY, ["Authorization"])
+        moved = await harness.client.put(path, json=elsewhere | {"headers": {}})
+        assert (moved.status_code, moved.json()["headers"]) == (200, [])
+
+
 async def test_without_a_key_no_webhook_is_created(fresh_database: str, valkey_url: str) -> None:
     async with delivering(fresh_database, valkey_url, secrets_key="") as harness:
         answer = await harness.post(

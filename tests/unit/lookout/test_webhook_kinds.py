@@ -53,6 +53,7 @@ def stored(configuration: WebhookConfiguration) -> Webhook:
         format=configuration.format,
         ordered=configuration.ordered,
         concurrency=configuration.concurrency,
+        headers=dict(configuration.headers or {}),
         kind=configuration.kind,
         options=configuration.options,
         credentials=dict.fromkeys(configuration.credentials or (), "sealed"),
@@ -160,3 +161,30 @@ def test_a_secret_stays_until_the_server_changes() -> None:
     assert elsewhere == {"/airflow/token": "must be given again, because the URL changes"}
     with_user = check({**AIRFLOW, "airflow": {"dag": "a", "username": "u"}}, current=current)
     assert with_user == {"/airflow/password": "is missing"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("https://hooks.example.org/a", "https://hooks.example.com/a"),
+        ("https://hooks.example.org/a", "https://hooks.example.org:8443/a"),
+        ("https://hooks.example.org/a", "https://hooks.example.org.example.com/a"),
+        ("https://127.0.0.1/a", "http://127.0.0.1/a"),
+    ],
+)
+def test_headers_are_not_sent_to_another_server(before: str, after: str) -> None:
+    headers = {"Authorization": "Bearer sesame"}
+    current = stored(made({"url": before, "headers": headers}))
+    refused = check({"url": after}, current=current)
+    assert refused == {
+        "/headers": "must be given again, or {} for none, because the URL names another server"
+    }
+    assert made({"url": after, "headers": {}}, current).headers == {}
+    assert made({"url": after, "headers": headers}, current).headers == headers
+
+
+def test_headers_stay_where_the_url_names_the_same_server() -> None:
+    current = stored(made({"url": f"{URL}/a", "headers": {"Authorization": "Bearer sesame"}}))
+    for url in (f"{URL}/b?c=d", "https://EXAMPLE.org:443/a"):
+        assert made({"url": url}, current).headers is None
+    assert made({"url": "https://example.com"}, stored(made({"url": URL}))).headers is None

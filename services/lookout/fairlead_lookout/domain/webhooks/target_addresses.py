@@ -26,6 +26,7 @@ _HOST_NAME: Final = re.compile(
     r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?",
     re.IGNORECASE,
 )
+_PORTS: Final = {"https": 443, "http": 80}
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)\.?", re.IGNORECASE)
 
 
@@ -89,6 +90,12 @@ def check_url(url: str, allowed: Sequence[Network]) -> str | None:
     if parts.fragment:
         return "has a fragment (#), which is never sent"
     return _check_host(parts, allowed)
+
+
+def find_origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port of a valid URL: requests to one origin reach the same server."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
 
 
 def _check_host(parts: SplitResult, allowed: Sequence[Network]) -> str | None:

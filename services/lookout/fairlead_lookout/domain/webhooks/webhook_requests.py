@@ -20,7 +20,7 @@ from fairlead_lookout.domain.webhooks.kind_requests import (
     TemplateRequest,
 )
 from fairlead_lookout.domain.webhooks.notification_texts import NOTIFIED_TYPES
-from fairlead_lookout.domain.webhooks.target_addresses import Network, check_url
+from fairlead_lookout.domain.webhooks.target_addresses import Network, check_url, find_origin
 from fairlead_lookout.domain.webhooks.webhook_types import (
     EVENT_TYPES,
     EventFilter,
@@ -65,9 +65,9 @@ class FilterRequest(_Request, kw_only=True):
 class WebhookRequest(_Request, kw_only=True):
     """A webhook to create, or what replaces one. `kind`: of a new webhook, default `webhook`.
 
-    `url`: not for email; `headers`: absent means unchanged; `template`: of slack and email. Without
-    `types`, slack and email are sent `failed`, `rejected` and `finished`, airflow `finished`, and
-    a webhook all events."""
+    `url`: not for email; `headers`: absent means unchanged, which is not permitted if the `url`
+    names another server; `template`: of slack and email. Without `types`, slack and email are sent
+    `failed`, `rejected` and `finished`, airflow `finished`, and a webhook all events."""
 
     name: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
     kind: Kind | None = None
@@ -131,6 +131,9 @@ def check_webhook(
     ]
     if given.url is not None and (refusal := check_url(given.url, permitted.networks)) is not None:
         found.append(FieldError("/url", refusal))
+    elif current is not None and _would_send_headers_elsewhere(given, current):
+        detail = "must be given again, or {} for none, because the URL names another server"
+        found.append(FieldError("/headers", detail))
     requested = given.filter or FilterRequest()
     if requested.job_set is not None and requested.job_set.count("*") > STARS_MAX:
         found.append(FieldError("/filter/jobSet", f"has more than {STARS_MAX} '*'"))
@@ -225,6 +228,14 @@ def _find_kind_errors(
         detail = "is not available: the operator has set no SMTP server (`smtpHost`)"
         return [FieldError("/kind", detail)]
     return []
+
+
+def _would_send_headers_elsewhere(given: WebhookRequest, current: Webhook) -> bool:
+    """Whether headers that were given for one server, and can contain credentials, would be sent to
+    another one."""
+    if given.headers is not None or given.url is None or not current.headers:
+        return False
+    return find_origin(given.url) != find_origin(current.url)
 
 
 def _find_header_errors(headers: Mapping[str, str], kind: Kind) -> list[FieldError]:

@@ -146,7 +146,8 @@ def _add_creation(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
 def _add_replacement(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
     @router.put(
         "/webhooks/{webhook}",
-        summary="Replace the configuration of a webhook; without `headers` these stay",
+        summary="Replace the configuration of a webhook; without `headers` these stay, if the `url`"
+        " names the same server",
         responses=document_responses(WebhookResponse, "The webhook.", 400, 404, 412, 413, 415),
         openapi_extra=_describe_body(WebhookRequest, _EXAMPLE),
     )
@@ -163,7 +164,7 @@ def _add_replacement(router: APIRouter, deps: Deps, access: WebhookAccess) -> No
 
         def check(current: Webhook) -> None:
             _check_version(current, if_match)
-            if current.number != known.number or current.filter.queue != known.filter.queue:
+            if _checked_fields(current) != _checked_fields(known):
                 raise Problem("conflict", f"Webhook {name!r} was changed meanwhile. Try again.")
 
         webhook = await deps.webhooks.store.replace(given, clock.now_ms(), caller.name, check)
@@ -222,6 +223,11 @@ def _add_rotation(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
             raise webhook_not_found(name)
         _write_audit_line("rotated the secret of", caller.name, webhook)
         return await _answer(deps, webhook, secret=secret)
+
+
+def _checked_fields(webhook: Webhook) -> tuple[int, str | None, str]:
+    """What a replacement was checked against, beside what cannot be changed."""
+    return webhook.number, webhook.filter.queue, webhook.url
 
 
 def make_secret() -> str:
