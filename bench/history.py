@@ -40,6 +40,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
 from fairlead_lookout.store.view_schema import FOLD, migrate_schema
+from fairlead_lookout.store.week_tables import create_weeks
 from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
@@ -70,6 +71,8 @@ ID: Final = (
 )
 """The id of job n: its partition, then what looks like a digest."""
 ENDED_MS: Final = "($3::bigint + (n::float8 / $4 * $5)::bigint)"
+WEEK: Final = f"(({ENDED_MS} - 120000) / {WEEK_MS})::int"
+"""The week in which the rows of job n are kept."""
 STATE: Final = "CASE WHEN n % 10 = 0 THEN 'FAILED' ELSE 'SUCCEEDED' END"
 DIGEST: Final = "md5('spec ' || n)"
 
@@ -77,22 +80,23 @@ FILL: Final = {
     "fairlead_lookout.jobs": f"""
         INSERT INTO fairlead_lookout.jobs (id, set_number, queue, class, pool, number,
             submitted_ms, shape, state, held, priority, run, changed_ms, started_ms, ended_ms,
-            category, exit_code)
+            category, exit_code, week)
         SELECT {ID}, {JOB_SET} + 1, 'history-' || {JOB_SET} % {QUEUES}, 'default', 'default',
             (({ENDED_MS} - 120000 - {ids.NUMBER_EPOCH_MS}) >> 2 << 24) + (n % 1000 << 5),
             {ENDED_MS} - 120000, $6::text, {STATE}, false, 0, 1, {ENDED_MS},
             {ENDED_MS} - 60000, {ENDED_MS},
-            CASE WHEN n % 10 = 0 THEN 'exit-code' END, CASE WHEN n % 10 = 0 THEN 1 ELSE 0 END
+            CASE WHEN n % 10 = 0 THEN 'exit-code' END, CASE WHEN n % 10 = 0 THEN 1 ELSE 0 END,
+            {WEEK}
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
     "fairlead_lookout.job_specs": f"""
-        INSERT INTO fairlead_lookout.job_specs (job_id, digest, client_id, labels, submitted)
-        SELECT {ID}, {DIGEST}, 'trial-' || n, NULL, $3::bytea
+        INSERT INTO fairlead_lookout.job_specs (job_id, digest, client_id, submitted, week)
+        SELECT {ID}, {DIGEST}, 'trial-' || n, $6::bytea, {WEEK}
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
     "fairlead_lookout.runs": f"""
         INSERT INTO fairlead_lookout.runs (job_id, number, state, executor, node, pool, leased_ms,
-            pending_ms, running_ms, ended_ms, exit_code, category, shape)
+            pending_ms, running_ms, ended_ms, exit_code, category, shape, week)
         SELECT {ID}, 1, {STATE}, 'cluster-a', 'node-' || n % 1000, 'default', {ENDED_MS} - 61000,
-            {ENDED_MS} - 60500, {ENDED_MS} - 60000, {ENDED_MS}, 0, NULL, $6::text
+            {ENDED_MS} - 60500, {ENDED_MS} - 60000, {ENDED_MS}, 0, NULL, $6::text, {WEEK}
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
     "fairlead_scheduler.ended": f"""
         INSERT INTO fairlead_scheduler.ended (job_id, state, digest, at_ms)
@@ -100,7 +104,7 @@ FILL: Final = {
         FROM generate_series($1::bigint, $2::bigint - 1) AS n""",
 }
 """$1, $2: the jobs; $3, $4, $5: when the first ended, how many there are, over how many ms;
-$6: the shape. Of `job_specs`, $3: the event that submitted the job."""
+$6: the shape or, of `job_specs`, the event that submitted the job."""
 
 COUNT: Final = (
     f"""INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition, jobs, first_ms, last_ms)
@@ -213,7 +217,7 @@ async def _fill(connection: Connection, jobs: int) -> None:
     for table, statement in FILL.items():
         last: list[Any] = [*span, shape] if table in _WITH_SHAPES else [*span]
         if table == "fairlead_lookout.job_specs":
-            last = [_submitted()]
+            last = [*span, _submitted()]
         async with _without_indexes(connection, table):
             for begin in range(0, jobs, SLICE):
                 log_progress(f"{table}: {begin:,} of {jobs:,} jobs")
@@ -252,8 +256,12 @@ def _submitted() -> bytes:
 
 
 async def _make_weeks(connection: Connection, first_ms: int, now_ms: int) -> None:
-    """The scheduler's partitions, named and bounded as it names and bounds them."""
-    for week in range(first_ms // WEEK_MS, now_ms // WEEK_MS + 1):
+    """The tables of weeks of lookout and of the scheduler, named and bounded as it names and
+    bounds them."""
+    weeks = range((first_ms - WEEK_MS) // WEEK_MS, now_ms // WEEK_MS + 1)
+    async with connection.transaction():
+        await create_weeks(connection, weeks)
+    for week in weeks:
         await connection.execute(
             f"CREATE TABLE IF NOT EXISTS fairlead_scheduler.ended_{week}"
             f" PARTITION OF fairlead_scheduler.ended"
@@ -263,10 +271,13 @@ async def _make_weeks(connection: Connection, first_ms: int, now_ms: int) -> Non
 
 @contextlib.asynccontextmanager
 async def _without_indexes(connection: Connection, table: str) -> Any:
-    """Drop the indexes of a table while the block runs, and make them again as they were."""
+    """Drop the indexes of a partitioned table while the block runs, and make them again as they
+    were."""
     keys = await connection.fetch(
-        "SELECT conname AS name, pg_get_constraintdef(oid) AS text FROM pg_constraint"
-        " WHERE conrelid = $1::text::regclass AND contype IN ('p', 'u')",
+        "SELECT conrelid::regclass::text AS owner, conname AS name,"
+        " pg_get_constraintdef(oid) AS text FROM pg_constraint WHERE conparentid = 0"
+        " AND conrelid IN (SELECT relid FROM pg_partition_tree($1::text::regclass))"
+        " AND contype IN ('p', 'u')",
         table,
     )
     indexes = await connection.fetch(
@@ -276,14 +287,15 @@ async def _without_indexes(connection: Connection, table: str) -> Any:
         table,
     )
     for row in keys:
-        await connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {row['name']}")
+        await connection.execute(f"ALTER TABLE {row['owner']} DROP CONSTRAINT {row['name']}")
     for row in indexes:
         await connection.execute(f"DROP INDEX {row['name']}")
     yield
     for row in keys:
-        log_progress(f"{table}: {row['text']}")
+        log_progress(f"{row['owner']}: {row['text']}")
         await connection.execute(
-            f"ALTER TABLE {table} ADD CONSTRAINT {row['name']} {row['text']}", timeout=FILL_S_MAX
+            f"ALTER TABLE {row['owner']} ADD CONSTRAINT {row['name']} {row['text']}",
+            timeout=FILL_S_MAX,
         )
     for row in indexes:
         log_progress(f"{table}: {row['name']}")
@@ -292,7 +304,7 @@ async def _without_indexes(connection: Connection, table: str) -> Any:
 
 
 async def _looks(connection: Connection) -> Any:
-    """The statements that look jobs up by id, by service and name."""
+    """The statements that look jobs up by id in all weeks, by service and name."""
 
     def by(statement: str) -> Look:
         return lambda given: connection.fetch(statement, given)
@@ -301,8 +313,6 @@ async def _looks(connection: Connection) -> Any:
     yield "submit.known_jobs", by(SUBMIT["known_jobs"])
     yield "scheduler.find_ended", by(SCHEDULER["find_ended"])
     yield "lookout.jobs", by(FOLD["jobs"])
-    yield "lookout.labels", by(FOLD["labels"])
-    yield "lookout.runs", lambda given: connection.fetch(FOLD["runs"], given, [1] * len(given))
 
 
 async def measure(look: Look, jobs: int, many: int, server: int) -> dict[str, Any]:

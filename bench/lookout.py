@@ -39,8 +39,9 @@ from fairlead_common.log import EventLog, topics
 from fairlead_common.log.opening import open_log
 from fairlead_common.service import clock
 from fairlead_lookout.domain.model import Job, Run
-from fairlead_lookout.store import table_rows
+from fairlead_lookout.store import job_weeks, table_rows
 from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
+from fairlead_lookout.store.week_tables import create_weeks
 from fairlead_standalone.processes.child_process import RunningProcess
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
@@ -380,6 +381,10 @@ async def seed(pool: Any, jobs: int) -> Seeded:
         )
         rows = await connection.fetch(f"SELECT queue, job_set, number FROM {SCHEMA}.job_sets")
         numbers = {(row["queue"], row["job_set"]): row["number"] for row in rows}
+        now_ms = clock.now_ms()
+        first = job_weeks.week_of(now_ms - DAYS * job_weeks.DAY_MS)
+        async with connection.transaction():
+            await create_weeks(connection, range(first, job_weeks.week_of(now_ms) + 1))
         some: list[str] = []
         for first in range(0, jobs, SLICE):
             log_progress(f"filling the view: {first} of {jobs} jobs")
@@ -438,6 +443,7 @@ def _jobs(
             started_ms=started,
             ended_ms=ended,
             category=category,
+            week=job_weeks.week_of(at_ms),
         )
         team = f"t{chance.randrange(TEAMS)}"
         spec_json = msgspec.json.encode(
@@ -445,7 +451,8 @@ def _jobs(
                 job_id=job_id, shape=SHAPE, spec=msgspec.Raw(fold.SPEC), digest="d" * 32
             )
         )
-        spec = (job_id, "d" * 32, f"trial-{number}", f'{{"team":"{team}"}}', None, spec_json)
+        labels = f'{{"team":"{team}"}}'
+        spec = (job_id, "d" * 32, f"trial-{number}", labels, None, spec_json, job.week)
         node = f"n{chance.randrange(NODES)}"
         attempt = Run(
             number=run,
@@ -461,7 +468,7 @@ def _jobs(
             shape=shape,
         )
         row = table_rows.encode_job(job, numbers[own])
-        yield row, spec, table_rows.encode_run(((job_id, run), attempt)) if run else None
+        yield row, spec, table_rows.encode_run(job, attempt) if run else None
 
 
 async def _count(connection: Any) -> None:

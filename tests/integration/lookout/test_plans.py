@@ -5,13 +5,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from fairlead_common.db import Pool, load, migrate, open_pool
+from fairlead_common.service import clock
+from fairlead_lookout.store import job_weeks
 from fairlead_lookout.store.queries.preemption_lists import BY_TIME, OF_QUEUES
 from fairlead_lookout.store.view_schema import FOLD, READ, migrate_schema
+from fairlead_lookout.store.week_tables import create_weeks
 
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 SUBMIT: Final = load("fairlead_submit.store", "statements.sql")
 
 JOBS: Final = 20_000
+THIS_WEEK: Final = job_weeks.week_of(clock.now_ms())
+WEEKS: Final = (THIS_WEEK, THIS_WEEK + 1)
 WEEK_MS: Final = 7 * 86_400_000
 WANTED: Final = [f"{number:028}" for number in range(JOBS - 2_000, JOBS + 2_000)]
 """So many that Postgres expects a scan of the table to be cheaper; half of them do not exist."""
@@ -19,13 +24,15 @@ FILL: Final = f"""
     INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition)
     SELECT 'q', 'set-' || n, 0 FROM generate_series(1, 200) AS n;
     INSERT INTO fairlead_lookout.jobs (id, set_number, queue, class, pool, number, submitted_ms,
-        shape, state, held, priority, run, changed_ms)
+        shape, state, held, priority, run, changed_ms, week)
     SELECT lpad(n::text, 28, '0'), n % 200 + 1, 'q', 'default', 'default', n, 0,
-        's', 'SUCCEEDED', false, 0, 1, 0 FROM generate_series(0, {JOBS - 1}) AS n;
-    INSERT INTO fairlead_lookout.job_specs (job_id, digest, labels, submitted)
-    SELECT id, md5(id), '{{"a": "b"}}', '{{}}' FROM fairlead_lookout.jobs;
-    INSERT INTO fairlead_lookout.runs (job_id, number, state, executor, node, pool, leased_ms)
-    SELECT id, 1, 'SUCCEEDED', 'e', 'n', 'default', 0 FROM fairlead_lookout.jobs;
+        's', 'SUCCEEDED', false, 0, 1, 0, {WEEKS[0]} + n % 2
+    FROM generate_series(0, {JOBS - 1}) AS n;
+    INSERT INTO fairlead_lookout.job_specs (job_id, digest, labels, submitted, week)
+    SELECT id, md5(id), '{{"a": "b"}}', '{{}}', week FROM fairlead_lookout.jobs;
+    INSERT INTO fairlead_lookout.runs
+        (job_id, number, state, executor, node, pool, leased_ms, week)
+    SELECT id, 1, 'SUCCEEDED', 'e', 'n', 'default', 0, week FROM fairlead_lookout.jobs;
     INSERT INTO fairlead_scheduler.job_specs (job_id, spec)
     SELECT id, '{{}}' FROM fairlead_lookout.jobs;
     CREATE TABLE fairlead_scheduler.ended_0 PARTITION OF fairlead_scheduler.ended
@@ -50,8 +57,9 @@ def statements() -> Iterator[tuple[str, str, tuple[object, ...]]]:
     yield "scheduler.find_ended", SCHEDULER["find_ended"], (WANTED,)
     yield "scheduler.read_specs", SCHEDULER["read_specs"], (WANTED,)
     yield "lookout.jobs", FOLD["jobs"], (WANTED,)
-    yield "lookout.labels", FOLD["labels"], (WANTED,)
-    yield "lookout.runs", FOLD["runs"], (WANTED, [1] * len(WANTED))
+    weeks = [WEEKS[int(job_id) % 2] for job_id in WANTED]
+    yield "lookout.labels", FOLD["labels"], (WANTED, weeks)
+    yield "lookout.runs", FOLD["runs"], (WANTED, [1] * len(WANTED), weeks)
     yield "lookout.jobs_by_id", READ["jobs_by_id"], (WANTED,)
 
 
@@ -60,6 +68,8 @@ async def filled(url: str) -> Pool:
     pool = await open_pool(url)
     await migrate_schema(pool)
     await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
+    async with pool.acquire() as connection, connection.transaction():
+        await create_weeks(connection, WEEKS)
     await pool.execute(FILL)
     await pool.execute("VACUUM ANALYZE")
     return pool

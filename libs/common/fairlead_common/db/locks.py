@@ -31,7 +31,8 @@ class LockClass(enum.IntEnum):
     CORDON = 0x0FA6
     """Key: hash of a cordon's name. Taken for a transaction; cordons of one hash take turns."""
     LOOKOUT_DAYS = 0x0FA7
-    """Key: 0. Taken for a transaction that creates or drops a day's table of events."""
+    """Key: 0. Taken for a transaction that creates or drops a day's table of events, or the tables
+    of a week of jobs."""
     WEBHOOK_FAN_OUT = 0x0FA8
     """Key: 0. Its holder makes deliveries of webhooks from public events."""
     WEBHOOK_SHARD = 0x0FA9

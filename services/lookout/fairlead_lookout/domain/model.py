@@ -63,7 +63,8 @@ class Job(msgspec.Struct, gc=False):
     bulk request for 100,000 jobs changes one row of each.
 
     `superseded_by`: the job in the same job set that is its resubmission. `held`: not released yet.
-    `is_task`: its array counts it. `new`, `dirty`: the row must be inserted or updated.
+    `is_task`: its array counts it. `week`: in which its rows are kept; the store chooses it when it
+    inserts them. `new`, `dirty`: the row must be inserted or updated.
     """
 
     id: str
@@ -90,6 +91,7 @@ class Job(msgspec.Struct, gc=False):
     reason: str | None = None
     superseded_by: str | None = None
     is_task: bool = False
+    week: int = 0
     latest: Run | None = None
     new: bool = False
     dirty: bool = False

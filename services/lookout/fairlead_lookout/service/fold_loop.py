@@ -37,10 +37,11 @@ from fairlead_lookout.store.event_streams import StreamWriter
 from fairlead_lookout.store.fold import fold_store
 from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
 from fairlead_lookout.store.fold.fold_cache import FoldCache
-from fairlead_lookout.store.fold.fold_store import FoldRows, FoldStore
-from fairlead_lookout.store.fold.job_pruning import JobPruner
+from fairlead_lookout.store.fold.fold_rows import FoldRows
+from fairlead_lookout.store.fold.fold_store import FoldStore
 from fairlead_lookout.store.fold.partition_locks import BALANCE_S, PartitionLocks
 from fairlead_lookout.store.fold.time_slice import TimeSlice
+from fairlead_lookout.store.fold.week_expiry import WeekExpiry
 from fairlead_lookout.store.outages import Outages
 from fairlead_lookout.store.view_progress import ViewProgress
 
@@ -153,7 +154,7 @@ class FoldLoop:
         reader: Reader | None = None
         try:
             partitions = PartitionLocks(connection, _draw_number)
-            pruner = JobPruner(connection, self._cache, self._settings.jobs_days)
+            expiry = WeekExpiry(connection, self._cache, self._settings.jobs_days)
             self._cache.clear()
             balanced_s = 0.0
             while True:
@@ -164,13 +165,14 @@ class FoldLoop:
                         if reader is not None:
                             await reader.close()
                         reader, positions = await self._open_reader(connection, partitions)
+                        await expiry.load(partitions.held)
                 await self._outages.wait_for_space(self._disk)
                 self._outages.report_progress()
                 if reader is None or not partitions.held:
                     await asyncio.sleep(BALANCE_S / 4)
                     continue
                 positions = await self._fold_next(connection, store, reader, positions)
-                await pruner.prune_some(partitions.held)
+                await expiry.expire_some(partitions.held)
         finally:
             self._progress.set_own_partitions(frozenset())
             if reader is not None:

@@ -1,4 +1,7 @@
-"""The loop that deletes old rows of the view, all but jobs: see `store/fold/job_pruning.py`."""
+"""The loop that deletes old rows and tables of the view.
+
+Jobs are taken out of the counters before their tables are dropped: see `store/fold/week_expiry.py`.
+"""
 
 import asyncio
 import logging
@@ -11,7 +14,7 @@ from fairlead_common.db import Pool
 from fairlead_common.db.connection_pool import CONNECTION_ERRORS, REFUSAL_ERRORS
 from fairlead_common.service import clock
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.store import expired_rows
+from fairlead_lookout.store import expired_rows, job_weeks, week_tables
 
 EVERY_S: Final = 3_600.0
 _logger: Final = logging.getLogger("fairlead.lookout.retention")
@@ -26,6 +29,9 @@ async def run_retention(pool: Pool, settings: Settings) -> None:
         try:
             for day in await expired_rows.drop_old_days(pool, first_day):
                 _logger.info("dropped the public events of %s", day)
+            for week in await week_tables.drop_expired_weeks(pool):
+                first = datetime.fromtimestamp(job_weeks.start_ms(week) / 1000, UTC).date()
+                _logger.info("dropped the jobs of the week that began on %s", first)
             await expired_rows.delete_old_rows(pool, now_ms, settings.usage_days)
         except (*CONNECTION_ERRORS, *REFUSAL_ERRORS, asyncpg.LockNotAvailableError) as error:
             _logger.warning("old rows could not be deleted; next attempt in an hour: %s", error)

@@ -22,9 +22,9 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     jobs of a part of a bulk request, at most 10,000. `jobs_known_max`: jobs that the fold has in
     memory.
 
-    `events_days`: retention of public events; `jobs_days`: retention of jobs after they ended;
-    `usage_days`: retention of resource-hours, preemptions and shares by the hour. `away_s`: how
-    long the log or the database can be away before the process ends.
+    `events_days`: retention of public events; `jobs_days`: retention of jobs after the week in
+    which they ended; `usage_days`: retention of resource-hours, preemptions and shares by the hour.
+    `away_s`: how long the log or the database can be away before the process ends.
 
     `streams_max`: open event streams, live pages and exports; one caller can have at most
     `streams_per_caller_max` of them; `waits_max`, `waits_per_caller_max`: the same for long polls.

@@ -1,5 +1,5 @@
 """Deleting old rows: public events (the table of one day in one short transaction), shares,
-resource-hours, rounds. Old jobs are deleted by `fold/job_pruning.py`."""
+resource-hours, rounds. Old jobs are dropped by `week_tables.py`."""
 
 from datetime import date, datetime
 from typing import Final

@@ -13,7 +13,6 @@ from fairlead_lookout.domain.model import (
     JobSet,
     JobSetKey,
     Run,
-    RunKey,
     StoredRecords,
     SubmissionDetails,
 )
@@ -26,19 +25,19 @@ def _split_names(text: str) -> list[str]:
 JOB_COLUMNS: Final = _split_names(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
-    " reason superseded_by is_task"
+    " reason superseded_by is_task week"
 )
 JOB_CHANGES: Final = _split_names(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
-    " ended_ms category exit_code reason superseded_by"
+    " ended_ms category exit_code reason superseded_by week"
 )
-SPEC_COLUMNS: Final = _split_names("job_id digest client_id labels annotations submitted")
+SPEC_COLUMNS: Final = _split_names("job_id digest client_id labels annotations submitted week")
 RUN_COLUMNS: Final = _split_names(
     "job_id number state executor node pool leased_ms pending_ms running_ms ended_ms exit_code"
-    " category reason cause shape"
+    " category reason cause shape week"
 )
 RUN_CHANGES: Final = _split_names(
-    "job_id number state pending_ms running_ms ended_ms exit_code category reason cause"
+    "job_id number state pending_ms running_ms ended_ms exit_code category reason cause week"
 )
 _JOB_FIELDS: Final = Job.__struct_fields__.index("latest") - 2
 """Fields of a job in the statement `jobs`, after its id and its job set."""
@@ -85,6 +84,7 @@ def encode_job(job: Job, set_number: int) -> tuple[Any, ...]:
         job.reason,
         job.superseded_by,
         job.is_task,
+        job.week,
     )
 
 
@@ -106,24 +106,25 @@ def encode_job_change(job: Job) -> tuple[Any, ...]:
         job.exit_code,
         job.reason,
         job.superseded_by,
+        job.week,
     )
 
 
-def encode_spec(job_id: str, submitted: SubmissionDetails) -> tuple[Any, ...]:
+def encode_spec(job: Job, submitted: SubmissionDetails) -> tuple[Any, ...]:
     return (
-        job_id,
+        job.id,
         submitted.digest,
         submitted.client_id,
         _encode_text(submitted.labels) if submitted.labels else None,
         _encode_text(submitted.annotations) if submitted.annotations else None,
         submitted.text,
+        job.week,
     )
 
 
-def encode_run(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
-    (job_id, _), run = item
+def encode_run(job: Job, run: Run) -> tuple[Any, ...]:
     return (
-        job_id,
+        job.id,
         run.number,
         run.state,
         run.executor,
@@ -138,13 +139,13 @@ def encode_run(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
         run.reason,
         run.cause,
         run.shape,
+        job.week,
     )
 
 
-def encode_run_change(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
-    (job_id, _), run = item
+def encode_run_change(job: Job, run: Run) -> tuple[Any, ...]:
     return (
-        job_id,
+        job.id,
         run.number,
         run.state,
         run.pending_ms,
@@ -154,6 +155,7 @@ def encode_run_change(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
         run.category,
         run.reason,
         run.cause,
+        job.week,
     )
 
 

@@ -20,13 +20,18 @@ PAUSE_JOBS: Final = 1_000
 
 class FoldCache:
     """Jobs with their newest runs, job sets with their counters, the requests of shapes, and the
-    day for which the table records that a shape is used."""
+    day for which the table records that a shape is used.
+
+    `expired_weeks`: partition -> the week up to which its jobs have expired. No job is added to
+    such a week.
+    """
 
     def __init__(self, jobs_max: int = JOBS_MAX, job_sets_max: int = JOB_SETS_MAX) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.job_sets: OrderedDict[JobSetKey, JobSet] = OrderedDict()
         self.requests: dict[str, Amounts] = {}
         self.shape_days: dict[str, date] = {}
+        self.expired_weeks: dict[int, int] = {}
         self._jobs_max = jobs_max
         self._job_sets_max = job_sets_max
 
@@ -63,15 +68,23 @@ class FoldCache:
             self.shape_days.clear()
         self.requests.update(shapes)
 
-    def remove(self, key: JobSetKey, ids: Sequence[str]) -> None:
-        """Remove a job set and some of its jobs, whose rows were changed outside the fold."""
-        self.job_sets.pop(key, None)
+    def remove(self, keys: Sequence[JobSetKey], ids: Sequence[str]) -> None:
+        """Remove job sets and some of their jobs, whose rows were changed outside the fold."""
+        for key in keys:
+            self.job_sets.pop(key, None)
         for job_id in ids:
             self.jobs.pop(job_id, None)
+
+    def remove_expired_jobs(self) -> None:
+        """Remove jobs of weeks that have expired in all partitions: their tables are dropped."""
+        week = min(self.expired_weeks.values(), default=0)
+        for job_id in [job.id for job in self.jobs.values() if job.week <= week]:
+            del self.jobs[job_id]
 
     def clear(self) -> None:
         """Remove everything: another process can have written since."""
         self.jobs.clear()
         self.job_sets.clear()
+        self.expired_weeks.clear()
         self.requests.clear()
         self.shape_days.clear()

@@ -25,7 +25,6 @@ from fairlead_lookout.domain.message_batches import (
 )
 from fairlead_lookout.domain.model import (
     Amounts,
-    BulkProgress,
     Changes,
     Job,
     JobSet,
@@ -35,11 +34,14 @@ from fairlead_lookout.domain.model import (
     RunKey,
     StoredRecords,
 )
-from fairlead_lookout.store import table_rows
+from fairlead_lookout.store import job_weeks, table_rows
+from fairlead_lookout.store.fold import fold_rows
 from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
 from fairlead_lookout.store.fold.fold_cache import FoldCache
+from fairlead_lookout.store.fold.fold_rows import FoldRows
 from fairlead_lookout.store.fold.time_slice import TimeSlice
 from fairlead_lookout.store.view_schema import FOLD, SCHEMA
+from fairlead_lookout.store.week_tables import create_weeks
 
 NOTHING: Final[Amounts] = {}
 LOOKED_UP: Final = 1_000
@@ -55,31 +57,6 @@ async def create_temporary_tables(connection: Connection) -> None:
     await connection.execute(FOLD["create_temporary_tables"])
 
 
-class FoldRows(msgspec.Struct, frozen=True):
-    """The rows that a batch writes, by table. They are written while the next batch is folded."""
-
-    moves: list[tuple[Any, ...]]
-    jobs: list[tuple[Any, ...]]
-    specs: list[tuple[Any, ...]]
-    job_changes: list[tuple[Any, ...]]
-    runs: list[tuple[Any, ...]]
-    run_changes: list[tuple[Any, ...]]
-    sets: list[tuple[Any, ...]]
-    counters: list[tuple[Any, ...]]
-    events: list[tuple[Any, ...]]
-    shapes: list[tuple[Any, ...]]
-    queue_counts: list[tuple[Any, ...]]
-    usage: list[tuple[Any, ...]]
-    preemptions: list[tuple[Any, ...]]
-    groups: list[tuple[Any, ...]]
-    group_members: list[tuple[Any, ...]]
-    group_changes: list[tuple[Any, ...]]
-    group_events: list[tuple[Any, ...]]
-    arrays: list[tuple[Any, ...]]
-    array_changes: list[tuple[Any, ...]]
-    array_counts: list[tuple[Any, ...]]
-
-
 class FoldStore:
     """Reads and writes the view in the caller's transaction. `reader`: a connection for reads while
     a transaction of `connection` is open."""
@@ -93,6 +70,7 @@ class FoldStore:
         self._time_slice = time_slice
         self._bulk_candidates = BulkCandidates(connection)
         self._days: set[date] = set()
+        self._weeks: set[int] = set()
         self._writing: Changes | None = None
 
     async def keep_reader_open(self) -> None:
@@ -171,9 +149,9 @@ class FoldStore:
         return StoredRecords(
             jobs=jobs,
             job_sets=await self._load_job_sets(partitions, {job.key for job in jobs.values()}),
-            runs=await self._read_runs(await self._find_older_runs(messages, jobs)),
+            runs=await self._read_runs(await self._find_older_runs(messages, jobs), jobs),
             candidates=candidates,
-            labels=await self._read_labels(messages, candidates),
+            labels=await self._read_labels(messages, candidates, jobs),
             requests=await self._load_requests(self._connection, jobs),
             arrays=await self._find_known_arrays(find_new_arrays(messages)),
         )
@@ -230,25 +208,35 @@ class FoldStore:
         def job(row: Any) -> Job:
             return table_rows.decode_job(row, names)
 
+        # An expired job without its job set is about to be dropped.
+        rows = [row for row in rows if row["set_number"] in names]
         return {job.id: job for job in await self._time_slice.map_all(job, rows)}
 
     async def _read_labels(
-        self, messages: Sequence[Message], candidates: Mapping[tuple[int, int], list[str]]
+        self,
+        messages: Sequence[Message],
+        candidates: Mapping[tuple[int, int], list[str]],
+        jobs: Mapping[str, Job],
     ) -> dict[str, dict[str, str]]:
         """The labels of the candidates of filters by label."""
         found: dict[str, dict[str, str]] = {}
         for message, wanted in find_bulk_filters(messages):
             if wanted.labels:
                 ids = candidates[message.partition, message.position]
-                rows = await self._connection.fetch(FOLD["labels"], ids)
+                weeks = [jobs[job_id].week for job_id in ids]
+                rows = await self._connection.fetch(FOLD["labels"], ids, weeks)
                 found |= {job_id: _decode_labels(labels) for job_id, labels in rows}
         return found
 
-    async def _read_runs(self, wanted: set[RunKey]) -> dict[RunKey, Run]:
+    async def _read_runs(self, wanted: set[RunKey], jobs: Mapping[str, Job]) -> dict[RunKey, Run]:
         if not wanted:
             return {}
-        ids, numbers = zip(*wanted, strict=True)
-        rows = await self._connection.fetch(FOLD["runs"], list(ids), list(numbers))
+        rows = await self._connection.fetch(
+            FOLD["runs"],
+            [job_id for job_id, _ in wanted],
+            [number for _, number in wanted],
+            [jobs[job_id].week for job_id, _ in wanted],
+        )
         return {(row["job_id"], row["number"]): Run(*tuple(row)[1:]) for row in rows}
 
     async def _load_job_sets(
@@ -291,6 +279,7 @@ class FoldStore:
         """The rows to write. After this the cache may take over the changes."""
         each = self._time_slice.map_all
         new = [job for job in changes.jobs.values() if job.new]
+        self._choose_weeks(new, changes)
         changed = [job for job in changes.jobs.values() if job.dirty and not job.new]
         runs = changes.runs.items()
 
@@ -298,20 +287,24 @@ class FoldStore:
             return table_rows.encode_job(job, changes.job_sets[job.key].number)
 
         def spec(job: Job) -> tuple[Any, ...]:
-            return table_rows.encode_spec(job.id, changes.submitted[job.id])
+            return table_rows.encode_spec(job, changes.submitted[job.id])
+
+        def run(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
+            return table_rows.encode_run(changes.jobs[item[0][0]], item[1])
+
+        def run_change(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
+            return table_rows.encode_run_change(changes.jobs[item[0][0]], item[1])
 
         def event(chunk: Chunk) -> tuple[Any, ...]:
             return table_rows.encode_chunk(chunk, changes.job_sets[chunk.key])
 
         return FoldRows(
-            moves=_encode_moves(batch, changes.published),
+            moves=fold_rows.encode_moves(batch, changes.published),
             jobs=await each(job, new),
             specs=await each(spec, new),
             job_changes=await each(table_rows.encode_job_change, changed),
-            runs=await each(table_rows.encode_run, [named for named in runs if named[1].new]),
-            run_changes=await each(
-                table_rows.encode_run_change, [one for one in runs if not one[1].new]
-            ),
+            runs=await each(run, [named for named in runs if named[1].new]),
+            run_changes=await each(run_change, [one for one in runs if not one[1].new]),
             sets=await each(table_rows.encode_job_set_change, list(changes.job_sets.values())),
             counters=[
                 (changes.job_sets[key].number, *count, changes.job_sets[key].counts[count])
@@ -335,12 +328,13 @@ class FoldStore:
     async def write(self, rows: FoldRows) -> None:
         """Write everything and move the positions. Raises `ViewConflict`."""
         await self._advance(rows.moves)
-        await self._copy("jobs", table_rows.JOB_COLUMNS, rows.jobs)
-        await self._copy("job_specs", table_rows.SPEC_COLUMNS, rows.specs)
+        await self._create_weeks({row[-1] for row in rows.jobs})
+        await self._copy_by_week("jobs", table_rows.JOB_COLUMNS, rows.jobs)
+        await self._copy_by_week("job_specs", table_rows.SPEC_COLUMNS, rows.specs)
         await self._merge(
             "job_changes", table_rows.JOB_CHANGES, rows.job_changes, FOLD["merge_jobs"]
         )
-        await self._copy("runs", table_rows.RUN_COLUMNS, rows.runs)
+        await self._copy_by_week("runs", table_rows.RUN_COLUMNS, rows.runs)
         await self._merge(
             "run_changes", table_rows.RUN_CHANGES, rows.run_changes, FOLD["merge_runs"]
         )
@@ -372,7 +366,7 @@ class FoldStore:
         for name in names | changes.shapes.keys():
             amounts = changes.shapes.get(name, stored.requests.get(name, NOTHING))
             if amounts is not NOTHING and shape_days.get(name) != today:
-                rows.append((name, _encode_text(amounts), today))
+                rows.append((name, msgspec.json.encode(amounts).decode(), today))
                 shape_days[name] = today
         return rows
 
@@ -390,6 +384,18 @@ class FoldStore:
                 " another process folds the same partitions"
             )
 
+    def _choose_weeks(self, new: Iterable[Job], changes: Changes) -> None:
+        """New jobs are kept in the week in which they were submitted, unless that has expired."""
+        expired = self._cache.expired_weeks
+        for job in new:
+            first = expired.get(changes.job_sets[job.key].partition, 0) + 1
+            job.week = max(job_weeks.week_of(job.submitted_ms), first)
+
+    async def _create_weeks(self, weeks: set[int]) -> None:
+        missing = weeks - self._weeks
+        await create_weeks(self._connection, sorted(missing))
+        self._weeks |= missing
+
     async def _create_days(self, days: set[date]) -> None:
         for day in days - self._days:
             await self._create_day(day)
@@ -405,8 +411,9 @@ class FoldStore:
         self._days.add(day)
 
     def forget_written(self) -> None:
-        """Write days and shapes again: the transaction that wrote them was rolled back."""
+        """Write days, weeks and shapes again: the transaction that wrote them was rolled back."""
         self._days.clear()
+        self._weeks.clear()
         self._cache.shape_days.clear()
 
     async def _copy(
@@ -421,34 +428,22 @@ class FoldStore:
             )
             await self._time_slice.yield_if_over()
 
+    async def _copy_by_week(
+        self, table: str, names: list[str], rows: list[tuple[Any, ...]]
+    ) -> None:
+        """Copy rows, whose last column is the week, directly into the tables of their weeks."""
+        by_week: dict[int, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            by_week.setdefault(row[-1], []).append(row)
+        for week, some in by_week.items():
+            await self._copy(f"{table}_{week}", names, some)
+
     async def _merge(
         self, table: str, names: list[str], rows: list[tuple[Any, ...]], merge: str
     ) -> None:
-        if rows:
-            await self._copy(table, names, rows, schema=None)
-            await self._connection.execute(merge)
-
-
-def _encode_moves(batch: Batch, published: int) -> list[tuple[Any, ...]]:
-    """The rows of the statement `advance`, one for each partition that moves."""
-    before, after = batch.before, batch.after
-    end = batch.progress_after
-    if end is not None:
-        end = msgspec.structs.replace(end, published=published)
-    bulk = {each.partition for each in batch.messages if batch.candidates is not None}
-    times_ms = {message.partition: message.time_ms for message in batch.messages}
-    return [
-        (
-            number,
-            before[number],
-            position,
-            times_ms.get(number, 0),
-            _encode_progress(batch.progress_before) if number in bulk else None,
-            _encode_progress(end) if number in bulk else None,
-        )
-        for number, position in after.items()
-        if position != before[number] or number in bulk
-    ]
+        await self._copy(table, names, rows, schema=None)
+        for week in {row[-1] for row in rows}:
+            await self._connection.execute(merge.replace("{week}", str(week)))
 
 
 def _shapes_of(jobs: Mapping[str, Job]) -> set[str]:
@@ -457,11 +452,3 @@ def _shapes_of(jobs: Mapping[str, Job]) -> set[str]:
     names.update([job.latest.shape for job in jobs.values() if job.latest is not None])
     names.discard("")
     return names
-
-
-def _encode_progress(place: BulkProgress | None) -> str | None:
-    return None if place is None else _encode_text(place)
-
-
-def _encode_text(value: object) -> str:
-    return msgspec.json.encode(value).decode()

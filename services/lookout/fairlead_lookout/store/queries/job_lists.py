@@ -49,7 +49,8 @@ _ORDERS: Final = {
     False: {"{down}": "ASC", "{after}": ">", "{reached}": "<="},
 }
 _FRAGMENTS: Final = {
-    f"{{{name}}}": _remove_comments(READ[name]) for name in ("visited", "joined", "matching")
+    f"{{{name}}}": _remove_comments(READ[name])
+    for name in ("visited", "joined", "joined_for_groups", "matching")
 }
 
 

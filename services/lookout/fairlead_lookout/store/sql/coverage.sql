@@ -49,6 +49,6 @@ SELECT j.id AS job_id, j.queue, t.job_set, j.state, j.run, j.pool, j.priority, j
        r.pool AS run_pool, s.submitted
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
 WHERE j.id = ANY($1::text[]);

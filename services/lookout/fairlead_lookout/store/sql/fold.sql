@@ -77,19 +77,22 @@ CROSS JOIN LATERAL (
     SELECT j.id, j.set_number, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
            j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
            j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
-           j.superseded_by, j.is_task, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
-           r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
+           j.superseded_by, j.is_task, j.week, r.number, r.state, r.executor, r.node, r.pool,
+           r.leased_ms, r.pending_ms, r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason,
+           r.cause, r.shape
     FROM fairlead_lookout.jobs j
-    LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+    LEFT JOIN fairlead_lookout.runs r
+        ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
     WHERE j.id = wanted.id OFFSET 0
 ) found;
 
 -- name: labels
+-- Of jobs in these weeks.
 SELECT found.*
-FROM unnest($1::text[]) AS wanted (id)
+FROM unnest($1::text[], $2::int[]) AS wanted (id, week)
 CROSS JOIN LATERAL (
     SELECT job_id, labels FROM fairlead_lookout.job_specs
-    WHERE job_id = wanted.id AND labels IS NOT NULL OFFSET 0
+    WHERE job_id = wanted.id AND week = wanted.week AND labels IS NOT NULL OFFSET 0
 ) found;
 
 -- name: set_names
@@ -126,13 +129,14 @@ CROSS JOIN LATERAL (
 ORDER BY s.job_set COLLATE "C", o.number, o.id LIMIT $8;
 
 -- name: runs
+-- Of jobs in these weeks ($3).
 SELECT found.*
-FROM unnest($1::text[], $2::int[]) AS wanted (job_id, number)
+FROM unnest($1::text[], $2::int[], $3::int[]) AS wanted (job_id, number, week)
 CROSS JOIN LATERAL (
     SELECT r.job_id, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
            r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
     FROM fairlead_lookout.runs r
-    WHERE r.job_id = wanted.job_id AND r.number = wanted.number OFFSET 0
+    WHERE r.job_id = wanted.job_id AND r.number = wanted.number AND r.week = wanted.week OFFSET 0
 ) found;
 
 -- name: write_sets
@@ -204,29 +208,34 @@ DELETE FROM fairlead_lookout.preemptions WHERE time_ms < $1;
 CREATE TEMP TABLE IF NOT EXISTS job_changes (
     id text COLLATE "C", shape text COLLATE "C", state text COLLATE "C",
     stopping text COLLATE "C", stop_cause text COLLATE "C", stop_reason text, held boolean,
-    priority int, run int, changed_ms bigint, started_ms bigint, ended_ms bigint, category text COLLATE "C", exit_code int, reason text,
-    superseded_by text COLLATE "C"
+    priority int, run int, changed_ms bigint, started_ms bigint, ended_ms bigint,
+    category text COLLATE "C", exit_code int, reason text, superseded_by text COLLATE "C", week int
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS run_changes (
     job_id text COLLATE "C", number int, state text COLLATE "C", pending_ms bigint,
     running_ms bigint, ended_ms bigint, exit_code int, category text COLLATE "C", reason text,
-    cause text COLLATE "C"
+    cause text COLLATE "C", week int
 ) ON COMMIT DELETE ROWS;
 
 -- name: merge_jobs
-UPDATE fairlead_lookout.jobs j
+-- Changes of jobs of one week, into its table.
+UPDATE fairlead_lookout.jobs_{week} j
 SET shape = c.shape, state = c.state, stopping = c.stopping, stop_cause = c.stop_cause,
     stop_reason = c.stop_reason, held = c.held, priority = c.priority, run = c.run, changed_ms = c.changed_ms, started_ms = c.started_ms,
     ended_ms = c.ended_ms, category = c.category, exit_code = c.exit_code, reason = c.reason,
     superseded_by = c.superseded_by
-FROM job_changes c WHERE j.id = c.id;
+FROM job_changes c WHERE c.week = {week} AND j.id = c.id;
 
 -- name: merge_runs
-UPDATE fairlead_lookout.runs r
+UPDATE fairlead_lookout.runs_{week} r
 SET state = c.state, pending_ms = c.pending_ms, running_ms = c.running_ms,
     ended_ms = c.ended_ms, exit_code = c.exit_code, category = c.category, reason = c.reason,
     cause = c.cause
-FROM run_changes c WHERE r.job_id = c.job_id AND r.number = c.number;
+FROM run_changes c
+WHERE c.week = {week} AND r.job_id = c.job_id AND r.number = c.number;
+
+-- name: create_week
+SELECT fairlead_lookout.create_week($1);
 
 -- name: day_tables
 SELECT c.relname AS name
@@ -255,45 +264,83 @@ GROUP BY e.partition
 ON CONFLICT (partition) DO UPDATE
 SET position = greatest(events_dropped.position, excluded.position);
 
+-- name: expired_weeks
+-- The weeks of these partitions that have expired or are expiring, and how far that is.
+SELECT partition, expired_week, expiring_week, expiring_set FROM fairlead_lookout.progress
+WHERE partition = ANY($1::int[]);
+
+-- name: begin_expiry
+UPDATE fairlead_lookout.progress SET expiring_week = $2, expiring_set = 0
+WHERE partition = ANY($1::int[]);
+
+-- name: advance_expiry
+-- Jobs of job sets up to this number ($2) are no longer counted.
+UPDATE fairlead_lookout.progress SET expiring_set = greatest(expiring_set, $2)
+WHERE partition = ANY($1::int[]);
+
+-- name: end_expiry
+UPDATE fairlead_lookout.progress SET expired_week = expiring_week, expiring_week = NULL
+WHERE partition = ANY($1::int[]);
+
 -- name: old_sets
--- Job sets after number $1 that can have jobs that ended before $3.
+-- Job sets after number $1 that can have jobs that were submitted before $3.
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
        last_position, last_item, failures, held, used, metered_ms, superseded
 FROM fairlead_lookout.job_sets
 WHERE number > $1 AND partition = ANY($2::int[]) AND first_ms < $3
 ORDER BY number LIMIT $4;
 
--- name: old_jobs
--- Jobs of a job set in these states ($2), with a smaller number than $3, that ended before $4.
-SELECT old.*
-FROM unnest($2::text[]) AS w (state)
-CROSS JOIN LATERAL (
-    SELECT j.id, j.class, j.state, j.category, j.superseded_by
-    FROM fairlead_lookout.jobs j
-    WHERE j.set_number = $1 AND j.state = w.state AND j.number < $3 AND j.ended_ms < $4
-    ORDER BY j.number, j.id LIMIT $5
-) old
+-- name: unexpired_jobs
+-- Jobs of these job sets in weeks after $2 up to $3 that have not ended, or ended at $4 or later: at
+-- most $5.
+SELECT id, week, ended_ms FROM fairlead_lookout.jobs
+WHERE set_number = ANY($1::int[]) AND week > $2 AND week <= $3 AND coalesce(ended_ms, $4) >= $4
 LIMIT $5;
 
--- name: delete_runs
-DELETE FROM fairlead_lookout.runs WHERE job_id = ANY($1::text[]);
+-- name: move_jobs
+-- From one week ($2) to another ($3).
+UPDATE fairlead_lookout.jobs j SET week = n.week
+FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
+WHERE j.id = n.id AND j.week = n.week_before;
 
--- name: delete_specs
-DELETE FROM fairlead_lookout.job_specs WHERE job_id = ANY($1::text[]);
+-- name: move_specs
+UPDATE fairlead_lookout.job_specs s SET week = n.week
+FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
+WHERE s.job_id = n.id AND s.week = n.week_before;
 
--- name: delete_jobs
-DELETE FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
+-- name: move_runs
+UPDATE fairlead_lookout.runs r SET week = n.week
+FROM unnest($1::text[], $2::int[], $3::int[]) AS n (id, week_before, week)
+WHERE r.job_id = n.id AND r.week = n.week_before;
+
+-- name: expired_jobs
+-- Jobs of these job sets in weeks after $2 up to $3, by what the counters count.
+SELECT set_number, class, state, category, count(*)::int AS jobs,
+       count(superseded_by)::int AS superseded
+FROM fairlead_lookout.jobs
+WHERE set_number = ANY($1::int[]) AND week > $2 AND week <= $3
+GROUP BY set_number, class, state, category;
 
 -- name: lower_counters
-UPDATE fairlead_lookout.counters c SET jobs = c.jobs + n.jobs
-FROM unnest($2::text[], $3::text[], $4::int[]) AS n (class, state, jobs)
-WHERE c.set_number = $1 AND c.class = n.class AND c.state = n.state;
+UPDATE fairlead_lookout.counters c SET jobs = c.jobs - n.jobs
+FROM unnest($1::int[], $2::text[], $3::text[], $4::int[]) AS n (set_number, class, state, jobs)
+WHERE c.set_number = n.set_number AND c.class = n.class AND c.state = n.state;
 
 -- name: delete_counters
-DELETE FROM fairlead_lookout.counters WHERE set_number = $1;
+DELETE FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]);
 
--- name: delete_set
-DELETE FROM fairlead_lookout.job_sets WHERE number = $1;
+-- name: delete_sets
+DELETE FROM fairlead_lookout.job_sets WHERE number = ANY($1::int[]);
+
+-- name: week_tables
+-- The weeks that have tables and have expired in all partitions.
+SELECT substr(c.relname, length('jobs_') + 1)::int AS week
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'fairlead_lookout.jobs'::regclass
+  AND substr(c.relname, length('jobs_') + 1)::int <= (
+      SELECT min(expired_week) FROM fairlead_lookout.progress
+  )
+ORDER BY week;
 
 -- name: has_old_shapes
 SELECT EXISTS (SELECT FROM fairlead_lookout.shapes WHERE used < $1);
@@ -392,24 +439,33 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::int[])
 ON CONFLICT (array_id, state) DO UPDATE SET tasks = array_counts.tasks + excluded.tasks;
 
 -- name: delete_arrays
--- Arrays of a job set ($1, $2) that ended before $3, with how many tasks never became jobs.
+-- Arrays of job sets ($1, $2) that ended before $3, with how many tasks never became jobs.
 WITH old AS (
     DELETE FROM fairlead_lookout.arrays a
-    WHERE a.queue = $1 AND a.job_set = $2 AND a.ended_ms < $3 RETURNING a.id, a.class, a.cancelled
+    USING unnest($1::text[], $2::text[]) AS k (queue, job_set)
+    WHERE a.queue = k.queue AND a.job_set = k.job_set AND a.ended_ms < $3
+    RETURNING a.id, a.queue, a.job_set, a.class, a.cancelled
 ), counts AS (
     DELETE FROM fairlead_lookout.array_counts c USING old WHERE c.array_id = old.id
 )
-SELECT class, sum(cancelled)::int AS tasks FROM old GROUP BY class;
+SELECT queue, job_set, class, sum(cancelled)::int AS tasks FROM old
+GROUP BY queue, job_set, class HAVING sum(cancelled) > 0;
 
 -- name: delete_members
--- Of these jobs, and the groups that lose their last member, with their events.
-WITH gone AS (
-    DELETE FROM fairlead_lookout.group_members WHERE job_id = ANY ($1) RETURNING group_id
+-- Members of groups of job sets ($1, $2) whose jobs are of weeks up to $3, and the groups that lose
+-- their last member, with their events.
+WITH members AS (
+    DELETE FROM fairlead_lookout.group_members m
+    USING unnest($1::text[], $2::text[]) AS k (queue, job_set), fairlead_lookout.groups g,
+        fairlead_lookout.jobs j
+    WHERE g.queue = k.queue AND g.job_set = k.job_set AND m.group_id = g.id
+      AND j.id = m.job_id AND j.week <= $3
+    RETURNING m.group_id, m.job_id
 ), ended AS (
-    DELETE FROM fairlead_lookout.groups g USING (SELECT DISTINCT group_id FROM gone) o
+    DELETE FROM fairlead_lookout.groups g USING (SELECT DISTINCT group_id FROM members) o
     WHERE g.id = o.group_id AND NOT EXISTS (
         SELECT FROM fairlead_lookout.group_members m
-        WHERE m.group_id = g.id AND m.job_id <> ALL ($1)
+        WHERE m.group_id = g.id AND m.job_id NOT IN (SELECT job_id FROM members)
     ) RETURNING g.id
 )
 DELETE FROM fairlead_lookout.group_events e USING ended WHERE e.group_id = ended.id;

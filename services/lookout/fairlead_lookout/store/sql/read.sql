@@ -84,18 +84,18 @@ horizon AS MATERIALIZED (
 
 -- name: whole
 -- The columns that filters, groups and orders need.
-o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.run, o.priority,
+o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.run, o.week, o.priority,
 o.changed_ms, o.started_ms, o.ended_ms
 
 -- name: narrow_queue
 -- The columns of the index of queues: filters and groups that need no others read no row.
 o.id, o.number, o.state, o.queue, NULL::int AS set_number, NULL::text AS class,
-NULL::text AS category, NULL::int AS run
+NULL::text AS category, NULL::int AS run, o.week
 
 -- name: narrow_set
 -- The columns of the index of job sets.
 o.id, o.number, o.state, NULL::text AS queue, o.set_number, NULL::text AS class,
-NULL::text AS category, NULL::int AS run
+NULL::text AS category, NULL::int AS run, o.week
 
 -- name: matching
 -- Whether a visited job matches the filter: $9 to $15.
@@ -109,10 +109,36 @@ AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
      OR strpos(t.job_set, $15) > 0)
 
 -- name: joined
--- The tables that filters and groups need of a job `v`; Postgres skips those that are not needed.
+-- The tables that filters need of a job `v`. LATERAL with OFFSET 0 forces one look-up per job in the
+-- table of its week. The conditions on parameters are checked before it, so that tables that are not
+-- needed are not read.
 LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
-LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = v.id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = v.id AND r.number = v.run
+LEFT JOIN LATERAL (
+    SELECT client_id, labels, annotations FROM fairlead_lookout.job_specs
+    WHERE job_id = v.id AND week = v.week
+      AND ($13::jsonb IS NOT NULL OR $14::jsonb IS NOT NULL OR $15::text IS NOT NULL) OFFSET 0
+) s ON true
+LEFT JOIN LATERAL (
+    SELECT executor, node FROM fairlead_lookout.runs
+    WHERE job_id = v.id AND number = v.run AND week = v.week
+      AND ($11::text IS NOT NULL OR $12::text IS NOT NULL) OFFSET 0
+) r ON true
+
+-- name: joined_for_groups
+-- The same for filters and groups.
+LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
+LEFT JOIN LATERAL (
+    SELECT client_id, labels, annotations FROM fairlead_lookout.job_specs
+    WHERE job_id = v.id AND week = v.week
+      AND ($13::jsonb IS NOT NULL OR $14::jsonb IS NOT NULL OR $15::text IS NOT NULL
+           OR cardinality($7::text[]) > 0) OFFSET 0
+) s ON true
+LEFT JOIN LATERAL (
+    SELECT executor, node FROM fairlead_lookout.runs
+    WHERE job_id = v.id AND number = v.run AND week = v.week
+      AND ($11::text IS NOT NULL OR $12::text IS NOT NULL OR $6::text[] && '{cluster,node}')
+    OFFSET 0
+) r ON true
 
 -- name: page
 -- $16: the most jobs of a page.
@@ -179,7 +205,7 @@ WITH counted AS (
           AND ($4::bigint IS NULL OR o.submitted_ms > $4)
         ORDER BY o.number {down}, o.id {down} LIMIT b.most
     ) v
-    {joined}
+    {joined_for_groups}
     GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 )
 SELECT queue, job_set, state, class, cluster, node, label_1, label_2, label_3,
@@ -198,8 +224,9 @@ CROSS JOIN LATERAL (
     SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
     FROM fairlead_lookout.jobs j
     JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-    JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
-    LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+    JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
+    LEFT JOIN fairlead_lookout.runs r
+        ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
     WHERE j.id = wanted.id OFFSET 0
 ) found;
 
@@ -299,17 +326,19 @@ SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS r
        (
            SELECT json_agg(a ORDER BY a.number DESC)
            FROM (
-               SELECT number, state, executor, node, pool, leased_ms, pending_ms, running_ms,
-                      ended_ms, exit_code, category,
-                      coalesce(reason, CASE WHEN number = j.run THEN j.stop_reason END) AS reason,
-                      coalesce(cause, CASE WHEN number = j.run THEN j.stop_cause END) AS cause
-               FROM fairlead_lookout.runs WHERE job_id = $1 ORDER BY number DESC LIMIT 1000
+               SELECT r.number, r.state, executor, node, r.pool, leased_ms, pending_ms, running_ms,
+                      r.ended_ms, r.exit_code, r.category,
+                      coalesce(r.reason, CASE WHEN r.number = j.run THEN j.stop_reason END)
+                          AS reason,
+                      coalesce(cause, CASE WHEN r.number = j.run THEN j.stop_cause END) AS cause
+               FROM fairlead_lookout.runs r
+               WHERE r.job_id = $1 AND r.week = j.week ORDER BY r.number DESC LIMIT 1000
            ) a
        ) AS runs
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
 WHERE j.id = $1;
 
 -- name: preempted_runs
@@ -320,7 +349,7 @@ FROM fairlead_lookout.runs own
 JOIN fairlead_lookout.runs r
   ON r.executor = own.executor AND r.node = own.node AND r.ended_ms IS NULL
  AND r.leased_ms <= own.leased_ms AND r.job_id <> own.job_id
-JOIN fairlead_lookout.jobs j ON j.id = r.job_id AND j.run = r.number
+JOIN fairlead_lookout.jobs j ON j.id = r.job_id AND j.week = r.week AND j.run = r.number
 WHERE own.job_id = $1 AND own.number = $2 AND j.stopping = 'preempt' AND j.stop_cause <> 'request'
 ORDER BY r.job_id;
 
@@ -329,13 +358,14 @@ SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
 
 -- name: dependencies
 SELECT j.id, j.state, p.client_id
-FROM fairlead_lookout.jobs j JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
 WHERE j.id = ANY($1::text[]);
 
 -- name: labels_and_requests
 SELECT j.id, p.labels, s.requests
 FROM fairlead_lookout.jobs j
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
 LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
 WHERE j.id = ANY($1::text[]);
 
@@ -343,7 +373,7 @@ WHERE j.id = ANY($1::text[]);
 -- What was submitted of each job, and what its newest run is given (a retry may give more).
 SELECT j.id, p.labels, s.requests, p.submitted
 FROM fairlead_lookout.jobs j
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
 LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
 WHERE j.id = ANY($1::text[]);
 
@@ -457,11 +487,11 @@ SELECT p.*, j.state, t.job_set, s.client_id, r.executor, r.node, r.pool, r.lease
 FROM ({chosen}) p
 LEFT JOIN fairlead_lookout.jobs j ON j.id = p.job_id
 LEFT JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = p.job_id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = p.job_id AND r.number = p.run
+LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = p.run AND r.week = j.week
 LEFT JOIN fairlead_lookout.shapes h ON h.key = r.shape
 LEFT JOIN fairlead_lookout.jobs w ON w.id = p.for_job
-LEFT JOIN fairlead_lookout.job_specs u ON u.job_id = p.for_job
+LEFT JOIN fairlead_lookout.job_specs u ON u.job_id = w.id AND u.week = w.week
 ORDER BY p.time_ms DESC, p.job_id DESC, p.run DESC;
 
 -- name: groups
@@ -496,7 +526,7 @@ SELECT m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started
        r.executor, r.node
 FROM fairlead_lookout.group_members m
 JOIN fairlead_lookout.jobs j ON j.id = m.job_id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
 WHERE m.group_id = $1 ORDER BY m.generation DESC, m.role, m.number, j.number LIMIT $2;
 
 -- name: group_events
