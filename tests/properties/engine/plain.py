@@ -259,8 +259,12 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
             assert not pool.is_surplus(preemptor), f"surplus member {preemptor} preempts"
         if cause == Cause.URGENCY:
             assert value[preemptor] > pool.value[j], f"{j} yielded to an equal class"
-        if cause == Cause.GANG:
-            assert direct[pool.gang(j)], f"{j} went with a gang of which none was stopped"
+        if cause == Cause.GANG and direct[pool.gang(j)]:
+            continue
+        if cause == Cause.GANG:  # what its gang needs has returned (R7)
+            returned = any(node[k] >= 0 and pool.gang(k) == pool.gang(j) for k in pool.runs())
+            assert returned, f"{j} went with a gang that did not stop"
+            assert lacks_room(pool, used, [j]), f"{j} could have returned with its gang"
             continue
         if pool.gang(j) < 0 or direct[pool.gang(j)] == 1:
             gone = plan.preempted_job.tolist()
