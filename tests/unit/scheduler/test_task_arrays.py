@@ -440,6 +440,80 @@ def test_tasks_follow_an_array_that_has_ended() -> None:
         assert jobs.flags[jobs.rows[task_id(second(), index)]] & job_table.CANNOT_START
 
 
+def expire(world: World) -> None:
+    """The checkpoint does not store ended jobs any more."""
+    world.view.ended.clear()
+    world.view.recent.clear()
+
+
+def finish_with(world: World, *failed: int) -> None:
+    """Run the released tasks of the first array: these fail, and the others succeed."""
+    facts = [fact for fact in world.release() if isinstance(fact, ev.JobSubmitted)]
+    for array_, index in [parse_task_id(fact.job_id) for fact in facts]:
+        if array_ != ID:
+            continue
+        lease(world, index)
+        world.succeed(index)
+        end: ev.AnyEvent = ev.JobSucceeded(job_id=world.task(index))
+        if index in failed:
+            oom = ev.FailureCategory.OOM
+            end = ev.JobFailed(job_id=world.task(index), category=oom, reason="too large")
+        world.fold(end)
+
+
+def cannot_start(world: World, index: int) -> str:
+    """Why a task of the second array can never start."""
+    row = world.view.jobs.rows[task_id(second(), index)]
+    return world.view.jobs.rare_properties[row].cannot_start_reason
+
+
+def test_results_of_tasks_are_known_to_followers_after_ended_jobs_have_expired() -> None:
+    """A task that follows one that succeeded starts; one that follows another does not, and says
+    so; one that follows a task that waits goes on waiting."""
+    world = World()
+    world.fold(array("0-4", running_max=2))
+    finish_with(world, 1)
+    world.fold(ev.ArrayCancelRequested(array=ID, indexes="4"))
+    world.release()
+    expire(world)
+    world.fold(array("0-5", made=second(), after=ID))
+    world.release()
+    assert [is_ready(world, index) for index in (0, 2, 3)] == [True, False, False]
+    for index in (1, 4, 5):
+        assert "did not succeed, or its result is not stored any more" in cannot_start(world, index)
+
+
+def test_an_ended_array_is_known_until_those_that_follow_it_have_ended() -> None:
+    world, table = World(), Table()
+    third = array_id(client_job_id(0, "q", "s", "third"))
+    world.fold(array("0-3"), array("0-3", made=second(), after=ID, running_max=1))
+    world.fold(array("0", made=third, after=second()))
+    finish_with(world, 2)
+    assert "arrayEnded" in tags(world.release())
+    table.save(world.view)
+    assert table.load().arrays == world.view.arrays
+    expire(world)
+    for index in range(4):
+        assert is_ready(world, index) == (index != 2)
+        world.fold(ev.JobCancelled(job_id=task_id(second(), index), reason=""))
+        world.release()
+    world.fold(ev.JobCancelled(job_id=task_id(third, 0), reason=""))
+    for _ in range(3):
+        world.release()
+    assert not world.view.arrays
+    table.save(world.view)
+    assert not table.arrays
+
+
+def test_an_ended_array_takes_no_requests_and_ends_once() -> None:
+    world = World()
+    world.fold(array("0"), array("0-3", made=second(), after=ID))
+    finish_with(world)
+    assert tags(world.release()) == {"arrayEnded": 1}
+    world.fold(ev.ArrayCancelRequested(array=ID), ev.JobCancelRequested(job_id=JobId(ID)))
+    assert world.release() == []
+
+
 NOTHING = ev.JobReleased(job_id=client_job_id(0, "q", "s", "nobody"))
 
 

@@ -85,7 +85,7 @@ def decide_arrays(view: View, counts: TaskCounts, *, release: bool = True) -> li
     left, bytes_left = RELEASED_TASKS_MAX if release else 0, RELEASED_BYTES_ALL_MAX
     open_tasks = _find_open_tasks(view, counts)
     for array, state in sorted(view.arrays.items(), key=lambda each: each[1].number):
-        if view.stopped and partition_of_job(array) in view.stopped:
+        if state.is_ended or (view.stopped and partition_of_job(array) in view.stopped):
             continue
         slot = view.array_slots.slot(array)
         live = counts.live.item(slot)
