@@ -8,6 +8,7 @@ from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.events import ArraySubmitted, ArrayTask, JobSubmitted
+from fairlead_lookout.domain.array_records import CHUNK_TASKS
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.queries.view_reader import JobRecord, ViewReader
 
@@ -88,9 +89,8 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
     if found is None or index not in index_sets.parse(found.submitted.indexes):
         return None
     row, template = found.row, found.submitted.template
-    cancelled = any(
-        index in index_sets.parse(text) for text in _list_sets(row["cancelled_indexes"])
-    )
+    place = divmod(index, CHUNK_TASKS)
+    cancelled = bool(row["cancelled"] and await view.fetch("cancelled_task", array, *place))
     if not cancelled and row["ended_ms"] is not None:
         return None
     task = ArrayTask(found.submitted.array, index, found.submitted.count, 0)
@@ -103,11 +103,6 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
         preempted_runs=[],
         waits_in_array=not cancelled,
     )
-
-
-def _list_sets(text: str | None) -> list[str]:
-    """The ranges of several sets, which are not ascending together."""
-    return text.split(",") if text else []
 
 
 _NO_VALUE: Final = dict.fromkeys(

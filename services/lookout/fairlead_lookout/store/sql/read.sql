@@ -554,6 +554,11 @@ WHERE ($1::text[] IS NULL OR a.queue = ANY ($1)) AND a.queue <> ALL ($2)
 ORDER BY a.submitted_ms DESC, a.id DESC
 LIMIT $9;
 
+-- name: cancelled_task
+-- A row if the task of array $1 at bit $3 of chunk $2 was cancelled before it became a job.
+SELECT FROM fairlead_lookout.array_cancelled_tasks
+WHERE array_id = $1 AND chunk = $2 AND get_bit(bits, $3) = 1;
+
 -- name: array
 SELECT a.*, c.counts
 FROM fairlead_lookout.arrays a
