@@ -118,3 +118,53 @@ async def test_a_dry_run_says_how_many_tasks_there_would_be(submit: Watched) -> 
     answer = await submit.post("/jobs?dryRun=true", body)
     assert answer.json()["jobs"][0]["tasks"] == 7
     assert await logged(submit) == []
+
+
+async def requested(submit: Watched) -> list[events.AnyEvent]:
+    """All requests to cancel single jobs."""
+    sequences = [events.decode(value) for value in await submit.logged()]
+    found = [event for each in sequences for event in each.events]
+    return [event for event in found if isinstance(event, events.JobCancelRequested)]
+
+
+async def test_waiting_tasks_are_cancelled_by_their_ids(submit: Watched) -> None:
+    (job,) = (await send(submit, {"count": 100, "indexes": "0-99:2"}))["jobs"]
+    tasks = [ids.task_id(job["id"], index) for index in (10, 12)]
+    answer = await submit.post("/jobs/cancel?dryRun=true", {"ids": tasks})
+    assert (answer.json()["matched"], len(answer.json()["sample"])) == (2, 2)
+    done = await result(submit, await submit.post("/jobs/cancel", {"ids": tasks}), 200)
+    assert done["matched"] == 2
+    assert await requested(submit) == [events.JobCancelRequested(job_id=task) for task in tasks]
+    for index in (11, 100):
+        unknown = {"ids": [ids.task_id(job["id"], index)]}
+        await result(submit, await submit.post("/jobs/cancel", unknown), 404)
+
+
+async def test_a_task_that_was_cancelled_before_its_release_is_not_counted(submit: Watched) -> None:
+    (job,) = (await send(submit, {"count": 10}))["jobs"]
+    await submit.happened("set", events.ArrayTasksCancelled(array=job["id"], indexes="3", tasks=1))
+    tasks = [ids.task_id(job["id"], index) for index in (3, 4)]
+    done = await result(submit, await submit.post("/jobs/cancel", {"ids": tasks}), 200)
+    assert done["matched"] == 1
+
+
+async def test_other_actions_on_waiting_tasks_say_that_they_wait_in_their_array(
+    submit: Watched,
+) -> None:
+    (job,) = (await send(submit, {"count": 10}))["jobs"]
+    body = {"ids": [ids.task_id(job["id"], 3)], "priority": 5}
+    refused = await result(submit, await submit.post("/jobs/reprioritize", body), 409)
+    assert "wait in their arrays" in refused["detail"]
+    assert refused["errors"][0]["pointer"] == "/ids/0"
+    body = {"ids": [ids.task_id(job["id"], 3)], "jobSet": "again", "clientId": "x"}
+    await result(submit, await submit.post("/jobs/resubmit", body), 404)
+    assert len(await logged(submit)) == 1
+
+
+async def test_a_job_whose_client_id_has_a_slash_is_cancelled_by_it(submit: Watched) -> None:
+    body = {"queue": submit.queue, "jobSet": "set", "jobs": [{**RUN, "clientId": "fit/worker-0"}]}
+    made = await result(submit, await submit.post("/jobs", body), 200)
+    named = {"ids": [f"{submit.queue}/set/fit/worker-0"]}
+    done = await result(submit, await submit.post("/jobs/cancel", named), 200)
+    assert done["matched"] == 1
+    assert await requested(submit) == [events.JobCancelRequested(job_id=made["jobs"][0]["id"])]

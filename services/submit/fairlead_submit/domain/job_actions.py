@@ -36,6 +36,7 @@ class ActionKind(msgspec.Struct, frozen=True):
     """An action on jobs: the name of its route, its body, the required permission, the job states.
 
     `for_job` and `for_filter` make events from a request (`Any`: each has its own type).
+    `for_waiting_tasks`: the event of a task that has not become a job has an effect, or needs none.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ActionKind(msgspec.Struct, frozen=True):
     states: frozenset[JobState]
     for_job: Callable[[Any], ForJob]
     for_filter: Callable[[Any], ForFilter] | None = None
+    for_waiting_tasks: bool = True
 
 
 def _cancel_job(request: Action) -> ForJob:
@@ -96,6 +98,7 @@ ACTION_KINDS: Final = (
         LIVE,
         _reprioritize_job,
         _reprioritize_all,
+        for_waiting_tasks=False,
     ),
     ActionKind("release", "Lift the hold on jobs", Release, Verb.SUBMIT, LIVE, _release_job),
 )
@@ -136,7 +139,7 @@ def check_ids(given: Sequence[str], ids_max: int) -> list[FieldError]:
     found = []
     for index, text in enumerate(given):
         try:
-            ids.job_id_of(text)
+            ids.job_ids_of(text)
         except ValueError:
             detail = f"{validation.quote(text)} is not a job id or queue/jobSet/clientId"
             found.append(FieldError(f"/ids/{index}", detail))

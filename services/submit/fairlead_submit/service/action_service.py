@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common.domain import ids, position_tokens
+from fairlead_common.domain import position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
@@ -45,11 +45,6 @@ class NamedJobs(msgspec.Struct, frozen=True):
     ids: list[JobId]
     texts: Sequence[str]
 
-    @classmethod
-    def parse(cls, texts: Sequence[str]) -> "NamedJobs":
-        """The jobs with these texts, which have been validated."""
-        return cls([ids.job_id_of(text) for text in texts], texts)
-
 
 class ActionService:
     """Carries out actions on jobs by ids or by a filter."""
@@ -81,7 +76,8 @@ class ActionService:
         if isinstance(request, Release) or request.ids is not None:
             if found:
                 raise validation_problem(found)
-            named = NamedJobs.parse(request.ids or ())
+            texts = request.ids or ()
+            named = NamedJobs(await self._job_views.choose_ids(texts), texts)
             if dry_run:
                 return await self._preview(kind, named, context)
             return await self._act_by_ids(kind, named, request, context)
@@ -137,6 +133,8 @@ class ActionService:
         else:
             before = await self._find_visible(kind, named, scope, context)
             chosen_ids = [job_id for job_id in given if job_id in before]
+        if not kind.for_waiting_tasks:
+            _refuse_waiting_tasks(kind, named, before)
         records = job_actions.make_records_for_ids(chosen_ids, kind.for_job(request), context)
         appended = await self._writer.append(records) if records else {}
         unknown = [job_id for job_id in chosen_ids if job_id not in before]
@@ -189,6 +187,24 @@ class ActionService:
                 refused,
             )
         return visible
+
+
+def _refuse_waiting_tasks(
+    kind: ActionKind, named: NamedJobs, known: Mapping[str, KnownJob]
+) -> None:
+    """Raises a 409 `Problem` if a job is a task that has not become a job."""
+    waiting = [
+        FieldError(f"/ids/{index}", f"task {named.texts[index]} waits in its array")
+        for index, job_id in enumerate(named.ids)
+        if job_id in known and known[job_id].in_array
+    ]
+    if waiting:
+        raise Problem(
+            "conflict",
+            f"Tasks that wait in their arrays cannot be named to {kind.name} them. Use a filter,"
+            " which applies to arrays as a whole. Nothing was changed.",
+            waiting,
+        )
 
 
 def _count_affected(kind: ActionKind, known: Mapping[str, KnownJob]) -> int:

@@ -9,9 +9,17 @@ import msgspec
 
 from fairlead_common import db
 from fairlead_common.db.connection_pool import DatabaseUnavailable
-from fairlead_common.domain.ids import GroupId, JobId, job_set_partition, partition_of_job
+from fairlead_common.domain.ids import (
+    GroupId,
+    JobId,
+    job_ids_of,
+    job_set_partition,
+    parse_task_id,
+    partition_of_job,
+)
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.events import ArraySubmitted, Group, JobFilter, JobSubmitted
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
@@ -31,11 +39,12 @@ COUNTED_MAX: Final = 100_000
 
 
 class KnownJob(msgspec.Struct, frozen=True):
-    """The state of a job, and where it belongs."""
+    """The state of a job, and where it belongs. `in_array`: a task that has not become a job."""
 
     state: str
     queue: str
     job_set: str
+    in_array: bool = False
 
 
 class KnownGroup(msgspec.Struct, frozen=True):
@@ -153,12 +162,43 @@ class JobViews:
         self._digests = _CoalescedLookup(lambda ids: self._fetch("known_digests", ids))
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
-        """The jobs among these that the view has. Raises `DatabaseUnavailable`."""
+        """The jobs among these that the view has, and the tasks that wait in their arrays.
+        Raises `DatabaseUnavailable`.
+        """
         rows = await self._jobs.rows(ids)
-        return {
+        found = {
             job_id: KnownJob(row["state"], row["queue"], row["job_set"] or "")
             for job_id, row in rows.items()
         }
+        missing = [job_id for job_id in ids if job_id not in found]
+        return found | await self._find_tasks(missing) if missing else found
+
+    async def _find_tasks(self, ids: Sequence[str]) -> dict[str, KnownJob]:
+        """Those of these ids that are tasks of arrays, and never became jobs."""
+        tasks = {job_id: parse_task_id(job_id) for job_id in ids}
+        tasks = {job_id: task for job_id, task in tasks.items() if task[1] >= 0}
+        arrays, indexes = zip(*tasks.values(), strict=True) if tasks else ((), ())
+        rows = await self._fetch("known_tasks", list(tasks), list(arrays), list(indexes))
+        return {
+            row["job_id"]: KnownJob(
+                JobState.CANCELLED if row["cancelled"] else JobState.QUEUED,
+                row["queue"],
+                row["job_set"],
+                in_array=True,
+            )
+            for row in rows or ()
+            if tasks[row["job_id"]][1] in index_sets.parse(row["indexes"])
+            and (row["cancelled"] or not row["ended"])
+        }
+
+    async def choose_ids(self, references: Sequence[str]) -> list[JobId]:
+        """The id that each of these texts names: of several that it can name, that of a job which
+        the view has. Raises `DatabaseUnavailable`, and ValueError for an invalid text.
+        """
+        named = [job_ids_of(text) for text in references]
+        ambiguous = [job_id for each in named if len(each) > 1 for job_id in each]
+        known = await self.find_jobs(ambiguous)
+        return [next((one for one in each if one in known), each[0]) for each in named]
 
     async def find_digests(self, ids: Sequence[str]) -> dict[str, str]:
         """Digests of what the client sent when it submitted these jobs, of those that are known;

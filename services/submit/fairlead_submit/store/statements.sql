@@ -157,6 +157,13 @@ SELECT array_id, digest FROM fairlead_lookout.known_arrays WHERE array_id = ANY 
 SELECT queue, job_set, submitted, ended, cancelled_ranges
 FROM fairlead_lookout.known_arrays WHERE array_id = $1;
 
+-- name: known_tasks
+-- The arrays of these tasks (ids, arrays, indexes), as far as lookout's view knows them.
+SELECT n.job_id, a.queue, a.job_set, a.indexes, a.ended,
+       fairlead_lookout.is_cancelled_task(n.array_id, n.index) AS cancelled
+FROM unnest($1::text[], $2::text[], $3::int[]) AS n (job_id, array_id, index)
+JOIN fairlead_lookout.known_arrays a ON a.array_id = n.array_id;
+
 -- name: known_group
 -- One group as lookout's view knows it.
 SELECT group_id, queue, job_set, client_id, terms::text AS terms, state, labels::text AS labels

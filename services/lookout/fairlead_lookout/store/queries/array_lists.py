@@ -1,5 +1,6 @@
 """Reads arrays, and tasks that are no jobs yet."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,7 +9,6 @@ from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.events import ArraySubmitted, ArrayTask, JobSubmitted
-from fairlead_lookout.domain.array_records import CHUNK_TASKS
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.queries.view_reader import JobRecord, ViewReader
 
@@ -68,10 +68,9 @@ async def read_arrays(
     return ArrayPage(arrays, list_cursors.encode(query, last["submitted_ms"], last["id"]))
 
 
-async def read_array(view: ViewReader, array: str) -> ArrayRecord | None:
-    """An array."""
-    rows = await view.fetch("array", array)
-    return _decode(rows[0]) if rows else None
+async def read_named_arrays(view: ViewReader, arrays: Sequence[str]) -> list[ArrayRecord]:
+    """The arrays with these ids, in this order; those that do not exist are left out."""
+    return [_decode(row) for row in await view.fetch("arrays_by_id", list(arrays))]
 
 
 def _decode(row: Any) -> ArrayRecord:
@@ -85,12 +84,13 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
     None if the id is not that of a task, or the task can have had a row that was removed since.
     """
     array, index = ids.parse_task_id(job_id)
-    found = await read_array(view, array) if index >= 0 else None
-    if found is None or index not in index_sets.parse(found.submitted.indexes):
+    arrays = await read_named_arrays(view, [array]) if index >= 0 else []
+    if not arrays or index not in index_sets.parse(arrays[0].submitted.indexes):
         return None
+    (found,) = arrays
     row, template = found.row, found.submitted.template
-    place = divmod(index, CHUNK_TASKS)
-    cancelled = bool(row["cancelled"] and await view.fetch("cancelled_task", array, *place))
+    (answer,) = await view.fetch("cancelled_task", array, index)
+    cancelled = bool(answer["cancelled"])
     if not cancelled and row["ended_ms"] is not None:
         return None
     task = ArrayTask(found.submitted.array, index, found.submitted.count, 0)

@@ -555,15 +555,14 @@ ORDER BY a.submitted_ms DESC, a.id DESC
 LIMIT $9;
 
 -- name: cancelled_task
--- A row if the task of array $1 at bit $3 of chunk $2 was cancelled before it became a job.
-SELECT FROM fairlead_lookout.array_cancelled_tasks
-WHERE array_id = $1 AND chunk = $2 AND get_bit(bits, $3) = 1;
+SELECT fairlead_lookout.is_cancelled_task($1, $2) AS cancelled;
 
--- name: array
+-- name: arrays_by_id
 SELECT a.*, c.counts
 FROM fairlead_lookout.arrays a
 CROSS JOIN LATERAL (
     SELECT json_object_agg(state, tasks)::text AS counts
     FROM fairlead_lookout.array_counts WHERE array_id = a.id AND tasks > 0
 ) c
-WHERE a.id = $1;
+WHERE a.id = ANY ($1::text[])
+ORDER BY array_position($1::text[], a.id);

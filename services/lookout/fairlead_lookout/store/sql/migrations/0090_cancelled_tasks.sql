@@ -36,6 +36,16 @@ SET cancelled_ranges = 1 + length(cancelled_indexes) - length(replace(cancelled_
 WHERE cancelled_indexes IS NOT NULL;
 CREATE OR REPLACE VIEW fairlead_lookout.known_arrays AS
     SELECT id AS array_id, queue, job_set, digest, submitted, ended_ms IS NOT NULL AS ended,
-           cancelled_ranges
+           cancelled_ranges, submitted::json ->> 'indexes' AS indexes
     FROM fairlead_lookout.arrays;
 ALTER TABLE fairlead_lookout.arrays DROP COLUMN cancelled_indexes;
+
+-- For lookout and submit: whether the task of an array with this index was cancelled before it
+-- became a job.
+CREATE FUNCTION fairlead_lookout.is_cancelled_task(wanted text, index int)
+RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM fairlead_lookout.array_cancelled_tasks
+        WHERE array_id = wanted AND chunk = index / 65536 AND get_bit(bits, index % 65536) = 1
+    )
+$$;
