@@ -301,6 +301,29 @@ def test_requests_with_a_filter_apply_to_waiting_tasks() -> None:
     assert done.tasks == 9
 
 
+def test_a_change_of_priority_reaches_tasks_that_were_being_released() -> None:
+    """One of which somebody gives a priority meanwhile has that one."""
+    world, table = World(), Table()
+    world.fold(array("0-9", running_max=3))
+    releasing = decide_arrays(world.view, world.counts)
+    world.fold(ev.JobsReprioritized(filter=ev.JobFilter(queue="q"), priority=7))
+    world.fold(*(fact for batch in releasing for _, fact in batch.facts))
+    world.fold(ev.JobReprioritized(job_id=world.task(1), priority=3))
+    lease(world, 2)
+    world.fold(ev.JobSucceeded(job_id=world.task(2)))
+    table.save(world.view)
+    assert table.load().arrays == world.view.arrays
+    decided = world.release()
+    assert [fact.job_id for fact in decided if isinstance(fact, ev.JobReprioritized)] == [
+        world.task(0),
+        world.task(2),
+    ]
+    jobs = world.view.jobs
+    rows = [jobs.rows[world.task(index)] for index in range(2)]
+    assert jobs.priority[rows].tolist() == [7, 3]
+    assert "jobReprioritized" not in tags(world.release())
+
+
 def test_the_id_of_a_waiting_task_or_of_the_array_can_be_cancelled() -> None:
     world = World()
     world.fold(array("0-9", running_max=1))

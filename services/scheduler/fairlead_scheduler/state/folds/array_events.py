@@ -72,6 +72,9 @@ def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
             jobs.array[row] = slot
             released.setdefault(task.array, []).append(task.index)
             view.unsaved_arrays[task.array] = jobs.position.item(row)
+            state = view.arrays[task.array]
+            if event.priority != state.template.priority:
+                state.outdated = [*state.outdated, task.index]
     for array, indexes in released.items():
         state, those = view.arrays[array], index_sets.collect(indexes)
         state.waiting = state.waiting.minus(those)
@@ -94,6 +97,15 @@ def fold_cancel_requested(
         if state is not None and not state.is_ended:
             indexes = parse_indexes(event.indexes) or state.indexes
             _request(view, state, indexes, event.reason, message)
+
+
+def note_priority(view: View, job_id: JobId, message: Message) -> None:
+    """Note that somebody gave a priority to a released task, which can have ended."""
+    array, index = parse_task_id(job_id)
+    state = view.arrays.get(array)
+    if state is not None and index in state.outdated:
+        state.outdated = [other for other in state.outdated if other != index]
+        view.unsaved_arrays[array] = message.position
 
 
 def cancel_task(view: View, event: ev.JobCancelRequested, message: Message) -> None:
