@@ -6,7 +6,7 @@ of a node (tier a), on no node queues above their fair share could lose enough r
 would stay below them (tier b, rules R2 and R13), and no queued job is more urgent than a run (tier
 c). The rules that are not checked here only hold back more. Where something else is decided, every
 round runs: limits, gangs, dependencies, cordons, queues with `order: fair`, jobs not yet examined,
-and runs that are being stopped.
+tasks of arrays, and runs that are being stopped.
 """
 
 from typing import Final
@@ -151,6 +151,11 @@ def _is_plain(trace: Trace, settings: SimulationSettings) -> bool:
             for queue in settings.queues.values()
         )
         and not (
-            trace.gangs or trace.members or trace.after or trace.infeasible_waits or trace.retry
+            trace.gangs
+            or trace.members
+            or trace.arrays
+            or trace.after
+            or trace.infeasible_waits
+            or trace.retry
         )
     )
