@@ -157,7 +157,8 @@ def test_a_task_is_a_job_with_the_index_in_its_environment() -> None:
     row = world.view.jobs.rows[job.job_id]
     change = new_lease(world.view, row, job, job_table.NodeName("e0", "n0"), ())
     made = msgspec.json.decode(change.record.value or b"")["env"]
-    assert {name: made[name] for name in made if "ARRAY" in name} == {
+    assert {name: made[name] for name in made if "ARRAY" in name or "INDEX" in name} == {
+        "JOB_COMPLETION_INDEX": "5",
         "FAIRLEAD_ARRAY_ID": ID,
         "FAIRLEAD_ARRAY_INDEX": "5",
         "FAIRLEAD_ARRAY_COUNT": "16",
