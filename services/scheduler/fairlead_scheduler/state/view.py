@@ -70,6 +70,9 @@ class View:
         self.groups_to_examine: set[GroupId] = set()
         """Groups about which housekeeping may have to decide something: they or members of them
         changed."""
+        self.short_groups: dict[GroupId, bool] = {}
+        """Running groups with less than their minimum, and whether a round has offered what they
+        lack since they were found. Of a leader only."""
         self.group_records_due: set[GroupId] = set()
         """Groups whose live members changed: their executors learn that."""
         self.arrays: dict[ArrayId, ArrayState] = {}
