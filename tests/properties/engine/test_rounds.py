@@ -75,4 +75,3 @@ def test_without_submissions_the_rounds_come_to_rest_and_every_job_has_what_it_c
         world.begin(CaseRound(), 0)
         built, plan = run_checked_round(world)
         assert not count_changes(plan), "a round changed something after one that changed nothing"
-

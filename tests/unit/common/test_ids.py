@@ -163,7 +163,10 @@ def test_a_name_with_more_slashes_can_be_that_of_several_jobs() -> None:
         partition = ids.job_set_partition("q", job_set)
         return ids.client_job_id(partition, "q", job_set, client_id)
 
-    assert ids.job_ids_of("q/s/fit/worker-0") == [named("s/fit", "worker-0"), named("s", "fit/worker-0")]
+    assert ids.job_ids_of("q/s/fit/worker-0") == [
+        named("s/fit", "worker-0"),
+        named("s", "fit/worker-0"),
+    ]
     assert ids.job_ids_of("q/s//c") == [named("s/", "c"), named("s", "/c")]
 
 

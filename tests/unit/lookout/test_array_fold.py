@@ -95,7 +95,9 @@ def test_cancelled_tasks_are_counted_and_the_last_one_finishes_the_job_set() -> 
     assert view.types()[-3:] == ["arrayTasksCancelled", "finished", "arrayEnded"]
 
 
-@pytest.mark.parametrize("indexes", ["7", "0-999999", "3-999999:7", "5-900000:70001", "65535-65536"])
+@pytest.mark.parametrize(
+    "indexes", ["7", "0-999999", "3-999999:7", "5-900000:70001", "65535-65536"]
+)
 def test_cancelled_tasks_are_bits_however_they_are_named(indexes: str) -> None:
     view, wanted = PlainView(), index_sets.parse(indexes)
     view.fold(message(0, array("0-999999", 1_000_000)))

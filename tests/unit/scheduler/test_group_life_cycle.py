@@ -6,7 +6,6 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import FailureCategory, MemberFailure, PreemptionCause
-
 from fairlead_scheduler.rules import group_life_cycle
 from fairlead_scheduler.rules.group_life_cycle import COMPLETED
 from fairlead_scheduler.state.groups import GroupPhase

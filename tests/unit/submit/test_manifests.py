@@ -98,9 +98,7 @@ def test_many_completions_are_the_tasks_of_an_array() -> None:
 
 def test_arrays_of_manifests_are_not_held_and_count_as_one_job() -> None:
     found = refused(job({"completions": 2_000, "suspend": True}))
-    assert found == {
-        "/manifests/0/spec/suspend": "is not possible with more than 1000 completions"
-    }
+    assert found == {"/manifests/0/spec/suspend": "is not possible with more than 1000 completions"}
     assert len(converted(job({"completions": 2_000}), job({"completions": 3_000}))) == 2
 
 

@@ -124,8 +124,8 @@ def job_ids_of(reference: str) -> list[JobId]:
     """The ids of the jobs that a text can name: by an id, or as `queue/jobSet/clientId`.
 
     Job sets and client ids can contain slashes, as the client ids of members of groups do. With
-    more than two slashes there are several ids, of which that with the longest job set is first;
-    a client id has at most `CLIENT_ID_PARTS_MAX` parts.
+    more than two slashes there are several ids. That with the longest job set is first; a client id
+    has at most `CLIENT_ID_PARTS_MAX` parts.
     Raises ValueError for a text of neither form.
     """
     if is_job_id(reference):

@@ -159,10 +159,12 @@ FROM fairlead_lookout.known_arrays WHERE array_id = $1;
 
 -- name: known_tasks
 -- The arrays of these tasks (ids, arrays, indexes), as far as lookout's view knows them.
-SELECT n.job_id, a.queue, a.job_set, a.indexes, a.ended,
-       fairlead_lookout.is_cancelled_task(n.array_id, n.index) AS cancelled
+SELECT n.job_id, a.queue, a.job_set, a.indexes, a.ended, c.array_id IS NOT NULL AS cancelled
 FROM unnest($1::text[], $2::text[], $3::int[]) AS n (job_id, array_id, index)
-JOIN fairlead_lookout.known_arrays a ON a.array_id = n.array_id;
+JOIN fairlead_lookout.known_arrays a ON a.array_id = n.array_id
+LEFT JOIN fairlead_lookout.known_cancelled_tasks c
+    ON c.array_id = n.array_id AND c.chunk = n.index / 65536
+    AND get_bit(c.bits, n.index % 65536) = 1;
 
 -- name: known_group
 -- One group as lookout's view knows it.

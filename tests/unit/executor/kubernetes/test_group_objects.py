@@ -82,7 +82,10 @@ def content(world: FakeWorld) -> str | None:
 
 @pytest.mark.parametrize(
     ("role", "address", "omitted"),
-    [("trainer", "10.100.100.100", False), ("x" * 40, "fd00:1234:5678:9abc:def0:1234:5678:9abc", True)],
+    [
+        ("trainer", "10.100.100.100", False),
+        ("x" * 40, "fd00:1234:5678:9abc:def0:1234:5678:9abc", True),
+    ],
 )
 def test_a_config_map_holds_the_largest_group(role: str, address: str, omitted: bool) -> None:
     """10,000 members: without hosts, and where that is not enough without the last of them."""

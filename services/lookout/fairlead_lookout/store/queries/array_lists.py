@@ -89,8 +89,7 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
         return None
     (found,) = arrays
     row, template = found.row, found.submitted.template
-    (answer,) = await view.fetch("cancelled_task", array, index)
-    cancelled = bool(answer["cancelled"])
+    cancelled = bool(await view.fetch("cancelled_task", array, index))
     if not cancelled and row["ended_ms"] is not None:
         return None
     task = ArrayTask(found.submitted.array, index, found.submitted.count, 0)

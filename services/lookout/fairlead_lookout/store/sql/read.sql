@@ -555,7 +555,9 @@ ORDER BY a.submitted_ms DESC, a.id DESC
 LIMIT $9;
 
 -- name: cancelled_task
-SELECT fairlead_lookout.is_cancelled_task($1, $2) AS cancelled;
+-- A row if the task of array $1 with index $2 was cancelled before it became a job.
+SELECT FROM fairlead_lookout.array_cancelled_tasks
+WHERE array_id = $1 AND chunk = $2 / 65536 AND get_bit(bits, $2 % 65536) = 1;
 
 -- name: arrays_by_id
 SELECT a.*, c.counts

@@ -242,7 +242,7 @@ class World:
         return sorted(rare.after) if rare is not None else []
 
     def run_housekeeping(self, now_ms: int) -> None:
-        """Requeue or end the jobs of ended runs, and the jobs that depend on them; release tasks."""
+        """Requeue or end the jobs of ended runs and those that depend on them; release tasks."""
         view = self.view
         while (view.rows_to_examine or view.groups_to_examine or view.arrays) and (
             batches := list(self._decider.decide_housekeeping(now_ms).batches())

@@ -64,8 +64,7 @@ def mount_group_file(container: Json, lease: Lease) -> None:
 
 
 def list_owners(pods: Sequence[PodObject]) -> list[Json]:
-    """The owners of the objects of a group: its first pods. Others take their place when the members
-    change."""
+    """The owners of the objects of a group: its first pods, and others when the members change."""
     return [
         {
             "apiVersion": "v1",
@@ -96,7 +95,7 @@ def build_config_map(
 
 def shorten_content(content: bytes, bytes_max: int = CONTENT_BYTES_MAX) -> bytes:
     """The group file in a form that a ConfigMap holds: of a very large group without hosts, and
-    then without the last members, of which it says how many are `omitted`.
+    then without the last members, whose number is `omitted`.
     """
     if len(content) <= bytes_max:
         return content

@@ -40,12 +40,7 @@ CREATE OR REPLACE VIEW fairlead_lookout.known_arrays AS
     FROM fairlead_lookout.arrays;
 ALTER TABLE fairlead_lookout.arrays DROP COLUMN cancelled_indexes;
 
--- For lookout and submit: whether the task of an array with this index was cancelled before it
--- became a job.
-CREATE FUNCTION fairlead_lookout.is_cancelled_task(wanted text, index int)
-RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT EXISTS (
-        SELECT FROM fairlead_lookout.array_cancelled_tasks
-        WHERE array_id = wanted AND chunk = index / 65536 AND get_bit(bits, index % 65536) = 1
-    )
-$$;
+-- For submit: the task with index i of an array was cancelled before it became a job if bit i % 65536
+-- of chunk i / 65536 is set.
+CREATE VIEW fairlead_lookout.known_cancelled_tasks AS
+    SELECT array_id, chunk, bits FROM fairlead_lookout.array_cancelled_tasks;
