@@ -10,7 +10,8 @@ from collections import Counter, defaultdict
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, NodeFlag, Preemption
-from tests.properties.engine.plain import MARGIN, Amounts, Pool, after, kind_of, plus, strictest
+from tests.properties.engine.plain import MARGIN, Amounts, Pool, after, plus
+from tests.properties.engine.plain_progress import kind_of, strictest
 
 WORDS = {Match.TAINT: Bucket.TAINT, Match.LABEL: Bucket.LABEL, Match.AFFINITY: Bucket.AFFINITY}
 

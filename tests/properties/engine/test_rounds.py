@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fairlead_scheduler.cases.case_file import Case, CaseRound
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import schedule
-from tests.properties.engine import plain, row_permutations
+from tests.properties.engine import plain_progress, row_permutations
 from tests.properties.engine.checked_rounds import count_changes, run_checked_round
 from tests.properties.engine.plain import Pool
 from tests.properties.engine.worlds import BOUNDED, cases
@@ -70,7 +70,7 @@ def test_without_submissions_the_rounds_come_to_rest_and_every_job_has_what_it_c
             break
     else:
         raise AssertionError(f"something still changes after {FEW} quiet rounds")
-    plain.check_progress(Pool(built.snapshot, world.engine), plan)
+    plain_progress.check_progress(Pool(built.snapshot, world.engine), plan)
     for _ in range(3):
         world.begin(CaseRound(), 0)
         built, plan = run_checked_round(world)

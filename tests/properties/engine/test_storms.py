@@ -15,6 +15,9 @@ from tests.properties.engine.checked_rounds import count_changes, run_checked_ro
 from tests.properties.engine.storms import FREEZES_S, Storm
 
 SEEDS: Final = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
+FOUND: Final = (40, 76, 210)
+"""Clusters that found something: a gang with order fair, a surplus member whose group returned, and
+a reason after a pass that had nothing left to place."""
 TURNS: Final = 3
 STEP_S: Final = 10
 FEW: Final = 10
@@ -37,7 +40,7 @@ def come_to_rest(storm: Storm) -> None:
     raise AssertionError(f"something still changes after {rounds_max} rounds")
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *FOUND}))
 def test_a_crowded_cluster_comes_to_rest_and_stays_there(seed: int) -> None:
     storm = Storm(seed)
     for _ in range(TURNS):
