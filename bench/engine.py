@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench import adversarial, limits, ticks
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation import job_order
-from fairlead_scheduler.engine.state.surplus import count_surplus
+from fairlead_scheduler.engine.state.surplus import lower_priority
 from fairlead_scheduler.engine.topology import Topology, TopologyMode
 from fairlead_scheduler.kernels import warm_up
 
@@ -264,7 +264,7 @@ def groups_elastic() -> Snapshot:
         requests=np.array([[1_000 * i, 4 * GI * i] for i in range(1, 5)]),
         job_queue=group % queues,
         job_shape=np.where(index == 0, 3, cpus[group] - 1),
-        job_priority=count_surplus(np.zeros(group.size, np.int64), rank.astype(np.int64)),
+        job_priority=lower_priority(np.zeros(group.size, np.int64), rank.astype(np.int64)),
         job_gang=group.astype(np.int32),
         job_role=(2 * group + (index > 0)).astype(np.int32),
         gang_queue=(gang % queues).astype(np.int32),

@@ -196,7 +196,7 @@ class Maker:
         chance = self.chance
         if schema and "enum" in schema and chance.random() < 0.7:
             return str(chance.choice(schema["enum"]))
-        if name in ("wait", "token_id"):  # no long polls, and no token of ours is withdrawn
+        if name in ("wait", "token_id"):  # no long polls, and no token of ours is revoked
             return chance.choice(("1ms", "0s", "x", "-1s", "1e9", "99999999999999999999"))
         if chance.random() < 0.6:
             return chance.choice(self._known)

@@ -52,7 +52,7 @@ def say(text: str) -> None:
 
 
 class KafkaBroker:
-    """A `children.Program`: one broker that is its own controller, on 127.0.0.1.
+    """A `child_process.Program`: one broker that is its own controller, on 127.0.0.1.
 
     Its data lies below `folder` and survives `kill -9`. `settings` go over those of
     `server.properties`, `format_options` to the tool that makes the folder. Raises

@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
-    JOB_HELD,
     JOB_LIVE,
     JOB_STEPS,
+    JOB_WITH_RUN,
     LIFE_CYCLE,
     RUN_ENDED,
     RUN_STEPS,
@@ -34,7 +34,7 @@ S = TypeVar("S", JobState, RunState)
 
 def diagrams() -> dict[str, str]:
     """Diagrams and tables by name, as Markdown."""
-    jobs = draw(JOB_STEPS, JobState.QUEUED, "jobSubmitted", JOB_HELD, "has a run", JOB_ENDED)
+    jobs = draw(JOB_STEPS, JobState.QUEUED, "jobSubmitted", JOB_WITH_RUN, "has a run", JOB_ENDED)
     runs = draw(RUN_STEPS, RunState.LEASED, "jobRunLeased", RUN_LIVE, "live", RUN_ENDED)
     return {"jobs": _mermaid(jobs), "runs": _mermaid(runs), "flags": draw_flags()}
 
@@ -63,7 +63,7 @@ def draw_flags() -> str:
 
 _STATES: Final = {
     frozenset({JobState.QUEUED}): "is queued",
-    JOB_HELD: "has a run",
+    JOB_WITH_RUN: "has a run",
     JOB_LIVE: "has not ended",
     JOB_ENDED: "has ended",
     frozenset(JobState): "is in any state",

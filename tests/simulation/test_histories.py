@@ -18,7 +18,7 @@ from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.story import build_story
 from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import IS_HELD, GangName
+from fairlead_scheduler.state.job_table import IS_WITH_RUN, GangName
 from fairlead_scheduler.state.view import View
 from tests.simulation import group_checks
 from tests.simulation.clusters import Span, VirtualCluster
@@ -364,7 +364,7 @@ def _gang_of(history: History, job_id: JobId) -> GangName | None:
 def _members_on(view: View, gang: GangName) -> int:
     """Members that were given a node, and of which nothing else is decided yet."""
     rows = [row for row, rare in view.jobs.rare_properties.items() if rare.gang == gang]
-    return sum(bool(IS_HELD[view.jobs.state[row]]) for row in rows)
+    return sum(bool(IS_WITH_RUN[view.jobs.state[row]]) for row in rows)
 
 
 def _check_rate(times_ms: list[int]) -> None:

@@ -33,7 +33,7 @@ class StreamKey(NamedTuple):
 
 
 class JobSetEvents:
-    """The stream of one job set, read as soon as somebody waits. `client`: open until `close`.
+    """The stream of one job set, read as soon as a task waits. `client`: open until `close`.
 
     `position`: of the last event. Events can be ahead of what the server answers, so a read that
     follows an event has to ask for this position.

@@ -87,7 +87,7 @@ class FairleadJobSetTrigger(BaseTrigger):
             yield TaskSuccessEvent()
 
     async def on_kill(self) -> None:
-        """Cancel the jobs: somebody marked the task as failed or successful, or cleared it."""
+        """Cancel the jobs: a user marked the task as failed or successful, or cleared it."""
         if not self.job_ids:
             return
         self.log.info("Cancelling %d jobs of %s", len(self.job_ids), self.job_set)

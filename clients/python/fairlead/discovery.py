@@ -76,7 +76,7 @@ def config_file(environment: Mapping[str, str]) -> Path:
 
 
 def data_folder(environment: Mapping[str, str]) -> Path:
-    """The default data folder of `fairlead up`."""
+    """The data folder of `fairlead up`: `FAIRLEAD_DATA`, or the default one."""
     if named := environment.get("FAIRLEAD_DATA"):
         return Path(named)
     base = environment.get("XDG_DATA_HOME") or str(_home_folder(environment) / ".local" / "share")
@@ -97,7 +97,7 @@ def find_server(
     token = (token or environment.get("FAIRLEAD_TOKEN") or "").strip() or None
     if context is not None:
         file = config_file(environment)
-        in_context = _find_context(file, read_config(file) or Config(), context)
+        in_context = _find_in_context(file, read_config(file) or Config(), context)
         return _with_token(in_context, token, environment)
     named = server or environment.get("FAIRLEAD_SERVER")
     if named:
@@ -186,7 +186,7 @@ def _find_in_config(environment: Mapping[str, str]) -> Server | None:
     if config is None:
         return None
     if config.current is not None:
-        return _find_context(file, config, config.current)
+        return _find_in_context(file, config, config.current)
     if config.server is None:
         return None
     return Server(
@@ -194,11 +194,17 @@ def _find_in_config(environment: Mapping[str, str]) -> Server | None:
     )
 
 
-def _find_context(file: Path, config: Config, name: str) -> Server:
+def find_context(file: Path, config: Config, name: str) -> Context:
+    """A context of the configuration. Raises `NotConfigured` if it does not exist."""
     context = config.contexts.get(name)
     if context is None:
         known = ", ".join(sorted(config.contexts)) or "none"
         raise NotConfigured(f"{file}: no context is called {name!r} (known: {known})")
+    return context
+
+
+def _find_in_context(file: Path, config: Config, name: str) -> Server:
+    context = find_context(file, config, name)
     url = _check_url(context.server, f"{file}: contexts.{name}.server")
     return Server(url=url, token=context.token, source=f"context {name} of {file}")
 

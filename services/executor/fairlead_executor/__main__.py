@@ -14,8 +14,8 @@ from fairlead_executor.service.settings import ExecutorSettings
 async def main() -> None:
     """Run until a signal, then end the runs in order, if they end with the executor.
 
-    The first task to fail takes the whole process down with it; then runs go on, for the next
-    executor to find.
+    The first task that fails ends the whole process. Its runs then continue, and the next executor
+    finds them.
     """
     own = settings.load(ExecutorSettings, os.environ)
     try:
@@ -26,7 +26,7 @@ async def main() -> None:
                 await service.shut_down()
                 raise
     except* WorldError as errors:
-        # The world's error says what is wrong in a sentence; a traceback would say no more.
+        # Its message says what is wrong and what to do; a traceback would say no more.
         sys.exit(f"executor: {_first(errors)}")
 
 

@@ -10,7 +10,8 @@ from fairlead_scheduler.kernels.compilation import KernelsReady
 from fairlead_scheduler.service import heap
 from fairlead_scheduler.service.settings import SchedulerSettings
 
-_anew: list[bool] = []
+_has_kernels: list[bool] = []
+"""Not empty if the kernels were compiled meanwhile, so that the process restarts with them."""
 
 
 async def main() -> None:
@@ -18,7 +19,7 @@ async def main() -> None:
     gc.disable()  # a start makes objects that stay: no collection until the first cycle has ended
     heap.limit_heaps()
     compilation.choose_kernels(os.environ)
-    # imports numba, if it is to be used
+    # imports numba, if kernels are used
     from fairlead_scheduler.service.service import Service
 
     values = settings.load(SchedulerSettings, os.environ)
@@ -33,7 +34,7 @@ async def main() -> None:
             app = build_app("Fairlead scheduler", [], service.checks(), values)
             await serve(app, values.http_host, values.http_port, values.connections)
     except* KernelsReady:
-        _anew.append(True)
+        _has_kernels.append(True)
 
 
 def _import_serving() -> None:
@@ -43,5 +44,5 @@ def _import_serving() -> None:
 
 if __name__ == "__main__":
     process.run(main)
-    if _anew:
+    if _has_kernels:
         compilation.restart_process()

@@ -226,7 +226,7 @@ class KafkaBed:
         )
         async with producer.transaction():
             for record in records:
-                partitions = await log.controls.partitions(record.topic)
+                partitions = await log.queries.partitions(record.topic)
                 await producer.send_and_wait(
                     record.topic,
                     key=record.key.encode(),

@@ -1,4 +1,4 @@
-"""What only the log in Postgres has: lost answers, a full disk, upkeep, a bell."""
+"""What only the log in Postgres has: lost answers, a full disk, cleanup, notifications."""
 
 import asyncio
 import secrets
@@ -144,14 +144,14 @@ async def test_two_processes_can_create_a_log_concurrently(fresh_database: str) 
 
 async def test_notifications_arrive_in_other_processes(database: str) -> None:
     here, there = Notifier(database), Notifier(database)
-    heard = there.heard("topic")
+    heard = there.next_notification("topic")
     async with asyncio.timeout(120):
         while not heard.is_set():
             # Until the other one listens, its own start may be what wakes it: ring on.
-            here.ring({"topic", "another"})
+            here.notify({"topic", "another"})
             await asyncio.sleep(0)
-        heard = there.heard("topic")
-        here.ring({"topic"})
+        heard = there.next_notification("topic")
+        here.notify({"topic"})
         await heard.wait()
     await here.close()
     await there.close()

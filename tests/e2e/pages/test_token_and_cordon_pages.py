@@ -31,7 +31,7 @@ async def ask(standalone: StandaloneInstallation, path: str, token: str) -> http
         return await client.get(f"{standalone.address}/api/v1{path}")
 
 
-async def test_a_token_is_created_and_withdrawn(
+async def test_a_token_is_created_and_revoked(
     standalone: StandaloneInstallation, browser: Browser, tmp_path: Path, axe_script: str
 ) -> None:
     async with browser_page(browser) as page:
@@ -50,8 +50,8 @@ async def test_a_token_is_created_and_withdrawn(
         await expect(row).to_contain_text("viewer")
         await expect(page.get_by_text(token)).to_have_count(0)
         await row.get_by_role("button").click()
-        await page.get_by_role("dialog").get_by_role("button", name="Withdraw").click()
-        await expect(page.get_by_text("page <b>test</b> was withdrawn.")).to_be_visible()
+        await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+        await expect(page.get_by_text("page <b>test</b> was revoked.")).to_be_visible()
         await expect(row).to_have_count(0)
         assert (await ask(standalone, "/jobs", token)).status_code == 401
 

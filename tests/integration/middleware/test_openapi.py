@@ -20,7 +20,7 @@ CHECKS = (
     "allow_header_conformance,ignored_auth"
 )
 LEFT_OUT = {
-    "/api/v1/tokens/{token_id}": "it would withdraw the token with which it asks",
+    "/api/v1/tokens/{token_id}": "it would revoke the token with which it asks",
     "/sign-out": "the same",
     "/api/v1/events": "it goes on without end when told to follow",
 }

@@ -200,5 +200,5 @@ async def test_the_follower_stops_at_an_unknown_event_and_no_wait_includes_it() 
     assert state.view.positions[PARTITION] == at
     (job_id, _) = parse_run_id(undecodable_records.a_run("before"))
     row = state.view.jobs.rows[job_id]
-    assert state.view.decidable(state.view.live_rows()).tolist() == []
+    assert state.view.select_decidable(state.view.live_rows()).tolist() == []
     assert row in state.view.live_rows()

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
-from fairlead_submit.domain.policy import Quotas
+from fairlead_submit.domain.policy import AllowList, Quotas
 from tests.integration.submit.submit_and_lookout import Watched, watched
 
 RUN = {"command": ["true"]}
@@ -83,6 +83,39 @@ async def test_tasks_are_cancelled_by_index(submit: Watched) -> None:
     await act(submit, f"{ids.array_id(job['id'][:-8] + '00000000')}/cancel", {}, status=404)
 
 
+async def test_waiting_tasks_are_cancelled_by_their_ids(submit: Watched) -> None:
+    (job,) = (await send(submit, {"count": 100, "indexes": "0-99:2"}))["jobs"]
+    tasks = [ids.task_id(job["id"], index) for index in (4, 6)]
+    done = await result(submit, await submit.post("/jobs/cancel", {"ids": tasks}), 200)
+    assert done["matched"] == 2
+    done = await result(submit, await submit.post("/jobs/cancel", {"ids": [job["id"]]}), 200)
+    assert done["matched"] == 50
+    unknown = [ids.task_id(job["id"], 5)]
+    refused = await result(submit, await submit.post("/jobs/cancel", {"ids": unknown}), 404)
+    assert [error["pointer"] for error in refused["errors"]] == ["/ids/0"]
+
+
+async def test_a_job_can_have_the_client_id_of_an_array(submit: Watched) -> None:
+    (array,) = (await send(submit, {"count": 3}, clientId="a"))["jobs"]
+    body = {"queue": submit.queue, "jobSet": "set", "jobs": [{**RUN, "clientId": "a"}]}
+    (job,) = (await result(submit, await submit.post("/jobs", body), 200))["jobs"]
+    assert not job["duplicate"]
+    assert ids.array_id(job["id"]) != array["id"]
+
+
+async def test_an_array_is_submitted_again_within_what_its_queue_permits_now(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with watched(fresh_database, valkey_url) as submit:
+        (job,) = (await send(submit, {"count": 3}))["jobs"]
+        queue = submit.queue
+    allow = {queue: AllowList(namespaces=("lab",))}
+    async with watched(fresh_database, valkey_url, submit_settings={"allow": allow}) as submit:
+        submit.queue = queue
+        refused = await act(submit, f"{job['id']}/resubmit", {}, status=422)
+        assert "this queue is permitted to use: lab" in refused["errors"][0]["detail"]
+
+
 async def test_requests_that_divide_an_array_too_often_are_refused(submit: Watched) -> None:
     """Each range is short; together they would make millions of ranges."""
     (job,) = (await send(submit, {"count": 1_000_000}))["jobs"]
@@ -107,6 +140,8 @@ async def test_tasks_are_submitted_again_as_a_new_array(submit: Watched) -> None
     assert event.template.annotations == {events.RESUBMITTED_FROM: job["id"]}
     repeated = await act(submit, f"{job['id']}/resubmit", body)
     assert (repeated["id"], repeated["position"]) == (done["id"], None)
+    bad = await act(submit, f"{job['id']}/resubmit", {"clientId": "a\nb"}, status=422)
+    assert bad["errors"][0]["pointer"] == "/clientId"
     other = await act(submit, f"{job['id']}/resubmit", {**body, "indexes": "5"}, status=409)
     assert other["errors"][0]["pointer"] == "/clientId"
     assert len(await logged(submit)) == 2
@@ -118,53 +153,3 @@ async def test_a_dry_run_says_how_many_tasks_there_would_be(submit: Watched) -> 
     answer = await submit.post("/jobs?dryRun=true", body)
     assert answer.json()["jobs"][0]["tasks"] == 7
     assert await logged(submit) == []
-
-
-async def requested(submit: Watched) -> list[events.AnyEvent]:
-    """All requests to cancel single jobs."""
-    sequences = [events.decode(value) for value in await submit.logged()]
-    found = [event for each in sequences for event in each.events]
-    return [event for event in found if isinstance(event, events.JobCancelRequested)]
-
-
-async def test_waiting_tasks_are_cancelled_by_their_ids(submit: Watched) -> None:
-    (job,) = (await send(submit, {"count": 100, "indexes": "0-99:2"}))["jobs"]
-    tasks = [ids.task_id(job["id"], index) for index in (10, 12)]
-    answer = await submit.post("/jobs/cancel?dryRun=true", {"ids": tasks})
-    assert (answer.json()["matched"], len(answer.json()["sample"])) == (2, 2)
-    done = await result(submit, await submit.post("/jobs/cancel", {"ids": tasks}), 200)
-    assert done["matched"] == 2
-    assert await requested(submit) == [events.JobCancelRequested(job_id=task) for task in tasks]
-    for index in (11, 100):
-        unknown = {"ids": [ids.task_id(job["id"], index)]}
-        await result(submit, await submit.post("/jobs/cancel", unknown), 404)
-
-
-async def test_a_task_that_was_cancelled_before_its_release_is_not_counted(submit: Watched) -> None:
-    (job,) = (await send(submit, {"count": 10}))["jobs"]
-    await submit.happened("set", events.ArrayTasksCancelled(array=job["id"], indexes="3", tasks=1))
-    tasks = [ids.task_id(job["id"], index) for index in (3, 4)]
-    done = await result(submit, await submit.post("/jobs/cancel", {"ids": tasks}), 200)
-    assert done["matched"] == 1
-
-
-async def test_other_actions_on_waiting_tasks_say_that_they_wait_in_their_array(
-    submit: Watched,
-) -> None:
-    (job,) = (await send(submit, {"count": 10}))["jobs"]
-    body = {"ids": [ids.task_id(job["id"], 3)], "priority": 5}
-    refused = await result(submit, await submit.post("/jobs/reprioritize", body), 409)
-    assert "wait in their arrays" in refused["detail"]
-    assert refused["errors"][0]["pointer"] == "/ids/0"
-    body = {"ids": [ids.task_id(job["id"], 3)], "jobSet": "again", "clientId": "x"}
-    await result(submit, await submit.post("/jobs/resubmit", body), 404)
-    assert len(await logged(submit)) == 1
-
-
-async def test_a_job_whose_client_id_has_a_slash_is_cancelled_by_it(submit: Watched) -> None:
-    body = {"queue": submit.queue, "jobSet": "set", "jobs": [{**RUN, "clientId": "fit/worker-0"}]}
-    made = await result(submit, await submit.post("/jobs", body), 200)
-    named = {"ids": [f"{submit.queue}/set/fit/worker-0"]}
-    done = await result(submit, await submit.post("/jobs/cancel", named), 200)
-    assert done["matched"] == 1
-    assert await requested(submit) == [events.JobCancelRequested(job_id=made["jobs"][0]["id"])]

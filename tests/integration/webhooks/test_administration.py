@@ -208,7 +208,7 @@ async def test_commands_create_test_and_replay(fresh_database: str, valkey_url: 
         ).strip()
         assert "delivered: status 200" in await call("test", "hook")
         assert receiver.received[0].verify(secret)["type"] == "test"
-        await call("update", "hook", "--job-set", "scan-*")
+        await call("update", "hook", "--jobset", "scan-*")
         found = json.loads(await call("get", "hook", "-o", "json"))
         assert found["filter"] == {"queue": "q", "jobSet": "scan-*", "types": ["submitted"]}
         rotated = (await call("rotate", "hook", "--overlap", "60")).strip()

@@ -78,7 +78,7 @@ def ruled_out_by(pool: Pool, shape: int, n: int, free: Amounts) -> Bucket:
     if flags & NodeFlag.LAGGING:
         return Bucket.LAGGING
     matches = s.shape_match[shape, :, s.node_type[n]].tolist()
-    if Match.SUITS not in matches:
+    if Match.ELIGIBLE not in matches:
         return WORDS[Match(matches[0])]
     request = s.shape_request[shape].tolist()
     if any(r > a for r, a in zip(request, pool.allocatable(n), strict=True)):
@@ -105,7 +105,7 @@ def share_would_do(
     mine = pool.cost(plus(held[q], whole)) / weights[q]
     close = False
     for n in range(len(s.node_number)):
-        eligible = s.shape_match[shape, 0, s.node_type[n]] == Match.SUITS
+        eligible = s.shape_match[shape, 0, s.node_type[n]] == Match.ELIGIBLE
         if not eligible or s.node_flags[n] or pool.overfull(n):
             continue
         free_capacity = free[n]

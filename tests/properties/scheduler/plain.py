@@ -74,7 +74,7 @@ def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, excluded: Colle
             "value": 0 if node is None else int(columns.value[row]),
             "interval": int(columns.checkpoint_ms[row]),
             "stopping": stopping,
-            "kept": bool(flags & job_table.INFEASIBLE_WAITS),
+            "kept": bool(flags & job_table.WAITS_IF_INFEASIBLE),
             "gang": rare.gang if rare.gang in view.gangs else None,
             "role": rare.member.role if rare.member and rare.gang in view.gangs else None,
             "avoids": _avoided(clusters, pool, rare.avoid),

@@ -77,7 +77,7 @@ def plain_match(shape: Shape, away: Sequence[Taint], node: Node) -> Match:
     if not node_eligibility.is_selected(shape, node.labels):
         return Match.LABEL
     meets = node_eligibility.has_affinity(shape, node.labels, node.name)
-    return Match.SUITS if meets else Match.AFFINITY
+    return Match.ELIGIBLE if meets else Match.AFFINITY
 
 
 def plain_ranks(shape: Shape, nodes: Sequence[Node]) -> list[int]:

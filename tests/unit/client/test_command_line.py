@@ -175,7 +175,7 @@ def test_no_server_at_all_ends_with_4(
         ("{queue: q, jobSet: s, jbos: []}", "jbos"),
         ("{jobSet: s, jobs: []}", "names no queue"),
         ("{queue: q, jobs: []}", "names no jobSet"),
-        ("{queue: q, jobSet: s, jobs: []}", "no job for q/s"),
+        ("{queue: q, jobSet: s, jobs: []}", "neither jobs nor groups for q/s"),
         ('{"queue": "q", "queue": "r", "jobSet": "s", "jobs": []}', "'queue' occurs twice"),
     ],
 )

@@ -346,7 +346,7 @@ def test_a_report_has_allocations_and_the_reasons_why_jobs_wait(
     server.routes["GET /api/v1/jobs"] = lambda _: {"groups": groups, "total": "1004"}
     assert cli.invoke(["describe", kind, name]) == 0
     output = capsys.readouterr().out
-    assert "50.0%   25.0%   100.0%" in output
+    assert "50.0%    25.0%   100.0%" in output
     assert "4 jobs (vision): 0 of 3 nodes have room" in output
     assert "insufficient-resources=4" in output
     assert ("1,004 QUEUED" in output) == (kind == "queue")

@@ -68,6 +68,21 @@ def test_adjacent_members_of_a_gang_are_sent_in_one_request() -> None:
     assert [len(batch.jobs) for batch in split_jobs([*jobs, Job()], "n")] == [JOBS_MAX + 7, 1]
 
 
+def test_a_check_leaves_out_what_jobs_wait_for_in_an_earlier_request() -> None:
+    """Nothing is created, so the server would refuse the client ids of that request."""
+    jobs: list[Job | dict[str, object]] = [Job(client_id=f"j{n}") for n in range(JOBS_MAX)]
+    scan = {"count": 3, "afterCorresponding": "j1"}
+    jobs += [{"clientId": "last", "after": ["j0", "nobody"], "array": scan}]
+    world = World(ok({"jobs": []}), ok({"jobs": []}))
+    world.client.check("q", "s", jobs)
+    (last,) = sent(world)[1]["jobs"]
+    assert last == {
+        "clientId": "last",
+        "after": ["nobody"],
+        "array": {"count": 3, "afterCorresponding": None},
+    }
+
+
 def test_no_jobs_make_no_request() -> None:
     assert World().client.submit("q", "s", []).jobs == ()
 

@@ -76,7 +76,7 @@ async def test_a_caller_with_too_many_waiting_requests_is_refused_alone() -> Non
     with pytest.raises(Problem) as refused:
         await work.begin("greedy")
     assert refused.value.slug == "too-many-requests"
-    assert "2 exports of greedy wait already" in refused.value.detail
+    assert "greedy has 2 waiting exports" in refused.value.detail
     tasks.append(work.begin("patient"))
     for _ in range(4):
         await settled()

@@ -170,10 +170,18 @@ def test_a_name_with_more_slashes_can_be_that_of_several_jobs() -> None:
     assert ids.job_ids_of("q/s//c") == [named("s/", "c"), named("s", "/c")]
 
 
+def test_an_array_is_named_by_its_client_id_or_by_a_task() -> None:
+    partition = ids.job_set_partition("q", "s")
+    expected = ids.client_array_id(partition, "q", "s", "scan")
+    assert ids.array_ids_of("q/s/scan") == [expected]
+    assert ids.array_ids_of(ids.task_id(expected, 7)) == [expected]
+
+
 @pytest.mark.parametrize("text", ["", "trial-7", "s/trial-7", "//", "q//c", "/s/c", "q/s/"])
 def test_an_invalid_job_reference_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="neither a job id"):
-        ids.job_ids_of(text)
+    for parse in (ids.job_ids_of, ids.array_ids_of):
+        with pytest.raises(ValueError, match="neither a job id"):
+            parse(text)
 
 
 @given(PARTITIONS, st.lists(NAMES, min_size=1, max_size=20))

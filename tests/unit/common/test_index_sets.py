@@ -69,6 +69,7 @@ def test_a_million_indexes_are_one_range() -> None:
         ("1-", "is not a number up to 9999999"),
         ("-3", "is not a number up to 9999999"),
         ("10000000", "is not a number up to 9999999"),
+        ("\N{ARABIC-INDIC DIGIT THREE}", "is not a number up to 9999999"),
         ("5-4", "ends before it begins"),
         ("0-9:0", "has the step 0"),
         ("5,3", "must be ascending"),

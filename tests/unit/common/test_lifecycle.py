@@ -7,8 +7,8 @@ import pytest
 
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
-    JOB_HELD,
     JOB_STEPS,
+    JOB_WITH_RUN,
     LIFE_CYCLE,
     NO_FLAG,
     REQUEST_CANCEL,
@@ -76,8 +76,8 @@ def test_every_state_of_a_run_can_be_reached_and_left_or_is_final() -> None:
 
 
 def test_a_job_waits_holds_capacity_or_has_ended() -> None:
-    assert {JobState.QUEUED} | JOB_HELD | JOB_ENDED == set(JobState)
-    assert not JOB_HELD & JOB_ENDED
+    assert {JobState.QUEUED} | JOB_WITH_RUN | JOB_ENDED == set(JobState)
+    assert not JOB_WITH_RUN & JOB_ENDED
 
 
 def test_the_tables_name_only_events_that_exist() -> None:
@@ -126,7 +126,7 @@ def test_a_decision_about_a_queued_job_may_find_it_cancelled() -> None:
     assert not found & {"jobRequeued", "jobPreempted"}
 
 
-@pytest.mark.parametrize("state", sorted(JOB_HELD))
+@pytest.mark.parametrize("state", sorted(JOB_WITH_RUN))
 def test_a_job_that_holds_capacity_can_end_in_every_way_or_be_requeued(
     state: JobState,
 ) -> None:

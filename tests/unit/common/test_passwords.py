@@ -10,7 +10,7 @@ from fairlead_common.domain.permissions import Role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import RoleBinding
 from fairlead_common.web.auth.passwords import (
-    LOOK_S,
+    CHECK_S,
     RIGHT_S,
     WAITING_MAX,
     PasswordFileError,
@@ -100,7 +100,7 @@ async def test_a_changed_password_file_takes_effect_at_once(file: Path) -> None:
     passwords = Passwords(file, (), clock)
     await passwords.find("ann", "secret")
     write(file, line("ann", "changed"))
-    clock.now_s += LOOK_S
+    clock.now_s += CHECK_S
     await refused(passwords, "ann", "secret")
     assert (await passwords.find("ann", "changed")).groups == ()
     await refused(passwords, "bob", "hidden")

@@ -100,7 +100,7 @@ def allowed(outdated: Knowledge, truth: Knowledge) -> bool:
     ):
         return True
     held = {JobState.LEASED: 1, JobState.PENDING: 2, JobState.RUNNING: 3}
-    if outdated.run == truth.run and outdated.is_held and truth.is_held:
+    if outdated.run == truth.run and outdated.has_run and truth.has_run:
         return held[outdated.state or JobState.LEASED] <= held[truth.state or JobState.LEASED] and (
             outdated.run_state is not RunState.SUCCEEDED or truth.run_state is RunState.SUCCEEDED
         )
@@ -130,7 +130,7 @@ def test_an_old_lookout_view_is_completed(outdated: Knowledge, truth: Knowledge)
     folds.state(history(outdated))
     folds.state(list(repair_events.make_events(JOB, outdated, truth, SUBMITTED, every_run=False)))
     state, run = folds.of_lookout()
-    later_run = outdated.is_held and truth.is_held and outdated.run < truth.run
+    later_run = outdated.has_run and truth.has_run and outdated.run < truth.run
     assert state == truth.state or (later_run and state == outdated.state)  # until that run starts
     assert truth.state is JobState.QUEUED or run >= truth.run or truth.is_ended
 

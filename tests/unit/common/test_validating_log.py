@@ -202,7 +202,7 @@ def test_the_excerpt_of_a_record_is_text() -> None:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_records_of_all_services_can_be_decoded(topic: str) -> None:
     record = undecodable_records.good(topic, "a")
-    decode = decoders.decoder_of(topic)
+    decode = decoders.find_decoder(topic)
     assert decode is not None
     assert decode(Entry(0, 0, record.key, record.value, 0)) is not None
 
@@ -245,7 +245,7 @@ def test_no_damage_to_a_good_record_raises_anything_but_undecodable(
 
 
 def decode_or_refuse(topic: str, key: str, value: bytes | None) -> None:
-    decode = decoders.decoder_of(topic)
+    decode = decoders.find_decoder(topic)
     assert decode is not None
     with contextlib.suppress(Undecodable):
         decode(Entry(0, 0, key, value, 0))

@@ -83,5 +83,5 @@ def test_the_state_and_the_engine_agree_on_what_a_surplus_priority_is() -> None:
     for rank in (0, 1, 9_999):
         ranks = np.full(given.size, rank)
         counted = groups.lower_priority(given, ranks)
-        assert counted.tolist() == surplus.count_surplus(given, ranks).tolist()
+        assert counted.tolist() == surplus.lower_priority(given, ranks).tolist()
         assert (surplus.find_surplus(counted) == (rank > 0)).all()

@@ -16,7 +16,7 @@ def pool(jobs: int, seed: int) -> Snapshot:
     """Random queued and running jobs of two classes and two queues."""
     chance = np.random.default_rng(seed)
     return replace(
-        tiny_pools.tiny_pool(plain=True),
+        tiny_pools.make_tiny_pool(plain=True),
         job_queue=chance.integers(0, 2, jobs).astype(np.int32),
         job_shape=chance.integers(0, 2, jobs).astype(np.int32),
         job_priority=chance.integers(-2, 3, jobs),
@@ -46,7 +46,7 @@ def fair_pool(jobs: int, seed: int) -> Snapshot:
     made = pool(jobs, seed)
     rank = np.where(chance.random(jobs) < 0.3, chance.integers(1, 4, jobs), 0)
     times = np.where(made.job_queue == 1, chance.integers(0, 3, jobs) / 3, 0.0)
-    priority = surplus.count_surplus(made.job_priority, rank)
+    priority = surplus.lower_priority(made.job_priority, rank)
     return replace(made, job_priority=priority, job_weighted_time=times)
 
 

@@ -12,7 +12,7 @@ from fairlead_scheduler.engine.preparation.snapshot_checks import InvalidSnapsho
 from fairlead_scheduler.engine.preparation.static_pool import SOURCES, renew_static_pool
 from fairlead_scheduler.engine.round import never
 from fairlead_scheduler.engine.round_clock import RoundClock
-from fairlead_scheduler.engine.tiny_pools import tiny_pool
+from fairlead_scheduler.engine.tiny_pools import make_tiny_pool
 
 SETTINGS = EngineSettings()
 CLOCK = RoundClock(never, SETTINGS)
@@ -23,7 +23,7 @@ def decide(snapshot: Snapshot) -> Plan:
 
 
 def test_the_static_part_is_used_again_while_its_columns_are_the_same_objects() -> None:
-    snapshot = tiny_pool(plain=True)
+    snapshot = make_tiny_pool(plain=True)
     static = renew_static_pool(None, snapshot, SETTINGS, CLOCK)
     later = replace(snapshot, now_ms=2_000, job_node=np.array([0, -1], np.int32))
     assert renew_static_pool(static, later, SETTINGS, CLOCK) is static
@@ -31,7 +31,7 @@ def test_the_static_part_is_used_again_while_its_columns_are_the_same_objects() 
 
 
 FULL = replace(
-    tiny_pool(plain=True),
+    make_tiny_pool(plain=True),
     floating=("seats",),
     floating_total=np.ones(1, np.int64),
     shape_floating=np.zeros((2, 1), np.int64),
@@ -40,7 +40,6 @@ FULL = replace(
     queue_limit_amount=np.full((2, 2, 3), 9.0),
     class_ceiling=np.ones((2, 3)),
     class_away_value=np.full((2, 0), 0),
-    node_executor=np.zeros(3, np.int32),
 )
 
 
@@ -64,7 +63,7 @@ def test_the_static_part_is_made_anew_when_a_column_is_another_object(name: str)
 
 
 def test_a_round_does_not_use_the_static_part_of_other_nodes() -> None:
-    snapshot = tiny_pool(plain=True)
+    snapshot = make_tiny_pool(plain=True)
     static = renew_static_pool(None, snapshot, SETTINGS, CLOCK)
     closed = replace(snapshot, node_flags=np.full(3, 2, np.uint8))
     plan = schedule(closed, SETTINGS, static=static)
@@ -73,7 +72,7 @@ def test_a_round_does_not_use_the_static_part_of_other_nodes() -> None:
 
 
 def test_what_was_made_when_time_was_up_is_not_used_again() -> None:
-    snapshot = tiny_pool(plain=True)
+    snapshot = make_tiny_pool(plain=True)
     up = RoundClock(lambda: True, SETTINGS)
     static = renew_static_pool(None, snapshot, SETTINGS, up)
     assert not static.complete
@@ -83,7 +82,7 @@ def test_what_was_made_when_time_was_up_is_not_used_again() -> None:
 
 
 def test_an_invalid_column_is_found_when_it_changes() -> None:
-    snapshot = tiny_pool(plain=True)
+    snapshot = make_tiny_pool(plain=True)
     static = renew_static_pool(None, snapshot, SETTINGS, CLOCK)
     with pytest.raises(InvalidSnapshotError, match="queue_weight"):
         schedule(replace(snapshot, queue_weight=np.zeros(2)), SETTINGS, static=static)
@@ -103,7 +102,7 @@ def test_rounds_that_cannot_preempt_write_nothing_to_what_they_share() -> None:
     for _ in range(50):
         jobs = 40
         made = replace(
-            tiny_pool(plain=True),
+            make_tiny_pool(plain=True),
             node_allocatable=rng.integers(0, 9, (3, 2)),
             job_queue=rng.integers(0, 2, jobs).astype(np.int32),
             job_shape=np.zeros(jobs, np.int32),
@@ -129,7 +128,7 @@ def _list_values(value: Any) -> Any:
 @pytest.mark.parametrize("classes", [[0, 0], [0, 1]], ids=["plain", "urgent"])
 def test_rounds_in_retained_tables_decide_as_rounds_in_new_ones(classes: list[int]) -> None:
     rng = np.random.default_rng(1)
-    pool = replace(tiny_pool(plain=True), class_value=np.array(classes, np.int64))
+    pool = replace(make_tiny_pool(plain=True), class_value=np.array(classes, np.int64))
     static, preempted = renew_static_pool(None, pool, SETTINGS, CLOCK), 0
     for jobs in rng.choice([6, 9, 9, 30], 60).tolist():
         snapshot = replace(

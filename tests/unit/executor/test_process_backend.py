@@ -13,12 +13,14 @@ from fairlead_common.service.settings import SettingsError, load
 from fairlead_executor.backends.process import cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.retained_folders import RetainedFolders
+from fairlead_executor.backends.process.tree_removal import remove_tree
 from fairlead_executor.domain.cluster_protocol import LogRequest
 from fairlead_executor.service.settings import ExecutorSettings
 
 
-async def read(path: Path, request: LogRequest) -> bytes:
-    return b"".join([part async for part in logs.read(path, request, lambda: True)])
+async def read(path: Path, request: LogRequest, bytes_max: int = 1 << 40) -> bytes:
+    parts = logs.read(path, request, lambda: True, bytes_max)
+    return b"".join([part async for part in parts])
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,18 @@ async def test_last_bytes_bounds_a_tail_of_long_lines(tmp_path: Path) -> None:
     assert await read(path, LogRequest(last_bytes=99)) == path.read_bytes()
 
 
+async def test_only_what_is_retained_of_a_log_is_read(tmp_path: Path) -> None:
+    """A command can make its output 4 TiB large at once; to look for lines there takes minutes."""
+    path = tmp_path / "log"
+    path.write_bytes(b"first\n")
+    os.truncate(path, 1 << 42)
+    with path.open("ab") as file:
+        file.write(b"\nlast\n")
+    for request in (LogRequest(), LogRequest(tail=9), LogRequest(since_bytes=2)):
+        assert await read(path, request, 1 << 20) == bytes((1 << 20) - 6) + b"\nlast\n"
+    assert await read(path, LogRequest(tail=1), 1 << 20) == b"last\n"
+
+
 async def test_trim_frees_the_oldest_bytes_of_a_large_output(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("ab", buffering=0) as command:
@@ -92,7 +106,7 @@ async def test_a_huge_or_binary_log_is_read_within_bounded_memory(
         if size == 5 << 30:
             assert await read(path, LogRequest(tail=1)) == b"\0\xff\n"
         total = 0
-        async for part in logs.read(path, LogRequest(), lambda: True):
+        async for part in logs.read(path, LogRequest(), lambda: True, 1 << 40):
             total += len(part)
             if total > 1 << 26:
                 break
@@ -114,7 +128,7 @@ async def test_a_log_is_followed_until_the_run_has_ended(tmp_path: Path) -> None
         return part is None
 
     request = LogRequest(follow=True)
-    assert b"".join([part async for part in logs.read(path, request, has_ended)]) == (
+    assert b"".join([part async for part in logs.read(path, request, has_ended, 100)]) == (
         b"one two three"
     )
 
@@ -138,6 +152,33 @@ def test_the_oldest_folders_are_deleted_beyond_the_size_limit(tmp_path: Path) ->
     for name in ("a", "b", "c"):
         retained.add(run_folder(tmp_path, name, 40_000))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
+
+
+def test_a_scratch_folder_of_any_depth_is_removed(tmp_path: Path) -> None:
+    """A command can make more levels than Python's limit of recursion."""
+    folders, run = Folders(tmp_path, "n"), RunId(f"{'0' * 28}-1")
+    work = folders.folder(run) / "work"
+    work.mkdir(parents=True)
+    level = os.open(work, os.O_RDONLY)
+    for _ in range(2_000):
+        os.mkdir("d", dir_fd=level)
+        below = os.open("d", os.O_RDONLY, dir_fd=level)
+        os.close(level)
+        level = below
+    os.close(level)
+    folders.retain(run)
+    assert list(folders.retained.iterdir()) == [folders.retained / run]
+    assert not list((folders.retained / run).iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_folders_without_permission_to_write_are_removed(tmp_path: Path) -> None:
+    closed = tmp_path / "a" / "modules"
+    closed.mkdir(parents=True)
+    (closed / "file").write_text("x")
+    closed.chmod(0o555)
+    remove_tree(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
 
 
 def test_folders_retained_earlier_count(tmp_path: Path) -> None:

@@ -22,3 +22,21 @@ def test_an_invalid_cursor_is_refused(text: str) -> None:
         list_cursors.decode(("jobs",), text)
     (error,) = refused.value.field_errors
     assert error.detail == "Unknown cursor. Request the list again without `cursor`."
+
+
+@pytest.mark.parametrize(
+    ("number", "id_", "number_max"),
+    [
+        (2**63, "", list_cursors.BIGINT_MAX),
+        (2**31, "", list_cursors.INT_MAX),
+        (-(2**31), "", list_cursors.INT_MAX),
+        (1, "a\0b", list_cursors.BIGINT_MAX),
+    ],
+)
+def test_a_cursor_with_values_that_postgres_refuses_is_refused(
+    number: int, id_: str, number_max: int
+) -> None:
+    """The cursor is not signed: anybody can make one."""
+    cursor = list_cursors.encode(("jobs",), number, id_)
+    with pytest.raises(Problem):
+        list_cursors.decode(("jobs",), cursor, number_max)

@@ -9,7 +9,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.domain.story import build_story
 from fairlead_lookout.domain.model import Message
-from fairlead_lookout.domain.transitions import HELD
+from fairlead_lookout.domain.transitions import WITH_RUN
 from tests.unit.lookout.builders import (
     QUEUE,
     PlainView,
@@ -151,7 +151,7 @@ def _check_stories(messages: list[Message]) -> None:
         last = build_story(ids.JobId(job.id), sequences)[-1]
         assert last.state == job.state
         assert job.held == (JobFlag.HOLD in last.flags)
-        if job.state in HELD:
+        if job.state in WITH_RUN:
             stops = "preempt" if last.flags & STOPPING else None
             assert job.stopping == ("cancel" if JobFlag.STOP_CANCEL in last.flags else stops)
 

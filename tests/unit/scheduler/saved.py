@@ -16,7 +16,7 @@ from fairlead_scheduler.state.checkpoint import checkpoint_parts, checkpoint_row
 from fairlead_scheduler.state.checkpoint.checkpoint_loader import CheckpointLoader
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, SavedNames
 from fairlead_scheduler.state.pool_rules import Rules
-from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
+from fairlead_scheduler.state.token_buckets import PoolBuckets, SavedBuckets
 from fairlead_scheduler.state.view import View
 
 PARTITIONS = 32
@@ -97,7 +97,7 @@ class Table:
             answer += struct.pack(">hi", 2, len(job_id)) + job_id.encode()
             answer += struct.pack(">i", len(record)) + record
         answer += b"\xff\xff"
-        levels = msgspec.json.decode(self.buckets, type=dict[str, Levels])
+        levels = msgspec.json.decode(self.buckets, type=dict[str, SavedBuckets])
         view = View(PoolBuckets(rules or Rules(), levels))
         view.positions = dict(enumerate(self.positions))
         names = [SavedName(*place, named) for place, named in self.names.items()]

@@ -1,9 +1,19 @@
 """`afterCorresponding`: tasks that follow those of another array with their index."""
 
+import pytest
+
 from fairlead_common.domain.ids import JobId, array_id, client_job_id, parse_task_id, task_id
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table
-from tests.unit.scheduler.array_world import ID, World, array, lease, second, tags
+from tests.unit.scheduler.array_world import (
+    ID,
+    World,
+    array,
+    lease,
+    second,
+    tags,
+    template,
+)
 from tests.unit.scheduler.saved import Table
 
 
@@ -47,6 +57,24 @@ def test_a_task_cannot_start_after_one_that_was_cancelled_before_its_release() -
     world.release()
     assert jobs.flags[jobs.rows[task_id(second(), 7)]] & job_table.CANNOT_START
     assert not jobs.flags[jobs.rows[task_id(second(), 6)]] & job_table.CANNOT_START
+
+
+@pytest.mark.parametrize("indexes", ["3", "3,20-99"], ids=["few", "more than jobs that wait"])
+def test_a_job_cannot_start_after_a_task_that_was_cancelled_before_its_release(
+    indexes: str,
+) -> None:
+    world = World()
+    world.fold(array("0-99", running_max=1))
+    names = {index: client_job_id(0, "q", "s", f"waits-{index}") for index in (3, 4)}
+    for index, name in names.items():
+        world.fold(template(job_id=name, after=(world.task(index),)))
+    world.fold(ev.ArrayCancelRequested(array=ID, indexes=indexes))
+    world.release()
+    jobs = world.view.jobs
+    stuck = {
+        index: bool(jobs.flags[jobs.rows[names[index]]] & job_table.CANNOT_START) for index in names
+    }
+    assert stuck == {3: True, 4: False}
 
 
 def test_tasks_follow_an_array_that_has_ended() -> None:

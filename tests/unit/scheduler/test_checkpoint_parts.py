@@ -25,7 +25,7 @@ from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.token_buckets import Bucket, Levels, PoolBuckets
+from fairlead_scheduler.state.token_buckets import Bucket, PoolBuckets, SavedBuckets
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import leased, message, submitted
 
@@ -108,7 +108,7 @@ def test_fair_share_preemptions_of_a_gang_use_tokens_and_urgency_none() -> None:
 def test_saved_buckets_have_the_same_levels() -> None:
     before = PoolBuckets(RATES)
     before.pool("p").take_start_tokens("q", 4, 1_000)
-    levels = msgspec.json.decode(msgspec.json.encode(before.levels()), type=dict[str, Levels])
+    levels = msgspec.json.decode(msgspec.json.encode(before.save()), type=dict[str, SavedBuckets])
     after = PoolBuckets(RATES, levels).pool("p")
     assert after.queue("q").tokens(2_000) == 1
     assert after.all.tokens(2_000) == 7

@@ -63,7 +63,9 @@ def test_derived_data_exists_after_loading(seed: int) -> None:
         if rare.gang is not None and rare.gang_terms is not None:
             assert jobs.rows.id_at(row) in loaded.gang_members[rare.gang]
     for row in loaded.live_rows().tolist():
-        is_over = job_table.HELD[jobs.state[row]] and not job_table.LIVE_RUN[jobs.run_state[row]]
+        is_over = (
+            job_table.WITH_RUN[jobs.state[row]] and not job_table.LIVE_RUN[jobs.run_state[row]]
+        )
         is_marked = bool(
             jobs.flags[row] & (job_table.CANNOT_START | job_table.STOPPING | job_table.LATE_SUCCESS)
         )

@@ -24,10 +24,12 @@ def node(name: str, labels: dict[str, str]) -> Node:
 def test_a_field_makes_names_part_of_the_type() -> None:
     named = SelectorTerm(match_fields=(Requirement("metadata.name", "In", ("n0",)),))
     constraints = ShapeConstraints(Shape({}, affinity=(named,)))
-    relevant = node_matching.relevant_labels([constraints])
-    types = types_of(*(node_matching.node_type(node(name, {}), relevant) for name in ("n0", "n1")))
+    relevant = node_matching.find_relevant_labels([constraints])
+    types = types_of(
+        *(node_matching.make_node_type(node(name, {}), relevant) for name in ("n0", "n1"))
+    )
     assert node_matching.match_shapes([constraints], types).tolist() == [
-        [[Match.SUITS, Match.AFFINITY]]
+        [[Match.ELIGIBLE, Match.AFFINITY]]
     ]
 
 
@@ -40,11 +42,11 @@ def test_the_first_mismatch_is_reported() -> None:
 
 
 def test_unused_labels_do_not_distinguish_types() -> None:
-    relevant = node_matching.relevant_labels(
+    relevant = node_matching.find_relevant_labels(
         [ShapeConstraints(Shape({}, node_selector={"disk": "ssd"}))]
     )
     hosts = [node(f"n{i}", {"disk": "ssd", "host": f"n{i}"}) for i in range(9)]
-    assert len({node_matching.node_type(host, relevant) for host in hosts}) == 1
+    assert len({node_matching.make_node_type(host, relevant) for host in hosts}) == 1
 
 
 def test_an_away_entry_tolerates_its_taints_and_nothing_else() -> None:

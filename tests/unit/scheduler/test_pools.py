@@ -19,7 +19,7 @@ from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.folds.end_events import ROW_RELEASE_DELAY_MS
 from fairlead_scheduler.state.pool_rules import PoolRules, Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
+from fairlead_scheduler.state.token_buckets import PoolBuckets, SavedBuckets
 from fairlead_scheduler.state.view import View, forget_names
 from tests.unit.scheduler.facts import fold, message, submitted
 
@@ -111,9 +111,9 @@ def test_full_buckets_are_removed() -> None:
     buckets = PoolBuckets(rules)
     for number in range(100):
         buckets.pool(f"p{number % 10}").take_start_tokens(f"q{number}", 5, 1_000 * number)
-    levels = buckets.levels()
+    levels = buckets.save()
     assert sum(len(each.queues) for each in levels.values()) <= 10
-    assert buckets.levels() == levels
+    assert buckets.save() == levels
     assert buckets.pool("p1").queue("q1").tokens(100_000) == 10
 
 
@@ -121,7 +121,7 @@ def test_buckets_without_rates_are_not_stored() -> None:
     buckets = PoolBuckets(Rules())
     for number in range(100):
         buckets.pool(f"p{number}").take_start_tokens(f"q{number}", 5, 1_000)
-    assert buckets.levels() == {}
+    assert buckets.save() == {}
 
 
 GPU_RULES = Rules(
@@ -150,7 +150,7 @@ def test_buckets_are_those_of_the_pools_rules() -> None:
     assert buckets.pool("gpu").all.burst == PoolBuckets(Rules()).pool("gpu").all.burst
     assert buckets.pool("other").all.burst == 2
     assert buckets.pool("slow").queue("q").burst == 1
-    levels = {"slow": Levels(all=None, preemptions=None, queues={})}
+    levels = {"slow": SavedBuckets(all=None, preemptions=None, queues={})}
     assert PoolBuckets(GPU_RULES, levels).pool("slow").queue("q").burst == 1
 
 

@@ -133,7 +133,7 @@ def test_without_release_requests_are_carried_out_and_ends_decided() -> None:
     decider = world.harness.make_decider(SchedulerSettings())
     seen: list[ev.AnyEvent] = []
     for _ in range(2):
-        decided = decider.decide_housekeeping(0, release=False)
+        decided = decider.decide_housekeeping(0, release_tasks=False)
         facts = [fact for batch in decided.batches() for _, fact in batch.facts]
         world.fold(*facts)
         seen += facts
@@ -326,6 +326,16 @@ def test_the_id_of_a_waiting_task_or_of_the_array_can_be_cancelled() -> None:
     assert world.state.waiting == index_sets.parse("0-4,6-9")
     world.fold(ev.JobCancelRequested(job_id=JobId(ID)))
     assert not world.state.waiting
+
+
+def test_waiting_tasks_that_are_named_by_their_ids_are_one_request() -> None:
+    """One request each would divide the set again for each of them: minutes for 10,000 ids."""
+    world = World()
+    world.fold(array("0-9999", running_max=1))
+    world.fold(*(ev.JobCancelRequested(job_id=world.task(n)) for n in range(1, 2_000, 2)))
+    assert len(world.state.cancel_requests) == 1
+    assert len(world.state.waiting) == 9_000
+    assert tags(world.release()) == {"arrayTasksCancelled": 1, "jobSubmitted": 1}
 
 
 def test_a_checkpoint_restores_arrays_and_whose_tasks_jobs_are() -> None:

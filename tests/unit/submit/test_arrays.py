@@ -46,6 +46,30 @@ def test_the_id_of_an_array_with_a_client_id_is_always_the_same() -> None:
     assert longer.template.digest != one.template.digest
 
 
+def test_new_ids_of_a_request_differ_by_more_than_the_tasks_of_an_array() -> None:
+    jobs: list[object] = [RUN, {**RUN, "array": {"count": 3}}, {**RUN, "array": {"count": 5}}, RUN]
+    result, found = prepared(jobs)
+    assert found == []
+    assert len({ids.array_id(job.job_id) for job in result.jobs[:3]}) == 3
+    assert [len(terms.indexes) for terms in result.arrays.values()] == [3, 5]
+
+
+def test_the_job_with_the_client_id_of_an_array_is_not_a_task_of_it() -> None:
+    (job,) = prepared([{**RUN, "clientId": "a"}])[0].jobs
+    assert ids.array_id(job.job_id) != made({"count": 3}, clientId="a").array
+
+
+def test_a_job_cannot_wait_for_an_array() -> None:
+    """No event says whether all tasks succeeded, so it would wait forever."""
+    jobs: list[object] = [
+        {**RUN, "clientId": "a", "array": {"count": 3}},
+        {**RUN, "after": ["a"]},
+    ]
+    _, (error,) = prepared(jobs)
+    assert error.pointer == "/jobs/1/after/0"
+    assert "a job cannot wait for an array" in error.detail
+
+
 @pytest.mark.parametrize(
     ("array", "pointer", "detail"),
     [

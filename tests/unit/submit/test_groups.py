@@ -195,6 +195,15 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
 }
 
 
+def test_roles_without_a_maximum_count_for_the_members_of_a_request() -> None:
+    """Otherwise one request of 32 MiB would make a hundred million members."""
+    made, found = prepare(*[{"roles": [{**PS, "min": 6_000}]}] * 2)
+    assert [(error.pointer, error.detail.split(";")[0]) for error in found] == [
+        ("/groups", "have 12000 members")
+    ]
+    assert made.groups == []
+
+
 @pytest.mark.parametrize(("fields", "pointer", "detail"), BAD.values(), ids=BAD.keys())
 def test_bad_groups_are_refused_with_the_field(
     fields: dict[str, object], pointer: str, detail: str

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 from fairlead.asynchronous.client_connection import AsyncConnection
 from fairlead.calls import group_requests, request_building
-from fairlead.calls.exchange_types import Request
-from fairlead.calls.job_parameters import POSITION_WAIT_S
 from fairlead.models.group_models import (
     Elastic,
     GroupActionResult,
@@ -57,26 +55,24 @@ class GroupMethods(AsyncConnection):
         query = request_building.make_query(
             {"queue": queue, "jobSet": job_set, "clientId": client_id, "state": state}
         )
-        query += request_building.make_position_query(
-            after or self._positions.position(), POSITION_WAIT_S
-        )
+        query += self._make_position_query(after)
         return self._iterate_pages("/groups", query, "groups", GroupView)
 
     async def group(self, group_id: str, *, after: str | None = None) -> GroupDetail:
         """One group with its members. Raises `NotFound`."""
-        query = request_building.make_position_query(
-            after or self._positions.position(), POSITION_WAIT_S
-        )
+        query = self._make_position_query(after)
         request = request_building.build_get(group_requests.group_path(group_id), query)
         return await self._request(request, GroupDetail)
 
     async def cancel_group(self, group_id: str, *, reason: str = "") -> GroupActionResult:
         """Cancel all members of a group. Raises `NotFound`."""
-        return await self._request_change(group_requests.build_cancellation(group_id, reason))
+        request = group_requests.build_cancellation(group_id, reason)
+        return await self._request_change(request, GroupActionResult)
 
     async def restart_group(self, group_id: str, *, reason: str = "") -> GroupActionResult:
         """Stop all members of a group and start them again. Raises `Conflict` if it has ended."""
-        return await self._request_change(group_requests.build_restart(group_id, reason))
+        request = group_requests.build_restart(group_id, reason)
+        return await self._request_change(request, GroupActionResult)
 
     async def scale_group(
         self, group_id: str, roles: Mapping[str, tuple[int | None, int | None]]
@@ -85,7 +81,8 @@ class GroupMethods(AsyncConnection):
 
         Raises `Conflict` if the group has ended.
         """
-        return await self._request_change(group_requests.build_scaling(group_id, roles))
+        request = group_requests.build_scaling(group_id, roles)
+        return await self._request_change(request, GroupActionResult)
 
     async def change_group(
         self,
@@ -108,10 +105,5 @@ class GroupMethods(AsyncConnection):
         if freeze_seconds is not None or step_max is not None:
             elastic = Elastic(freeze_seconds=freeze_seconds, step_max=step_max)
         change = GroupChange(roles=roles or None, priority=priority, elastic=elastic)
-        return await self._request_change(group_requests.build_change(group_id, change))
-
-    async def _request_change(self, request: Request) -> GroupActionResult:
-        done = await self._request(request, GroupActionResult)
-        if done.position is not None:
-            self._positions.record("", done.id, done.position)  # what later reads include
-        return done
+        request = group_requests.build_change(group_id, change)
+        return await self._request_change(request, GroupActionResult)

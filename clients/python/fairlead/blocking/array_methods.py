@@ -5,8 +5,6 @@ from collections.abc import Iterator
 
 from fairlead.blocking.client_connection import Connection
 from fairlead.calls import array_requests, request_building
-from fairlead.calls.exchange_types import Request
-from fairlead.calls.job_parameters import POSITION_WAIT_S
 from fairlead.models.array_models import ArrayActionResult, ArrayView
 
 
@@ -31,16 +29,12 @@ class ArrayMethods(Connection):
                 "active": "true" if active else None,
             }
         )
-        query += request_building.make_position_query(
-            after or self._positions.position(), POSITION_WAIT_S
-        )
+        query += self._make_position_query(after)
         return self._iterate_pages("/arrays", query, "arrays", ArrayView)
 
     def array(self, array_id: str, *, after: str | None = None) -> ArrayView:
         """One array with its tasks by state. Raises `NotFound`."""
-        query = request_building.make_position_query(
-            after or self._positions.position(), POSITION_WAIT_S
-        )
+        query = self._make_position_query(after)
         request = request_building.build_get(array_requests.array_path(array_id), query)
         return self._request(request, ArrayView)
 
@@ -49,7 +43,7 @@ class ArrayMethods(Connection):
     ) -> ArrayActionResult:
         """Cancel the tasks with these indexes ("0-9,20"; default: all). Raises `NotFound`."""
         request = array_requests.build_cancellation(array_id, indexes, reason)
-        return self._request_tasks(request)
+        return self._request_change(request, ArrayActionResult)
 
     def resubmit_array(
         self, array_id: str, *, indexes: str | None = None, client_id: str | None = None
@@ -58,10 +52,5 @@ class ArrayMethods(Connection):
         id (default: a new one). Raises `NotFound`.
         """
         name = client_id or f"a{self._transport.random_bits():016x}"
-        return self._request_tasks(array_requests.build_resubmission(array_id, indexes, name))
-
-    def _request_tasks(self, request: Request) -> ArrayActionResult:
-        done = self._request(request, ArrayActionResult)
-        if done.position is not None:
-            self._positions.record("", done.id, done.position)  # what later reads include
-        return done
+        request = array_requests.build_resubmission(array_id, indexes, name)
+        return self._request_change(request, ArrayActionResult)

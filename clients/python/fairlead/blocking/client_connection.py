@@ -12,12 +12,16 @@ import msgspec
 from fairlead import discovery, errors
 from fairlead.calls import request_building
 from fairlead.calls.exchange_types import Reply, Request, Unreachable
+from fairlead.calls.job_parameters import POSITION_WAIT_S
 from fairlead.calls.submission_positions import SubmissionPositions
+from fairlead.models.array_models import ArrayActionResult
+from fairlead.models.group_models import GroupActionResult
 from fairlead.models.job_models import Filter, ResponseModel
 from fairlead.transport import blocking_transport, retry_policy
 from fairlead.transport.retry_policy import Retries
 
 A = TypeVar("A", bound=ResponseModel)
+C = TypeVar("C", GroupActionResult, ArrayActionResult)
 
 
 class Body(Protocol):
@@ -116,6 +120,19 @@ class Connection:
         if where is None:
             return self._positions.position()
         return self._positions.position(where.queue, where.job_set)
+
+    def _make_position_query(self, after: str | None) -> tuple[tuple[str, str], ...]:
+        """The parameters of a read that includes `after`, by default this client's last change."""
+        return request_building.make_position_query(
+            after or self._positions.position(), POSITION_WAIT_S
+        )
+
+    def _request_change(self, request: Request, kind: type[C]) -> C:
+        """Request a change of a group or an array, which later reads include."""
+        done = self._request(request, kind)
+        if done.position is not None:
+            self._positions.record("", done.id, done.position)
+        return done
 
     def _request(self, request: Request, kind: type[A]) -> A:
         """Send a request and decode its response as this struct."""

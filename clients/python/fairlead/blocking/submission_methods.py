@@ -27,7 +27,7 @@ class SubmissionMethods(Connection):
 
         Long lists are sent in several requests; `on_progress` is called after each with the number
         of jobs accepted so far. Jobs without a client id get one, so that repeating a request
-        creates no job twice. If a request is refused, `Refused.accepted` has the jobs of the
+        creates no job twice. If a request is refused, `RequestRefused.accepted` has the jobs of the
         earlier requests.
         """
         name = f"c{self._transport.random_bits():016x}"
@@ -62,7 +62,7 @@ class SubmissionMethods(Connection):
         Raises `Invalid` with all field errors of the first request that has one.
         """
         checked: list[JobValidation] = []
-        for batch in submission_batches.split_jobs(jobs, "dry-run"):
+        for batch in submission_batches.split_for_check(jobs):
             request = submission_batches.build_submission(
                 queue, job_set, defaults, batch, dry_run=True
             )

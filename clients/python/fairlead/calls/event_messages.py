@@ -27,7 +27,7 @@ def build_event_request(
     after: str | None,
     until_finished: bool,
 ) -> Request:
-    """The stream of a job set or queue that goes on after the event with the id `last`."""
+    """The stream of a job set or queue that continues after the event with the id `last`."""
     if job_set is None:
         return _build_stream("/events", [("queue", queue)], last)
     path = f"{request_building.job_set_path(queue, job_set)}/events"
@@ -37,7 +37,7 @@ def build_event_request(
 def build_group_event_request(
     group_id: str, *, last: str | None, after: str | None, until_finished: bool
 ) -> Request:
-    """The stream of a group that goes on after the event with the id `last`."""
+    """The stream of a group that continues after the event with the id `last`."""
     path = f"{group_requests.group_path(group_id)}/events"
     return _build_stream(path, _make_query(after, until_finished), last)
 
@@ -68,7 +68,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def decode_event(message: Message) -> Event:
-    """The event of the API that a message carries. Raises `UnexpectedAnswer`."""
+    """The event of the API that a message carries. Raises `UnexpectedResponse`."""
     if message.event == "reset":
         return Event(type="reset", id=message.id)
     event = request_building.decode(message.data.encode(), Event)
@@ -87,7 +87,7 @@ class Parser:
     def feed(self, chunk: bytes) -> Iterator[Message]:
         """The messages that these bytes complete; lines end in LF or CR LF.
 
-        Raises `UnexpectedAnswer` for a line of more than `LINE_BYTES_MAX` bytes.
+        Raises `UnexpectedResponse` for a line of more than `LINE_BYTES_MAX` bytes.
         """
         self._rest += chunk
         *lines, rest = self._rest.split(b"\n")

@@ -113,19 +113,19 @@ def build_log_request(
 
 
 def check_reply(reply: Reply) -> Reply:
-    """The response if it is a success. Raises `Refused`."""
+    """The response if it is a success. Raises `RequestRefused`."""
     if reply.status >= 300:
         raise errors.build_refusal(read_problem(reply))
     return reply
 
 
 def decode_reply(reply: Reply, kind: type[A]) -> A:
-    """A successful response as this struct. Raises `Refused`."""
+    """A successful response as this struct. Raises `RequestRefused`."""
     return decode(check_reply(reply).body, kind)
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """A body as this type. Raises `UnexpectedAnswer` if it cannot be decoded."""
+    """A body as this type. Raises `UnexpectedResponse` if it cannot be decoded."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
@@ -136,7 +136,7 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 
 def decode_items(reply: Reply, key: str, kind: type[A]) -> list[A]:
-    """The items under `key` of a successful response. Raises `Refused`."""
+    """The items under `key` of a successful response. Raises `RequestRefused`."""
     found = decode(check_reply(reply).body, dict[str, msgspec.Raw])
     return decode(bytes(found.get(key, b"null")), list[kind])  # type: ignore[valid-type]
 

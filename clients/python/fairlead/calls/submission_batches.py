@@ -4,7 +4,7 @@ Every job gets a client id before it is sent, so that repeating a request create
 pointers in the refusal of one request are changed to pointers into the caller's whole list.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -73,6 +73,32 @@ def split_jobs(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
         size += len(encoded) + 1
     if pending:
         yield Batch(first, pending)
+
+
+def split_for_check(jobs: Iterable[AnyJob]) -> Iterator[Batch]:
+    """The batches of jobs that are only checked. What a job waits for in an earlier batch is left
+    out, because the server does not know jobs that were not created.
+    """
+    earlier: set[object] = set()
+    for batch in split_jobs(jobs, "dry-run"):
+        documents = [msgspec.json.decode(job, type=dict[str, object]) for job in batch.jobs]
+        if earlier:
+            checked = [_encoder.encode(_leave_out(each, earlier)) for each in documents]
+            batch = Batch(batch.first, [msgspec.Raw(each) for each in checked])
+        yield batch
+        earlier.update(each["clientId"] for each in documents if isinstance(each["clientId"], str))
+
+
+def _leave_out(job: dict[str, object], earlier: Set[object]) -> dict[str, object]:
+    """The job without what it waits for among these client ids."""
+    after, array = job.get("after"), job.get("array")
+    if isinstance(after, list):
+        left = [each for each in after if not isinstance(each, str) or each not in earlier]
+        job = {**job, "after": left}
+    followed = array.get("afterCorresponding") if isinstance(array, dict) else None
+    if isinstance(array, dict) and isinstance(followed, str) and followed in earlier:
+        job = {**job, "array": {**array, "afterCorresponding": None}}
+    return job
 
 
 def build_submission(

@@ -46,12 +46,13 @@ VALUED: Final = ("--server", "--context")
 """Options before the command that take a value."""
 
 GROUP: Final = "fairlead.commands"
-ELSEWHERE: Final = {
+PACKAGES: Final = {
+    "repair": "fairlead-standalone",
     "simulate": "fairlead-scheduler[fast]",
-    "token": "fairlead-standalone",
+    "story": "fairlead-standalone",
     "up": "fairlead-standalone",
 }
-"""Commands that come with other packages."""
+"""The packages of the other commands."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -133,7 +134,7 @@ def add_plugins(app: typer.Typer) -> None:
 
 def find_missing_package(word: str, names: set[str]) -> str | None:
     """The package of this command, if it is not installed."""
-    return None if word in names else ELSEWHERE.get(word)
+    return None if word in names else PACKAGES.get(word)
 
 
 def _own_names(app: typer.Typer) -> set[str]:

@@ -142,7 +142,7 @@ class Delivery(ResponseModel, frozen=True, kw_only=True):
 
 
 class Replay(ResponseModel, frozen=True, kw_only=True):
-    """A replay of the events of a time."""
+    """A replay of the events of a period."""
 
     number: int
     kind: str

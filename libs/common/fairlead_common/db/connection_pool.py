@@ -31,7 +31,7 @@ each statement costs 0.1 ms, and our statements carry whole batches. What they l
 memory or on an SSD: with the default of 4, meant for disks that turn, Postgres scans a table of
 millions for thousands of rows of it."""
 
-AWAY: Final = (
+CONNECTION_ERRORS: Final = (
     OSError,
     TimeoutError,
     asyncpg.PostgresConnectionError,
@@ -45,7 +45,7 @@ AWAY: Final = (
 )
 """The errors of an unavailable database: the call can be retried within a bound."""
 
-REFUSES: Final = (
+REFUSAL_ERRORS: Final = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.PostgresSystemError,
@@ -77,9 +77,9 @@ def translate_errors() -> Iterator[None]:
         yield
     except asyncpg.DiskFullError as error:
         raise DatabaseFull(DISK_FULL.format(error)) from error
-    except REFUSES as error:
+    except REFUSAL_ERRORS as error:
         raise DatabaseUnavailable(f"Postgres refused the statement: {error}") from error
-    except AWAY as error:
+    except CONNECTION_ERRORS as error:
         raise DatabaseUnavailable(f"Postgres is unavailable: {error}") from error
 
 
@@ -106,13 +106,13 @@ async def open_pool(
             min_size=1,
             max_size=size_max,
             command_timeout=STATEMENT_S_MAX,
-            reset=None if is_reset else _leave,
+            reset=None if is_reset else _reset_nothing,
             server_settings={"application_name": name, **PLANNING, **limit},
         )
 
     try:
-        return await until_available("Postgres", AWAY, connect_s_max, _logger)(connect)
-    except AWAY as error:
+        return await until_available("Postgres", CONNECTION_ERRORS, connect_s_max, _logger)(connect)
+    except CONNECTION_ERRORS as error:
         raise DatabaseUnavailable(
             f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
         ) from error
@@ -122,10 +122,10 @@ async def check_database(pool: Pool) -> str | None:
     """The check for `/readyz`: why Postgres does not answer; None if it does."""
     try:
         await pool.fetchval("SELECT 1")
-    except (*AWAY, *REFUSES) as error:
+    except (*CONNECTION_ERRORS, *REFUSAL_ERRORS) as error:
         return f"Postgres is unavailable: {error}"
     return None
 
 
-async def _leave(_: Connection) -> None:
-    """Reset nothing when a connection returns to the pool."""
+async def _reset_nothing(_: Connection) -> None:
+    """Leave a connection that returns to the pool as it is."""

@@ -15,7 +15,12 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import asyncpg
 
-from fairlead_common.db.connection_pool import AWAY, CONNECT_S_MAX, Connection, DatabaseUnavailable
+from fairlead_common.db.connection_pool import (
+    CONNECT_S_MAX,
+    CONNECTION_ERRORS,
+    Connection,
+    DatabaseUnavailable,
+)
 from fairlead_common.db.locks import NUMBER, PAIR, Lock, LockClass
 from fairlead_common.db.statements import load
 from fairlead_common.domain.errors import WorldError
@@ -67,7 +72,7 @@ async def connect(
     command_s_max: float = ANSWER_S_MAX,
 ) -> Connection:
     """A connection that is able to hold locks. Raises `DatabaseUnsuitable`, or what is in
-    `AWAY`."""
+    `CONNECTION_ERRORS`."""
     given = {
         "application_name": name,
         "jit": "off",
@@ -178,7 +183,7 @@ class LockSession:
             asked_s = clock.monotonic_s()
             try:
                 answer = await call()
-            except (*AWAY, asyncpg.PostgresError) as error:
+            except (*CONNECTION_ERRORS, asyncpg.PostgresError) as error:
                 reason = str(error) or type(error).__name__
                 raise LockLost(f"the session that held the lock has ended: {reason}") from error
             self._confirmed_s = asked_s
@@ -204,7 +209,7 @@ async def holding(
     while True:
         try:
             connection = await connect(url, name=name, silence_s=silence_s)
-        except AWAY as error:
+        except CONNECTION_ERRORS as error:
             if clock.monotonic_s() - reached_s > CONNECT_S_MAX:
                 raise DatabaseUnavailable(f"Postgres is unavailable: {error}") from error
             await asyncio.sleep(poll_s)

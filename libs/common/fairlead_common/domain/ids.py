@@ -31,6 +31,8 @@ TASK_CHARACTERS: Final = 5
 """The last characters of a task's id: its index and one. Those of its array's id are zeros."""
 CLIENT_ID_PARTS_MAX: Final = 16
 """Parts between slashes of a client id that is named after its queue and job set, at most."""
+TASK_NUMBERS: Final = len(ALPHABET) ** TASK_CHARACTERS
+"""How many ids begin like the id of an array."""
 
 _PAIRS: Final = [first + second for first in ALPHABET for second in ALPHABET]
 
@@ -130,15 +132,27 @@ def job_ids_of(reference: str) -> list[JobId]:
     """
     if is_job_id(reference):
         return [JobId(reference)]
+    return [
+        client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+        for queue, job_set, client_id in _split_reference(reference)
+    ]
+
+
+def array_ids_of(reference: str) -> list[ArrayId]:
+    """As `job_ids_of`, of arrays; the id of a task names its array."""
+    if is_job_id(reference):
+        return [array_id(reference)]
+    return [
+        client_array_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+        for queue, job_set, client_id in _split_reference(reference)
+    ]
+
+
+def _split_reference(reference: str) -> list[tuple[str, str, str]]:
     queue, *parts = reference.split("/")
     ends = range(len(parts) - 1, max(0, len(parts) - 1 - CLIENT_ID_PARTS_MAX), -1)
-    places = [(parts[:at], parts[at:]) for at in ends]
-    named = [("/".join(before), "/".join(after)) for before, after in places]
-    found = [
-        client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
-        for job_set, client_id in named
-        if queue and job_set and client_id
-    ]
+    named = [(queue, "/".join(parts[:at]), "/".join(parts[at:])) for at in ends]
+    found = [each for each in named if all(each)]
     if not found:
         raise ValueError(f"{reference!r} is neither a job id nor queue/jobSet/clientId")
     return found
@@ -154,6 +168,14 @@ def partition_of_job(job_id: str) -> int:
 def array_id(job_id: str) -> ArrayId:
     """The id of the array that is made instead of the job with this id."""
     return ArrayId(job_id[:-TASK_CHARACTERS] + "0" * TASK_CHARACTERS)
+
+
+def client_array_id(partition: int, queue: str, job_set: str, client_id: str) -> ArrayId:
+    """The id of the array that this client id always names within its queue and job set.
+
+    No job has an id that begins like it: the job with this client id would have that of a task.
+    """
+    return array_id(client_job_id(partition, queue, job_set, f"array\0{client_id}"))
 
 
 def task_id(array: str, index: int) -> JobId:

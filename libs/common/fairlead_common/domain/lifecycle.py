@@ -76,8 +76,8 @@ JOB_ENDED: Final = frozenset(
         JobState.REJECTED,
     }
 )
-JOB_HELD: Final = frozenset({JobState.LEASED, JobState.PENDING, JobState.RUNNING})
-"""The job has a run that may hold resources."""
+JOB_WITH_RUN: Final = frozenset({JobState.LEASED, JobState.PENDING, JobState.RUNNING})
+"""The job has a run, which possibly holds resources."""
 JOB_LIVE: Final = frozenset(JobState) - JOB_ENDED
 
 RUN_ENDED: Final = frozenset(
@@ -122,19 +122,21 @@ SUBMIT_IN_VAIN: Final = FlagChange(
     _QUEUED, sets=JobFlag.CANNOT_START, when="a job of `after` ended without success"
 )
 RELEASE: Final = FlagChange(_QUEUED, clears=JobFlag.HOLD)
-REQUEST_CANCEL: Final = FlagChange(JOB_HELD, sets=JobFlag.STOP_CANCEL, unless=JobFlag.STOP_CANCEL)
-REQUEST_PREEMPTION: Final = FlagChange(JOB_HELD, sets=JobFlag.STOP_PREEMPT, unless=STOPPING)
+REQUEST_CANCEL: Final = FlagChange(
+    JOB_WITH_RUN, sets=JobFlag.STOP_CANCEL, unless=JobFlag.STOP_CANCEL
+)
+REQUEST_PREEMPTION: Final = FlagChange(JOB_WITH_RUN, sets=JobFlag.STOP_PREEMPT, unless=STOPPING)
 LEASE_ENDED: Final = FlagChange(JOB_ENDED, sets=JobFlag.STOP_CANCEL)
 PREEMPT_FOR_JOB: Final = FlagChange(
-    JOB_HELD, sets=JobFlag.STOP_PREEMPT, unless=STOPPING, when="it names a preemptor"
+    JOB_WITH_RUN, sets=JobFlag.STOP_PREEMPT, unless=STOPPING, when="it names a preemptor"
 )
 REASSIGN_CAPACITY: Final = FlagChange(
     frozenset(JobState), sets=JobFlag.CAPACITY_REASSIGNED, when="it names a preemptor"
 )
 STOP_WITH_GANG: Final = FlagChange(
-    JOB_HELD, sets=JobFlag.STOP_GANG, unless=STOPPING, when="it names no preemptor"
+    JOB_WITH_RUN, sets=JobFlag.STOP_GANG, unless=STOPPING, when="it names no preemptor"
 )
-REQUEUE: Final = FlagChange(JOB_HELD, clears=STOPPING | JobFlag.CAPACITY_REASSIGNED)
+REQUEUE: Final = FlagChange(JOB_WITH_RUN, clears=STOPPING | JobFlag.CAPACITY_REASSIGNED)
 SUCCEED_LATE: Final = FlagChange(
     JOB_LIVE, sets=JobFlag.LATE_SUCCESS, when="its run was given up, and no later run had started"
 )
@@ -162,9 +164,9 @@ class Effect(NamedTuple):
     others: tuple[FlagChange, ...] = ()
 
 
-def _from_held(to: JobState) -> dict[JobState, JobState]:
+def _from_run(to: JobState) -> dict[JobState, JobState]:
     """In the order of the states, for the diagrams."""
-    return {state: to for state in JobState if state in JOB_HELD}
+    return {state: to for state in JobState if state in JOB_WITH_RUN}
 
 
 def _from_live(to: RunState) -> dict[RunState, RunState]:
@@ -189,22 +191,22 @@ LIFE_CYCLE: Final[Mapping[str, Effect]] = MappingProxyType(
         "jobReprioritized": Effect(),
         "jobsReprioritized": Effect(),
         "jobCancelled": Effect(
-            job={JobState.QUEUED: JobState.CANCELLED, **_from_held(JobState.CANCELLED)},
+            job={JobState.QUEUED: JobState.CANCELLED, **_from_run(JobState.CANCELLED)},
             others=(DEPENDENCY_FAILED,),
         ),
         "jobFailed": Effect(
-            job={JobState.QUEUED: JobState.FAILED, **_from_held(JobState.FAILED)},
+            job={JobState.QUEUED: JobState.FAILED, **_from_run(JobState.FAILED)},
             others=(DEPENDENCY_FAILED, GANG_FAILED),
         ),
         "jobRejected": Effect(
             job={JobState.QUEUED: JobState.REJECTED}, others=(DEPENDENCY_FAILED,)
         ),
         "jobSucceeded": Effect(
-            job={JobState.QUEUED: JobState.SUCCEEDED, **_from_held(JobState.SUCCEEDED)},
+            job={JobState.QUEUED: JobState.SUCCEEDED, **_from_run(JobState.SUCCEEDED)},
             others=(DEPENDENCY_SUCCEEDED,),
         ),
-        "jobPreempted": Effect(job=_from_held(JobState.PREEMPTED), others=(DEPENDENCY_FAILED,)),
-        "jobRequeued": Effect(job=_from_held(JobState.QUEUED), flags=(REQUEUE,)),
+        "jobPreempted": Effect(job=_from_run(JobState.PREEMPTED), others=(DEPENDENCY_FAILED,)),
+        "jobRequeued": Effect(job=_from_run(JobState.QUEUED), flags=(REQUEUE,)),
         "jobRunLeased": Effect(job={JobState.QUEUED: JobState.LEASED}, flags=(LEASE_ENDED,)),
         "jobRunPending": Effect(
             job={JobState.LEASED: JobState.PENDING}, run={RunState.LEASED: RunState.PENDING}
@@ -275,7 +277,7 @@ def is_impossible(state: JobState, tag: str) -> bool:
 
     Reports of executors and requests may come late or twice, but a decision finds the job in the
     state in which the scheduler decided it. The one exception: while it decided about a queued job,
-    somebody cancelled the job.
+    a user cancelled the job.
     """
     if tag not in _DECISIONS or (state, tag) in JOB_STEPS:
         return False

@@ -1,10 +1,10 @@
 """Authorization: roles, queue permissions and token scopes, decided without any I/O.
 
 Each role includes the ones below it: `admin`, `operator`, `submitter`, `viewer`. A caller has roles
-everywhere or in some queues. A queue's permissions name who is permitted to use a verb; the verb is
-then denied to all others, except to operators and admins. Who has any permission for a queue is
-permitted to view it, and who is not permitted to view it has no permission for it. A token can
-restrict all of that by its scope.
+everywhere or in some queues. A queue's permissions name subjects for a verb; the verb is then
+denied to all other callers, except to operators and admins. A caller with any permission for a
+queue is permitted to view it, and a caller that is not permitted to view it has no permission for
+it. The scope of a token can restrict all of this.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Role(StrEnum):
 
 
 class Verb(StrEnum):
-    """What callers do with the jobs of a queue."""
+    """An action on the jobs of a queue that a caller can be permitted."""
 
     VIEW = "view"
     SUBMIT = "submit"
@@ -151,12 +151,12 @@ def allows(caller: Caller, verb: str, queue: str, permissions: Sequence[Permissi
     roles = caller.roles_in(queue)
     if not roles.isdisjoint(UNRESTRICTED_ROLES):
         return True
-    if not _open(caller, roles, Verb.VIEW, permissions):
+    if not _is_permitted(caller, roles, Verb.VIEW, permissions):
         return False
-    return verb == Verb.VIEW or _open(caller, roles, verb, permissions)
+    return verb == Verb.VIEW or _is_permitted(caller, roles, verb, permissions)
 
 
-def _open(
+def _is_permitted(
     caller: Caller, roles: Iterable[str], verb: str, permissions: Sequence[Permission]
 ) -> bool:
     if not permissions:

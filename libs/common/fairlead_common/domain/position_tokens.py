@@ -62,10 +62,10 @@ def _encoded(content: Mapping[Any, int]) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
 
-def merge(*tokens: Mapping[int, int]) -> dict[int, int]:
-    """The place after all of these."""
+def merge(*places: Mapping[int, int]) -> dict[int, int]:
+    """The positions after all of these: the greatest of each partition."""
     merged: dict[int, int] = {}
-    for token in tokens:
-        for partition, position in token.items():
+    for place in places:
+        for partition, position in place.items():
             merged[partition] = max(position, merged.get(partition, 0))
     return merged

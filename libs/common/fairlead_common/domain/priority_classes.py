@@ -1,7 +1,7 @@
-"""Priority classes: how urgent a job is, and by which rules its run may be stopped.
+"""Priority classes: how urgent a job is, and by which rules its run can be preempted.
 
-A setting (`priorityClasses`) that submit and the scheduler must agree on; the default list serves
-until somebody configures others.
+Submit and the scheduler must have the same setting `priorityClasses`; without it `DEFAULT_CLASSES`
+applies.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from fairlead_common.domain.records.clusters import Taint
 
 
 class Preemption(StrEnum):
-    """`any`: for balance and urgency; `urgency`: never to balance shares; `none`: never."""
+    """`any`: for fair share and urgency; `urgency`: never for fair share; `none`: never."""
 
     ANY = "any"
     URGENCY = "urgency"

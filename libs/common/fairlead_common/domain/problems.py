@@ -27,34 +27,30 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             400,
             "The request cannot be read",
             (
-                "The request is not valid HTTP, its body is not valid JSON (or is"
-                " incomplete, or has a"
-                " duplicate key), a compressed body cannot be decompressed, a position or event id"
-                " is not valid, or the `Host` header is not one of the server's names.",
+                "The request is not valid HTTP, its body is not valid JSON (or is incomplete, or"
+                " has a duplicate key), a compressed body cannot be decompressed, a position or"
+                " event id is not valid, or the `Host` header is not one of the server's names.",
             ),
             (
-                "`detail` says where parsing stopped. Send UTF-8 JSON that a library has"
-                " encoded. Pass"
-                " positions, cursors and event ids on unchanged.",
-                "If `detail` is about the `Host` header, call the server by one of the names in its"
-                " setting `hosts`, or ask the operator to add the name that you use.",
+                "`detail` says where parsing stopped. Send UTF-8 JSON that a library has encoded."
+                " Pass positions, cursors and event ids on unchanged.",
+                "If `detail` is about the `Host` header, call the server by one of the names in"
+                " its setting `hosts`, or ask the operator to add the name that you use.",
             ),
         ),
         "unauthenticated": ProblemType(
             401,
             "Authentication is required",
             (
-                "The request has no credentials, or they are unknown, expired or"
-                " revoked. The response"
-                " does not reveal which names or tokens exist.",
+                "The request has no credentials, or they are unknown, expired or revoked. The"
+                " response does not reveal which names or tokens exist.",
             ),
             (
                 "Send `Authorization: Bearer <token>`. On the machine that runs Fairlead `fairlead"
                 " token show` prints one; `fairlead token create` creates more. The clients read"
                 " `FAIRLEAD_TOKEN`. In a browser, open a link that `fairlead token link` prints.",
-                "A token of an OpenID provider must be from an issuer in the setting"
-                " `oidc`, contain"
-                " its audience, not be expired, and be signed by a key that the provider"
+                "A token of an OpenID provider must be from an issuer in the setting `oidc`,"
+                " contain its audience, not be expired, and be signed by a key that the provider"
                 " publishes.",
             ),
         ),
@@ -62,17 +58,15 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             403,
             "You are not permitted to do this",
             (
-                "The server has identified the caller, but neither a role nor the"
-                " queue's `permissions`"
-                " permit this; or the scope of the token does not include it; or a browser session"
-                " was used from a page that is not Fairlead's.",
-                "Or a quota is exhausted: the queue, or the whole installation, would"
-                " have more live"
-                " jobs, or more bytes of jobs, than the quota permits. Nothing was done.",
+                "The server has identified the caller, but neither a role nor the queue's"
+                " `permissions` permit this; or the scope of the token does not include it; or a"
+                " browser session was used from a page that is not Fairlead's.",
+                "Or a quota is exhausted: the queue, or the whole installation, would have more"
+                " live jobs, or more bytes of jobs, than the quota permits. Nothing was done.",
             ),
             (
-                "`detail` names what is needed. Roles are bound to users and groups in the"
-                " setting `roles`; a queue's `permissions` are changed by operators, with `PUT"
+                "`detail` names what is needed. Roles are bound to users and groups in the setting"
+                " `roles`; a queue's `permissions` are changed by operators, with `PUT"
                 " /api/v1/queues/{queue}`.",
                 "For a quota, `detail` names the setting, the limit and the usage. Wait until jobs"
                 " have ended, or cancel some; operators raise the limit in the setting `quotas`.",
@@ -87,13 +81,11 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
                 " private.",
             ),
             (
-                "Check the name. A view can lag a moment behind a submission: pass the"
-                " `position` of"
-                " the response to your submission as `?after=`, and the read waits until the view"
-                " has reached it.",
-                "If some ids of an action are not found, `errors` names them; the action"
-                " was applied"
-                " to the others.",
+                "Check the name. A view can lag a moment behind a submission: pass the `position`"
+                " of the response to your submission as `?after=`, and the read waits until the"
+                " view has reached it.",
+                "If some ids of an action are not found, `errors` names them; the action was"
+                " applied to the others.",
             ),
         ),
         "method-not-allowed": ProblemType(
@@ -118,14 +110,15 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             409,
             "The request conflicts with the current state",
             (
-                "A queue with this name exists already, the queue to delete has live jobs, or the"
-                " `clientId` was used for a different job before. Nothing was done.",
+                "An object with this name exists already, or the `clientId` was used for something"
+                " different before. Or the present state does not permit the request: the queue to"
+                " delete has live jobs, the group has ended, or the object was changed meanwhile."
+                " `detail` names the cause. Nothing was done.",
             ),
             (
-                "Read the current state and decide. To change a queue use `PUT`. To"
-                " submit a different"
-                " job give it a different `clientId`; to repeat a submission send exactly the same"
-                " job.",
+                "Read the current state and decide. To change a queue or a webhook use `PUT`. To"
+                " submit a different job give it a different `clientId`; to repeat a submission"
+                " send exactly the same job.",
             ),
         ),
         "precondition-failed": ProblemType(
@@ -151,38 +144,34 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             "The content type is not supported",
             ("This call does not support the `Content-Type` or `Content-Encoding`.",),
             (
-                "`detail` names what it supports. Bodies are `application/json` unless"
-                " the call says"
-                " otherwise.",
+                "`detail` names what it supports. Bodies are `application/json` unless the call"
+                " says otherwise.",
             ),
         ),
         "invalid": ProblemType(
             422,
             "The request is not valid",
             (
-                "The request can be parsed, but a field has a value that is not valid."
-                " `errors` lists"
-                " every error that was found, with a JSON pointer to the field. Nothing was done.",
+                "The request can be parsed, but a field has a value that is not valid. `errors`"
+                " lists every error that was found, with a JSON pointer to the field. Nothing was"
+                " done.",
             ),
             (
-                "Correct everything in `errors` and send the request again."
-                " `?dryRun=true` validates a"
-                " submission without accepting it.",
+                "Correct everything in `errors` and send the request again. `?dryRun=true`"
+                " validates a submission without accepting it.",
             ),
         ),
         "too-many-requests": ProblemType(
             429,
             "Too many requests",
             (
-                "The caller has exceeded its request rate limit, or has too many"
-                " concurrent requests,"
-                " including streams and long polls; or too many invalid credentials were sent from"
-                " one address.",
+                "The caller has exceeded its request rate limit, or has too many concurrent"
+                " requests, including streams and long polls; or too many invalid credentials were"
+                " sent from one address.",
             ),
             (
-                "Wait for the number of seconds in `Retry-After`. The headers"
-                " `RateLimit-Policy` and"
-                " `RateLimit` of every response show how much of the limit is left. Submit in"
+                "Wait for the number of seconds in `Retry-After`. The headers `RateLimit-Policy`"
+                " and `RateLimit` of every response show how much of the limit is left. Submit in"
                 " batches: one request accepts thousands of jobs. The limits are in the setting"
                 " `requests`.",
             ),
@@ -198,9 +187,8 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             "Internal error",
             ("Fairlead has a defect. It is not known whether the request took effect.",),
             (
-                "Submissions whose jobs have a `clientId` can be repeated safely. Report"
-                " the `instance`"
-                " to the operator: the server's log has the details under this id.",
+                "Submissions whose jobs have a `clientId` can be repeated safely. Report the"
+                " `instance` to the operator: the server's log has the details under this id.",
             ),
         ),
         "unavailable": ProblemType(
@@ -212,9 +200,9 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
                 " `detail` says so.",
             ),
             (
-                "Try again after the number of seconds in `Retry-After`. This is safe for jobs with"
-                " a `clientId`, and the clients do this automatically. `/readyz` names what is"
-                " unavailable.",
+                "Try again after the number of seconds in `Retry-After`. This is safe for jobs"
+                " with a `clientId`, and the clients do this automatically. `/readyz` names what"
+                " is unavailable.",
             ),
         ),
     }

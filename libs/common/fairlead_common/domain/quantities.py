@@ -1,8 +1,8 @@
 """Amounts of resources: Kubernetes quantities in, integers in fixed units out.
 
 cpu is counted in thousandths of a core, everything else in its base unit (bytes, devices). A
-request rounds up, a capacity rounds down, so that no node is ever promised more than it has.
-Whatever else is counted (devices, licences) is given in whole units.
+request is rounded up and a capacity down, so that no node gets more than it has. Devices, licences
+and other resources are counted in whole units.
 """
 
 import re
@@ -106,7 +106,7 @@ def format_quantity(resource: str, amount: int) -> str:
 
 def scale_spec_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
     """The pod spec with the memory requests and limits of all containers scaled in proportion."""
-    decoded: dict[str, Any] = msgspec.json.decode(spec)  # a pod spec as somebody wrote it
+    decoded: dict[str, Any] = msgspec.json.decode(spec)  # a pod spec as a user wrote it
     ratio = Fraction(after, before)
     for kind in ("initContainers", "containers"):
         for container in decoded.get(kind) or ():

@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_WITH_RUN, RUN_ENDED, JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
 
-UNKNOWN_FATE: Final = (
+UNKNOWN_END_REASON: Final = (
     "Closed by `fairlead repair`: the events about the end of this job are no longer in the log."
     " Its command has possibly run; submit the job again if it is still needed."
 )
@@ -52,9 +52,9 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in JOB_ENDED
 
     @property
-    def is_held(self) -> bool:
-        """The job has a run that may hold resources."""
-        return self.state in JOB_HELD
+    def has_run(self) -> bool:
+        """The job has a run, which possibly holds resources."""
+        return self.state in JOB_WITH_RUN
 
 
 class Choice(StrEnum):
@@ -90,8 +90,8 @@ def choose(
     newer = Choice.LOOKOUT if not scheduler.is_live else Choice.SCHEDULER
     if scheduler.is_live and lookout.is_live and lookout.run > scheduler.run:
         newer = Choice.LOOKOUT
-    held = (scheduler if newer is Choice.SCHEDULER else lookout).is_held
-    return newer if has_lease or not held else Choice.END_UNKNOWN
+    has_run = (scheduler if newer is Choice.SCHEDULER else lookout).has_run
+    return newer if has_lease or not has_run else Choice.END_UNKNOWN
 
 
 def make_events(
@@ -136,7 +136,7 @@ def make_events(
 
 
 def _submission(submitted: JobSubmitted, truth: Knowledge) -> JobSubmitted:
-    """The submission with what was asked of the job since."""
+    """The submission with the priority and the hold that the job has now."""
     priority = submitted.priority if truth.priority is None else truth.priority
     hold = submitted.hold and truth.hold
     return msgspec.structs.replace(submitted, priority=priority, hold=hold)
@@ -145,12 +145,12 @@ def _submission(submitted: JobSubmitted, truth: Knowledge) -> JobSubmitted:
 def _to_state(
     job_id: JobId, state: JobState, run: int, truth: Knowledge, *, run_live: bool
 ) -> Iterator[ev.AnyEvent]:
-    held = state in JOB_HELD
-    if truth.state is JobState.QUEUED and held:
+    has_run = state in JOB_WITH_RUN
+    if truth.state is JobState.QUEUED and has_run:
         if run_live:
             yield ev.JobRunLost(job_id=job_id, run=run, reason=UNKNOWN_REASON)
         yield ev.JobRequeued(job_id=job_id, reason=UNKNOWN_REASON)
-    elif truth.is_held and run_live:
+    elif truth.has_run and run_live:
         if truth.state is not JobState.LEASED and state is JobState.LEASED:
             yield ev.JobRunPending(job_id=job_id, run=run)
         if truth.state is JobState.RUNNING and state is not JobState.RUNNING:
@@ -162,7 +162,7 @@ def _to_state(
         if truth.run_state in RUN_ENDED:
             yield _run_end(job_id, run, truth)
     elif truth.is_ended:
-        if held and run_live:
+        if has_run and run_live:
             yield _run_end(job_id, run, truth)
         yield make_end_event(job_id, truth)
 
@@ -193,7 +193,7 @@ _RUN_ENDS: Final = {
     JobState.CANCELLED: RunState.STOPPED,
     JobState.PREEMPTED: RunState.STOPPED,
 }
-"""How a run ended whose job ended so, where only that is known."""
+"""The end of a run by the end of its job, where only the latter is known."""
 
 
 def make_end_event(job_id: JobId, truth: Knowledge) -> ev.AnyEvent:
@@ -217,6 +217,6 @@ def make_end_event(job_id: JobId, truth: Knowledge) -> ev.AnyEvent:
 
 
 UNKNOWN_END: Final = Knowledge(
-    state=JobState.FAILED, category=FailureCategory.INTERNAL, reason=UNKNOWN_FATE
+    state=JobState.FAILED, category=FailureCategory.INTERNAL, reason=UNKNOWN_END_REASON
 )
 """The recorded end of a job whose real end is unknown."""

@@ -12,8 +12,8 @@ import msgspec
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
-    JOB_HELD,
     JOB_STEPS,
+    JOB_WITH_RUN,
     NO_FLAG,
     PREEMPT_FOR_JOB,
     RELEASE,
@@ -59,7 +59,7 @@ class StoryEntry(msgspec.Struct, frozen=True):
 def build_story(
     job_id: JobId, messages: Iterable[tuple[int, ev.EventSequence]]
 ) -> list[StoryEntry]:
-    """The events of a job; `messages`: what `Story.fold` takes, in the order of the log."""
+    """The story of a job; `messages`: (append time in ms, sequence), in the order of the log."""
     story = Story(job_id)
     for time_ms, sequence in messages:
         story.fold(time_ms, sequence)
@@ -79,7 +79,7 @@ class Story:
     def fold(self, time_ms: int, sequence: ev.EventSequence) -> None:
         """Add what a record of the job's partition of `fairlead.jobs` has about the job.
 
-        `time_ms`: when the log took the record.
+        `time_ms`: when the record was appended.
         """
         for event in sequence.events:
             if not self._job.is_meant(event):
@@ -92,7 +92,7 @@ class Story:
 
 
 class _Job:
-    """What the events until now have made of the job."""
+    """The job as the events so far have changed it."""
 
     def __init__(self, job_id: JobId) -> None:
         self.state: JobState | None = None
@@ -128,7 +128,7 @@ class _Job:
             return is_meant
         return (
             lease is not None
-            and self.state in JOB_HELD
+            and self.state in JOB_WITH_RUN
             and wanted.executor in (None, lease.executor)
             and wanted.node in (None, lease.node)
         )
@@ -232,7 +232,7 @@ class _Job:
         if self._change(change):
             return ""
         stopped = self.flags & STOPPING
-        if self.state in JOB_HELD and stopped:
+        if self.state in JOB_WITH_RUN and stopped:
             return f"its run was being stopped ({', '.join(str(flag.name) for flag in stopped)})"
         return self._why_no_step()
 

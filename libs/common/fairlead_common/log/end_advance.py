@@ -22,11 +22,11 @@ BY: Final = "repair"
 
 
 class GapTooLarge(WorldError):
-    """The log ends so far below the views that skipping would fill it."""
+    """The log ends too far below the views: too many positions would have to be skipped."""
 
 
 async def advance_end(log: EventLog, producer: Producer, targets: Mapping[int, int]) -> None:
-    """Have every partition end at its target or behind it. Raises `TooFarBehind`."""
+    """Move the end of every partition to its target or beyond it. Raises `GapTooLarge`."""
     end = await log.end_positions(JOBS)
     short = {number: at - end[number] for number, at in targets.items() if at > end[number]}
     if not short:

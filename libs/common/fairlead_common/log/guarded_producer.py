@@ -1,4 +1,4 @@
-"""A producer that asks before each append whether it is still entitled to append."""
+"""A producer that confirms before each append that it is permitted to append."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

@@ -115,7 +115,7 @@ class MemoryCore:
             return
         there = stored.topic
         if (there.partitions, there.compacted) != (topic.partitions, topic.compacted):
-            raise TopicMismatch(f"{there} exists; {topic} was asked for")
+            raise TopicMismatch(f"the topic exists as {there}; requested was {topic}")
         if topic.retention_s is not None:
             stored.topic = topic
 

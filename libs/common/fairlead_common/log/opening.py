@@ -20,9 +20,9 @@ _logger = logging.getLogger("fairlead.log")
 
 
 async def open_log(url: str, disk: Disk | None = None, *, wait_s: float = 0.0) -> EventLog:
-    """`postgresql://...`, or `kafka://...` or `kafka+tls://...` as `kafka_address` says.
+    """The log at `postgresql://...`, `kafka://...` or `kafka+tls://...` (see `kafka/address.py`).
 
-    With a disk, appends are refused while it is full. A log that is away is tried again for
+    With a disk, appends are refused while it is full. An unavailable log is tried again for
     `wait_s`. Raises `LogUrlInvalid` for any other URL, and `LogUnavailable` past that bound.
     """
     retrying = until_available("the log", (LogUnavailable,), wait_s, _logger)
@@ -56,7 +56,7 @@ async def maintain_log(
     ignored here; readers and producers report it.
     """
     if isinstance(log, DiskGuardedLog):
-        log = log.log
+        log = log.inner
     if not isinstance(log, PostgresLog):
         from fairlead_common.log.kafka.event_log import KafkaLog
 

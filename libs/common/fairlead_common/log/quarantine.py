@@ -22,7 +22,7 @@ from fairlead_common.service.json_logging import job_fields
 RECORDS_MAX: Final = 1_000
 """Most records that one process notes; those beyond are counted only."""
 HEAD_BYTES: Final = 200
-"""The number of bytes that are kept of a value, and of a key."""
+"""How many bytes of a value, and of a key, are recorded."""
 RETRY_S: Final = 5.0
 RENEW_S: Final = 600.0
 """A process repeats the records at which it has stopped at this interval. One that is no longer
@@ -31,7 +31,7 @@ RECENT_MS: Final = 3_600_000
 """`/readyz` names skipped records for this long."""
 
 UNDECODABLE: Final = Counter(
-    "fairlead_log_records_undecodable",
+    "fairlead_log_records_undecodable_total",
     "Records of the log that could not be decoded, or only in part: skipped, stopped at, or read"
     " without an optional event of an unknown type.",
     ("topic", "reader", "outcome"),
@@ -45,7 +45,7 @@ class QuarantinedRecord(
 ):
     """A record that `reader` could not decode, and what the reader did: see `Outcome`.
 
-    `time_ms`: when the log took the record, `seen_ms`: when the reader met it. `key` and `head`
+    `time_ms`: when the record was appended; `seen_ms`: when the reader found it. `key` and `head`
     are the beginnings of its key and value, with escapes where they are not text; `size` is the
     length of its value in bytes, None if it has none.
     """
@@ -144,16 +144,16 @@ class Quarantine:
 
         async def records() -> str | None:
             since_ms = self._now_ms() - RECENT_MS
-            met = self.records.values()
-            problems = [describe(found) for found in met if found.outcome == "stopped"]
-            lately = [
-                each for each in met if each.outcome == "skipped" and each.seen_ms >= since_ms
+            found = self.records.values()
+            problems = [describe(each) for each in found if each.outcome == "stopped"]
+            recent = [
+                each for each in found if each.outcome == "skipped" and each.seen_ms >= since_ms
             ]
-            if lately:  # without the reason, which may name what not everybody is to see
-                many = "1 record" if len(lately) == 1 else f"{len(lately)} records"
+            if recent:  # without the reason, which can name a queue that the reader must not view
+                count = "1 record" if len(recent) == 1 else f"{len(recent)} records"
                 problems.append(
-                    f"{self.reader} skipped {many} of the log that cannot be decoded, the last at"
-                    f" {lately[-1].place}; `fairlead doctor` lists them"
+                    f"{self.reader} skipped {count} of the log that cannot be decoded, the last at"
+                    f" {recent[-1].place}; `fairlead doctor` lists them"
                 )
             return Degraded("; ".join(problems)) if problems else None
 

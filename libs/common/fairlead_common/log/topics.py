@@ -25,22 +25,22 @@ def jobs(retention_s: int | None = None) -> Topic:
 
 @lru_cache(maxsize=4096)
 def leases(executor: str) -> Topic:
-    """What should exist on one cluster, keyed by run id."""
+    """The desired runs of one cluster, keyed by run id."""
     return Topic(LEASES_PREFIX + executor, compacted=True)
 
 
 def clusters() -> Topic:
-    """What exists, keyed `executor` (heartbeat) or `executor/node`."""
+    """Heartbeats of executors, keyed `executor`, and nodes, keyed `executor/node`."""
     return Topic(CLUSTERS, compacted=True)
 
 
 def config() -> Topic:
-    """What people configured, keyed `kind/name`, full values with versions."""
+    """Queues and cordons, keyed `kind/name`: full values with versions."""
     return Topic(CONFIG, compacted=True)
 
 
 def reports() -> Topic:
-    """Why things wait, shares and rounds, keyed `pool/queue/(shape or gang)`."""
+    """Reasons of waiting jobs, shares and rounds, keyed `pool/queue/(shape or gang)`."""
     return Topic(REPORTS, compacted=True)
 
 

@@ -16,56 +16,31 @@ from fairlead_common.domain.records.decoders import (
     UnknownOptionalType,
 )
 from fairlead_common.log import quarantine
+from fairlead_common.log.forwarding_log import ForwardingLog
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
     Batch,
     Entry,
     EventLog,
     Positions,
-    Producer,
     Reader,
-    Topic,
 )
 from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import JOBS, QUARANTINE
 
 
-class ValidatingLog:
+class ValidatingLog(ForwardingLog):
     """An `EventLog` whose readers validate the records of `inner`."""
 
     def __init__(self, inner: EventLog, quarantine: Quarantine) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.quarantine = quarantine
-
-    async def identity(self) -> str:
-        """See `EventLog`."""
-        return await self.inner.identity()
-
-    async def create(self, topic: Topic) -> None:
-        """See `EventLog`."""
-        await self.inner.create(topic)
-
-    async def producer(self, name: str) -> Producer:
-        """See `EventLog`."""
-        return await self.inner.producer(name)
 
     async def reader(self, topic: str, positions: Positions) -> Reader:
         """See `EventLog`. Records of an unknown topic are not validated."""
         inner = await self.inner.reader(topic, positions)
-        decode = _quarantined if topic == QUARANTINE else decoders.decoder_of(topic)
+        decode = _quarantined if topic == QUARANTINE else decoders.find_decoder(topic)
         return inner if decode is None else ValidatingReader(inner, self.quarantine, decode)
-
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        """See `EventLog`."""
-        return await self.inner.start_positions(topic)
-
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        """See `EventLog`."""
-        return await self.inner.end_positions(topic)
-
-    async def close(self) -> None:
-        """See `EventLog`."""
-        await self.inner.close()
 
 
 class ValidatingReader:

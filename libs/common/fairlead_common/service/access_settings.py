@@ -12,10 +12,10 @@ from msgspec import Meta
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Role
 
-SIGNED_BY_KEY_PAIRS: Final = (
+ASYMMETRIC_ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""Algorithms that need only the public key. Others are never allowed."""
+"""Algorithms that verify with a public key. Others are never allowed."""
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -23,11 +23,13 @@ Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class _Section(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
     """A section of the settings: an unknown key is an error."""
 
 
-class RoleBinding(_Part, frozen=True, kw_only=True):
+class RoleBinding(_Section, frozen=True, kw_only=True):
     """Gives a role to users (`ann`) and groups (`group:ml`), everywhere or in some queues."""
 
     role: Role
@@ -35,7 +37,7 @@ class RoleBinding(_Part, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
 
 
-class Issuer(_Part, frozen=True, kw_only=True):
+class Issuer(_Section, frozen=True, kw_only=True):
     """An OpenID provider whose bearer tokens are accepted.
 
     `issuer` is its URL, exactly as in its tokens; its keys are found by discovery. A token must
@@ -64,7 +66,7 @@ class Issuer(_Part, frozen=True, kw_only=True):
     session_s: Positive = 12 * 3600.0
 
 
-class RequestLimits(_Part, frozen=True, kw_only=True):
+class RequestLimits(_Section, frozen=True, kw_only=True):
     """The limits of one caller in one process.
 
     A bucket of `burst` requests that is refilled with `per_second`; at most `concurrent_max`
@@ -83,7 +85,7 @@ class RequestLimits(_Part, frozen=True, kw_only=True):
     recheck_s: Positive = 5.0
 
 
-class ConnectionLimits(_Part, frozen=True, kw_only=True):
+class ConnectionLimits(_Section, frozen=True, kw_only=True):
     """The limits of one connection, and of all connections of a process.
 
     The head of a request must arrive within `head_s`; its body at `body_bytes_per_s` or more after
@@ -105,7 +107,7 @@ class ConnectionLimits(_Part, frozen=True, kw_only=True):
 
 
 def find_errors(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) -> list[FieldError]:
-    """The errors in these issuers. `has_key`: whether `signingKey` is set."""
+    """The errors in these issuers. `has_signing_key`: whether `signingKey` is set."""
     found = []
     for index, issuer in enumerate(issuers):
         place = f"oidc/{index}"
@@ -114,8 +116,8 @@ def find_errors(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) ->
         if not (parts.hostname and (parts.scheme == "https" or local)):
             found.append(FieldError(f"{place}/issuer", f"{issuer.issuer!r} is not an https URL"))
         for name in issuer.algorithms:
-            if name not in SIGNED_BY_KEY_PAIRS:
-                words = ", ".join(SIGNED_BY_KEY_PAIRS)
+            if name not in ASYMMETRIC_ALGORITHMS:
+                words = ", ".join(ASYMMETRIC_ALGORITHMS)
                 found.append(FieldError(f"{place}/algorithms", f"{name!r} is not one of {words}"))
         if not issuer.algorithms:
             found.append(FieldError(f"{place}/algorithms", "is empty; name at least one algorithm"))
@@ -128,8 +130,9 @@ def find_errors(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) ->
 def _find_client_errors(place: str, issuer: Issuer, has_signing_key: bool) -> list[FieldError]:
     """What is wrong with the settings for browsers."""
     if not issuer.client_id:
-        needless = [FieldError(f"{place}/clientSecret", "needs `clientId`")]
-        return needless if issuer.client_secret else []
+        if not issuer.client_secret:
+            return []
+        return [FieldError(f"{place}/clientSecret", "needs `clientId`")]
     found = []
     if not has_signing_key:
         found.append(FieldError(f"{place}/clientId", "needs the setting `signingKey`"))

@@ -1,4 +1,4 @@
-"""The one module that reads the clock. Everybody else takes time as an argument."""
+"""The only module that reads the clock. All other code takes the time as an argument."""
 
 import time
 

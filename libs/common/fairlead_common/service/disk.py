@@ -27,7 +27,7 @@ class Space(IntEnum):
     LOW = 1
     """Nothing new is submitted or started; jobs that run are reported, and can be cancelled."""
     FULL = 2
-    """Nothing is appended; the views stand still."""
+    """Nothing is appended, so the views do not change."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):

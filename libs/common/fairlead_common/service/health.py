@@ -5,10 +5,11 @@ from importlib import metadata
 from typing import Final
 
 Check = Callable[[], Awaitable[str | None]]
-"""None when well, else a sentence that says what is not ready; a `Degraded` one is only shown."""
+"""Returns None if the part is ready, else a sentence about what is wrong. `Degraded`: the service
+is ready nevertheless."""
 
 VERSION: Final = metadata.version("fairlead-common")
-"""Of all services of this installation."""
+"""The version of all services of this installation."""
 
 
 class Degraded(str):

@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead_common.domain import ids, timestamps
 
-REQUEST_FIELDS: Final[ContextVar[dict[str, str]]] = ContextVar("about")
+REQUEST_FIELDS: Final[ContextVar[dict[str, str]]] = ContextVar("request_fields")
 """Fields of every line that is logged while a request is answered: its id, its trace, and the job
 that its path names."""
 
@@ -22,7 +22,7 @@ NAMED_MAX: Final = 20
 def run_fields(run: str, *, queue: str = "", job_set: str = "") -> dict[str, dict[str, object]]:
     """The argument `extra` of a line about a run: `jobId`, `run`, and the queue where it is known.
 
-    A run id that cannot be read stands in `run` as it is.
+    If the run id is not valid, `run` is its text.
     """
     fields: dict[str, object] = {}
     try:

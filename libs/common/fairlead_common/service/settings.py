@@ -20,7 +20,7 @@ from fairlead_common.service import access_settings, yaml_loader
 
 SECTIONS: Final = ("submit", "scheduler", "executor", "lookout")
 SHARED: Final = ("priorityClasses",)
-"""Settings that several services read and others pass over."""
+"""Settings that only some services read; the others ignore them."""
 
 
 class SettingsError(Exception):

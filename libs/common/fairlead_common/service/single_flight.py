@@ -24,13 +24,13 @@ class SingleFlight(Generic[K, V]):
 
         Cancelling one caller does not cancel the call for the others.
         """
-        asked = self._under_way.get(key)
-        if asked is None:
-            asked = self._under_way[key] = asyncio.create_task(call())
-            asked.add_done_callback(lambda ended: self._end(key, ended))
-        return await asyncio.shield(asked)
+        running = self._under_way.get(key)
+        if running is None:
+            running = self._under_way[key] = asyncio.create_task(call())
+            running.add_done_callback(lambda ended: self._end(key, ended))
+        return await asyncio.shield(running)
 
     def _end(self, key: K, ended: "asyncio.Task[V]") -> None:
         del self._under_way[key]
         if not ended.cancelled():
-            ended.exception()  # told to all who wait; perhaps nobody does any more
+            ended.exception()  # retrieved, so that asyncio does not log it if no caller waits

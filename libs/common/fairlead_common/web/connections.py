@@ -22,7 +22,7 @@ from fairlead_common.service.tcp_keepalive import KeepAlive
 from fairlead_common.web import problem_documents, refused_requests
 from fairlead_common.web.write_coalescing import CoalescingTransport
 
-LOOK_S: Final = 1.0
+CHECK_S: Final = 1.0
 LATE_BODY_S: Final = 5.0
 """How long the rest of a request may come after it was answered or refused."""
 EVICTED: Final = 64
@@ -71,7 +71,7 @@ class Connection(HttpToolsProtocol):
         INCOMING.apply(transport.get_extra_info("socket"))
         if len(self.connections) > self.places and not close_waiting_connections(self):
             busy = "The server has reached its maximum number of connections."
-            self.transport.write(raw_answer("unavailable", busy, "retry-after: 5\r\n"))
+            self.transport.write(build_raw_response("unavailable", busy, "retry-after: 5\r\n"))
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -137,13 +137,13 @@ class Connection(HttpToolsProtocol):
             if cycle.response_started:
                 self.transport.close()
                 return
-        self.transport.write(raw_answer(slug, detail))
+        self.transport.write(build_raw_response(slug, detail))
         # To close now, with bytes unread, would reset the connection and lose what was written.
         self.refused_s = self.loop.time()
         self.flow.resume_reading()
         self.transport.write_eof()
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         """Close the connection if its phase has lasted too long."""
         if self.transport.is_closing():
             # What was not taken keeps it open for ever.
@@ -156,9 +156,9 @@ class Connection(HttpToolsProtocol):
             if now_s - self.refused_s > LATE_BODY_S:
                 self.transport.close()
         else:
-            self._look_at_phase(now_s)
+            self._check_phase(now_s)
 
-    def _look_at_phase(self, now_s: float) -> None:
+    def _check_phase(self, now_s: float) -> None:
         given, took_s = self.limits, now_s - self.since_s
         match self.phase:
             case Phase.IDLE if took_s > given.idle_s:
@@ -234,7 +234,7 @@ def build_protocol(limits: ConnectionLimits) -> type[Connection]:
     return type("Connection", (Connection,), {"limits": limits, "places": places})
 
 
-def raw_answer(slug: str, detail: str, headers: str = "") -> bytes:
+def build_raw_response(slug: str, detail: str, headers: str = "") -> bytes:
     """A complete response with a problem, for a request that could not be parsed."""
     status, document = problem_documents.build_document(slug, detail)
     body = msgspec.json.encode(document)

@@ -29,7 +29,7 @@ class DirectDispatch:
         error_page: problem_documents.ErrorPage | None = None,
     ) -> None:
         self._app = app
-        self._excuse = error_page
+        self._error_page = error_page
         self._endpoints = find_endpoints(routers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,7 +42,7 @@ class DirectDispatch:
         try:
             answer = await endpoint(request)
         except problem_documents.EXPECTED as error:
-            answer = problem_documents.respond_to_error(request, error, self._excuse)
+            answer = problem_documents.respond_to_error(request, error, self._error_page)
         await answer(scope, receive, send)
 
 

@@ -57,9 +57,9 @@ class FairSemaphore:
         if self.waiting(caller) >= self._waiting_max:
             raise Problem(
                 "too-many-requests",
-                f"{self._waiting_max} {self._what} of {caller} wait already. This server carries"
-                f" out {self._per_caller} per caller at a time; wait until some of them"
-                f" have ended.",
+                f"{caller} has {self._waiting_max} waiting {self._what}, which is the limit for one"
+                f" caller. This server carries out {self._per_caller} of them at a time for each"
+                " caller. Wait until some have ended.",
                 retry_after_s=1,
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

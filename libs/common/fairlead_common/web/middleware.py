@@ -2,9 +2,9 @@
 
 `RequestMiddleware` is the outermost one. In this order: the request gets an id; the `Host` header
 must be one of the server's names; unless the path is open to everybody, the caller must be known
-and within its rate limit; a browser session makes changes only from Fairlead's own pages. So no
-route is open by accident. Every response gets the request's id, the rest of the rate limit, and
-security headers for browsers.
+and within its rate limit; a browser session makes changes only from Fairlead's own pages. So a
+route is protected unless its path is listed as open. Every response gets the request's id, the
+rest of the rate limit, and security headers for browsers.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ TRACE_LENGTH: Final = 32
 _ID: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=")
 _logger = logging.getLogger("fairlead.http")
 _NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
-_CAREFUL: Final = (
+_SECURITY_HEADERS: Final = (
     _NOSNIFF,
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -74,7 +74,7 @@ class Identify(Protocol):
 
 class CredentialWatch:
     """Checks the credentials of a long request periodically and cancels its task when they are no
-    longer valid. `withdrawn`: the reason, once it has.
+    longer valid. `revoked`: the reason, once that has happened.
 
     A short request costs one timer. While an identity provider or the database is unavailable,
     nothing is cancelled.
@@ -87,7 +87,7 @@ class CredentialWatch:
         request: "asyncio.Task[object]",
         every_s: float,
     ) -> None:
-        self.withdrawn: Problem | None = None
+        self.revoked: Problem | None = None
         self._identify = identify
         self._headers = headers
         self._request = request
@@ -110,7 +110,7 @@ class CredentialWatch:
                 await self._identify.find(self._headers)
             except Problem as problem:
                 if problem.slug == "unauthenticated":
-                    self.withdrawn = problem
+                    self.revoked = problem
                     self._request.cancel()
                     return
                 _logger.warning("credentials were not checked again: %s", problem)
@@ -135,7 +135,7 @@ class RequestMiddleware:
         self._hosts = frozenset(settings.hosts)
         self._identify = identify
         self._open_below = (*OPEN_PREFIXES, *open_below)
-        self._excuse = error_page
+        self._error_page = error_page
         self._now_s = now_s
         given = settings.requests
         self._recheck_s = given.recheck_s
@@ -146,7 +146,7 @@ class RequestMiddleware:
             RateLimiter[str](given.failures_per_second, given.failures_burst, given.callers_max)
             for _ in range(2)
         )
-        self._under_way: ConcurrencyLimiter[str] = ConcurrencyLimiter(given.concurrent_max)
+        self._concurrent: ConcurrencyLimiter[str] = ConcurrencyLimiter(given.concurrent_max)
         full_s = rate_limits.retry_after_s(given.burst / given.per_second)
         self._policy = (b"ratelimit-policy", f'"caller";q={given.burst};w={full_s}'.encode())
 
@@ -160,19 +160,19 @@ class RequestMiddleware:
         extra = [(b"x-request-id", _request_id(headers))]
         state = scope.setdefault("state", {})
         state["request_id"] = extra[0][1].decode()
-        fields = _about(state["request_id"], scope["path"], headers)
+        fields = _make_log_fields(state["request_id"], scope["path"], headers)
         json_logging.REQUEST_FIELDS.set(fields)
 
         async def send_with_extra(message: Message) -> None:
             if message["type"] == "http.response.start":
                 state["answering"] = True
-                state["event_stream"] = _complete(message["headers"], extra)
+                state["event_stream"] = _add_headers(message["headers"], extra)
             await send(message)
 
         caller = None
         try:
             if len(headers) < len(scope["headers"]):
-                _check_once(scope)
+                _check_duplicate_headers(scope)
             self._check_host(headers)
             if not self._is_open(scope["path"]):
                 caller = await self._caller(scope, headers)
@@ -187,8 +187,8 @@ class RequestMiddleware:
         try:
             await self._app(scope, receive, send_with_extra)
         except asyncio.CancelledError:
-            if watch is not None and watch.withdrawn is not None:
-                await self._end(watch.withdrawn, scope, receive, send_with_extra)
+            if watch is not None and watch.revoked is not None:
+                await self._end(watch.revoked, scope, receive, send_with_extra)
             elif not state.get("answering"):
                 ending = Problem(
                     "unavailable", "This server is shutting down. Try again.", retry_after_s=1
@@ -198,7 +198,7 @@ class RequestMiddleware:
             if watch is not None:
                 watch.stop()
             if caller is not None:
-                self._under_way.end(caller.name)
+                self._concurrent.end(caller.name)
 
     def _is_open(self, path: str) -> bool:
         return path in OPEN_PATHS or path.startswith(self._open_below)
@@ -221,10 +221,12 @@ class RequestMiddleware:
             return caller
         address = (scope.get("client") or ("",))[0]
         if self._identify.is_costly(headers):
-            return await self._limited(self._wrong_passwords, address, headers, check_first=True)
-        return await self._limited(self._wrong_tokens, address, headers, check_first=False)
+            return await self._find_limited(
+                self._wrong_passwords, address, headers, check_first=True
+            )
+        return await self._find_limited(self._wrong_tokens, address, headers, check_first=False)
 
-    async def _limited(
+    async def _find_limited(
         self, failures: RateLimiter[str], address: str, headers: Headers, *, check_first: bool
     ) -> Caller:
         """The caller. Failures beyond the limit of their client address are answered with 429.
@@ -271,10 +273,10 @@ class RequestMiddleware:
                 " `Retry-After` says.",
                 retry_after_s=rate_limits.retry_after_s(taken.wait_s),
             )
-        if not self._under_way.begin(caller.name):
+        if not self._concurrent.begin(caller.name):
             raise Problem(
                 "too-many-requests",
-                f"{caller.name} has {self._under_way.most} concurrent requests, which is the limit"
+                f"{caller.name} has {self._concurrent.most} concurrent requests, which is the limit"
                 " for one caller. Streams and long polls count. Wait until some have ended.",
                 retry_after_s=1,
             )
@@ -282,13 +284,13 @@ class RequestMiddleware:
     async def _refuse(
         self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        await respond(Request(scope), problem_documents.to_problem(error), self._excuse)(
+        await respond(Request(scope), problem_documents.to_problem(error), self._error_page)(
             scope, receive, send
         )
 
 
 class DiskFullMiddleware:
-    """Refuses changes while the disk is full, before they cost anything; reads and pages go on.
+    """Refuses changes while the disk is full, before they cost anything; reads and pages work.
 
     It is inside `RequestMiddleware`, which finds the caller.
     """
@@ -319,7 +321,7 @@ def _too_many_failures(wait_s: float) -> Problem:
     )
 
 
-def _check_once(scope: Scope) -> None:
+def _check_duplicate_headers(scope: Scope) -> None:
     """Raises a 400 `Problem` for a duplicate header, because a proxy could have used the other
     value.
     """
@@ -336,7 +338,7 @@ def _request_id(headers: Headers) -> bytes:
     return given if given and _ID.issuperset(given) else secrets.token_hex(8).encode()
 
 
-def _about(request_id: str, path: str, headers: Headers) -> dict[str, str]:
+def _make_log_fields(request_id: str, path: str, headers: Headers) -> dict[str, str]:
     """The fields that log lines about this request have: its id, its trace, the job in its path."""
     fields = {"request": request_id}
     _, _, after = path.partition("/jobs/")
@@ -347,12 +349,12 @@ def _about(request_id: str, path: str, headers: Headers) -> dict[str, str]:
     return {**fields, "trace": trace[0][:TRACE_LENGTH]} if trace else fields
 
 
-def _complete(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> bool:
+def _add_headers(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> bool:
     """Add the headers of every response, and the security headers that the route did not set;
     whether the response is an event stream.
     """
     own = dict(headers)
-    headers.extend(item for item in _CAREFUL if item[0] not in own)
+    headers.extend(item for item in _SECURITY_HEADERS if item[0] not in own)
     headers.extend(extra)
     return own.get(b"content-type", b"").startswith(b"text/event-stream")
 

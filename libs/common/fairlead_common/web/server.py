@@ -186,31 +186,33 @@ async def serve(
         access_log=False,
         lifespan="off",
         server_header=False,
-        timeout_keep_alive=3600,  # a second look at connections is ours
+        timeout_keep_alive=3600,  # `check_connections` closes idle ones
     )
     logging.getLogger("uvicorn.error").addFilter(_silent_parser)
     server = _Server(config)
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
-    sockets = await _listening(host, port)
+    sockets = await _bind_sockets(host, port)
     listening()
     running = asyncio.create_task(server.serve(sockets))
-    watching = asyncio.create_task(server.look())
+    watching = asyncio.create_task(server.check_connections())
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
-        await server.tried.wait()  # broken off, a start would leave its listeners in the loop
+        await (
+            server.started_or_failed.wait()
+        )  # an interrupted start would leave its listeners in the loop
         await server.drain()
         raise
     finally:
         watching.cancel()
-        await server.hang_up()
+        await server.close_connections()
         running.cancel()
         await asyncio.wait([running, watching])
 
 
-async def _listening(host: str, port: int) -> list[socket.socket]:
+async def _bind_sockets(host: str, port: int) -> list[socket.socket]:
     """Sockets bound to every address of the host. Raises OSError with the address in it."""
     found = await asyncio.get_running_loop().getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -231,25 +233,25 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.tried = asyncio.Event()
-        """The start is over, well or not."""
+        self.started_or_failed = asyncio.Event()
+        """Set when the start has succeeded or failed."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's."""
         try:
             await super().startup(sockets)
         finally:
-            self.tried.set()
+            self.started_or_failed.set()
 
-    async def look(self) -> None:
+    async def check_connections(self) -> None:
         """Check all connections once a second, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(connections.LOOK_S)
+            await asyncio.sleep(connections.CHECK_S)
             now_s = loop.time()
             refused_requests.ALL.log(now_s)
             for connection in self._connections():
-                connection.look(now_s)
+                connection.check(now_s)
 
     async def drain(self) -> None:
         """Accept no new connections, and wait for requests in progress, within a bound."""
@@ -262,7 +264,7 @@ class _Server(uvicorn.Server):
             for task in self.server_state.tasks:
                 task.cancel()
 
-    async def hang_up(self) -> None:
+    async def close_connections(self) -> None:
         """Accept no new connections and close all that exist, also those being accepted."""
         await self._close_listeners()
         for _ in range(ACCEPT_TURNS):

@@ -78,7 +78,7 @@ class GroupFile(msgspec.Struct, frozen=True):
 
 
 class Cluster(Protocol):
-    """Something that runs pods."""
+    """A cluster, by way of its backend: it starts, stops and observes runs as pods."""
 
     backend: str
     """Its name in the heartbeat."""
@@ -88,7 +88,7 @@ class Cluster(Protocol):
 
     @property
     def pods(self) -> Mapping[RunId, Pod]:
-        """All pods that are Fairlead's, as of the last `changes`, create or prevent_start."""
+        """All pods of this executor, as of the last `changes`, `create` or `prevent_start`."""
         ...
 
     def nodes(self) -> Sequence[Node]:

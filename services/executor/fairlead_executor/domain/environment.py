@@ -1,4 +1,4 @@
-"""What a run finds in its environment that only its executor knows. Pure."""
+"""Environment variables of a run that only its executor can set. Pure."""
 
 from typing import Final
 

@@ -16,7 +16,7 @@ from fairlead_common.domain.records.leases import Lease
 
 
 class Phase(StrEnum):
-    """Where a pod is."""
+    """The phase of a pod."""
 
     CREATED = "created"
     RUNNING = "running"

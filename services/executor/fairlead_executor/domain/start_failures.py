@@ -37,7 +37,7 @@ class _NodeFailures(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of failures."""
         return sum(self.by_job_set.values())
 
 

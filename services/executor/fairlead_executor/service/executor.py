@@ -143,7 +143,7 @@ class Executor:
         )
 
     async def _newest_leases(self) -> tuple[list[Entry], int]:
-        """The live entries of the lease topic, in their order, and where to read on."""
+        """The live entries of the lease topic, in order, and the position to read next."""
         topic = topics.leases(self._name).name
         entries, positions = await read_newest_entries(self._log, topic)
         return list(entries.values()), positions[0]
@@ -256,7 +256,7 @@ class Executor:
             raise Superseded(self._superseded_message())
 
     async def _newest_instance(self) -> str | None:
-        """Whose heartbeat came last since our own last one."""
+        """The instance whose heartbeat came last, after the last heartbeat of this instance."""
         end = await self._log.end_positions(topics.CLUSTERS)
         positions = self._clusters_at
         instance: str | None = None
@@ -289,7 +289,7 @@ async def fence(log: EventLog, executor: str) -> Producer:
 
 
 def producer_name(executor: str) -> str:
-    """Under which name an executor appends."""
+    """The name of the producer of an executor."""
     return f"fairlead-executor-{executor}"
 
 

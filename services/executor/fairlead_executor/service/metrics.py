@@ -1,4 +1,4 @@
-"""What the executor counts and times, for Prometheus."""
+"""The Prometheus metrics of the executor."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

@@ -1,4 +1,4 @@
-"""The executor as a whole: what it opens, the routes it offers, the tasks it needs."""
+"""The service as a whole, opened from settings: routes, checks and tasks."""
 
 import importlib.metadata
 import secrets
@@ -69,7 +69,7 @@ class Service:
         return [api.routes(self.cluster, self._settings.signing_key)]
 
     def checks(self) -> Mapping[str, Check]:
-        """What `/readyz` asks."""
+        """The readiness checks."""
 
         async def reporting() -> str | None:
             return self.executor.problem
@@ -84,7 +84,7 @@ class Service:
         }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
-        """What must run beside the server; none of them ends by itself."""
+        """The loops that must run beside the server; none of them returns."""
         return [self.executor.run(), self._log.quarantine.run(self._log.inner)]
 
     async def shut_down(self) -> None:

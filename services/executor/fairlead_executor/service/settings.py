@@ -73,7 +73,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     limit_cpu: bool = True
 
     def check(self) -> None:
-        """Raises `SettingsError` for what types cannot say."""
+        """Raises `SettingsError` for errors that types do not find."""
         errors = []
         if not NAME.fullmatch(self.executor):
             errors.append(

@@ -5,7 +5,7 @@ from typing import Final
 
 from fairlead_common.domain.records import events
 from fairlead_lookout.domain.model import Job, Message
-from fairlead_lookout.domain.transitions import ENDED, HELD
+from fairlead_lookout.domain.transitions import ENDED, WITH_RUN
 
 _BULK: Final = (events.JobsCancelRequested, events.JobsPreemptRequested, events.JobsReprioritized)
 _BULK_TYPES: Final = frozenset(_BULK)
@@ -45,6 +45,6 @@ def matches_filter(job: Job, wanted: events.JobFilter, labels: Mapping[str, str]
     if wanted.executor is None and wanted.node is None:
         return True
     run = job.latest
-    if run is None or job.state not in HELD:
+    if run is None or job.state not in WITH_RUN:
         return False
     return wanted.executor in (None, run.executor) and wanted.node in (None, run.node)

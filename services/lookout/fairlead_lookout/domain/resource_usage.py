@@ -1,8 +1,8 @@
 """What runs use: the resources that they hold, integrated over the log's time.
 
 A job set knows what its runs hold and up to when that has been counted. Whenever this changes, and
-when somebody reads it, the time since is added: to the total of the job set and to the hours of its
-queue. So a run of three days is spread over its hours and counted while it is still running.
+when a request reads it, the time since is added: to the total of the job set and to the hours of
+its queue. So a run of three days is spread over its hours and counted while it is still running.
 """
 
 from collections.abc import Iterator, Mapping
@@ -145,9 +145,9 @@ def total_usage(job_set: JobSet, now_ms: int) -> Amounts:
 
 
 def estimate_end_ms(job_set: JobSet, now_ms: int) -> int | None:
-    """When the job set will be finished if jobs go on ending at the rate until its last activity.
+    """When the job set will have ended if jobs end at the same rate as until its last activity.
 
-    None if that is unknown: no job has ended yet, or it should have been finished by now.
+    None if that is unknown: no job has ended yet, or that time has passed.
     """
     ended = job_set.jobs - job_set.live
     if not job_set.live or not ended:

@@ -9,8 +9,8 @@ from typing import Final, get_args
 from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
-    JOB_HELD,
     JOB_STEPS,
+    JOB_WITH_RUN,
     RUN_ENDED,
     RUN_STEPS,
     JobState,
@@ -37,7 +37,7 @@ JOB_TRANSITIONS: Final = _make_table(JOB_STEPS)
 RUN_TRANSITIONS: Final = _make_table(RUN_STEPS)
 ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
 LIVE: Final = frozenset(str(state) for state in JobState) - ENDED
-HELD: Final = frozenset(str(state) for state in JOB_HELD)
+WITH_RUN: Final = frozenset(str(state) for state in JOB_WITH_RUN)
 """States of a job that has a run."""
 RUNS_ENDED: Final = frozenset(str(state) for state in RUN_ENDED)
 QUEUED: Final = str(JobState.QUEUED)

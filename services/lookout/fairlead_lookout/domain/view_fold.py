@@ -39,11 +39,11 @@ from fairlead_lookout.domain.public_events import EventType, EventWriter
 from fairlead_lookout.domain.resource_usage import UsageMeter
 from fairlead_lookout.domain.transitions import (
     ENDED,
-    HELD,
     JOB_TRANSITIONS,
     QUEUED,
     RUN_TRANSITIONS,
     RUNS_ENDED,
+    WITH_RUN,
     advance_run,
     can_supersede,
     find_replaced_job,
@@ -256,7 +256,7 @@ class JobFold:
                     reason = event.reason or None
                     self._writer.write(job_set, "cancelling", job, by=by, reason=reason)
             case events.JobPreemptRequested() | events.JobsPreemptRequested():
-                if job.state in HELD and job.stopping is None:
+                if job.state in WITH_RUN and job.stopping is None:
                     self._preempt(job, events.PreemptionCause.REQUEST, event.reason, by=by)
             case events.JobReprioritized() | events.JobsReprioritized():
                 if job.priority != event.priority:
@@ -321,7 +321,7 @@ class JobFold:
 
     def _preempting(self, event: events.JobRunPreempting) -> None:
         job = self._edit(event.job_id)
-        if job is None or job.run != event.run or job.state not in HELD:
+        if job is None or job.run != event.run or job.state not in WITH_RUN:
             return
         if job.stopping is None:
             self._preempt(job, event.cause, event.reason, for_job=event.for_job)

@@ -1,4 +1,4 @@
-"""What the routes of API and pages are given, and how many requests may be open at once."""
+"""The dependencies of the routes of API and pages, and the limit of open requests."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -56,8 +56,9 @@ class Deps(msgspec.Struct, frozen=True):
 
 
 class Slot:
-    """One of the open waits or streams, as a context. Raises a 429 `Problem` when the caller has
-    as many as it may have, a 503 when all are taken.
+    """One of the open waits or streams, as a context.
+
+    Raises a 429 `Problem` if the caller has as many as it is permitted, a 503 if all are taken.
 
     A stream's slot is checked by its route and taken by its generator: the generator of a client
     that disconnects before the first byte never starts, and could not give it back.

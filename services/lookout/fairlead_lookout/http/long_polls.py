@@ -70,7 +70,7 @@ def after_position(deps: Deps) -> params.Depends:
 
 
 async def find_job_set(deps: Deps, visible_queues: QueueScope, queue: str, job_set: str) -> JobSet:
-    """The job set. Raises a 404 `Problem`, also if the caller may not view the queue."""
+    """The job set. Raises a 404 `Problem`, also if its queue is not visible to the caller."""
     found = await deps.view.read_job_set(queue, job_set) if queue in visible_queues else None
     if found is None:
         raise Problem("not-found", f"Queue {queue!r} has no job set {job_set!r} with jobs.")
@@ -78,8 +78,9 @@ async def find_job_set(deps: Deps, visible_queues: QueueScope, queue: str, job_s
 
 
 async def require_queue(deps: Deps, visible_queues: QueueScope, queue: str) -> None:
-    """Raises a 404 `Problem` for a queue that does not exist or that the caller may not view. A
-    deleted queue exists as long as it has jobs.
+    """Raises a 404 `Problem` for a queue that does not exist or is not visible to the caller.
+
+    A deleted queue exists as long as it has jobs.
     """
     if queue in visible_queues:
         if deps.configuration.find_queue(queue) is not None:

@@ -1,4 +1,4 @@
-"""What a caller is permitted to see. Queues that it may not view do not exist for it."""
+"""What a caller is permitted to view. Other queues do not exist for it."""
 
 from typing import Final
 
@@ -13,8 +13,10 @@ _ROLES: Final = ("operator", "submitter", "viewer")
 
 
 class Visibility:
-    """Finds the caller of a request and the queues that it may view. Raises a 401 or 403
-    `Problem`."""
+    """Finds the caller of a request and the queues that are visible to it.
+
+    Raises a 401 or 403 `Problem`.
+    """
 
     def __init__(self, authenticate: Authenticator, rights: QueuePermissions) -> None:
         self.authenticate = authenticate
@@ -25,7 +27,7 @@ class Visibility:
         return await self.authenticate(request)
 
     async def find_visible_queues(self, caller: Caller) -> QueueScope:
-        """The queues that a caller may view. Without any queue and any role it gets a 403."""
+        """The queues that are visible to a caller. Without any queue and any role it gets a 403."""
         visible_queues = await self._rights.find_scope(caller)
         if visible_queues.only is not None and not visible_queues.only:
             auth.require_role(caller, *_ROLES)
@@ -40,5 +42,5 @@ class Visibility:
         await self._rights.require(caller, queue, verb)
 
     async def __call__(self, request: Request) -> QueueScope:
-        """The queues that the caller of a request may view."""
+        """The queues that are visible to the caller of a request."""
         return await self.find_visible_queues(await self.find_caller(request))

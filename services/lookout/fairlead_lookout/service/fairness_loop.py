@@ -12,7 +12,7 @@ from typing import Final
 import asyncpg
 
 from fairlead_common.db import lock_session
-from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, STATEMENT_S_MAX
 from fairlead_common.db.locks import LOOKOUT_REPORTS
 from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.compacted_view import CompactedReader
@@ -68,7 +68,7 @@ class FairnessLoop:
         finally:
             if reader is not None:
                 await reader.close()
-            with contextlib.suppress(*AWAY, asyncpg.PostgresError):
+            with contextlib.suppress(*CONNECTION_ERRORS, asyncpg.PostgresError):
                 await connection.close(timeout=2.0)
 
     async def _find_positions(self, store: FairnessStore) -> dict[int, int]:

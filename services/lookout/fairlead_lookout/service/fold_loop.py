@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import asyncpg
 
 from fairlead_common.db import Connection, lock_session
-from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, STATEMENT_S_MAX
 from fairlead_common.domain.records import decoders
 from fairlead_common.domain.records.decoders import Undecodable
 from fairlead_common.log import Entry, EventLog, Reader
@@ -363,5 +363,5 @@ async def _close(connection: Connection) -> None:
     try:
         async with asyncio.timeout(CLOSE_S_MAX):
             await connection.close()
-    except (*AWAY, asyncpg.PostgresError):
+    except (*CONNECTION_ERRORS, asyncpg.PostgresError):
         connection.terminate()

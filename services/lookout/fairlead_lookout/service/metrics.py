@@ -1,10 +1,10 @@
-"""Metrics of the fold for Prometheus."""
+"""The Prometheus metrics of lookout."""
 
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-EVENTS: Final = Counter("fairlead_lookout_events_folded", "Events of fairlead.jobs folded.")
+EVENTS: Final = Counter("fairlead_lookout_events_folded_total", "Events of fairlead.jobs folded.")
 BATCH_S: Final = Histogram(
     "fairlead_lookout_batch_seconds",
     "Seconds from the first read of a batch's rows to its commit.",
@@ -21,10 +21,12 @@ VIEW_UNUSABLE = Gauge(
     "fairlead_lookout_view_unusable", "1 while the view waits for `fairlead repair`"
 )
 DELIVERIES_MADE: Final = Counter(
-    "fairlead_lookout_webhook_deliveries", "Deliveries of webhooks made from events."
+    "fairlead_lookout_webhook_deliveries_total", "Deliveries of webhooks made from events."
 )
 DELIVERY_ATTEMPTS: Final = Counter(
-    "fairlead_lookout_webhook_attempts", "Attempts to send a delivery, by outcome.", ["outcome"]
+    "fairlead_lookout_webhook_attempts_total",
+    "Attempts to send a delivery, by outcome.",
+    ["outcome"],
 )
 DELIVERY_S: Final = Histogram(
     "fairlead_lookout_webhook_attempt_seconds",

@@ -8,7 +8,7 @@ from typing import Final
 import asyncpg
 
 from fairlead_common.db import Pool
-from fairlead_common.db.connection_pool import AWAY, REFUSES
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, REFUSAL_ERRORS
 from fairlead_common.service import clock
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store import expired_rows
@@ -27,6 +27,6 @@ async def run_retention(pool: Pool, settings: Settings) -> None:
             for day in await expired_rows.drop_old_days(pool, first_day):
                 _logger.info("dropped the public events of %s", day)
             await expired_rows.delete_old_rows(pool, now_ms, settings.usage_days)
-        except (*AWAY, *REFUSES, asyncpg.LockNotAvailableError) as error:
+        except (*CONNECTION_ERRORS, *REFUSAL_ERRORS, asyncpg.LockNotAvailableError) as error:
             _logger.warning("old rows could not be deleted; next attempt in an hour: %s", error)
         await asyncio.sleep(EVERY_S)

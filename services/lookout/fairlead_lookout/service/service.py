@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import APIRouter
 
 from fairlead_common.db import Pool, open_pool
-from fairlead_common.db.connection_pool import AWAY
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.log import EventLog, topics
@@ -246,7 +246,7 @@ class Service:
         """Whether the log can continue the scheduler's checkpoint."""
         try:
             gap = await view_coverage.find_scheduler_gap(self._pool, self._log)
-        except AWAY as error:
+        except CONNECTION_ERRORS as error:
             return f"Postgres is unavailable: {error}"
         return None if gap is None else Degraded(f"{gap.describe()} {WHAT_TO_DO}")
 

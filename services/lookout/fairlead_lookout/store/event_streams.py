@@ -2,7 +2,8 @@
 
 A cache of the newest chunks, written before the view commits. Ids are made of positions, so Redis
 refuses a chunk that is folded again. What is missing here is in the table: each chunk has the id of
-the event before it, so a reader notices a gap. While Redis is away the fold continues without it.
+the event before it, so a reader notices a gap. While Redis is unavailable the fold continues
+without it.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _REPEATED: Final = "equal or smaller"
 """Part of the error for an id that the stream already has."""
 STREAM_FAILURES: Final = Counter(
-    "fairlead_lookout_stream_failures", "Batches whose events did not reach Redis."
+    "fairlead_lookout_stream_failures_total", "Batches whose events did not reach Redis."
 )
 
 _logger: Final = logging.getLogger("fairlead.lookout.streams")
@@ -73,7 +74,7 @@ class StreamWriter:
         await self._redis.set(OWNER, identity)
 
     async def publish(self, chunks: Sequence[Chunk]) -> None:
-        """Add the chunks to their streams. Does not raise when Redis is away or full."""
+        """Add the chunks to their streams. Does not raise if Redis is unavailable or full."""
         now_s = clock.monotonic_s()
         if not chunks or now_s < self._down_until_s:
             return
@@ -183,7 +184,7 @@ class StreamReader:
                 del self._places[subscription.name]
 
     async def run(self) -> None:
-        """Read for ever. While Redis is away, readers of events poll the table."""
+        """Read for ever. While Redis is unavailable, readers of events poll the table."""
         while True:
             if not self._places:
                 self._has_subscriptions.clear()

@@ -8,7 +8,12 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common.db.connection_pool import AWAY, DISK_FULL, REFUSES, DatabaseUnavailable
+from fairlead_common.db.connection_pool import (
+    CONNECTION_ERRORS,
+    DISK_FULL,
+    REFUSAL_ERRORS,
+    DatabaseUnavailable,
+)
 from fairlead_common.domain.errors import LogUnavailable, PositionExpired
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
@@ -31,9 +36,9 @@ class Outages:
         self._last_progress_s = clock.monotonic_s()
 
     def report_progress(self) -> None:
-        """The worker does its work."""
+        """Note that the worker works: a later outage is timed from now."""
         if self._waits:
-            _logger.info("%s goes on", self._worker)
+            _logger.info("%s works again", self._worker)
         self.problem = None
         self.disk_full = None
         self._waits = False
@@ -68,7 +73,7 @@ class Outages:
                 self._note_outage(error, math.inf)
                 await asyncio.sleep(FULL_RETRY_S)
                 self._last_progress_s = clock.monotonic_s()  # the limit does not include this time
-            except (*AWAY, *REFUSES, LogUnavailable) as error:
+            except (*CONNECTION_ERRORS, *REFUSAL_ERRORS, LogUnavailable) as error:
                 self._note_outage(error, self._away_s)
             await asyncio.sleep(RETRY_S)
 

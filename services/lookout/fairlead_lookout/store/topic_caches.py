@@ -57,7 +57,7 @@ class TopicCache:
         return (entry.value for entry in self._view.values.values() if entry.value is not None)
 
     async def run(self) -> None:
-        """Follow the topic for ever. Raises `LogUnavailable` when it is away for too long."""
+        """Follow the topic for ever. Raises `LogUnavailable` after a long outage of the log."""
         await self._outages.run_sessions(self._follow)
 
     async def _follow(self) -> None:
@@ -142,7 +142,7 @@ class ReportCache(TopicCache):
         return self._decode(self._keys_of_queue.get(queue, ()))
 
     def read_pool(self, pool: str, visible_queues: QueueScope) -> Reports:
-        """The last round of a pool, and the reports about the queues that the caller may view."""
+        """The last round of a pool, and the reports about the visible queues."""
         keys = self._keys_of_pool.get(pool, ())
         return self._decode(key for key in keys if key == pool or _queue_of(key) in visible_queues)
 

@@ -83,7 +83,7 @@ async def relocate(pool: Pool, log: EventLog, gap: Gap) -> None:
     """Move the view to where the log can continue it, and record what it lacks. Only for
     `fairlead repair`.
 
-    The log must reach at least to the view's positions: see `log.filler`.
+    The log must reach at least to the view's positions: see `log.end_advance`.
     """
     positions: Mapping[int, int] = {n: span.start for n, span in gap.missing.items()}
     reports_end = await log.end_positions(REPORTS)

@@ -1,7 +1,7 @@
 """The positions of the view, for long polls, `?after=` and event streams.
 
 Positions come directly from the fold of this process, and from the table for partitions that
-another process folds; the table is only read while somebody waits.
+another process folds; the table is only read while a request waits.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class ViewProgress:
         self.advance(dict(tuple(row) for row in rows))
 
     async def poll(self) -> None:
-        """For ever, read the table while somebody waits and other processes fold partitions."""
+        """For ever, read the table while requests wait and other processes fold partitions."""
         while True:
             await self._has_waiters.wait()
             if len(self.own_partitions) < JOB_PARTITIONS:

@@ -1,6 +1,6 @@
 """The pure engine: `schedule(snapshot, settings, expired=...) -> Plan`.
 
-Arrays in, arrays out: nothing here does I/O, reads a clock, rolls dice or writes a log.
+Arrays in, arrays out: nothing here does I/O, reads a clock, draws random numbers or writes a log.
 """
 
 from fairlead_scheduler.engine.round import schedule

@@ -1,4 +1,4 @@
-"""One round for one pool: the recipe, step by step."""
+"""The recipe of a round: how one pool is scheduled, step by step."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fairlead_scheduler.engine.state.round_state import PREEMPTED
 
 
 def never() -> bool:
-    """For rounds without a time limit."""
+    """The `expired` of rounds without a time limit."""
     return False
 
 
 def no_clock() -> float:
-    """For rounds that are not timed."""
+    """The `clock_s` of rounds that are not timed."""
     return 0.0
 
 
@@ -51,7 +51,7 @@ def schedule(
     """
     times = [clock_s()]
     clock = RoundClock(expired, settings)
-    # 1. What takes part, what is free, what queues are entitled to (R1, S1 to S6, section 6).
+    # 1. Nodes and queues that take part, free capacity, entitlements (R1, S1 to S6, section 6).
     static = renew_static_pool(static, snapshot, settings, clock)
     varying = array_types.convert_columns(snapshot, static_pool.VARYING_COLUMNS)
     snapshot = array_types.replace_columns(snapshot, {**static.converted, **varying})
@@ -65,26 +65,27 @@ def schedule(
         return unplanned_round.build_plan(snapshot, start)
     times.append(clock_s())
     # 3. The scheduling pass: the queue of R4 places its next job (N1 to N10).
-    _pass(round_, settings, clock)
+    _run_pass(round_, settings, clock)
     times.append(clock_s())
     # 4. Oversubscribed nodes lose their least urgent runs (R6); runs that still fit return (R7).
     if round_.model.runs.active:
         _resolve_oversubscription(round_, settings, clock)
-        _second_pass(round_, settings, clock)
+        _run_second_pass(round_, settings, clock)
     times.append(clock_s())
     # 5. The plan, and why the other jobs wait (R8, E1 to E5).
     return round_result.build_plan(round_, clock, lambda: _measure_steps(times, clock_s()))
 
 
 def _measure_steps(times: list[float], end_s: float) -> dict[str, float]:
-    """How long each step took; `times`: when each began."""
+    """The duration of each step (ms); `times`: when each step began (s)."""
     names = ("prepare", "order", "pass", "fit", "explain")
     took = zip(names, times, [*times[1:], end_s], strict=True)
     return {name: 1000 * (end - begun) for name, begun, end in took}
 
 
-def _pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
-    """Run the pass to its end, or until time is up: then evicted runs that are left return."""
+def _run_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
+    """Run the scheduling pass until no offer is left or time is up; then all runs that are still
+    evicted return (L6)."""
     model = round_.model
     bounds = settings.offers_per_check, settings.work_per_check
     while scheduling_pass.run_pass(round_.packed_model, *bounds) != scheduling_pass.DONE:
@@ -98,7 +99,7 @@ def _pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> 
 def _resolve_oversubscription(
     round_: RoundContext, settings: EngineSettings, clock: RoundClock
 ) -> None:
-    """R6, in portions: it must end also when time is up, for what was placed stays placed."""
+    """R6, in portions. It runs to its end even if time is up, because placements stay."""
     position = 0
     while position < round_.model.nodes.node_type.size:
         clock.check()
@@ -107,7 +108,8 @@ def _resolve_oversubscription(
         )
 
 
-def _second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
+def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
+    """R7, in portions: preempted runs that still fit return to their nodes."""
     snapshot, model = round_.snapshot, round_.model
     preempted = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
         np.int32
@@ -128,9 +130,11 @@ def _second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClo
     model.progress.next_queued[:] = first[:-1]
     gang = model.jobs.gang[preempted]
     needed = model.roles.base[preempted] != 0 if model.roles.base.size else gang >= 0
-    away = np.bincount(gang[(gang >= 0) & needed], minlength=model.gangs.min_size.size)
-    away = away.astype(np.int64)
-    oversubscription.start_second_pass(round_.packed_model, rows, first)
-    left = rows, first, away, settings.work_per_check
-    while not oversubscription.run_second_pass(round_.packed_model, *left, int(clock.check())):
-        pass
+    to_come = np.bincount(gang[(gang >= 0) & needed], minlength=model.gangs.min_size.size)
+    to_come = to_come.astype(np.int64)
+    packed_model, work = round_.packed_model, settings.work_per_check
+    oversubscription.start_second_pass(packed_model, rows, first)
+    is_done = False
+    while not is_done:
+        late = int(clock.check())
+        is_done = oversubscription.run_second_pass(packed_model, rows, first, to_come, work, late)

@@ -12,11 +12,11 @@ from fairlead_scheduler.engine.snapshot import EngineSettings, Int64
 
 
 class TimeLimitReachedError(Exception):
-    """Time was up before the round had its model: nothing can be placed."""
+    """Time was up before the model of the round was complete: nothing can be placed."""
 
 
 class RoundClock:
-    """Asks `expired` between portions of work, and never again once it returned True."""
+    """Calls `expired` between portions of work, and no longer after it has returned True."""
 
     def __init__(self, expired: Callable[[], bool], settings: EngineSettings) -> None:
         self._expired = expired
@@ -34,11 +34,12 @@ class RoundClock:
             raise TimeLimitReachedError
 
     def slice_rows(self, rows: int) -> Iterator[slice]:
-        """Parts of the rows, until time is up."""
+        """Slices of at most `work_per_check` rows, until time is up."""
         return self._slices(rows, self._settings.work_per_check)
 
     def slice_pairs(self, rows: int, columns: int) -> Iterator[slice]:
-        """Parts of rows that are each compared with these columns, until time is up."""
+        """Slices of rows that are compared with this number of columns, of at most
+        `pairs_per_check` pairs each, until time is up."""
         return self._slices(rows, self._settings.pairs_per_check // max(columns, 1))
 
     def sort_rows(self, keys: Sequence[npt.NDArray[Any]]) -> Int64:
@@ -59,11 +60,11 @@ class RoundClock:
         for part in self.slice_rows(values.size):
             order[part] = part.start + np.argsort(values[part], kind="stable")
         self.require_time()
-        merged: Int64 = order[np.argsort(values[order], kind="stable")]  # merges what is sorted
+        merged: Int64 = order[np.argsort(values[order], kind="stable")]  # merges the sorted parts
         return merged
 
-    def _slices(self, rows: int, most: int) -> Iterator[slice]:
-        step = max(1, most)
+    def _slices(self, rows: int, rows_max: int) -> Iterator[slice]:
+        step = max(1, rows_max)
         for first in range(0, rows, step):
             if self.check():
                 return

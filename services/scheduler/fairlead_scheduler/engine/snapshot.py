@@ -36,8 +36,8 @@ UNLIMITED: Final = float("inf")
 """No limit."""
 
 TOTAL_MAX: Final = 1 << 61
-"""What is added up stays below this: demand, and what all nodes have, counts as no more of any
-resource. Single amounts are at most 2**53 (fairlead_common.domain.quantities.AMOUNT_MAX)."""
+"""Sums are capped at this: the demand for a resource, and its total on all nodes. Single amounts
+are at most 2**53 (fairlead_common.domain.quantities.AMOUNT_MAX)."""
 
 NO_AWAY: Final = np.iinfo(np.int64).min
 """Fills `class_away_value` where a class has fewer entries than K."""
@@ -84,7 +84,7 @@ class Rest(enum.IntEnum):
 class Match(enum.IntEnum):
     """The first reason why a node type is not eligible for a shape (`shape_match`)."""
 
-    SUITS = 0
+    ELIGIBLE = 0
     TAINT = 1
     LABEL = 2
     AFFINITY = 3
@@ -157,9 +157,9 @@ class EngineSettings:
     """The settings of a round. Resources have the names in `Snapshot.resources` and `floating`."""
 
     protected_fraction: float = 1.0
-    """R2: a queue at or below this times its fair share is not evicted for balance."""
+    """R2: no run of a queue at or below this times its fair share is evicted."""
     round_limit: Mapping[str, float] = field(default_factory=dict)
-    """L3: fraction of the pool per resource; a resource not named has 1.0."""
+    """L3: fraction of the pool by resource; 1.0 for a resource that is not named."""
     cost_multipliers: Mapping[str, float] = field(default_factory=dict)
     """Multiplier of a resource in the cost (default 1.0; 0 = ignored)."""
     lookback: int = 0
@@ -247,7 +247,7 @@ class Snapshot:
     burst: float = UNLIMITED
     """L4: size of the full global bucket."""
     preemption_tokens: float = UNLIMITED
-    """L8: tokens now in the pool's bucket for preemptions for balance."""
+    """L8: tokens now in the pool's bucket for preemptions for fair share."""
 
     # Priority classes -----------------------------------------------------------------------
     class_names: tuple[str, ...]
@@ -267,26 +267,24 @@ class Snapshot:
     """[S] row of its priority class."""
     shape_match: Byte
     """[S, 1+K, T] a `Match`: at home in [:, 0], under the k-th away entry in [:, k]. Without away
-    classes K is 0. `snapshots.matching.table` makes it. Sizes are not compared here."""
+    classes K is 0. `node_matching.match_shapes` makes it. Sizes are not compared here."""
     shape_rank: Byte | None = None
     """[S, T] rank of the type among those that the shape prefers, 0 first (N1: PreferNoSchedule,
-    preferred affinity); None = nothing is preferred. `snapshots.matching.ranks` makes it."""
+    preferred affinity); None = nothing is preferred. `node_matching.rank_types` makes it."""
 
     shape_fitted: Bool | None = None
-    """[S] it was found feasible before (`Plan.shape_feasible`): a job of it is never rejected as
-    `INFEASIBLE` any more, it only has the reason. It says nothing about gangs."""
+    """[S] whether the shape was found feasible before (`Plan.shape_feasible`): its single jobs are
+    not rejected as `INFEASIBLE` any more, they wait with this reason. Gangs: see `gang_fitted`."""
 
     # Nodes ----------------------------------------------------------------------------------
     node_number: Int64
-    """[N] the node's permanent, unique number: the last tie-break everywhere."""
+    """[N] the node's permanent, unique number: the last criterion of every comparison of nodes."""
     node_allocatable: Int64
     """[N, R] what the node has for jobs; at least 0. All known nodes, flagged ones too."""
     node_type: Int32
     """[N] row of its type in `shape_match`."""
     node_flags: Byte
     """[N] a `NodeFlag`."""
-    node_executor: Int32 | None = None
-    """[N] number of its executor; nothing is decided by it yet."""
     label_names: tuple[str, ...] = ()
     """U uniformity labels that gangs name."""
     node_label: Int32 | None = None
@@ -299,20 +297,20 @@ class Snapshot:
     job_priority: Int64
     """[J] greater goes first; that of a surplus member counts as lower (`surplus.py`)."""
     job_submission: Int64
-    """[J] place in the log, each once, smaller = earlier: the id where a rule has "greater id"."""
+    """[J] place in the log, each once, smaller = earlier. Where a rule says "id", this is it."""
     job_node: Int32
-    """[J] row of the node its live run is on, -1 for a queued job, -2 for a row that takes no part
-    (without a job, of a held or delayed job, or of another pool's): its other columns have any
-    value. A run that is being stopped for another (its lease's `after`) takes no part either,
-    because its capacity is given away."""
+    """[J] row of the node of its live run, -1 for a queued job, -2 for a row that takes no part: it
+    has no job, or one that is held, delayed or of another pool, and its other columns can have any
+    value. A run whose capacity is reassigned (it is in the `after` of a lease) takes no part
+    either."""
     job_gang: Int32 | None = None
     """[J] row of its gang or -1; None = no gangs."""
     job_started_ms: Int64
     """[J] when the live run was leased; anything for a queued job."""
     job_weighted_time: Float | None = None
-    """[J] G9: that of the job or its gang in a queue with `order: fair`, else 0; None = all 0."""
+    """[J] G9, of the job or its gang; 0 in queues without `order: fair`; None = all 0."""
     job_value: Int64 | None = None
-    """[J] value the live run runs at (its away entry's, else its class's); None = the class's."""
+    """[J] value of the live run: that of its away entry or class; None = all of their class."""
     job_checkpoint_ms: Int64 | None = None
     """[J] last checkpoint that the run reported; 0 = none."""
     job_checkpoint_interval_ms: Int64 | None = None
@@ -327,7 +325,7 @@ class Snapshot:
     # What the service can keep between rounds (None = the engine sorts, and adds up) ----------
     job_totals: JobTotals | None = None
     queued_beside: Int64 | None = None
-    """[Q, S] tasks of arrays that wait beside the queued jobs; they count in the demand."""
+    """[Q, S] waiting tasks of arrays, which are not jobs; they count in the demand."""
     queued_order: Int32 | None = None
     """Rows of queued jobs: by queue, class value descending, then as R3, G9 say (job_order.py)."""
     running_order: Int32 | None = None
@@ -345,14 +343,15 @@ class Snapshot:
     gang_rest: Byte | None = None
     """[G] a `Rest`."""
     gang_started: Bool | None = None
-    """[G] a member that ran has ended for good: once none runs, those left over follow N9. A gang
-    whose members were all preempted and queued again starts again as a gang: False."""
+    """[G] whether a member that ran has ended: the other members do not start together any more,
+    and once none runs they follow N9. False after all members were preempted and queued again."""
     gang_submitted_ms: Int64 | None = None
     """[G] when its first member was submitted (for the assembly time-out)."""
     gang_fitted: Bool | None = None
-    """[G] it was found feasible before (`Plan.gang_feasible`): it is not rejected any more."""
+    """[G] whether the gang was found feasible before (`Plan.gang_feasible`): it is not rejected any
+    more."""
 
-    # Roles: those of gangs that are groups. A gang without roles has one, with its `gang_min` -----
+    # Roles of groups; the engine gives a plain gang one role with its `gang_min` -----------------
     job_role: Int32 | None = None
     """[J] row of its role or -1; None = no groups."""
     role_names: tuple[str, ...] = ()
@@ -367,8 +366,9 @@ class Snapshot:
     role_step: Int32 | None = None
     """[K] most surplus members that start in a round; 0 = any number (G8)."""
     gang_frozen: Bool | None = None
-    """[G] no surplus member starts or is preempted for balance now (G7); None = none is frozen."""
-    gang_freezes: Bool | None = None  # [G] it is so after one started or stopped; None = none is
+    """[G] whether the group is frozen now (G7); None = none is."""
+    gang_freezes: Bool | None = None
+    """[G] whether the group has a freeze time: it freezes after surplus starts or stops (G7)."""
     topology: Topology | None = None
     """Rules T; None = no gang asks for one, or the pool has none."""
 

@@ -1,8 +1,8 @@
-"""Tiny pools whose rounds use every kernel of the engine, so that scheduling them compiles all.
+"""Tiny pools whose rounds call every kernel of the engine, so that scheduling them compiles all.
 
 Compiling takes a minute of one core; the result stays in NUMBA_CACHE_DIR. `kernels.warm_up`
-schedules these pools where the program is installed (a set-up step, the build of an image) and
-beside a starting service.
+schedules these pools when the program is installed (a set-up step, the build of an image) and when
+a service starts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from fairlead_scheduler.engine.snapshot import EngineSettings, NodeFlag, Plan, S
 
 
 def schedule_tiny_pools() -> tuple[Plan, Plan]:
-    """Schedule two tiny pools: one with nothing but single jobs, one with everything."""
+    """Schedule two tiny pools: one with nothing but queued single jobs, one with everything."""
     settings = EngineSettings(protected_fraction=0.0)
-    return schedule(tiny_pool(plain=True), settings), schedule(tiny_pool(plain=False), settings)
+    return (
+        schedule(make_tiny_pool(plain=True), settings),
+        schedule(make_tiny_pool(plain=False), settings),
+    )
 
 
-def tiny_pool(*, plain: bool) -> Snapshot:
-    """Three nodes, one out of contact; queue `a` fills two, `b` wants its share, a gang waits."""
+def make_tiny_pool(*, plain: bool) -> Snapshot:
+    """Three nodes, one of them lost. Queue `a` runs jobs on all, jobs and a gang of queue `b` wait.
+    With `plain` only two queued jobs of `a`."""
     jobs = 2 if plain else 9
     node = np.array([0, 0, 1, 1, 2, -1, -1, -1, -1], np.int32)
     gangs = np.array([-1, -1, -1, -1, -1, -1, -1, 0, 0], np.int32)

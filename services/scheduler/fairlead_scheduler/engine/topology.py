@@ -1,4 +1,4 @@
-"""What the engine is given about the topology of a pool, and what it answers (rules T).
+"""The topology of a pool as the engine gets it, and what a plan says about nearness (rules T).
 
 Levels of the topology are rows of `Snapshot.label_names`; the values of such a label are *domains*,
 numbered by their path from the widest level down, ascending. A node has a domain of a level if it
@@ -20,11 +20,11 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 NO_LEVEL = -1
-"""Instead of a level: the pool does not have the one that is required."""
+"""Instead of a level: the pool does not have the required level."""
 
 
 class TopologyMode(enum.IntEnum):
-    """How a gang asks for nearness (`Topology.gang_mode`)."""
+    """Whether a gang requires nearness or only prefers it (`Topology.gang_mode`)."""
 
     NONE = 0
     REQUIRED = 1
@@ -35,7 +35,7 @@ class TopologyMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Topology:
-    """The levels of a pool, widest first, and what its gangs ask of them."""
+    """The levels of a pool, widest first, and what its gangs require or prefer."""
 
     names: tuple[str, ...]
     """H names of levels, for texts."""
@@ -51,12 +51,12 @@ class Topology:
     gang_level: Int32
     """[G] the widest level that is permitted; `NO_LEVEL`."""
     gang_whole: Byte
-    """[G] whether all roles are in scope together, instead of each by itself."""
+    """[G] whether all roles are one scope, instead of one scope each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Nearness:
-    """How close members are after a round (T5), and what no domain has for gangs that wait."""
+    """How close members are after a round (T5), and why gangs that wait fit in no domain."""
 
     role_hops: Int32
     """[K] the greatest distance of two live members of the role, by row of the snapshot; -1 for a
@@ -69,4 +69,4 @@ class Nearness:
     most: Int64
     """[G] the most of it that is free in any domain."""
     domain: Int32
-    """[G] which domain that is."""
+    """[G] the domain with that amount."""

@@ -1,9 +1,8 @@
-"""Compiled kernels without waiting for them: until they are ready, rounds run as Python.
+"""Compiles the kernels without delaying the start: until they are ready, rounds run as Python.
 
 Compiling takes most of a minute of one core, once per version, checkout and kind of processor. A
-scheduler that finds nothing compiled starts with the same source as ordinary Python, has a child
-process compile it at low priority, and then restarts itself (as the next leader it continues from
-the log, as always).
+scheduler without compiled kernels runs the same source as ordinary Python, lets a child process
+compile it at low priority, and then restarts itself; the next leader continues from the log.
 `python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
 """
 
@@ -23,14 +22,16 @@ from fairlead_scheduler.kernels import kernel_cache
 NICE: Final = 10
 """The niceness of the compiler: other work of the machine goes first."""
 FOLDERS_MAX: Final = 32
-"""Folders of kernels (some 5 MB each) that are kept: of other versions, checkouts, processors.
-With fewer, a developer with several checkouts would compile each of them again and again."""
+"""The most folders of kernels (about 5 MB each) that are retained, for other versions, checkouts
+and processors. With fewer, a developer with several checkouts would compile each of them
+repeatedly."""
 GARBAGE_MIN: Final = 200_000
 """Objects that are made before the compiler looks for garbage. With Python's default of 700 that
 takes a fifteenth of its time, and hardly any of what numba makes is garbage."""
 _PLAIN: Final = "NUMBA_DISABLE_JIT"
 _WITH_PARENT: Final = "--with-parent"
-"""The compiler ends at once when its standard input is closed: its parent is gone."""
+"""Makes the compiler end at once when its standard input is closed, because its parent has
+ended."""
 _logger = logging.getLogger("fairlead.scheduler.kernels")
 
 
@@ -39,7 +40,8 @@ class KernelsReady(Exception):
 
 
 def choose_kernels(environment: MutableMapping[str, str]) -> None:
-    """Decide, before numba is imported, where compiled kernels are kept and whether to use them."""
+    """Decide, before numba is imported, where compiled kernels are stored and whether to use
+    them."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     environment.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / "fairlead" / "numba"))
     marker = _marker()
@@ -52,13 +54,14 @@ def choose_kernels(environment: MutableMapping[str, str]) -> None:
 
 
 def are_ready() -> bool:
-    """Whether there is nothing left to compile (also where there is no compiler)."""
+    """Whether there is nothing to compile, also because there is no compiler."""
     marker = _marker()
     return marker is None or marker.exists()
 
 
 def remove_unused_folders(marker: Path) -> None:
-    """Of the folders of kernels beside this one keep those that were used last."""
+    """Delete the folders of kernels beside that of `marker` that were used least recently, beyond
+    `FOLDERS_MAX`."""
     beside = [folder for folder in marker.parent.parent.glob("engine-*") if folder.is_dir()]
     beside.sort(key=_last_used_s, reverse=True)
     for folder in beside[FOLDERS_MAX:]:
@@ -66,12 +69,12 @@ def remove_unused_folders(marker: Path) -> None:
 
 
 def _last_used_s(folder: Path) -> float:
-    """A start touches the marker; who still compiles adds files."""
+    """When a folder was last used: a start touches its marker, and compiling adds files."""
     return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
 
 
 def _marker() -> Path | None:
-    """What is written once everything is compiled; None where nothing can be."""
+    """The file that is written once everything is compiled; None if nothing can be compiled."""
     folder = kernel_cache.folder()
     return folder / "ready" if folder is not None and kernel_cache.has_compiler() else None
 

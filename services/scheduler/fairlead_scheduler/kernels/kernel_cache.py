@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept: a folder of this source, this checkout, processor and compiler.
+"""Where compiled kernels are stored: a folder per source, checkout, processor and compiler.
 
-numba looks only at the file of a kernel itself, and would go on using old versions of the parts
-that it calls. What it keeps it finds again only for files at the same path and for a processor with
-the same features, so a folder that is complete for one checkout or machine is of no use to another.
-Nothing here imports numba, so that it can be asked before numba is.
+numba only checks the file of a kernel itself, and would continue to use old versions of kernels
+that it calls. It finds a stored kernel only for a file at the same path and a processor with the
+same features, so a folder of one checkout or machine is of no use to another. Nothing here imports
+numba, because this is needed before numba is imported.
 """
 
 import functools
@@ -19,7 +19,8 @@ _SOURCES: Final = Path(__file__).absolute().parent.parent / "engine"
 
 
 def folder() -> Path | None:
-    """Below NUMBA_CACHE_DIR, else beside the sources; None where neither can be written."""
+    """The folder: below NUMBA_CACHE_DIR, else beside the sources; None if neither can be
+    written."""
     parent = os.environ.get("NUMBA_CACHE_DIR", "")
     if not parent and os.access(_SOURCES, os.W_OK):
         parent = str(_SOURCES / "__pycache__")

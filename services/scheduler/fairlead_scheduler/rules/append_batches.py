@@ -1,4 +1,5 @@
-"""Append batches, which are never split, and the bounded appends that hold them. Pure."""
+"""Append batches, which are never split, and the bounded appends in which they are written.
+Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -21,13 +22,14 @@ UNKNOWN_JOB_SET = JobSet("", "")
 
 
 class AppendBatch(msgspec.Struct, frozen=True, gc=False):
-    """Events and leases that go into one append: of a job or gang and the runs it preempts."""
+    """Events and leases that must be in one append, for example those of a gang that starts and of
+    the runs that it preempts."""
 
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
     leases: tuple[LeaseChange, ...] = ()
     group_records: tuple[GroupRecordChange, ...] = ()
     facts_size: int = 0
-    """The size of the facts in bytes, if they are large."""
+    """The size of the facts in bytes; 0 if each has about 256 bytes."""
 
     @property
     def size(self) -> int:

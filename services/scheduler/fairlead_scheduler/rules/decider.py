@@ -42,7 +42,7 @@ class DecidedRound(NamedTuple):
 
 
 class DeciderSettings(Protocol):
-    """What the decider reads of the scheduler's settings, which explain each of them."""
+    """The settings of the scheduler that the decider reads; `SchedulerSettings` explains them."""
 
     @property
     def priority_classes(self) -> tuple[PriorityClass, ...]: ...
@@ -70,7 +70,7 @@ class DeciderSettings(Protocol):
 
 
 class Engine(Protocol):
-    """Decides a round; `engine.schedule` is one."""
+    """A function that decides a round, as `engine.schedule`."""
 
     def __call__(
         self,
@@ -89,14 +89,14 @@ class _Pool(msgspec.Struct):
     """What the decider remembers of a pool between cycles."""
 
     settled: object = None
-    """The versions of what the last round read, if it had nothing left to do."""
+    """The versions of the input of the last round, if that round left nothing to do."""
     due_ms: int = 0
     """When the assembly timeout of the next gang ends."""
     static: StaticPool | None = None
-    """What the last round used of nodes, shapes, classes and queues."""
+    """The static part of the pool of the last round."""
 
 
-def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
+def _find_next_assembly_timeout_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
     """When the assembly timeout of the next gang ends (N9); `NEVER_MS` without such a gang."""
     since_ms, limit_ms = snapshot.gang_submitted_ms, settings.gang_assembly_timeout_ms
     if since_ms is None or limit_ms <= 0:
@@ -106,7 +106,7 @@ def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
 
 
 class Decider:
-    """Decides the cycles of one leader, and remembers what it needs between them."""
+    """Decides the cycles of one leader, and retains what it needs between them."""
 
     def __init__(
         self,
@@ -133,8 +133,10 @@ class Decider:
             examined_before_ms=began_ms - EXAMINED_MS,
         )
         self._schedule = engine
-        self._engine = self._builder.engine_settings()
-        self._engines = {pool: self._builder.engine_settings(pool) for pool in settings.rules.pools}
+        self._engine_settings = self._builder.engine_settings()
+        self._engine_settings_by_pool = {
+            pool: self._builder.engine_settings(pool) for pool in settings.rules.pools
+        }
         self._pools: dict[str, _Pool] = {}
         self._limits = HousekeepingLimits(
             stale_s=settings.executor_stale_s,
@@ -147,14 +149,14 @@ class Decider:
         self._deadlines.update(view)
         self._task_counts = array_tasks.TaskCounts()
         self._waiting_tasks: tuple[tuple[ArrayId, int], ...] = ()
-        """Arrays with tasks that could start and have not been released, and how many."""
+        """(Array, number of its tasks that could start and have not been released)."""
         clusters.expect_nodes(self._deadlines.find_nodes_with_runs(view))
 
-    def decide_housekeeping(self, now_ms: int, *, release: bool = True) -> Housekeeping:
+    def decide_housekeeping(self, now_ms: int, *, release_tasks: bool = True) -> Housekeeping:
         """Decide run ends, stops, deadlines and lost executors, before anything is scheduled.
 
-        `release`: whether tasks of arrays may become jobs. A cycle starts here, so no numbers of
-        names from an earlier cycle are in use.
+        `release_tasks`: whether tasks of arrays can become jobs. A cycle starts here, so names can
+        be renumbered: no numbers of an earlier cycle are in use.
         """
         forget_names(self.view)
         decided = housekeeping.decide_housekeeping(
@@ -167,7 +169,7 @@ class Decider:
             now_ms=now_ms,
         )
         counts = self._task_counts
-        decided.others.extend(array_tasks.decide_arrays(self.view, counts, release=release))
+        decided.others.extend(array_tasks.decide_arrays(self.view, counts, release=release_tasks))
         self._waiting_tasks = array_tasks.find_waiting(self.view, self._task_counts)
         self.view.orphaned_runs.clear()
         missing = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)
@@ -185,7 +187,7 @@ class Decider:
         assert not found, "; ".join(found)
 
     def pools(self) -> list[str]:
-        """The pools to schedule, in order. Drops what is remembered of other pools."""
+        """The pools to schedule, in order. Drops what is retained of other pools."""
         found = self._builder.pools()
         if len(self._pools) > len(found):
             self._pools = {name: self._pools[name] for name in found if name in self._pools}
@@ -220,16 +222,16 @@ class Decider:
             waiting_tasks=self._waiting_tasks,
         )
         built_s = timer_s()
-        engine = self._engines.get(name, self._engine)
+        settings = self._engine_settings_by_pool.get(name, self._engine_settings)
 
         def expired() -> bool:
             return timer_s() - built_s > self._settings.round_s_max
 
-        clock = RoundClock(expired, engine)
-        pool.static = renew_static_pool(pool.static, built.snapshot, engine, clock)
+        clock = RoundClock(expired, settings)
+        pool.static = renew_static_pool(pool.static, built.snapshot, settings, clock)
         plan = self._schedule(
             built.snapshot,
-            engine,
+            settings,
             static=pool.static,
             expired=expired,
             clock_s=timer_s,
@@ -238,7 +240,7 @@ class Decider:
         self._builder.remember_feasible(built, plan)
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
-        pool.due_ms = _next_late_gang_ms(built.snapshot, engine)
+        pool.due_ms = _find_next_assembly_timeout_ms(built.snapshot, settings)
         return DecidedRound(built, plan, steps, self.view.jobs.rows.ids_at(plan.placed_job))
 
     def request_round(self, name: str) -> None:

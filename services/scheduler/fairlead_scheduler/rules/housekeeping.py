@@ -5,7 +5,7 @@ of several leaders folded the event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,7 +15,6 @@ from fairlead_common.domain.ids import JobId, RunId, parse_run_id, run_id
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
-from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules import group_life_cycle, lease_changes, member_records, run_ends
 from fairlead_scheduler.rules.append_batches import UNKNOWN_JOB_SET, AppendBatch
 from fairlead_scheduler.rules.group_life_cycle import GroupEnds
@@ -33,12 +32,12 @@ Rows = npt.NDArray[np.intp]
 
 NO_ROWS: Final = np.zeros(0, np.intp)
 JOBS_PER_BATCH: Final = 100
-"""Independent jobs that share an append batch: one batch per job would cost more."""
+"""Jobs that share an append batch although they are independent: one batch each would cost more."""
 _SUCCEEDED: Final = job_table.RUN_CODE[RunState.SUCCEEDED]
 
 
 class SucceededJobs(msgspec.Struct, frozen=True):
-    """Jobs whose run succeeded, as columns: there can be many, and all are handled alike."""
+    """Jobs whose run succeeded, as columns, because there can be many of them."""
 
     ids: PackedIds
     runs: npt.NDArray[np.int32]
@@ -57,14 +56,15 @@ class SucceededJobs(msgspec.Struct, frozen=True):
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
-    """The decisions, and the rows that rounds must exclude until they are folded."""
+    """The decisions of housekeeping, and the rows that rounds must exclude until they are
+    folded."""
 
     successes: SucceededJobs
     others: list[AppendBatch]
     excluded: set[int]
     """Rows of queued jobs; a job whose run has ended takes no part in rounds anyway."""
     group_records: list[GroupRecordChange] = []
-    """What executors learn about members of groups."""
+    """Records by which executors learn where the members of groups run."""
 
     @property
     def decisions(self) -> int:
@@ -79,12 +79,25 @@ class Housekeeping(msgspec.Struct, frozen=True):
             yield AppendBatch((), (), (change,))
 
 
-class HousekeepingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits beyond which housekeeping acts; times are seconds.
+class ExaminedRows(NamedTuple):
+    """The rows that housekeeping examines, ascending, by what it decides about them."""
 
-    `stale_s`, `lost_s`: silence of an executor. `node_gone_s`: a node with runs is not reported.
-    `deadline_s`: time for an executor to end a run after its maximum run time and the job's grace
-    period. `unstarted`: nodes that could not start one job.
+    succeeded: Rows
+    """jobs whose run succeeded"""
+    late_successes: Rows
+    """jobs with a success of a run that had been given up"""
+    to_stop: Rows
+    """jobs with a live run that must stop"""
+    others: Rows
+    """jobs whose run ended without success, and queued jobs that can never start"""
+
+
+class HousekeepingLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits beyond which housekeeping acts.
+
+    `stale_s`, `lost_s`: how long an executor is silent. `node_gone_s`: how long a node with runs is
+    not reported. `deadline_s`: how long a run exceeds its maximum run time and the job's grace
+    period. `unstarted`: the number of nodes that could not start one job.
     """
 
     stale_s: float
@@ -106,28 +119,30 @@ def decide_housekeeping(
 ) -> Housekeeping:
     """Decide everything that is due now."""
     deadlines.update(view)
-    over, late, to_stop, rest = _classify_rows(view)
-    stopped, leases = _stop_runs(view, live_leases, deadlines, to_stop)
+    rows = _classify_rows(view)
+    stopped, leases = _stop_runs(view, live_leases, deadlines, rows.to_stop)
     batches = [
         AppendBatch((), leases[at : at + JOBS_PER_BATCH])
         for at in range(0, len(leases), JOBS_PER_BATCH)
     ]
     excluded = set(stopped)
-    for row, batch in _accept_late_successes(view, live_leases, late):
+    for row, batch in _accept_late_successes(view, live_leases, rows.late_successes):
         excluded.add(row)
         batches.append(batch)
     ends = GroupEnds(view, live_leases)
-    for row, batch in _decide_run_ends(view, live_leases, queues, clusters, limits, rest, ends):
+    for row, batch in _decide_run_ends(
+        view, live_leases, queues, clusters, limits, rows.others, ends
+    ):
         excluded.add(row)
         batches.append(batch)
     for row, batch in _cancel_overdue(
-        view, _decidable(view, deadlines.find_queued_too_long(now_ms))
+        view, _select_decidable(view, deadlines.find_queued_too_long(now_ms))
     ):
         if row not in excluded:
             excluded.add(row)
             batches.append(batch)
     batches += _stop_beyond_runtime(
-        view, live_leases, _decidable(view, deadlines.find_running_too_long(now_ms))
+        view, live_leases, _select_decidable(view, deadlines.find_running_too_long(now_ms))
     )
     for row, batch in _give_up_runs(
         view, deadlines, _find_lost_nodes(view, deadlines, clusters, limits)
@@ -141,12 +156,12 @@ def decide_housekeeping(
     excluded.update(waiting)
     cleared.update(run for run in view.orphaned_runs if run in live_leases.by_run)
     ended = (run for run in cleared if not lease_changes.is_in_stopped_partition(view, run))
-    batches += [_end_orphaned_lease(view, live_leases, run) for run in sorted(ended)]
+    batches += [_end_unwanted_lease(view, live_leases, run) for run in sorted(ended)]
     records = list(member_records.decide_group_records(view, live_leases.groups))
-    return Housekeeping(_collect_successes(view, over), batches, excluded, records)
+    return Housekeeping(_collect_successes(view, rows.succeeded), batches, excluded, records)
 
 
-def _end_orphaned_lease(view: View, live_leases: Leases, run: RunId) -> AppendBatch:
+def _end_unwanted_lease(view: View, live_leases: Leases, run: RunId) -> AppendBatch:
     """End an unwanted lease; for a run without a job this also records its end."""
     cleared = lease_changes.end_lease(live_leases, run)
     job_id, number = parse_run_id(run)
@@ -156,29 +171,29 @@ def _end_orphaned_lease(view: View, live_leases: Leases, run: RunId) -> AppendBa
     return AppendBatch(((UNKNOWN_JOB_SET, lost),), cleared)
 
 
-def _decidable(view: View, rows: list[int]) -> list[int]:
+def _select_decidable(view: View, rows: list[int]) -> list[int]:
     if not view.stopped:
         return rows
-    found: list[int] = view.decidable(np.array(rows, np.intp)).tolist()
+    found: list[int] = view.select_decidable(np.array(rows, np.intp)).tolist()
     return found
 
 
 def _find_unconfirmed_ends(
     view: View, live_leases: Leases, clusters: Clusters, limits: HousekeepingLimits
 ) -> tuple[set[int], set[RunId]]:
-    """Queued jobs with a lost run that may still exist, and lost runs of jobs that ended.
+    """Queued jobs with a lost run that perhaps still exists, and lost runs of jobs that ended.
 
-    Such a job, and its gang, does not start again before the executor of the lost run has reported
-    its end or is lost itself.
+    Such a job and its gang do not start again before the executor of the lost run has reported its
+    end or is lost itself.
     """
     if not live_leases.given_up:
         return set(), set()
     jobs, lost = view.jobs, clusters.find_silent_executors(limits.lost_s)
-    waiting, over = set[int](), set[RunId]()
+    waiting, of_ended = set[int](), set[RunId]()
     found = jobs.rows.find(list(live_leases.given_up.values()))
     for run, row in zip(live_leases.given_up, found.tolist(), strict=True):
         if row < 0 or job_table.ENDED[jobs.state.item(row)]:
-            over.add(run)
+            of_ended.add(run)
             continue
         executor = live_leases.by_run[run].executor
         if executor in lost or executor not in clusters.silence_s:
@@ -186,7 +201,7 @@ def _find_unconfirmed_ends(
         if jobs.state[row] == job_table.QUEUED:
             waiting.add(row)
             waiting.update(_gang_mates(view, row))
-    return waiting, over
+    return waiting, of_ended
 
 
 def _gang_mates(view: View, row: int) -> list[int]:
@@ -200,35 +215,35 @@ def _job_set(view: View, row: int) -> JobSet:
     return view.jobs.job_sets.values[view.jobs.job_set.item(row)]
 
 
-def _classify_rows(view: View) -> tuple[Rows, Rows, Rows, Rows]:
-    """The rows to examine, ascending: jobs whose run succeeded, jobs with a late success of a
-    run that was given up, jobs with a live run that must stop, and the rest."""
+def _classify_rows(view: View) -> ExaminedRows:
+    """The rows to examine, by what is to be decided about them."""
     if not view.rows_to_examine:
-        return NO_ROWS, NO_ROWS, NO_ROWS, NO_ROWS
-    jobs, at = view.jobs, view.decidable(np.array(list(view.rows_to_examine), np.intp))
+        return ExaminedRows(NO_ROWS, NO_ROWS, NO_ROWS, NO_ROWS)
+    jobs, at = view.jobs, view.select_decidable(np.array(list(view.rows_to_examine), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
-    over = (run_state == _SUCCEEDED) & job_table.IS_HELD[state]
-    late = ((jobs.flags[at] & job_table.LATE_SUCCESS) > 0) & ~job_table.IS_ENDED[state] & ~over
+    succeeded = (run_state == _SUCCEEDED) & job_table.IS_WITH_RUN[state]
+    late = (jobs.flags[at] & job_table.LATE_SUCCESS) > 0
+    late &= ~job_table.IS_ENDED[state] & ~succeeded
     live = job_table.IS_LIVE_RUN[run_state] & ~late
     to_stop = live & (((jobs.flags[at] & job_table.STOPPING) > 0) | job_table.IS_ENDED[state])
-    return at[over], at[late], at[to_stop], at[~over & ~late & ~live]
+    return ExaminedRows(at[succeeded], at[late], at[to_stop], at[~succeeded & ~late & ~live])
 
 
 def _accept_late_successes(
     view: View, live_leases: Leases, rows: Rows
 ) -> Iterator[tuple[int, AppendBatch]]:
-    """End jobs with a late success of a run that was given up; stop their newer run."""
+    """End jobs with a success of a run that had been given up; stop their newer run."""
     jobs = view.jobs
     for row in rows.tolist():
         job_id = jobs.rows.id_at(row)
         run = run_id(job_id, jobs.run.item(row))
         leases: tuple[LeaseChange, ...] = ()
         if job_table.LIVE_RUN[jobs.run_state.item(row)]:
-            if _is_desired(live_leases, run):
+            if live_leases.is_run_desired(run):
                 why = "an earlier run of the job, which had been given up, succeeded"
                 leases = (lease_changes.stop_lease(view, row, why),)
-        elif job_table.HELD[jobs.state.item(row)] and not live_leases.is_given_up(run):
+        elif job_table.WITH_RUN[jobs.state.item(row)] and not live_leases.is_given_up(run):
             leases = lease_changes.end_lease(live_leases, run, _executor(view, row))
         yield row, AppendBatch(((_job_set(view, row), ev.JobSucceeded(job_id=job_id)),), leases)
 
@@ -236,15 +251,15 @@ def _accept_late_successes(
 def _stop_runs(
     view: View, live_leases: Leases, deadlines: Deadlines, rows: Rows
 ) -> tuple[list[int], tuple[LeaseChange, ...]]:
-    """The rows of live runs to stop whose lease does not say so yet, and the changed leases."""
+    """The rows of live runs to stop whose desired state is still RUN, and their changed leases."""
     if not rows.size:
         return [], ()
     jobs = view.jobs
     rows = deadlines.find_unhandled(rows)
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
-    wanted_runs = np.array([_is_desired(live_leases, run) for run in runs], np.bool_)
-    deadlines.mark_handled(rows[~wanted_runs])
-    wanted: list[int] = rows[wanted_runs].tolist()
+    is_desired = np.array(list(map(live_leases.is_run_desired, runs)), np.bool_)
+    deadlines.mark_handled(rows[~is_desired])
+    wanted: list[int] = rows[is_desired].tolist()
     rare = jobs.rare_properties
     leases = [
         lease_changes.stop_lease(view, row, rare[row].stop_reason if row in rare else "")
@@ -276,10 +291,10 @@ def _decide_run_ends(
     if not rows.size:
         return
     jobs = view.jobs
-    gang_starts, taken_back = run_ends.GangStarts(view), set[job_table.GangName]()
+    gang_starts, returned = run_ends.GangStarts(view), set[job_table.GangName]()
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
     for row, run in zip(rows.tolist(), runs, strict=True):
-        if job_table.HELD[jobs.state.item(row)]:
+        if job_table.WITH_RUN[jobs.state.item(row)]:
             event = run_ends.decide_unsuccessful_end(
                 view, row, queues, clusters, limits.unstarted, gang_starts
             )
@@ -290,8 +305,8 @@ def _decide_run_ends(
                 records += lease_changes.end_lease(live_leases, run, _executor(view, row))
             rare = jobs.rare_properties.get(row)
             gang = None if rare is None else rare.gang
-            if gang is not None and gang not in taken_back and gang_starts.misses(row):
-                taken_back.add(gang)
+            if gang is not None and gang not in returned and gang_starts.fails_without(row):
+                returned.add(gang)
                 _return_gang_to_queue(view, live_leases, row, gang, facts, records)
             yield row, AppendBatch(tuple(facts), tuple(records))
         elif jobs.state[row] == job_table.QUEUED and jobs.flags[row] & job_table.CANNOT_START:
@@ -309,14 +324,10 @@ def _executor(view: View, row: int) -> str:
     return view.jobs.nodes.values[view.jobs.node.item(row)].executor
 
 
-def _is_wanted(view: View, live_leases: Leases, row: int) -> bool:
-    """Whether the desired state of the job's live run is RUN."""
-    return _is_desired(live_leases, run_id(view.jobs.rows.id_at(row), int(view.jobs.run[row])))
-
-
-def _is_desired(live_leases: Leases, run: RunId) -> bool:
-    known = live_leases.by_run.get(run)
-    return known is not None and known.desired_state is DesiredState.RUN
+def _is_run_desired(view: View, live_leases: Leases, row: int) -> bool:
+    """Whether the lease of the job's newest run has the desired state RUN."""
+    run = run_id(view.jobs.rows.id_at(row), view.jobs.run.item(row))
+    return live_leases.is_run_desired(run)
 
 
 def _return_gang_to_queue(
@@ -341,12 +352,12 @@ def _return_gang_to_queue(
             job_id=other, run=int(view.jobs.run[at]), cause=PreemptionCause.GANG, reason=why
         )
         facts.append((_job_set(view, at), event))
-        if _is_wanted(view, live_leases, at):
+        if _is_run_desired(view, live_leases, at):
             records.append(lease_changes.stop_lease(view, at, why))
 
 
 def _members_of_stopping_gangs(view: View) -> list[int]:
-    """Members that wait while others of their gang are being stopped."""
+    """Rows of members whose gang has members that are being stopped: they wait for these."""
     if not view.gangs:
         return []
     found = (view.jobs.rare_properties.get(row) for row in view.rows_to_examine)
@@ -376,7 +387,7 @@ def _stop_beyond_runtime(
     """Stop live runs that their executor did not end at their maximum run time."""
     jobs = view.jobs
     for row in rows:
-        if _is_wanted(view, live_leases, row):
+        if _is_run_desired(view, live_leases, row):
             runtime_s = int(jobs.runtime_ms_max[row]) // 1000
             why = f"it exceeded its maximum run time of {runtime_s} s"
             lease = lease_changes.stop_lease(view, row, why, FailureCategory.DEADLINE)
@@ -402,11 +413,11 @@ def _give_up_runs(
 ) -> Iterator[tuple[int, AppendBatch]]:
     """Give up live runs on nodes that were not reported for too long.
 
-    Their leases stay, with the desired state STOP, until their executor reports the end: it may
-    come back.
+    Their leases stay, with the desired state STOP, until the executor reports the end: it can
+    return.
     """
     jobs = view.jobs
-    for row in _decidable(view, deadlines.find_rows_on_nodes(view, given_up)):
+    for row in _select_decidable(view, deadlines.find_rows_on_nodes(view, given_up)):
         name = jobs.nodes.values[jobs.node[row]]
         why = given_up[name]
         event = ev.JobRunLost(job_id=jobs.rows.id_at(row), run=int(jobs.run[row]), reason=why)

@@ -29,7 +29,7 @@ from fairlead_scheduler.state.view import View
 
 
 class LeaseState(msgspec.Struct, frozen=True, gc=False):
-    """What is known of one live lease. `given_up`: the scheduler counts its run as lost."""
+    """What is known of one live lease. `given_up`: its run counts as lost."""
 
     executor: str
     desired_state: DesiredState
@@ -38,7 +38,7 @@ class LeaseState(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=4096)
 def lease_state(executor: str, desired_state: DesiredState, given_up: bool = False) -> LeaseState:
-    """One shared object for all equal leases of an executor: there can be a million."""
+    """The state of a lease; equal ones share an object, because there can be a million."""
     return LeaseState(executor, desired_state, given_up)
 
 
@@ -51,8 +51,8 @@ class LeaseChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Leases:
-    """Live leases by run. `given_up`: leases of runs that count as lost and whose end their
-    executors have not reported yet."""
+    """Live leases by run. `given_up`: the runs with a lease that count as lost although their
+    executors have not reported an end, each with its job."""
 
     def __init__(self) -> None:
         self.by_run: dict[RunId, LeaseState] = {}
@@ -71,7 +71,7 @@ class Leases:
     def assume_wanted(self, view: View) -> None:
         """Assume leases for live runs whose lease could not be read: executors may have them."""
         jobs = view.jobs
-        rows = view.decidable(_live_runs(view))
+        rows = view.select_decidable(_live_runs(view))
         runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
         for run, node in zip(runs, jobs.node[rows].tolist(), strict=True):
             if run not in self.by_run:
@@ -89,10 +89,15 @@ class Leases:
                     self.given_up[change.run] = JobId(parse_run_id(change.run)[0])
 
     def list_violations(self) -> list[str]:
-        """Runs that count as given up without a lease."""
+        """One sentence per run that counts as given up but has no lease."""
         return [
             f"run {run} is given up, without a lease" for run in self.given_up.keys() - self.by_run
         ]
+
+    def is_run_desired(self, run: RunId) -> bool:
+        """Whether the run has a lease with the desired state RUN."""
+        known = self.by_run.get(run)
+        return known is not None and known.desired_state is DesiredState.RUN
 
     def is_given_up(self, run: RunId) -> bool:
         """Whether this run counts as lost and its executor has not reported its end yet."""
@@ -177,7 +182,7 @@ def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
 
 
 def _group_environment(view: View, member: ev.GroupMember | None) -> dict[str, str]:
-    """The group of a member, by its client id if it has one, and what it is there."""
+    """The name of a member's group (its client id or its id), and the member's role and index."""
     state = None if member is None else view.groups.get(member.group)
     if member is None or state is None:
         return {}
@@ -301,7 +306,7 @@ def find_runs_without_lease(
     has no such runs. A new leader checks this after reading both to the end.
     """
     jobs = view.jobs
-    rows = view.decidable(_live_runs(view))
+    rows = view.select_decidable(_live_runs(view))
     found = {}
     for job_id, row in zip(jobs.rows.ids_at(rows), rows.tolist(), strict=True):
         run = run_id(job_id, jobs.run.item(row))
@@ -320,9 +325,9 @@ def _live_runs(view: View) -> job_table.Rows:
 def find_unwanted_leases(view: View, live_leases: Leases) -> list[RunId]:
     """Live leases of runs that have ended or that the view does not know, from all leases.
 
-    A new leader calls this first; later `View.orphaned_runs` and `View.rows_to_examine`
-    list such runs. Leases that stop a lost run stay until its executor reports the end, as
-    `Leases.given_up`. If it has reported that already, it does so again.
+    A new leader calls this once. After that `View.orphaned_runs` and `View.rows_to_examine` list
+    such runs. A lease that stops a lost run is added to `Leases.given_up` instead: it stays until
+    the executor reports the end of the run. An executor that had reported it does so again.
     """
     jobs = view.jobs
     unwanted = []
@@ -338,7 +343,7 @@ def find_unwanted_leases(view: View, live_leases: Leases) -> list[RunId]:
         run_state = jobs.run_state.item(row)
         if newest < number or (newest == number and job_table.LIVE_RUN[run_state]):
             continue
-        is_decided_next = newest == number and job_table.HELD[jobs.state.item(row)]
+        is_decided_next = newest == number and job_table.WITH_RUN[jobs.state.item(row)]
         if is_decided_next and (run_state != _LOST or known.desired_state is DesiredState.RUN):
             continue
         if known.desired_state is DesiredState.STOP:
@@ -352,5 +357,5 @@ _LOST: Final = job_table.RUN_CODE[RunState.LOST]
 
 
 def is_in_stopped_partition(view: View, run: RunId) -> bool:
-    """Whether the log of this run's job cannot be read further, so its state is unknown."""
+    """Whether the partition of this run's job is stopped, so the state of the run is unknown."""
     return bool(view.stopped) and partition_of_job(parse_run_id(run)[0]) in view.stopped

@@ -1,8 +1,8 @@
-"""The records by which executors learn where the members of a group run. Pure.
+"""Makes the records by which executors learn where the members of a group run. Pure.
 
-Each executor with a run of a group gets one record, which names all live members. It comes before
-the leases of the same cycle, so a group that starts again is never preceded by a record that still
-counts its earlier runs (C4).
+Each executor with a run of a group gets one record, which names all live members. It is appended
+before the leases of the same cycle. So when a group starts again, no executor still has a record
+that counts its earlier runs (C4).
 """
 
 import hashlib
@@ -21,12 +21,12 @@ from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.view import View
 
 MEMBERS_PER_CYCLE_MAX: Final = 20_000
-"""Once a cycle has described this many members, groups in which nobody waits for others wait for
-the next one."""
+"""The number of described members after which a cycle describes only groups whose members wait for
+others; the rest follows in the next cycle."""
 
 
 VALUE_BYTES_MAX: Final = RECORD_BYTES_MAX - 1_024
-"""Most bytes of a record of a group."""
+"""The most bytes of the value of a record of a group."""
 
 
 class GroupRecordChange(msgspec.Struct, frozen=True, gc=False):
@@ -61,7 +61,7 @@ class GroupRecords:
 
 
 def make_digest(value: bytes) -> bytes:
-    """What is remembered of a record: large groups have large ones."""
+    """The digest of a record, which is retained instead of the record because that can be large."""
     return hashlib.blake2b(value, digest_size=16).digest()
 
 
@@ -82,9 +82,9 @@ def decide_group_records(
             break
         view.group_records_due.discard(group)
         state = view.groups.get(group)
-        rows = [] if state is None else _list_live(view, state)
+        rows = [] if state is None else _list_live_members(view, state)
         described += len(rows)
-        yield from _compare(view, group, state, rows, known.by_group.get(group, {}))
+        yield from _make_changes(view, group, state, rows, known.by_group.get(group, {}))
 
 
 def _has_waiting(view: View, group: GroupId) -> bool:
@@ -93,14 +93,14 @@ def _has_waiting(view: View, group: GroupId) -> bool:
     return state is not None and bool(state.terms.startup or state.terms.network.rendezvous)
 
 
-def _list_live(view: View, state: GroupState) -> list[int]:
+def _list_live_members(view: View, state: GroupState) -> list[int]:
     """The rows of the members with a live run."""
     jobs = view.jobs
     rows = (jobs.rows[job_id] for job_id in view.gang_members.get(state.gang_name, ()))
     return [row for row in rows if job_table.LIVE_RUN[jobs.run_state.item(row)]]
 
 
-def _compare(
+def _make_changes(
     view: View,
     group: GroupId,
     state: GroupState | None,
@@ -121,9 +121,8 @@ def _compare(
 
 
 def shorten_members(members: GroupMembers, bytes_max: int = VALUE_BYTES_MAX) -> GroupMembers:
-    """The members in a form that the log accepts: of very large groups without the names of nodes,
-    and then without the last members.
-    """
+    """The members, shortened so that the log accepts the record: without the names of nodes, and if
+    that is not enough, without the last members."""
     if len(msgspec.json.encode(members)) <= bytes_max:
         return members
     rows = tuple(LiveMember(m.role, m.index, m.state, "", m.address) for m in members.members)

@@ -1,4 +1,4 @@
-"""The append batches of an engine's plan: leases, preemptions, refusals. Pure."""
+"""Makes the append batches of a plan: leases, preemptions, refusals. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -39,7 +39,7 @@ def make_batches(
     reasons = _RefusalTexts(built, plan)
     for job, code in zip(plan.rejected_job.tolist(), plan.rejected_code.tolist(), strict=True):
         event: ev.AnyEvent = ev.JobRejected(
-            job_id=collector.id_of(job),
+            job_id=collector.find_id(job),
             code=reason_texts.CODE_NAMES[engine.Code(code)],
             reason=reasons.of(job, code),
         )
@@ -48,12 +48,14 @@ def make_batches(
         if code == engine.Code.ALL_NODES_TRIED:
             continue
         event = ev.JobFailed(
-            job_id=collector.id_of(job),
+            job_id=collector.find_id(job),
             category=FailureCategory.ADMISSION,
             reason=f"{reason_texts.CODE_NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
         )
         collector.add(job, event)
-    collector.fail_tried(plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist())
+    collector.fail_after_all_nodes(
+        plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist()
+    )
     return collector.batches()
 
 
@@ -67,19 +69,19 @@ class _BatchCollector:
         self._leases: dict[int, list[LeaseChange]] = {}
         self._gang = built.snapshot.job_gang
 
-    def id_of(self, job: int) -> JobId:
+    def find_id(self, job: int) -> JobId:
         """The id of a job of the snapshot."""
         return self._view.jobs.rows.id_at(job)
 
     def _key(self, job: int) -> int:
-        """Gangs count from -1 downwards, single jobs are their row."""
+        """The key of a job's batch: its row, or -1 - the row of its gang."""
         gang = -1 if self._gang is None else self._gang.item(job)
         return job if gang < 0 else -1 - gang
 
     def add(
         self, job: int, event: ev.AnyEvent, lease: LeaseChange | None = None, of: int = -1
     ) -> None:
-        """A fact about `job` that belongs to the batch of `of` (default: its own)."""
+        """Add a fact about `job` to the batch of job `of` (default: its own)."""
         key = self._key(job if of < 0 else of)
         jobs = self._view.jobs
         job_set = jobs.job_sets.values[jobs.job_set.item(job)]
@@ -88,26 +90,26 @@ class _BatchCollector:
             self._leases.setdefault(key, []).append(lease)
 
     def preempt(self, plan: Plan) -> dict[int, tuple[RunId, ...]]:
-        """Stop the preempted runs; returns node -> the runs that end there."""
-        ending = self._ending_runs()
+        """Stop the preempted runs; returns by node the runs that are being stopped there."""
+        ending = self._list_ending_runs()
         node_of = self._built.snapshot.job_node
         for at, job in enumerate(plan.preempted_job.tolist()):
             preemptor = int(plan.preemptor_job[at])
             cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
-            job_id, run = self.id_of(job), self._view.jobs.run.item(job)
-            reason = _preemption_reason(
-                self._built.snapshot, plan, at, cause, self.id_of(preemptor)
+            job_id, run = self.find_id(job), self._view.jobs.run.item(job)
+            reason = _describe_preemption(
+                self._built.snapshot, plan, at, cause, self.find_id(preemptor)
             )
             event = ev.JobRunPreempting(
-                job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(preemptor)
+                job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.find_id(preemptor)
             )
             self.add(job, event, lease_changes.stop_lease(self._view, job, reason), of=preemptor)
             node = int(node_of[job])
             ending[node] = (*ending.get(node, ()), run_id(job_id, run))
         return ending
 
-    def _ending_runs(self) -> dict[int, tuple[RunId, ...]]:
-        """Node -> runs that an earlier round stopped there and that have not ended."""
+    def _list_ending_runs(self) -> dict[int, tuple[RunId, ...]]:
+        """By node, the runs that an earlier round stopped there and that have not ended."""
         jobs = self._view.jobs
         ending: dict[int, tuple[RunId, ...]] = {}
         rows = sorted(self._built.ending_rows)
@@ -119,7 +121,7 @@ class _BatchCollector:
                 ending[node] = (*ending.get(node, ()), run)
         return ending
 
-    def fail_tried(self, jobs: list[int]) -> None:
+    def fail_after_all_nodes(self, jobs: list[int]) -> None:
         """N10: fail jobs that every eligible node returned, and the members of their gangs."""
         rare = {
             job: self._view.jobs.rare_properties.get(job) or job_table.RareProperties()
@@ -134,10 +136,10 @@ class _BatchCollector:
                 f" {own.failure_reason}"
             )
             if own.gang is not None:
-                reason_of_others = f"gang member {self.id_of(job)} could not start: {reason}"
+                reason_of_others = f"gang member {self.find_id(job)} could not start: {reason}"
                 gangs.setdefault(own.gang, reason_of_others)
             event = ev.JobFailed(
-                job_id=self.id_of(job),
+                job_id=self.find_id(job),
                 category=own.failure or FailureCategory.ADMISSION,
                 reason=reason,
                 exit_code=own.exit_code,
@@ -154,7 +156,7 @@ class _BatchCollector:
         pool: str,
     ) -> None:
         """Start a job on a node once the runs `after` have ended."""
-        job_id, name = self.id_of(job), self._built.nodes[node]
+        job_id, name = self.find_id(job), self._built.nodes[node]
         event = ev.JobRunLeased(
             job_id=job_id,
             run=self._view.jobs.run.item(job) + 1,
@@ -176,7 +178,7 @@ class _BatchCollector:
 
 
 def _fail_too_large(batch: AppendBatch, why: str) -> AppendBatch:
-    """Fail jobs whose start is too large to append: every leader would fail at it again."""
+    """Fail jobs whose start is too large to append, because every leader would try it again."""
     reason = f"the records of the job's (or its gang's) start exceed one append: {why}"
     ended = [
         (
@@ -189,7 +191,7 @@ def _fail_too_large(batch: AppendBatch, why: str) -> AppendBatch:
     return AppendBatch(tuple(ended))
 
 
-def _preemption_reason(
+def _describe_preemption(
     snapshot: engine.Snapshot, plan: Plan, at: int, cause: PreemptionCause, name: JobId
 ) -> str:
     """E5: the cause, the preemptor, and the shares of both queues."""
@@ -204,7 +206,7 @@ def _preemption_reason(
 
 
 class _RefusalTexts:
-    """Texts of reasons, made once per row of `plan.reasons` that is needed."""
+    """The texts of refusals; each row of `plan.reasons` is described once."""
 
     def __init__(self, built: BuiltSnapshot, plan: Plan) -> None:
         self._built = built

@@ -1,4 +1,5 @@
-"""Pools whose round raised: other pools continue, and each is tried again with a back-off. Pure.
+"""Records pools whose round raised. Other pools continue; these are tried again after a back-off.
+Pure.
 
 The cause is a defect of Fairlead or unusual data of the pool; neither is a reason to stop
 scheduling in other pools.
@@ -15,7 +16,8 @@ MESSAGE_CHARS_MAX: Final = 300
 
 
 class PoolFailure(msgspec.Struct, frozen=True):
-    """Why the last round of a pool failed, failures in a row, and the time of the next try (s)."""
+    """Why the last round of a pool failed, the number of failures in a row, and the time of the
+    next try (s, monotonic clock)."""
 
     why: str
     times: int

@@ -1,5 +1,5 @@
-"""Decides what the end of a run that did not succeed means for its job: retries, more memory, other
-nodes. Pure."""
+"""Decides what happens to a job whose run ended without success: retries, more memory, other nodes.
+Pure."""
 
 from typing import Final, assert_never
 
@@ -28,9 +28,10 @@ def decide_unsuccessful_end(
     unstarted_max: int,
     gang_starts: "GangStarts",
 ) -> End:
-    """Decide what the end of its newest run means for a job, unless the run succeeded.
+    """Decide what happens to the job of this row, whose newest run ended without success.
 
-    Successes need no decision: housekeeping handles them as columns (`SucceededJobs`).
+    `unstarted_max`: the job fails once this number of nodes could not start it. A success needs no
+    decision: housekeeping handles successes as columns (`SucceededJobs`).
     """
     jobs = view.jobs
     job_id, state = jobs.rows.id_at(row), job_table.RUN_STATES[jobs.run_state.item(row)]
@@ -41,7 +42,7 @@ def decide_unsuccessful_end(
     if rare.gang_cannot_start:
         return fail_with_gang(job_id, rare)
     if state is RunState.RETURNED:
-        return _end_returned(view, row, rare, unstarted_max)
+        return _decide_after_return(view, row, rare, unstarted_max)
     if flags & job_table.STOP_PREEMPT:
         if flags & job_table.PREEMPTED_IS_FINAL:
             return ev.JobPreempted(job_id=job_id, reason=rare.stop_reason)
@@ -50,9 +51,9 @@ def decide_unsuccessful_end(
         return ev.JobRequeued(job_id=job_id, reason=rare.stop_reason)
     match state:
         case RunState.FAILED:
-            if gang_starts.misses(row):
-                return _end_returned(view, row, rare, unstarted_max)
-            return _end_failed(view, row, rare, queues, clusters)
+            if gang_starts.fails_without(row):
+                return _decide_after_return(view, row, rare, unstarted_max)
+            return _decide_after_failure(view, row, rare, queues, clusters)
         case RunState.STOPPED | RunState.LOST:
             return ev.JobRequeued(job_id=job_id, reason=rare.failure_reason or "its run was lost")
         case RunState.LEASED | RunState.PENDING | RunState.RUNNING:
@@ -62,7 +63,7 @@ def decide_unsuccessful_end(
 
 
 def fail_with_gang(job_id: JobId, rare: job_table.RareProperties) -> ev.JobFailed:
-    """Fail a job whose gang can never start: all members have one reason."""
+    """Fail a job whose gang can never start. All members get the same reason."""
     return ev.JobFailed(
         job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.cannot_start_reason
     )
@@ -71,10 +72,12 @@ def fail_with_gang(job_id: JobId, rare: job_table.RareProperties) -> ev.JobFaile
 def _ended_unstarted(view: View, row: int) -> bool:
     """Whether the newest run ended before its command ran, without a request to stop it."""
     jobs = view.jobs
-    over = job_table.IS_HELD[jobs.state[row]] and not job_table.IS_LIVE_RUN[jobs.run_state[row]]
+    ended = (
+        job_table.IS_WITH_RUN[jobs.state[row]] and not job_table.IS_LIVE_RUN[jobs.run_state[row]]
+    )
     succeeded = jobs.run_state[row] == job_table.RUN_CODE[RunState.SUCCEEDED]
-    asked = jobs.flags[row] & job_table.STOPPING
-    return bool(over and not succeeded and not asked and jobs.state[row] != job_table.RUNNING)
+    to_stop = jobs.flags[row] & job_table.STOPPING
+    return bool(ended and not succeeded and not to_stop and jobs.state[row] != job_table.RUNNING)
 
 
 def node_name(view: View, row: int) -> str:
@@ -83,8 +86,10 @@ def node_name(view: View, row: int) -> str:
     return f"{name.executor}/{name.node}"
 
 
-def _end_returned(view: View, row: int, rare: job_table.RareProperties, unstarted_max: int) -> End:
-    """The run never started: try another node, up to a limit."""
+def _decide_after_return(
+    view: View, row: int, rare: job_table.RareProperties, unstarted_max: int
+) -> End:
+    """Decide about a job whose run never started: try another node, up to a limit."""
     job_id = view.jobs.rows.id_at(row)
     if len(rare.avoid) + 1 >= unstarted_max:
         return ev.JobFailed(
@@ -100,9 +105,10 @@ def _end_returned(view: View, row: int, rare: job_table.RareProperties, unstarte
     )
 
 
-def _end_failed(
+def _decide_after_failure(
     view: View, row: int, rare: job_table.RareProperties, queues: Queues, clusters: Clusters
 ) -> End:
+    """Decide about a job whose run failed: retry it by the retry policy, or fail it."""
     jobs, job_id = view.jobs, view.jobs.rows.id_at(row)
     category = rare.failure or FailureCategory.INTERNAL
     policy = rare.retry or queues.get(jobs.queues.values[jobs.queue[row]]).retry_policy
@@ -138,14 +144,15 @@ def _end_failed(
 
 
 class GangStarts:
-    """Which gangs have enough members left to start; the members of each gang are counted once."""
+    """Finds gangs with too few members left to start. The members of each gang are counted once."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._on: dict[job_table.GangName, int] = {}
+        self._wanted_runs: dict[job_table.GangName, int] = {}
+        """Members with a run that is not to be stopped, by gang."""
 
-    def misses(self, row: int) -> bool:
-        """Whether this job could not start and its gang has too few members without it."""
+    def fails_without(self, row: int) -> bool:
+        """Whether this job could not start and its gang cannot start without it."""
         view = self._view
         rare = view.jobs.rare_properties.get(row)
         if rare is None or rare.gang is None or rare.gang in view.gang_started:
@@ -154,26 +161,24 @@ class GangStarts:
             return False
         if not _ended_unstarted(view, row):
             return False
-        on = self._on.get(rare.gang)
-        if on is None:
+        count = self._wanted_runs.get(rare.gang)
+        if count is None:
             members = view.gang_members.get(rare.gang, ())
-            on = sum(is_wanted_run(view, view.jobs.rows[job_id]) for job_id in members)
-            self._on[rare.gang] = on
-        return on < view.gangs[rare.gang].min_size
+            count = sum(is_wanted_run(view, view.jobs.rows[job_id]) for job_id in members)
+            self._wanted_runs[rare.gang] = count
+        return count < view.gangs[rare.gang].min_size
 
 
 def is_wanted_run(view: View, row: int) -> bool:
-    """Whether the job has a live run that is not to be stopped."""
+    """Whether the job has a live run and no flag that stops it. Its lease can still differ."""
     jobs = view.jobs
     return bool(
         job_table.IS_LIVE_RUN[jobs.run_state[row]] and not jobs.flags[row] & job_table.STOPPING
     )
 
 
-# More memory ----------------------------------------------------------------------------------
-
-
 def increase_memory(memory: int, factor: float, most: int) -> int:
-    """`memory` (bytes) times the factor, at most what the largest node has, and never less."""
+    """`memory` times the factor, at most `most` (what the largest node has; 0 = unknown), and never
+    less than `memory`. Amounts are bytes."""
     wanted = min(round(memory * factor), quantities.AMOUNT_MAX)
     return max(memory, min(wanted, most) if most else wanted)

@@ -1,8 +1,9 @@
-"""A scheduler without a process: its state, fed with events and records, and its rounds. Pure.
+"""A scheduler without a process: its state, which is fed with events and records, and its rounds.
+Pure.
 
-Worked cases, simulations, the warm-up of the kernels, benches and tests all make their scheduler
-here, so that each of them folds and decides as the service does. The service itself differs only in
-where the records come from: from the log (`service/follower.py`).
+Worked cases, simulations, the warm-up of the kernels, benches and tests use it, so that all of them
+fold and decide as the service does. Only the source of the records differs: the service reads them
+from the log (`service/follower.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

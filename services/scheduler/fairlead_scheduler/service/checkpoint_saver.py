@@ -1,8 +1,8 @@
 """Saves the leader's view periodically, so that a start has little of the log to read.
 
-A save goes part by part (`state/checkpoint/checkpoint_parts.py`), each in a transaction of its own:
-neither the memory nor the longest transaction of a save grows with what has to be saved, and a kill
-in the middle loses the parts that are not saved yet and no other.
+A save is done in parts (`state/checkpoint/checkpoint_parts.py`), each in a transaction of its own.
+So neither the memory nor the longest transaction of a save grows with what has to be saved, and if
+the process is killed in the middle, only the parts that are not saved yet are lost.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ class CheckpointSaver:
         self._full_disk = full_disk
 
     async def run(self) -> None:
-        """Save what changed every `checkpoint_s`, under load for a part of the time only.
+        """Save what changed every `checkpoint_s`, or less often if saves take long.
 
-        Ends by an error only; `ViewConflict` if another scheduler has saved.
+        It only ends with an error: with `ViewConflict` if another scheduler has saved.
         """
         took_s = 0.0
         while True:
-            await self._rest(
+            await self._wait_and_save_specs(
                 max(self._settings.checkpoint_s, min(PAUSE_FACTOR * took_s, PAUSE_S_MAX))
             )
             begun_s = clock.monotonic_s()
@@ -79,13 +79,13 @@ class CheckpointSaver:
                 partial(checkpoint.save_changes, self._pool, changes, nodes)
             )
             self._saved = changes.positions
-            await self._end_specs()
+            await self._end_specs_save()
             await state.advance(CHECKPOINT, dict(enumerate(self._saved)))
             is_saved = True
         return is_saved
 
     async def save_specs(self) -> None:
-        """Save the oldest submissions while there are more than one part of them."""
+        """Save the oldest submissions while more than `SPECS_PER_SAVE_MAX` are unsaved."""
         state = self._state
         specs = state.view.specs
         while len(specs.unsaved) > SPECS_PER_SAVE_MAX:
@@ -94,14 +94,14 @@ class CheckpointSaver:
             if saving is not None:
                 save = partial(checkpoint.save_specs, self._pool, self._saved, saving)
                 await self._full_disk.retry_until_space(save)
-            await self._end_specs()
+            await self._end_specs_save()
 
-    async def _end_specs(self) -> None:
+    async def _end_specs_save(self) -> None:
         async with self._state.lookup_lock, self._state.fold_lock:  # nobody is using them
             self._state.view.specs.end_save()
         await trim_caches_safely(self._state)
 
-    async def _rest(self, rest_s: float) -> None:
+    async def _wait_and_save_specs(self, rest_s: float) -> None:
         """Wait, and save submissions meanwhile if many arrive."""
         end_s = clock.monotonic_s() + rest_s
         while (left_s := end_s - clock.monotonic_s()) > 0:

@@ -1,8 +1,8 @@
 """Mirrors the clusters into Redis for other programs. Losing Redis loses nothing.
 
 `fairlead:clusters:heartbeats` and `fairlead:clusters:nodes` are hashes by the keys of
-`fairlead.clusters`, `fairlead:clusters:position` is where the mirror stands; each step is one
-MULTI. A mirror that was away starts again from the whole topic.
+`fairlead.clusters`; `fairlead:clusters:position` is the position up to which the topic was copied.
+Each step is one MULTI. After Redis was unavailable the whole topic is copied again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _logger = logging.getLogger("fairlead.scheduler.mirror")
 
 async def mirror_clusters(log: EventLog, url: str) -> None:
     """Mirror for ever; while Redis is unavailable, try again every `RETRY_S`."""
-    away = False
+    was_unavailable = False
     while True:
         client = redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
         try:
@@ -36,20 +36,21 @@ async def mirror_clusters(log: EventLog, url: str) -> None:
             await _await_bounded(client.delete(HEARTBEATS, NODES))
             while True:
                 await _await_bounded(_write(client, await reader.read(wait_s=5.0)))
-                away = False
+                was_unavailable = False
         except (RedisError, OSError) as error:
-            if not away:
+            if not was_unavailable:
                 _logger.warning(
                     "Redis is unavailable; the mirror of the clusters waits for it: %s", error
                 )
-            away = True
+            was_unavailable = True
         finally:
             await client.aclose()
         await asyncio.sleep(RETRY_S)
 
 
 async def _await_bounded(work: Awaitable[object]) -> None:
-    """Wait for work in a task of its own: the client's calls swallow cancellations."""
+    """Wait for a call of Redis, at most `ANSWER_S_MAX`, in a task of its own because the client
+    swallows cancellations."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=ANSWER_S_MAX)

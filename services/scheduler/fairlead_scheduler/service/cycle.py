@@ -1,8 +1,8 @@
 """One cycle of the leader: decide, append, and wait until the decisions are folded.
 
-The view is read while `State.fold_lock` is held: once it is released, events can give a row to
-another job. What leaves the lock names jobs by their ids. Rounds run in a thread, so every task
-that changes the view, the clusters or the queues holds that lock.
+The view is read while `State.fold_lock` is held. Once the lock is released, events can give a row
+to another job, so everything that is used after that names jobs by their ids. Rounds run in a
+thread, so every task that changes the view, the clusters or the queues holds the lock.
 
 A pool whose round raises is logged, counted, reported and tried again later; the others continue.
 Failures outside of the pure decisions (log, database) end the process.
@@ -43,7 +43,7 @@ class Offload(Protocol):
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run it in a thread. Kernels release the interpreter's lock, so that a long round delays
+    """Run a function in a thread. Kernels release the interpreter's lock, so a long round delays
     neither the lock session nor heartbeats nor requests."""
     return await asyncio.to_thread(work)
 
@@ -112,7 +112,7 @@ class Cycle:
         # While the disk is nearly full, housekeeping continues; no job is started and no task of
         # an array becomes a job.
         has_space = self._full_disk.disk.space is Space.ENOUGH
-        housekeeping = self._decider.decide_housekeeping(now_ms, release=has_space)
+        housekeeping = self._decider.decide_housekeeping(now_ms, release_tasks=has_space)
         metrics.DECIDED.inc(housekeeping.decisions)
         pools = self._decider.pools()
         failures = self._state.pool_failures
@@ -122,7 +122,7 @@ class Cycle:
         for pool in pools if has_space else ():
             if failures.must_wait(pool, begun_s):
                 continue
-            found = await self._round(pool, housekeeping, now_ms)
+            found = await self._decide_round(pool, housekeeping, now_ms)
             if found is not None:
                 decided, batches = found
                 rounds.append(batches)
@@ -131,7 +131,7 @@ class Cycle:
         reports.append(self._forget_pools(pools))
         return CycleDecisions(housekeeping, rounds, [records for records in reports if records])
 
-    async def _round(
+    async def _decide_round(
         self, pool: str, housekeeping: Housekeeping, now_ms: int
     ) -> tuple[DecidedRound, list[AppendBatch]] | None:
         try:
@@ -139,12 +139,12 @@ class Cycle:
                 lambda: self._decider.decide_round(pool, housekeeping, now_ms, self._monotonic_s)
             )
         except Exception as error:
-            self._failed(pool, error)
+            self._record_failure(pool, error)
             return None
         if decided is None:
             return None
         await load_specs(self._database, self._state.view, decided.placed_ids)
-        batches = self._attempt(pool, lambda: self._decider.make_batches(decided))
+        batches = self._try_for_pool(pool, lambda: self._decider.make_batches(decided))
         if batches is None:
             return None
         for step, seconds in decided.steps_s.items():
@@ -153,15 +153,15 @@ class Cycle:
         metrics.PREEMPTED.labels(pool).inc(len(decided.plan.preempted_job))
         return decided, batches
 
-    def _attempt(self, pool: str, work: Callable[[], T]) -> T | None:
+    def _try_for_pool(self, pool: str, work: Callable[[], T]) -> T | None:
         """The result of a pure part of a pool's round; None if it raised."""
         try:
             return work()
         except Exception as error:
-            self._failed(pool, error)
+            self._record_failure(pool, error)
             return None
 
-    def _failed(self, pool: str, error: Exception) -> None:
+    def _record_failure(self, pool: str, error: Exception) -> None:
         """Record that the round of this pool raised; the pool is tried again later."""
         failure = self._state.pool_failures.record_failure(pool, error, self._monotonic_s())
         metrics.POOL_FAILURES.labels(pool).inc()
@@ -186,16 +186,17 @@ class Cycle:
                 self.written[partition] = position
 
     def _report(self, decided: DecidedRound, now_ms: int) -> list[Record]:
-        """The changed reports of this pool; the rest follows after the next round."""
+        """The changed reports of this pool, at most as many as the reporter writes after one
+        round."""
         pool = decided.plan.pool
         now_s = self._monotonic_s()
-        if not self._may_report(pool, now_s):
+        if not self._can_report(pool, now_s):
             self._decider.request_round(pool)
             return []
         self._reported_s[pool] = now_s
         steps_ms = {step: round(1000 * s, 3) for step, s in decided.steps_s.items()}
         state = self._state
-        records = self._attempt(
+        records = self._try_for_pool(
             pool,
             lambda: self._reporter.report_round(
                 state.view,
@@ -223,14 +224,15 @@ class Cycle:
             metrics.forget_pool(pool)
         return self._reporter.retract_pools(pools)
 
-    def _may_report(self, pool: str, now_s: float) -> bool:
-        """Whether earlier reports are known and the last one is old enough."""
+    def _can_report(self, pool: str, now_s: float) -> bool:
+        """Whether the reports of the previous leader are restored, and the last report of the pool
+        is at least `REPORT_S_MIN` old."""
         reported_s = self._reported_s.get(pool, -REPORT_S_MIN)
         return self._reporter.is_ready and now_s - reported_s >= REPORT_S_MIN
 
     def _report_failure(self, pool: str, now_ms: int) -> list[Record]:
         now_s = self._monotonic_s()
-        if not self._may_report(pool, now_s):
+        if not self._can_report(pool, now_s):
             return []
         self._reported_s[pool] = now_s
         why = self._state.pool_failures.by_pool[pool].why

@@ -28,7 +28,7 @@ CHECKPOINT = "checkpoint"
 
 
 class State:
-    """Everything that a cycle reads, and the signal that it changed."""
+    """Everything that a cycle reads, the locks that protect it, and the signal that it changed."""
 
     def __init__(self, view: View, clusters: Clusters, queues: Queues) -> None:
         self.view = view
@@ -38,7 +38,7 @@ class State:
         self.positions: dict[str, dict[int, int]] = {}
         self.changed = asyncio.Event()
         self.settled = asyncio.Event()
-        """Set when this process stands by, or has led for one cycle."""
+        """Set once this process stands by, or has led for one cycle."""
         self.fold_lock = asyncio.Lock()
         """Held while the state changes and while a cycle decides, partly in a thread: rows do not
         change under a round."""
@@ -159,7 +159,7 @@ async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
 
 
 async def trim_caches_safely(state: State) -> None:
-    """As `trim_caches`, but not between the look-up and the fold of a batch."""
+    """`trim_caches`, but never between the look-up and the fold of a batch."""
     async with state.lookup_lock, state.fold_lock:
         trim_caches(state.view)
 

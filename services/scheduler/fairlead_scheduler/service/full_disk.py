@@ -1,4 +1,4 @@
-"""Waiting for a full disk: what could not be written is written again once there is space."""
+"""Retries writes that failed because the disk is full, until there is space."""
 
 import asyncio
 import logging
@@ -18,14 +18,14 @@ _logger = logging.getLogger("fairlead.scheduler")
 
 
 class FullDisk:
-    """`problem` says why the scheduler waits, if it does."""
+    """Retries writes while the disk is full. `problem`: why it waits; None if it does not."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.problem: str | None = None
 
     async def retry_until_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """The result of a write that is all or nothing, tried until there is space for it."""
+        """The result of `write`, which must be atomic; it is tried until there is space for it."""
         while True:
             try:
                 self.disk.check(Space.FULL)

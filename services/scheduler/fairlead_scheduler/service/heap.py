@@ -1,11 +1,13 @@
 """Returns freed memory to the system.
 
-Submissions come and go by the thousand between objects that stay. glibc keeps the pages in between
-for itself: a scheduler that was filled with 300,000 jobs held 345 MB and used 233 MB.
+Thousands of submissions are allocated and freed between objects that stay. glibc does not return
+the freed pages between them: a scheduler that was filled with 300,000 jobs held 345 MB and used
+233.
 
-A large array is a mapping of its own, given back when it is freed. But whenever glibc frees one, it
-takes arrays of up to that size (32 MiB at most) from its heaps from then on, one heap per thread,
-and keeps them: after the first round over a million jobs the scheduler held 929 MB instead of 712.
+A large array is a mapping of its own, which is returned when it is freed. But after glibc freed a
+mapping, it allocates arrays of up to that size (at most 32 MiB) in its heaps, one per thread, and
+does not return them: after the first round over a million jobs the scheduler held 929 MB instead of
+712.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Final
 
-EVERY_S: Final = 30.0
+TRIM_EVERY_S: Final = 30.0
 MAPPED_BYTES_MIN: Final = 1 << 20
 """Allocations of at least this size are always separate mappings."""
 HEAPS_MAX: Final = 2
@@ -24,9 +26,9 @@ _M_ARENA_MAX: Final = -8
 
 
 def limit_heaps() -> None:
-    """Let freed arrays go back to the system at once. To be called before threads are started.
+    """Make glibc return freed arrays to the system at once. Must be called before threads start.
 
-    Does nothing where the C library is not glibc.
+    Does nothing if the C library is not glibc.
     """
     mallopt: Callable[[int, int], int] | None = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or _find_trim() is None:
@@ -37,14 +39,15 @@ def limit_heaps() -> None:
 
 
 async def trim_regularly() -> None:
-    """Return only where the C library has no way to do that."""
+    """Return freed memory to the system every `TRIM_EVERY_S`. Ends at once if the C library is not
+    glibc."""
     trim = _find_trim()
     while trim is not None:
-        await asyncio.sleep(EVERY_S)
+        await asyncio.sleep(TRIM_EVERY_S)
         await asyncio.to_thread(trim, 0)
 
 
 def _find_trim() -> Callable[[int], int] | None:
-    """`malloc_trim` of glibc; others have none, and need none."""
+    """`malloc_trim` of glibc; None in other C libraries, which do not need it."""
     found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return found

@@ -1,9 +1,9 @@
-"""Standby and leader: one process leads at a time, the others follow and are ready.
+"""Standby and leader: one process leads at a time, the others follow the log and are ready.
 
-A Postgres advisory lock elects, in a session that Postgres ends when its holder falls silent, and
-that is confirmed before each append. The log's producer fencing makes a deposed leader harmless:
-its next append fails, whatever it believes. Whatever goes wrong while leading ends the process; the
-next leader starts from the log.
+The leader holds a Postgres advisory lock, in a session that Postgres ends when its holder falls
+silent, and that is confirmed before each append. The producer fencing of the log makes a deposed
+leader harmless: its next append fails. Any failure while leading ends the process, and the next
+leader starts from the log.
 """
 
 import asyncio
@@ -40,8 +40,10 @@ PRODUCER = "scheduler"
 APPLICATION = "fairlead-scheduler"
 """What the sessions of a scheduler's pool are called in Postgres."""
 PRUNE_SAVED_S = 3_600.0
-_DAY_MS = 86_400_000
+"""How often the leader deletes old ended jobs from the checkpoint."""
 PRUNE_S = 2.0
+"""The least time between two times that a standby drops what the leader has saved."""
+_DAY_MS = 86_400_000
 _logger = logging.getLogger("fairlead.scheduler")
 
 
@@ -107,7 +109,7 @@ async def lead(
     await _give_up_runs_without_lease(log, producer, state, live_leases)
     live_leases.assume_wanted(state.view)
     reporter = Reporter((item.name for item in settings.priority_classes), is_ready=False)
-    saved = await _saved_positions(log, pool)
+    saved = await _read_or_create_positions(log, pool)
     # after the positions: if a deposed leader saves in between, the first save here fails
     names = SavedNames(await checkpoint.read_names(pool))
     state.clusters.restore_numbers(await checkpoint.read_nodes(pool))
@@ -141,8 +143,8 @@ async def lead(
         saver = CheckpointSaver(settings, pool, state, saved, names, full_disk)
         tasks.create_task(saver.run(), name="checkpoint")
         tasks.create_task(heartbeats.run(), name="heartbeat")
-        tasks.create_task(_cycle(settings, log, state, cycle, reporter), name="cycle")
-        tasks.create_task(_prune(settings, pool, state, full_disk), name="prune")
+        tasks.create_task(_run_cycles(settings, log, state, cycle, reporter), name="cycle")
+        tasks.create_task(_prune_regularly(settings, pool, state, full_disk), name="prune")
 
 
 async def _read_leases(log: EventLog, state: State) -> Leases:
@@ -152,7 +154,7 @@ async def _read_leases(log: EventLog, state: State) -> Leases:
     ):
         try:
             newest, _ = await compacted_view.read_newest(log, leases(executor).name)
-        except TopicMismatch:  # no executor of ours wrote its heartbeat: they make it before
+        except TopicMismatch:  # an executor creates its topic before its first heartbeat
             await log.create(leases(executor))
             continue
         live_leases.read_back(executor, newest)
@@ -162,12 +164,12 @@ async def _read_leases(log: EventLog, state: State) -> Leases:
 async def _give_up_runs_without_lease(
     log: EventLog, producer: Producer, state: State, live_leases: Leases
 ) -> None:
-    """Give up live runs without any record in the lease topics, not even an undecodable one: the
-    log was restored or created again, and their executors end them."""
+    """Give up live runs without any record in the lease topics, not even an undecodable one. The
+    log was restored or created again; executors end runs without a lease."""
     missing = lease_changes.find_runs_without_lease(state.view, live_leases)
     if not missing:
         return
-    there = await _lease_keys(log, state)
+    there = await _read_lease_keys(log, state)
     runs = [run for run in missing if run not in there]
     lost = [AppendBatch((missing[run],)) for run in runs]
     if lost:
@@ -181,8 +183,8 @@ async def _give_up_runs_without_lease(
         )
 
 
-async def _lease_keys(log: EventLog, state: State) -> set[str]:
-    """The keys of all records of the lease topics that are not null, whatever is in them."""
+async def _read_lease_keys(log: EventLog, state: State) -> set[str]:
+    """The keys of all records of the lease topics with a value, also undecodable ones."""
     log = log.inner if isinstance(log, ValidatingLog) else log
     keys: set[str] = set()
     for executor in state.clusters.heard.keys() | lease_changes.find_executors_in_use(state.view):
@@ -191,7 +193,7 @@ async def _lease_keys(log: EventLog, state: State) -> set[str]:
     return keys
 
 
-async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
+async def _read_or_create_positions(log: EventLog, pool: Pool) -> list[int]:
     log_id = await log.identity()
     saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
     if saved is None:
@@ -201,17 +203,18 @@ async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
     return saved
 
 
-async def _cycle(
+async def _run_cycles(
     settings: SchedulerSettings, log: EventLog, state: State, cycle: Cycle, reporter: Reporter
 ) -> None:
-    """A cycle when something changed, at most every `cycle_s_min`; else every `cycle_s`."""
+    """Run a cycle when something has changed, at most every `cycle_s_min`, and at least every
+    `cycle_s`."""
     while True:
         began_s = clock.monotonic_s()
         metrics.show_silence(state.clusters.silence_s)
         state.changed.clear()
         await cycle.run_once()
         state.settled.set()
-        if not reporter.is_ready:  # the first leases do not wait for that
+        if not reporter.is_ready:  # only now, so that the first leases do not wait for it
             reporter.restore((await compacted_view.read_newest(log, REPORTS))[0])
         await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
         remaining_s = began_s + settings.cycle_s - clock.monotonic_s()
@@ -223,10 +226,11 @@ async def _cycle(
                 continue
 
 
-async def _prune(
+async def _prune_regularly(
     settings: SchedulerSettings, pool: Pool, state: State, full_disk: FullDisk
 ) -> None:
-    """Drop jobs that ended long ago (their ids can then be used again) and unused node numbers."""
+    """Regularly delete jobs that ended long ago, whose ids can then be used again, and unused
+    numbers of nodes from the checkpoint."""
     while True:
         before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
         for name in await full_disk.retry_until_space(

@@ -50,7 +50,7 @@ class LeaderHeartbeats:
         await self._producer.append([self._record])
 
     async def run(self) -> None:
-        """Append for ever; ends only by an error other than `AppendRefused`."""
+        """Append heartbeats; it only ends with an error other than `AppendRefused`."""
         while True:
             await asyncio.sleep(self._interval_s)
             try:

@@ -1,4 +1,4 @@
-"""What the scheduler counts and times, for Prometheus."""
+"""The Prometheus metrics of the scheduler."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -60,7 +60,7 @@ CHECKPOINT_SECONDS = Histogram(
 
 
 def show_silence(silence_s: Mapping[str, float]) -> None:
-    """How long each executor has not been heard; others are not shown any more."""
+    """Set the gauges of the silence of these executors; remove those of others."""
     for executor in _silence_labels - silence_s.keys():
         EXECUTOR_SILENCE.remove(executor)
     for executor, silent_s in silence_s.items():
@@ -73,7 +73,7 @@ _silence_labels: Final[set[str]] = set()
 
 
 def forget_pool(pool: str) -> None:
-    """Show nothing of this pool any more: it has neither nodes nor jobs."""
+    """Remove the metrics of a pool, which has neither nodes nor jobs any more."""
     for step in ("build", "plan"):
         ROUND_SECONDS.remove(pool, step)
     for metric in (POOL_FAILURES, POOL_FAILING, LEASED, PREEMPTED):

@@ -1,6 +1,7 @@
-"""The reports of rounds as records of `fairlead.reports`: only those that changed.
+"""Makes the records of `fairlead.reports` after rounds: reports that changed.
 
-Pure, except that it remembers what it wrote. Shares are rounded, so that noise is not a change.
+The reporter does no I/O. It retains the reports that it made, to find changes, and sets the gauges
+of the metrics. Shares are rounded, so that small differences are not changes.
 """
 
 from collections.abc import Collection, Iterable
@@ -30,13 +31,14 @@ from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
 REPORTS_MAX: Final = 5_000
-"""Most reports written after one round; what is left follows after the next."""
+"""The most reports written after one round; the others follow after the next round."""
 POOL_FAILING: Final = "pool-failing"
 GANG_STOPPING: Final = "gang-stopping"
 
 
 class Reporter:
-    """Remembers the last reports per pool. `classes`: the configured ones."""
+    """Makes reports, and retains the last ones of each pool. `classes`: names of the configured
+    priority classes."""
 
     def __init__(
         self, classes: Iterable[str] = (), *, reports_max: int = REPORTS_MAX, is_ready: bool = True
@@ -66,16 +68,16 @@ class Reporter:
         now_ms: int,
         steps_ms: dict[str, float],
     ) -> list[Record]:
-        """The records that update readers with this round."""
-        waiting = [*_waiting(view, built, plan, queues, self._classes)]
-        waiting += _stopping(
+        """The records of the reports that this round changed."""
+        waiting = [*_report_waiting(view, built, plan, queues, self._classes)]
+        waiting += _report_stopping_gangs(
             view, plan.pool, {scheduling_reports.key(report) for report in waiting}
         )
-        shares = _shares(view, built, plan, queues)
-        found: list[Report] = [*waiting, *shares, *_nearness(built, plan)]
-        self._show(plan.pool, found)
-        round_ = _round(built, plan, now_ms, steps_ms)
-        return self._difference(plan.pool, found, round_, len(plan.placed_job) > 0)
+        shares = _report_shares(view, built, plan, queues)
+        found: list[Report] = [*waiting, *shares, *_report_nearness(built, plan)]
+        self._update_gauges(plan.pool, found)
+        round_ = _report_round(built, plan, now_ms, steps_ms)
+        return self._select_changed(plan.pool, found, round_, len(plan.placed_job) > 0)
 
     def report_failure(self, view: View, pool: str, why: str, *, now_ms: int) -> list[Record]:
         """The records that report failing rounds as the reason why all jobs of the pool wait.
@@ -85,8 +87,8 @@ class Reporter:
         written = self._written.get(pool, {})
         stays = QueueShare | GroupNearness
         shares = [report for report in written.values() if isinstance(report, stays)]
-        waiting = _all_wait(view, pool, f"The rounds of pool {pool} fail: {why}")
-        self._show(pool, [*waiting, *shares])
+        waiting = _report_all_as_waiting(view, pool, f"The rounds of pool {pool} fail: {why}")
+        self._update_gauges(pool, [*waiting, *shares])
         round_ = RoundReport(
             pool=pool,
             at_ms=now_ms,
@@ -96,7 +98,7 @@ class Reporter:
         )
         before = written.get(pool)
         news = not isinstance(before, RoundReport) or before.error != why
-        return self._difference(pool, [*waiting, *shares], round_, news)
+        return self._select_changed(pool, [*waiting, *shares], round_, news)
 
     def retract_pools(self, pools: Collection[str]) -> list[Record]:
         """Records that retract the reports of all pools but these; further ones follow at the next
@@ -109,7 +111,7 @@ class Reporter:
                 records.append(scheduling_reports.deletion_record(key))
             if not written:
                 del self._written[pool]
-            self._show(pool, [])
+            self._update_gauges(pool, [])
             del self._gauges[pool]
             self._incomplete.discard(pool)
         return records
@@ -118,16 +120,17 @@ class Reporter:
         """Whether there are more changed reports than are written after one round."""
         return pool in self._incomplete
 
-    def _show(self, pool: str, found: list[Report]) -> None:
+    def _update_gauges(self, pool: str, found: list[Report]) -> None:
         gauges = self._gauges.get(pool)
         if gauges is None:
             gauges = self._gauges[pool] = metrics.PoolGauges(pool)
         gauges.update(found)
 
-    def _difference(
+    def _select_changed(
         self, pool: str, found: list[Report], round_: RoundReport, news: bool
     ) -> list[Record]:
-        """The changed reports; also the round, if any report changed or it is news."""
+        """The records of the changed reports, and of the round if any report changed, its outcome
+        changed, or `news` says that it did something."""
         written = self._written.setdefault(pool, {})
         now = {scheduling_reports.key(report): report for report in found}
         records = [
@@ -154,7 +157,7 @@ class Reporter:
         return records
 
 
-def _waiting(
+def _report_waiting(
     view: View, built: BuiltSnapshot, plan: Plan, queues: Queues, classes: frozenset[str]
 ) -> list[WaitingReport]:
     snapshot, reasons = built.snapshot, plan.reasons
@@ -173,7 +176,7 @@ def _waiting(
             shape = shapes.key(*view.jobs.shapes.values[number])
         counts = reasons.counts[row].tolist()
         queue = snapshot.queue_names[int(reasons.queue[row])]
-        sentence = _sentence(view, built, plan, queues, row, classes)
+        sentence = _describe_row(view, built, plan, queues, row, classes)
         if ahead[row] > 0:
             sentence += f" {queue_positions.describe_jobs_ahead(queue, ahead[row])}"
         found.append(
@@ -196,7 +199,7 @@ def _waiting(
     return found
 
 
-def _sentence(
+def _describe_row(
     view: View, built: BuiltSnapshot, plan: Plan, queues: Queues, row: int, classes: frozenset[str]
 ) -> str:
     """The engine's sentence, or a more specific one from what only the service knows."""
@@ -224,7 +227,7 @@ def _sentence(
     return written
 
 
-def _stopping(view: View, pool: str, written: set[str]) -> list[WaitingReport]:
+def _report_stopping_gangs(view: View, pool: str, written: set[str]) -> list[WaitingReport]:
     """Members of gangs that wait until the others, which are being stopped, have ended."""
     jobs = view.jobs
     gangs: set[job_table.GangName] = set()
@@ -253,14 +256,14 @@ def _stopping(view: View, pool: str, written: set[str]) -> list[WaitingReport]:
     return found
 
 
-def _all_wait(view: View, pool: str, sentence: str) -> list[WaitingReport]:
-    """One reason for every queued job of a pool, by queue and shape, and by gang."""
+def _report_all_as_waiting(view: View, pool: str, sentence: str) -> list[WaitingReport]:
+    """Reports with this sentence for all queued jobs of a pool, by queue and shape, and by gang."""
     jobs = view.jobs
     here = jobs.pools.find(pool)
     rows = np.flatnonzero(jobs.pool[: jobs.used] == (-1 if here is None else here))
     rows = rows[(jobs.state[rows] == job_table.QUEUED) & ((jobs.flags[rows] & job_table.FREE) == 0)]
     number = np.int64(len(jobs.shapes))
-    by_kind, counts = _counted(jobs.queue[rows] * number + jobs.shape[rows])
+    by_kind, counts = _count_distinct(jobs.queue[rows] * number + jobs.shape[rows])
     found = [
         WaitingReport(
             pool=pool,
@@ -291,7 +294,9 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[WaitingReport]:
     return found
 
 
-def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _count_distinct(
+    keys: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The distinct keys and their counts; small keys are counted without a sort."""
     if not keys.size or keys.max() > 4 * keys.size:
         return np.unique(keys, return_counts=True)
@@ -300,14 +305,16 @@ def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.ND
     return found, counts[found]
 
 
-def _shares(view: View, built: BuiltSnapshot, plan: Plan, queues: Queues) -> list[QueueShare]:
+def _report_shares(
+    view: View, built: BuiltSnapshot, plan: Plan, queues: Queues
+) -> list[QueueShare]:
     snapshot, shares = built.snapshot, plan.shares
     assert snapshot.job_totals is not None, "the builder keeps them"
     running = snapshot.job_totals.running.sum(axis=1).tolist()
     queued = snapshot.job_totals.queued.sum(axis=1).tolist()
     beside = snapshot.queued_beside
     tasks = [0] * len(queued) if beside is None else beside.sum(axis=1).tolist()
-    first = _first_waiting(view, built, plan)
+    first = _find_first_waiting(view, built, plan)
     return [
         QueueShare(
             pool=plan.pool,
@@ -322,7 +329,7 @@ def _shares(view: View, built: BuiltSnapshot, plan: Plan, queues: Queues) -> lis
             running=running[row],
             scheduled=int(plan.queue_scheduled[row]),
             preempted=int(plan.queue_preempted[row]),
-            skipped=_skipped(plan.queue_skipped[row]),
+            skipped=_list_skipped(plan.queue_skipped[row]),
             first_waiting=first[row],
             first_position=int(plan.queue_position[row]),
         )
@@ -331,14 +338,14 @@ def _shares(view: View, built: BuiltSnapshot, plan: Plan, queues: Queues) -> lis
     ]
 
 
-def _skipped(counts: npt.NDArray[np.int64]) -> dict[str, int]:
+def _list_skipped(counts: npt.NDArray[np.int64]) -> dict[str, int]:
     """Jobs of a queue that wait, by reason code."""
     codes = np.flatnonzero(counts).tolist()
     return {reason_texts.CODE_NAMES[engine.Code(code)]: int(counts[code]) for code in codes}
 
 
-def _first_waiting(view: View, built: BuiltSnapshot, plan: Plan) -> list[str]:
-    """[Q] the first job of each queue that waits, "" where none does."""
+def _find_first_waiting(view: View, built: BuiltSnapshot, plan: Plan) -> list[str]:
+    """[Q] the id of the first job that waits in each queue; "" if none waits."""
     positions = plan.queue_position.tolist()
     if max(positions, default=-1) < 0:
         return [""] * len(positions)
@@ -350,7 +357,7 @@ def _first_waiting(view: View, built: BuiltSnapshot, plan: Plan) -> list[str]:
     ]
 
 
-def _nearness(built: BuiltSnapshot, plan: Plan) -> list[GroupNearness]:
+def _report_nearness(built: BuiltSnapshot, plan: Plan) -> list[GroupNearness]:
     """T5: how close the members of each running group with a topology are."""
     snapshot = built.snapshot
     if plan.nearness is None or snapshot.role_gang is None:
@@ -373,7 +380,7 @@ def _nearness(built: BuiltSnapshot, plan: Plan) -> list[GroupNearness]:
     ]
 
 
-def _round(
+def _report_round(
     built: BuiltSnapshot, plan: Plan, now_ms: int, steps_ms: dict[str, float]
 ) -> RoundReport:
     stopped = engine.Code(plan.stopped_by)

@@ -1,4 +1,4 @@
-"""The scheduler, wired: what it opens, what it serves, and the tasks it runs."""
+"""The wiring of the scheduler: what it opens, its health checks, and the tasks that it runs."""
 
 import asyncio
 import contextlib
@@ -100,7 +100,7 @@ class Service:
         """The checks of `/readyz`."""
 
         async def checkpoint_usable() -> str | None:
-            # The process is well and waits: starting it again would change nothing.
+            # Degraded, not failed: starting the process again would change nothing.
             return None if self.unusable is None else Degraded(str(self.unusable))
 
         async def pools() -> str | None:
@@ -141,8 +141,8 @@ class Service:
             tasks.create_task(self._lead())
 
     async def settled(self) -> None:
-        """Return once this process leads and has decided all that waited, stands by, or waits for a
-        repair; and after `SETTLE_S_MAX` in any case. What the first lease does not need waits."""
+        """Wait until this process has led for one cycle, stands by, or waits for a repair, at most
+        `SETTLE_S_MAX`. What the first lease does not need starts after that."""
         if self.unusable is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S_MAX):

@@ -1,8 +1,7 @@
-"""Snapshots of pools for the engine, kept from round to round. Pure.
+"""Builds the snapshots of pools for the engine, and retains their columns between rounds. Pure.
 
-`builder.py` puts them together; `pool_jobs.py` keeps the jobs of a pool, the other modules the
-tables and columns that their names say.
-docs/decisions/0011 says how all of that is kept right.
+`builder.py` builds a snapshot. `pool_jobs.py` has the jobs of a pool; the other modules have the
+tables and columns after which they are named. docs/decisions/0011 describes how they are updated.
 """
 
 from fairlead_scheduler.snapshots.builder import Builder, BuiltSnapshot

@@ -1,4 +1,4 @@
-"""Priority classes as rows: configured classes by name, then other classes that jobs name."""
+"""The priority classes as rows: configured classes by name, then other classes that jobs name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,29 +21,29 @@ _PREEMPTION: Final = {
 
 
 class Classes:
-    """The classes that shapes refer to by row. A class nobody configured has the value 0."""
+    """Priority classes by row. A class that is not configured has the value 0."""
 
     def __init__(self, classes: Sequence[PriorityClass]) -> None:
         self.rows = sorted(classes, key=lambda item: item.name)
         self._row = {item.name: row for row, item in enumerate(self.rows)}
-        self._make()
+        self._update_columns()
 
-    def _make(self) -> None:
+    def _update_columns(self) -> None:
         self.names = tuple(item.name for item in self.rows)
         self.value = np.array([item.value for item in self.rows], np.int64)
         self.preemption = np.array([_PREEMPTION[item.preemption] for item in self.rows], np.uint8)
-        self.away_value = self._away_values()
+        self.away_value = self._list_away_values()
 
     def row(self, name: str) -> int:
-        """The row of a class, made if nobody named it before."""
+        """The row of a class; a class without one gets the next row."""
         row = self._row.get(name)
         if row is None:
             row = self._row[name] = len(self.rows)
             self.rows.append(PriorityClass(name=name, value=0))
-            self._make()
+            self._update_columns()
         return row
 
-    def _away_values(self) -> npt.NDArray[np.int64] | None:
+    def _list_away_values(self) -> npt.NDArray[np.int64] | None:
         width = max((len(item.away_node_types) for item in self.rows), default=0)
         if width == 0:
             return None
@@ -61,14 +61,15 @@ class Classes:
     ) -> tuple[Limits, Limits]:
         """L2: [Q, C, R+F] fractions and amounts, None where no limit is set.
 
-        For each resource the queue's own limit replaces that of `general`, and this the class's.
+        For each resource, the limit of the queue replaces that of `general` (`classLimits`), which
+        replaces that of the class.
         """
         shape = (len(names), len(self.rows), len(resource_names))
         amounts = np.full(shape, np.inf)
         column = {resource: at for at, resource in enumerate(resource_names)}
         own = {item.name: item.limits for item in self.rows if item.limits}
-        default = self._fractions(own, column)
-        given = self._fractions(general, column)
+        default = self._collect_fractions(own, column)
+        given = self._collect_fractions(general, column)
         default = np.where(np.isfinite(given), given, default)
         fractions = np.repeat(default[None], len(names), axis=0)
         for at, name in enumerate(names):
@@ -92,10 +93,10 @@ class Classes:
     ) -> Limits:
         """L2: [C, R+F] fractions that bind every queue, None where no ceiling is set."""
         column = {resource: at for at, resource in enumerate(resource_names)}
-        made = self._fractions(by_class, column)
+        made = self._collect_fractions(by_class, column)
         return made if np.isfinite(made).any() else None
 
-    def _fractions(
+    def _collect_fractions(
         self, by_class: Mapping[str, Mapping[str, float]], column: Mapping[str, int]
     ) -> npt.NDArray[np.float64]:
         """[C, R+F] fractions of the pool, inf where there is no limit."""

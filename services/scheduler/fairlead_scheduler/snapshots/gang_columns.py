@@ -1,6 +1,7 @@
-"""Gangs and avoided nodes, which few jobs have: stored by row, rebuilt where they changed.
+"""The columns of the gangs of a pool, and the nodes that its jobs avoid.
 
-A gang has a row while it has members in the pool; rows of ended gangs are used again.
+A gang has a row while it has members in the pool; rows of ended gangs are used again. Few jobs have
+a gang or avoid nodes, so both are stored by row in dictionaries.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,8 +26,8 @@ from fairlead_scheduler.state.view import View
 _REST: Final = {"wait": engine.Rest.WAIT, "fail": engine.Rest.FAIL}
 LONG_AGO_MS: Final = -(1 << 60)
 USE_MAX: Final = float(1 << 62)
-"""Former runs of a group count as no more: the rest of the sum fits beside it."""
-_NOBODY: Final = GangName("", "", "")
+"""The most that the former runs of a group count, so that sums with it do not overflow."""
+_NO_NAME: Final = GangName("", "", "")
 _NO_TERMS: Final = GangTerms(1, 1, None, "wait")
 
 
@@ -34,10 +35,10 @@ class Gangs:
     """G rows, with the columns of `Snapshot` that are named after gangs."""
 
     def __init__(self, levels: tuple[str, ...] = ()) -> None:
-        """`levels`: those of the pool's topology, widest first."""
+        """`levels`: the levels of the pool's topology, widest first."""
         self._levels = levels
         self._members: dict[GangName, set[int]] = {}
-        """Every row whose job says that it is a member, also of a gang that no longer exists."""
+        """The rows of jobs that name a gang, by gang, also of a gang that no longer exists."""
         self._gang_of: dict[int, GangName] = {}
         self._row: dict[GangName, int] = {}
         self._free: list[int] = []
@@ -53,18 +54,19 @@ class Gangs:
         self.fitted = np.zeros(0, np.bool_)
         """[G] found feasible before (section 6)."""
         self._recalled: set[GangName] = set()
-        """Gangs without a row yet that were found feasible before."""
+        """Gangs that were found feasible before and have no row yet."""
         self.roles = RoleRows()
         self.scaled_ms = np.zeros(0, np.int64)
-        """[G] last start or stop of a surplus member by the scheduler (G7)."""
+        """[G] when the scheduler last started or stopped a surplus member (G7)."""
         self.freeze_ms = np.zeros(0, np.int64)
         self.ran_until_ms = np.zeros(0, np.int64)
-        """[G] when the last run of a member of a group ended; 0 of other gangs (G9)."""
+        """[G] when the last run of a member ended (G9); 0 for plain gangs."""
         self.former_score = np.zeros(0, np.int64)
-        """[G] score of `GroupState.used`, see `score_former_runs`; 0 of other gangs."""
+        """[G] score of `GroupState.used`, see `score_former_runs`; 0 for plain gangs."""
         self._not_scored: dict[int, tuple[tuple[str, int], ...]] = {}
-        """Row -> `GroupState.used`, where it changed."""
-        self._asked_ms = 0
+        """Row -> `GroupState.used` if it changed since it was scored."""
+        self._checked_ms = 0
+        """When `has_thawed` was last called."""
         self.topology_mode = np.zeros(0, np.uint8)
         self.topology_level = np.zeros(0, np.int32)
         self.topology_whole = np.zeros(0, np.uint8)
@@ -98,7 +100,7 @@ class Gangs:
         return found
 
     def leave(self, job_rows: npt.NDArray[np.int32]) -> None:
-        """The jobs of these rows leave the pool."""
+        """Remove the jobs of these rows, which leave the pool."""
         if not self._gang_of:
             return
         for job_row in job_rows.tolist():
@@ -108,16 +110,14 @@ class Gangs:
                 self._changed.add(name)
 
     def join(self, job_row: int, name: GangName) -> None:
-        """The job of this row is a member."""
+        """Add the job of this row as a member."""
         self._gang_of[job_row] = name
         self._members.setdefault(name, set()).add(job_row)
         self._changed.add(name)
 
     def update(self, view: View, columns: RoundColumns, queues: QueueRows) -> bool:
-        """Bring the rows of gangs that changed, and the jobs' columns, up to date.
-
-        Says whether anything did.
-        """
+        """Update the rows of gangs that changed, and the columns of their members. Returns whether
+        any gang changed."""
         if not self._changed:
             return False
         queue_of = queues.by_name()
@@ -141,11 +141,11 @@ class Gangs:
             self.started[row] = name in view.gang_started
             self._set_topology(row, terms.topology)
             missing = len(view.gang_members.get(name, ())) < terms.min_size and not terms.roles
-            # N9: a complete gang is not late any more, and a group is submitted as a whole
+            # N9: a complete gang cannot be late, and a group is submitted with all its members.
             self.submitted_ms[row] = (
                 view.jobs.submitted_ms[members].min() if missing else job_table.NEVER_MS
             )
-        self._label()
+        self._number_labels()
         self._changed.clear()
         return True
 
@@ -186,43 +186,43 @@ class Gangs:
 
     @property
     def asks_topology(self) -> bool:
-        """Whether any gang has a topology."""
+        """Whether any gang requires or prefers nearness."""
         return bool(self.topology_mode.any())
 
     def remember(self, feasible: npt.NDArray[np.bool_]) -> None:
-        """These rows were found feasible."""
+        """Note that these gangs ([G]) were found feasible."""
         self.fitted |= feasible
 
     def restore(self, before: "Gangs") -> None:
-        """Gangs that were found feasible there count as feasible here when they get a row."""
+        """Count the gangs that were found feasible in `before` as feasible once they have a row."""
         rows = before._row.items()
         self._recalled = {name for name, row in rows if before.fitted[row]}
 
     def find_frozen(self, now_ms: int, freeze_s_max: int) -> npt.NDArray[np.bool_]:
         """[G] groups that are frozen (G7)."""
-        return self._find_ends(freeze_s_max) > now_ms
+        return self._find_freeze_ends(freeze_s_max) > now_ms
 
     def find_freezing(self, freeze_s_max: int) -> npt.NDArray[np.bool_]:
         """[G] groups that are frozen after a surplus member starts or stops (G7)."""
         return np.minimum(self.freeze_ms, 1000 * freeze_s_max) > 0
 
     def has_thawed(self, now_ms: int, freeze_s_max: int) -> bool:
-        """Whether the freeze of a group has ended since this was last asked."""
-        ends = self._find_ends(freeze_s_max)
-        before, self._asked_ms = self._asked_ms, now_ms
+        """Whether the freeze of a group has ended since the last call."""
+        ends = self._find_freeze_ends(freeze_s_max)
+        before, self._checked_ms = self._checked_ms, now_ms
         return bool(((ends > before) & (ends <= now_ms)).any())
 
-    def _find_ends(self, freeze_s_max: int) -> npt.NDArray[np.int64]:
+    def _find_freeze_ends(self, freeze_s_max: int) -> npt.NDArray[np.int64]:
         return self.scaled_ms + np.minimum(self.freeze_ms, 1000 * freeze_s_max)
 
     def mark_changed(self, names: Iterable[GangName] | None) -> None:
-        """Something about these gangs (None: about any) may have changed."""
+        """Note that these gangs (None: any gang) can have changed."""
         known = self._members
         if known:
             self._changed.update(known if names is None else known.keys() & set(names))
 
     def renumber_queues(self, queues: QueueRows) -> None:
-        """Queues have other rows now."""
+        """Update the rows of queues, which were renumbered."""
         if not self._row:
             return
         queue_of = queues.by_name()
@@ -242,7 +242,7 @@ class Gangs:
     def _grow(self) -> None:
         known = len(self.names)
         more = max(8, known)
-        self.names += [_NOBODY] * more
+        self.names += [_NO_NAME] * more
         self._terms += [_NO_TERMS] * more
         columns = ("queue", "size", "min_size", "rest", "started", "submitted_ms", "fitted")
         topology = ("topology_mode", "topology_level", "topology_whole")
@@ -257,7 +257,7 @@ class Gangs:
     def _drop(self, name: GangName) -> None:
         row = self._row.pop(name, None)
         if row is not None:
-            self.names[row], self._terms[row] = _NOBODY, _NO_TERMS
+            self.names[row], self._terms[row] = _NO_NAME, _NO_TERMS
             self.queue[row], self.size[row], self.min_size[row] = 0, 0, 1
             self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, job_table.NEVER_MS
             self.fitted[row] = False
@@ -267,20 +267,20 @@ class Gangs:
         self.roles.drop(name)
 
     def _forget_group(self, row: int) -> None:
-        """The row is not that of a group."""
+        """Reset the columns that only groups have."""
         self.scaled_ms[row], self.freeze_ms[row], self.ran_until_ms[row] = LONG_AGO_MS, 0, 0
         self.former_score[row] = 0
         self._not_scored.pop(row, None)
 
     def score_former_runs(self, weights: Mapping[str, float]) -> npt.NDArray[np.int64]:
-        """[G] resource score x seconds of the former runs of groups, in thousandths (G9); `weights`
-        are the same in each call."""
+        """[G] resource score x seconds of the former runs of groups, in thousandths (G9). `weights`
+        must be the same in each call."""
         for row, used in self._not_scored.items():
             self.former_score[row] = min(resource_scores.score_use(used, weights), USE_MAX)
         self._not_scored.clear()
         return self.former_score.copy()
 
-    def _label(self) -> None:
+    def _number_labels(self) -> None:
         wanted = [terms.uniformity_label for terms in self._terms]
         self.label_names = tuple(sorted({label for label in wanted if label is not None}))
         row: dict[str | None, int] = {label: at for at, label in enumerate(self.label_names)}
@@ -288,7 +288,7 @@ class Gangs:
 
 
 class AvoidedNodes:
-    """A (N10): which jobs of the pool avoid which nodes."""
+    """The A avoided pairs of the pool: which jobs avoid which nodes (N10)."""
 
     def __init__(self) -> None:
         self._nodes_of: dict[int, tuple[str, ...]] = {}
@@ -297,7 +297,7 @@ class AvoidedNodes:
         self._pairs: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | None = None
 
     def leave(self, job_rows: npt.NDArray[np.int32]) -> None:
-        """The jobs of these rows leave the pool."""
+        """Remove the jobs of these rows, which leave the pool."""
         if self._nodes_of:
             before = len(self._nodes_of)
             for job_row in job_rows.tolist():
@@ -305,34 +305,35 @@ class AvoidedNodes:
             self._version += len(self._nodes_of) != before
 
     def join(self, job_row: int, names: tuple[str, ...]) -> None:
-        """The job of this row avoids these nodes, named `executor/node`."""
+        """Note that the job of this row avoids these nodes, named `executor/node`."""
         self._nodes_of[job_row] = names
         self._version += 1
 
     def pairs(
         self, nodes: Nodes
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | tuple[None, None]:
-        """Rows of jobs, and the rows of the nodes that they avoid; None and None without any."""
+        """Rows of jobs, and the row of the node that each avoids; (None, None) if there are no
+        pairs."""
         if self._key != (nodes.version, self._version):
             self._key = (nodes.version, self._version)
             found = [
                 (job_row, row)
                 for job_row, names in self._nodes_of.items()
                 for name in names
-                if (row := nodes.row_of.get(_node_name(name))) is not None
+                if (row := nodes.row_of.get(_parse_node_name(name))) is not None
             ]
             table = np.array(found, np.int32).reshape(len(found), 2)
             self._pairs = (table[:, 0].copy(), table[:, 1].copy()) if found else None
         return self._pairs or (None, None)
 
 
-def _node_name(text: str) -> job_table.NodeName:
+def _parse_node_name(text: str) -> job_table.NodeName:
     executor, _, node = text.partition("/")
     return job_table.NodeName(executor, node)
 
 
 def mark_rare_properties(view: View) -> npt.NDArray[np.bool_]:
-    """By row of the job table, whether it has rare properties."""
+    """Whether each row of the job table has rare properties."""
     rare = view.jobs.rare_properties
     marks = np.zeros(view.jobs.used, np.bool_)
     marks[np.fromiter(rare, np.intp, len(rare))] = True
@@ -346,10 +347,10 @@ def find_rare_properties(
     *,
     former_runs: bool,
 ) -> list[tuple[int, job_table.RareProperties]]:
-    """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid, and with
-    `former_runs` of those that ran before.
+    """(Place in `rows`, rare properties) of jobs that are in a gang or avoid nodes, and with
+    `former_runs` also of jobs that ran before.
 
-    `has_rare`: see `mark_rare_properties`; for few rows None is faster.
+    `has_rare`: the result of `mark_rare_properties`; for few rows None is faster.
     """
     rare = view.jobs.rare_properties
     if not rare:

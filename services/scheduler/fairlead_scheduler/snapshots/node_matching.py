@@ -1,12 +1,12 @@
-"""Which node types suit which shapes by taints and labels (rule N1): `Snapshot.shape_match`.
+"""Matches shapes with node types by taints and labels (rule N1): `Snapshot.shape_match`.
 
-Nodes that agree in everything a shape could ask about are one *type*, so a million jobs on ten
-thousand nodes cost a few thousand checks. `relevant_labels` says which labels anybody asks about;
-`reduce` turns a node into its type; `table` makes `Snapshot.shape_match`. Sizes are not part of
-this: the engine compares amounts itself.
+Nodes that are equal in everything that a shape can require are one *type*, so a million jobs on ten
+thousand nodes cost a few thousand checks. `find_relevant_labels` lists the labels that shapes name,
+`make_node_type` reduces a node to its type, and `match_shapes` and `rank_types` make the columns of
+the snapshot. Sizes are not compared here: the engine compares amounts.
 
-One job that asks for a node by name makes every node a type of its own. So a shape is compared
-with the columns of all types at once, and shapes that ask the same are compared once.
+If one job requires a node by its name, every node is a type of its own. So a shape is compared with
+the columns of all types at once, and shapes with equal constraints are compared once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,18 +27,15 @@ RANKS_MAX: Final = 16
 
 
 class ShapeConstraints(NamedTuple):
-    """What a shape asks of a node beside amounts.
-
-    `away` holds, per away entry of the shape's class in order, the taints that are tolerated under
-    it.
-    """
+    """What a shape requires of a node, amounts aside. `away`: for each away entry of its class, the
+    taints that are tolerated under it."""
 
     shape: Shape
     away: tuple[tuple[Taint, ...], ...] = ()
 
 
-def relevant_labels(shapes: Iterable[ShapeConstraints]) -> frozenset[str]:
-    """Label keys that any of the shapes asks about; `NODE_NAME` where one asks for the name."""
+def find_relevant_labels(shapes: Iterable[ShapeConstraints]) -> frozenset[str]:
+    """The label keys that any of the shapes names; with `NODE_NAME` if a shape names a node."""
     keys: set[str] = set()
     for shape, _ in shapes:
         keys.update(shape.node_selector)
@@ -49,8 +46,9 @@ def relevant_labels(shapes: Iterable[ShapeConstraints]) -> frozenset[str]:
     return frozenset(keys)
 
 
-def node_type(node: Node, relevant: frozenset[str]) -> NodeType:
-    """The type of a node: only what a shape may ask about is kept, in a fixed order."""
+def make_node_type(node: Node, relevant: frozenset[str]) -> NodeType:
+    """The type of a node: its taints, its relevant labels and, if relevant, its name, in a fixed
+    order."""
     distinct = sorted(set(node.taints), key=lambda taint: (taint.key, taint.value, taint.effect))
     return NodeType(
         taints=tuple(taint for taint in distinct if taint.effect in BLOCKING),
@@ -65,12 +63,12 @@ def match_shapes(
 ) -> npt.NDArray[np.uint8]:
     """`Snapshot.shape_match`: [S, 1+K, T] of `Match`, K = the most away entries of any shape.
 
-    Where a shape has fewer away entries than K the cells say TAINT: nothing suits there. With
-    `first` only of the types from that one on.
+    Where a shape has fewer away entries than K the cells are TAINT: no type is eligible. `first`:
+    the number of the first type to match.
     """
     width = 1 + max((len(away) for _, away in shapes), default=0)
     rows: dict[_Constraints, int] = {}
-    row_of = [rows.setdefault(_constraints_of(shape), len(rows)) for shape in shapes]
+    row_of = [rows.setdefault(_extract_constraints(shape), len(rows)) for shape in shapes]
     result = np.full((len(rows), width, len(types) - first), Match.TAINT, np.uint8)
     for constraints, row in rows.items():
         beside_taints = _match_beside_taints(constraints, types)[first:]
@@ -83,7 +81,8 @@ def match_shapes(
 
 
 class _Constraints(NamedTuple):
-    """What decides of a shape beside amounts; many shapes have it in common."""
+    """The constraints of a shape, amounts aside, in a form that can be compared; many shapes share
+    them."""
 
     selected: tuple[tuple[str, str], ...]
     affinity: tuple[SelectorTerm, ...]
@@ -91,14 +90,14 @@ class _Constraints(NamedTuple):
     away: tuple[tuple[Taint, ...], ...]
 
 
-def _constraints_of(constraints: ShapeConstraints) -> _Constraints:
+def _extract_constraints(constraints: ShapeConstraints) -> _Constraints:
     shape, away = constraints
     selected = tuple(sorted(shape.node_selector.items()))
     return _Constraints(selected, shape.affinity, shape.tolerations, away)
 
 
 def _match_beside_taints(constraints: _Constraints, types: Types) -> npt.NDArray[np.uint8]:
-    result = np.full(len(types), Match.SUITS, np.uint8)
+    result = np.full(len(types), Match.ELIGIBLE, np.uint8)
     if constraints.affinity:
         met = np.zeros(len(types), np.bool_)
         for term in constraints.affinity:
@@ -123,13 +122,13 @@ def rank_types(shapes: Sequence[ShapeConstraints], types: Types) -> npt.NDArray[
             continue
         asked = shape.preferred, shape.tolerations
         if asked not in found:
-            place = np.unique(_scores(shape, types), return_inverse=True)[1]
+            place = np.unique(_score_types(shape, types), return_inverse=True)[1]
             found[asked] = np.minimum(place, RANKS_MAX - 1).astype(np.uint8)
         result[s] = found[asked]
     return result
 
 
-def _scores(shape: Shape, types: Types) -> npt.NDArray[np.int64]:
+def _score_types(shape: Shape, types: Types) -> npt.NDArray[np.int64]:
     """[T] smaller is preferred."""
     soft_taints = types.soft_taints.of(
         lambda taints: sum(not tolerates_one(shape.tolerations, taint) for taint in taints)

@@ -1,6 +1,6 @@
-"""The nodes of each pool as rows, rebuilt when nodes come or go, and updated when one changes.
+"""The nodes of each pool as rows: rebuilt when nodes are added or removed, else updated.
 
-Code that caches values of nodes asks `stayed` which nodes are unchanged.
+Code that retains values of nodes calls `find_unchanged` to find the nodes whose values are valid.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ import numpy.typing as npt
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.growing_columns import grow_array
 from fairlead_scheduler.state.job_table import NodeName, Numbering
 from fairlead_scheduler.state.view import View
 
@@ -24,7 +24,7 @@ _LEASED: Final = job_table.RUN_CODE[RunState.LEASED]
 
 
 class Nodes(NamedTuple):
-    """The nodes of one pool, by their number for life."""
+    """The nodes of one pool, in the order of their permanent numbers."""
 
     version: int
     names: list[NodeName]
@@ -33,11 +33,11 @@ class Nodes(NamedTuple):
     executors: dict[str, npt.NDArray[np.intp]]
     """The rows of each executor's nodes."""
     resources: frozenset[str]
-    """What any of them offers."""
+    """The names of all resources that any of the nodes offers."""
     number: npt.NDArray[np.int64]
     unschedulable: npt.NDArray[np.bool_]
     cordoned: npt.NDArray[np.bool_]
-    """R1: unschedulable, or marked by an operator, itself or its executor."""
+    """R1: unschedulable, or cordoned by an operator, alone or with its executor."""
     avoided: npt.NDArray[np.bool_]
     """R1: unschedulable because its executor avoids it."""
 
@@ -50,7 +50,7 @@ def no_nodes(version: int = -1) -> Nodes:
 
 
 def find_unchanged(before: Nodes, now: Nodes) -> npt.NDArray[np.int32]:
-    """[N] the row that the very same report of the node had before, -1 for one that changed."""
+    """[N] the row of the node in `before`; -1 if its report is not the same object."""
     if before.row_of is now.row_of:
         same = np.fromiter(map(is_, before.nodes, now.nodes), np.bool_, len(now.nodes))
         return np.where(same, np.arange(same.size, dtype=np.int32), np.int32(-1))
@@ -61,21 +61,21 @@ def find_unchanged(before: Nodes, now: Nodes) -> npt.NDArray[np.int32]:
 
 
 def take_rows(values: npt.NDArray[Any], rows: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
-    """[N, ...] the values of `rows` as `find_unchanged` gives them; where it is -1, any value."""
+    """[N, ...] the values of `rows`, as `find_unchanged` returns them; for -1 it is any value."""
     if not len(values):
         return np.zeros((rows.size, *values.shape[1:]), values.dtype)
     return values[rows]
 
 
 class NodeRows:
-    """Number of a node's name in the view -> its row in a pool, -1 where it is not there."""
+    """By number of a node's name in the view: its row in a pool, -1 if it is not in the pool."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._row_of = nodes.row_of
         self.rows = np.zeros(0, np.int32)
 
     def update(self, names: Numbering[NodeName]) -> npt.NDArray[np.int32]:
-        """The rows, with new rows for names that are new in the view."""
+        """The rows, after adding those of names that are new in the view."""
         known = len(self.rows)
         if known < len(names):
             find = self._row_of.get
@@ -94,30 +94,34 @@ class AllNodes:
         self._reports: list[Node] = []
 
     def update(self, clusters: Clusters) -> None:
-        """Take over what changed."""
+        """Update the nodes if the clusters changed."""
         if self.version == clusters.version:
             return
         self.version = clusters.version
         before, self._reports = self._reports, list(clusters.nodes.values())
-        changed = _changes(before, self._reports) if self._numbers is clusters.numbers else None
+        changed = (
+            _find_changed_reports(before, self._reports)
+            if self._numbers is clusters.numbers
+            else None
+        )
         if changed is None:
             self._numbers = clusters.numbers
             by_pool: dict[str, list[tuple[int, NodeName]]] = {}
             for name, node in clusters.nodes.items():
                 by_pool.setdefault(node.pool, []).append((clusters.numbers[name], name))
-            made = {pool: _rows(clusters, sorted(chosen)) for pool, chosen in by_pool.items()}
+            made = {pool: _make_rows(clusters, sorted(chosen)) for pool, chosen in by_pool.items()}
         else:
             at: dict[str, list[Node]] = {pool: [] for pool in self._of_pool}
             for node in changed:
                 at[node.pool].append(node)
-            made = {pool: _changed(old, at[pool]) for pool, old in self._of_pool.items()}
+            made = {pool: _apply_reports(old, at[pool]) for pool, old in self._of_pool.items()}
         self._of_pool = {
-            pool: nodes._replace(version=self.version, cordoned=_cordoned(nodes, clusters))
+            pool: nodes._replace(version=self.version, cordoned=_find_cordoned(nodes, clusters))
             for pool, nodes in made.items()
         }
 
     def of(self, pool: str) -> Nodes:
-        """The nodes of a pool; none if nobody reported any."""
+        """The nodes of a pool; empty if none was reported."""
         return self._of_pool.get(pool) or no_nodes(self.version)
 
     def pools(self) -> list[str]:
@@ -125,8 +129,8 @@ class AllNodes:
         return list(self._of_pool)
 
 
-def _changes(before: Sequence[Node], now: Sequence[Node]) -> list[Node] | None:
-    """The reports that are new; None if nodes came, went or changed their pool."""
+def _find_changed_reports(before: Sequence[Node], now: Sequence[Node]) -> list[Node] | None:
+    """The reports that changed; None if nodes were added, removed or changed their pool."""
     if len(before) != len(now):
         return None
     differ = np.fromiter(map(is_not, before, now), np.bool_, len(now))
@@ -139,7 +143,7 @@ def _changes(before: Sequence[Node], now: Sequence[Node]) -> list[Node] | None:
     return [new for _, new in fresh]
 
 
-def _rows(clusters: Clusters, chosen: Sequence[tuple[int, NodeName]]) -> Nodes:
+def _make_rows(clusters: Clusters, chosen: Sequence[tuple[int, NodeName]]) -> Nodes:
     """The nodes of a pool, in this order, without version and cordons."""
     nodes = [clusters.nodes[name] for _, name in chosen]
     executors: dict[str, list[int]] = {}
@@ -150,26 +154,26 @@ def _rows(clusters: Clusters, chosen: Sequence[tuple[int, NodeName]]) -> Nodes:
         nodes=nodes,
         row_of={name: row for row, (_, name) in enumerate(chosen)},
         executors={name: np.array(rows, np.intp) for name, rows in executors.items()},
-        resources=_offered(nodes),
+        resources=_list_offered(nodes),
         number=np.array([number for number, _ in chosen], np.int64),
         unschedulable=np.array([node.unschedulable for node in nodes], np.bool_),
         avoided=np.array(list(map(_is_avoided, nodes)), np.bool_),
     )
 
 
-def _changed(old: Nodes, reports: Sequence[Node]) -> Nodes:
+def _apply_reports(old: Nodes, reports: Sequence[Node]) -> Nodes:
     """The same nodes with these new reports."""
     if not reports:
         return old
     nodes = list(old.nodes)
     unschedulable, avoided = old.unschedulable.copy(), old.avoided.copy()
-    may_differ = False
+    resources_differ = False
     for node in reports:
         row = old.row_of[NodeName(node.executor, node.name)]
-        may_differ |= nodes[row].allocatable.keys() != node.allocatable.keys()
+        resources_differ |= nodes[row].allocatable.keys() != node.allocatable.keys()
         nodes[row], unschedulable[row] = node, node.unschedulable
         avoided[row] = _is_avoided(node)
-    resources = _offered(nodes) if may_differ else old.resources
+    resources = _list_offered(nodes) if resources_differ else old.resources
     return old._replace(
         nodes=nodes, unschedulable=unschedulable, avoided=avoided, resources=resources
     )
@@ -179,11 +183,11 @@ def _is_avoided(node: Node) -> bool:
     return node.avoided is not None
 
 
-def _offered(nodes: Iterable[Node]) -> frozenset[str]:
+def _list_offered(nodes: Iterable[Node]) -> frozenset[str]:
     return frozenset(resource for node in nodes for resource in node.allocatable)
 
 
-def _cordoned(nodes: Nodes, clusters: Clusters) -> npt.NDArray[np.bool_]:
+def _find_cordoned(nodes: Nodes, clusters: Clusters) -> npt.NDArray[np.bool_]:
     result = nodes.unschedulable.copy()
     for executor in clusters.cordoned_executors:
         result[nodes.executors.get(executor, [])] = True
@@ -193,7 +197,7 @@ def _cordoned(nodes: Nodes, clusters: Clusters) -> npt.NDArray[np.bool_]:
 
 
 class Amounts:
-    """What the nodes of a pool have for jobs."""
+    """The allocatable amounts of the nodes of a pool, retained between snapshots."""
 
     def __init__(self) -> None:
         self._nodes = no_nodes()
@@ -201,7 +205,7 @@ class Amounts:
         self._amounts = np.zeros((0, 0), np.int64)
 
     def of(self, nodes: Nodes, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
-        """[N, R] of these resources."""
+        """[N, R] the amounts of these resources."""
         if self._names != names:
             self._nodes, self._names = no_nodes(), names
             self._amounts = np.zeros((0, len(names)), np.int64)
@@ -215,7 +219,9 @@ class Amounts:
         return self._amounts
 
 
-def labels(nodes: Sequence[Node], names: tuple[str, ...]) -> npt.NDArray[np.int32] | None:
+def number_label_values(
+    nodes: Sequence[Node], names: tuple[str, ...]
+) -> npt.NDArray[np.int32] | None:
     """[U, N] the nodes' values of these labels, numbered by value ascending."""
     if not names:
         return None
@@ -234,11 +240,11 @@ class UnacknowledgedLeases:
 
     def __init__(self) -> None:
         self._node = np.zeros(0, np.int32)
-        """Row of the view -> node of its run that was not taken up, -1 for none."""
+        """By row of the view: the node of its unacknowledged run, -1 for none."""
         self._of_executor: dict[str, int] = {}
 
     def update(self, view: View, rows: npt.NDArray[np.intp], valid: npt.NDArray[np.bool_]) -> None:
-        """Count these rows as they are now; `valid` ones belong to a job."""
+        """Count these rows as they are now. `valid`: whether a row has a job."""
         jobs = view.jobs
         self._node = grow_array(self._node, jobs.used, -1)
         waits = valid & (jobs.run_state[rows] == _LEASED)
@@ -252,7 +258,7 @@ class UnacknowledgedLeases:
         self._count(view, now[differ], 1)
 
     def update_few(self, view: View, rows: Sequence[int]) -> None:
-        """As `update`, row by row."""
+        """`update`, row by row."""
         jobs = view.jobs
         self._node = grow_array(self._node, jobs.used, -1)
         for row in rows:
@@ -270,7 +276,7 @@ class UnacknowledgedLeases:
             self._add(view, number, sign * count)
 
     def _add(self, view: View, number: int, count: int) -> None:
-        """Count leases of the node with this number, -1 for none."""
+        """Add `count` leases on the node with this number; -1 means no node."""
         if number < 0:
             return
         executor = view.jobs.nodes.values[number].executor
@@ -281,5 +287,5 @@ class UnacknowledgedLeases:
             del self._of_executor[executor]
 
     def find_executors_above(self, most: int) -> frozenset[str]:
-        """Executors that have not taken up more than `most` leases."""
+        """Executors with more than `most` unacknowledged leases."""
         return frozenset(name for name, count in self._of_executor.items() if count > most)

@@ -1,7 +1,7 @@
-"""Node types as columns: a requirement is answered for all of them at once.
+"""Node types as columns: a requirement is evaluated for all types at once.
 
-`fairlead_common.domain.node_eligibility` gives the answer for a single node; here the same rules
-are applied to columns, and a property compares the two.
+`fairlead_common.domain.node_eligibility` evaluates it for a single node. Here the same rules are
+applied to columns; a property test compares the two.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,10 +20,8 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class NodeType(NamedTuple):
-    """What nodes of one type have in common: blocking taints, relevant labels, maybe the name.
-
-    `soft_taints` are its taints that only rank (PreferNoSchedule).
-    """
+    """What nodes of one type have in common: blocking taints, relevant labels and, if relevant, the
+    name. `soft_taints`: taints that only rank (PreferNoSchedule)."""
 
     taints: tuple[Taint, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
@@ -32,7 +30,7 @@ class NodeType(NamedTuple):
 
 
 class Column(Generic[T]):
-    """One thing about each type, as the number of its value among those that occur."""
+    """A property of each type, as the number of its value among the distinct values."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
@@ -48,24 +46,25 @@ class Column(Generic[T]):
         self._codes += [number] * times
 
     def spread(self, answers: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """[T] the answers that are given by the number of the value."""
+        """[T] for each type, the answer for its value; `answers`: by number of the value."""
         if len(self._array) < len(self._codes):
             self._array = np.array(self._codes, np.int32)
         return answers[self._array]
 
     def of(self, answer: Callable[[T], int]) -> npt.NDArray[np.int64]:
-        """[T] what is answered about the type's value, each value being asked once."""
+        """[T] for each type, the answer for its value; `answer` is called once per distinct
+        value."""
         return self.spread(np.fromiter(map(answer, self.values), np.int64, len(self.values)))
 
     def among(self, values: Iterable[T]) -> Bool:
-        """[T] the types that have one of these values."""
+        """[T] whether the type has one of these values."""
         holds = np.zeros(len(self.values), np.bool_)
         holds[[self._numbers[value] for value in values if value in self._numbers]] = True
         return self.spread(holds)
 
 
-class Labels(Column[str | None]):
-    """The values of a label or field, None where a type does not have it."""
+class LabelColumn(Column[str | None]):
+    """The values of a label or field; None for a type without it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +72,7 @@ class Labels(Column[str | None]):
         self._are_integers = np.zeros(0, np.bool_)
 
     def beyond(self, bound: int, *, greater: bool) -> Bool:
-        """[T] the types whose value is an integer above the bound, or below it."""
+        """[T] whether the value is an integer above the bound, or without `greater` below it."""
         fresh = [integer(value or "") for value in self.values[len(self._integers) :]]
         if fresh:
             numbers = np.array([number or 0 for number in fresh], np.int64)
@@ -83,8 +82,8 @@ class Labels(Column[str | None]):
         is_beyond = self._integers > bound if greater else self._integers < bound
         return self.spread(is_beyond & self._are_integers)
 
-    def hold(self, requirement: Requirement) -> Bool:
-        """[T] the types that meet the requirement."""
+    def meets(self, requirement: Requirement) -> Bool:
+        """[T] whether the type meets the requirement."""
         match requirement.operator:
             case "In":
                 return self.among(requirement.values)
@@ -102,29 +101,29 @@ class Labels(Column[str | None]):
 
 
 class Types:
-    """Types by number, and their columns. `relevant`: the labels by which they may differ."""
+    """Node types by number, and their columns. `relevant`: the labels by which they can differ."""
 
     def __init__(self, relevant: frozenset[str] = frozenset()) -> None:
         self.relevant: Final = relevant
         self.taints: Column[tuple[Taint, ...]] = Column()
         self.soft_taints: Column[tuple[Taint, ...]] = Column()
-        self._names = Labels()
-        self._absent = Labels()
-        self._labels: dict[str, Labels] = {}
-        """Of labels that any type has: jobs may ask for as many others as they like."""
+        self._names = LabelColumn()
+        self._absent = LabelColumn()
+        self._labels: dict[str, LabelColumn] = {}
+        """Columns of labels that any type has. Jobs can name any number of others."""
         self._numbers: dict[NodeType, int] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def number(self, kind: NodeType) -> int:
-        """The number of a type, a new one for one not seen before."""
+        """The number of a type; a new type gets the next number."""
         found = self._numbers.get(kind)
         if found is not None:
             return found
         labels = dict(kind.labels)
         for key in labels.keys() - self._labels.keys():
-            self._labels[key] = Labels()
+            self._labels[key] = LabelColumn()
             self._labels[key].add(None, len(self))
         for key, column in self._labels.items():
             column.add(labels.get(key))
@@ -134,16 +133,16 @@ class Types:
         self._absent.add(None)
         return self._numbers.setdefault(kind, len(self))
 
-    def label(self, key: str) -> Labels:
+    def label(self, key: str) -> LabelColumn:
         """The values of a relevant label."""
         return self._labels.get(key, self._absent)
 
     def meet(self, term: SelectorTerm) -> Bool:
-        """[T] the types that meet all of a term; one without any requirement is met by nothing."""
+        """[T] whether the type meets all requirements of a term. No type meets an empty term."""
         fields = {NODE_NAME: self._names}
         asked = [(self.label(r.key), r) for r in term.match_expressions]
         asked += [(fields.get(r.key, self._absent), r) for r in term.match_fields]
         result = np.full(len(self), bool(asked))
         for column, requirement in asked:
-            result &= column.hold(requirement)
+            result &= column.meets(requirement)
         return result

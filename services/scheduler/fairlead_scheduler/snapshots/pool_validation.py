@@ -1,4 +1,4 @@
-"""The invariants of the pools' index arrays: what is derived from the job table equals it. Pure.
+"""Checks that the index arrays and totals of pools agree with the job table. Pure.
 
 Each check yields one sentence per violation, as in `state/view_validation.py`.
 """
@@ -20,20 +20,21 @@ from fairlead_scheduler.state.view_validation import describe_rows
 def list_pool_violations(
     view: View, columns: RoundColumns, pools: Collection[PoolJobs]
 ) -> list[str]:
-    """What contradicts itself once all changes of the view are applied; empty if nothing does."""
+    """One sentence per violated invariant, once all changes of the view are applied; empty for
+    valid pools."""
     found = list(_check_rows(view, columns, pools))
     if found:  # the rest reads the rows of each pool
         return found
     return list(
         chain.from_iterable(
-            chain(_check_orders(view, columns, pool), _check_totals(view, columns, pool))
-            for pool in pools
+            chain(_check_orders(columns, pool), _check_totals(columns, pool)) for pool in pools
         )
     )
 
 
 def list_timer_violations(view: View, rows: Iterable[int]) -> list[str]:
-    """`rows`: the rows that have a timer for the start time of their job."""
+    """One sentence if a timer has no job that waits for it. `rows`: the rows that have a timer for
+    the start time of their job."""
     at, jobs = np.array(sorted(rows), np.intp), view.jobs
     no_job = (jobs.flags[at] & (job_table.FREE | job_table.NOT_READY)) > 0
     no_job |= jobs.state[at] != job_table.QUEUED
@@ -55,7 +56,7 @@ def _check_rows(view: View, columns: RoundColumns, pools: Collection[PoolJobs]) 
         yield f"{rows.size} rows take part, but {columns.rows_taking_part} are counted"
 
 
-def _check_orders(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
+def _check_orders(columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
     """Both orders together name each row of the pool once, in the order of R3."""
     rows = np.flatnonzero(columns.pool == pool.number) if pool.number >= 0 else np.zeros(0, np.intp)
     by = pool.sort_columns()
@@ -68,7 +69,7 @@ def _check_orders(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator
             yield f"the {name} order of pool {pool.name} is not in the order of rule R3"
 
 
-def _check_totals(view: View, columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
+def _check_totals(columns: RoundColumns, pool: PoolJobs) -> Iterator[str]:
     """The totals are correct for the pool's rows, and each node's runs are linked."""
     used = columns.pool.size
     have = pool.totals(used)

@@ -10,7 +10,7 @@ Renumbered = npt.NDArray[np.int32]
 
 
 class QueueRows:
-    """Q rows. A queue without jobs keeps its row until there are too many such."""
+    """Q rows. A queue without jobs has its row until there are too many such queues."""
 
     def __init__(self) -> None:
         self.names: tuple[str, ...] = ()
@@ -19,7 +19,8 @@ class QueueRows:
         """Number in the view -> row, -1."""
 
     def add(self, queues: Numbering[str], numbers: npt.NDArray[np.int32]) -> Renumbered | None:
-        """Rows for these queues; says how the others moved, None if none is new."""
+        """Add rows for these queues. Returns the new row of each earlier row, None if no queue is
+        new."""
         if len(self.row_of) < len(queues):
             more = np.full(len(queues) - len(self.row_of), -1, np.int32)
             self.row_of = np.concatenate([self.row_of, more])
@@ -31,7 +32,7 @@ class QueueRows:
         return self.row_of[before]
 
     def keep(self, queues: Numbering[str], rows: npt.NDArray[np.intp]) -> None:
-        """Keep only these rows, ascending."""
+        """Remove all rows but these, which are ascending."""
         self._number(queues, [self._numbers[row] for row in rows.tolist()])
 
     def _number(self, queues: Numbering[str], numbers: list[int]) -> None:

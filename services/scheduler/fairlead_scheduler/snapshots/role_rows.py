@@ -1,4 +1,4 @@
-"""The rows of the roles of a pool's groups, stored by row; free rows are used again."""
+"""The columns of the roles of a pool's groups. A row that is free is used again."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class RoleRows:
     def set(
         self, name: GangName, gang: int, roles: tuple[RoleTerms, ...], step_max: int
     ) -> dict[str, int]:
-        """The gang in this row has these roles now; returns the row of each by name."""
+        """Set the roles of the group in row `gang`; returns the row of each role by its name."""
         rows = self._rows.get(name, [])
         while len(rows) > len(roles):
             self._release(rows.pop())
@@ -47,7 +47,7 @@ class RoleRows:
         return {role.name: row for row, role in zip(rows, roles, strict=True)}
 
     def drop(self, name: GangName) -> None:
-        """The gang has no members in the pool any more."""
+        """Free the rows of a group that has no members in the pool any more."""
         for row in self._rows.pop(name, ()):
             self._release(row)
 

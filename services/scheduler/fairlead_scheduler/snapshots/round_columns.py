@@ -1,8 +1,8 @@
-"""What rounds read of each row of the job table, beside the table's own columns.
+"""Columns by row of the job table that rounds read beside the columns of the table.
 
-A row is a row of the job table. Its job takes part in the rounds of one pool at most, so one set of
-columns serves all pools: nodes, queues, shapes and gangs are numbered by pool.
-Each value says how the row is counted there until it is released.
+A job takes part in the rounds of at most one pool, so one set of columns serves all pools; nodes,
+queues, shapes and gangs are numbered per pool. The values of a row are those with which its job is
+counted in the pool, until the row is released.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from fairlead_scheduler.snapshots.row_descriptions import (
     Rows,
     RowValues,
 )
-from fairlead_scheduler.state.arrays import grow_array
+from fairlead_scheduler.state.growing_columns import grow_array
 
 Bool = npt.NDArray[np.bool_]
 
@@ -50,14 +50,14 @@ class RoundColumns:
         self.weighted_time: npt.NDArray[np.float64] = np.zeros(0)
         """Weighted running time of its job or gang, 0 in queues without `order: fair` (G9)."""
         self.ran_ms: Int64 = np.zeros(0, np.int64)
-        """How long its former runs took, 0 without any and in pools without `order: fair` (G9)."""
+        """How long its former runs took; 0 in pools without a queue with `order: fair` (G9)."""
         self.ran_until_ms: Int64 = np.zeros(0, np.int64)
-        """When the last of them ended."""
+        """When the last of these runs ended."""
         self.link: Int32 = np.zeros(0, np.int32)
         self.back: Int32 = np.zeros(0, np.int32)
         """As in `engine.JobTotals`."""
         self.released: Bool = np.zeros(0, np.bool_)
-        """Rows that are still in the orders of their pool and have to be removed."""
+        """Whether a released row is still in the orders of its pool and has to be removed."""
         self.rows_taking_part = 0
 
     def grow(self, rows: int) -> None:
@@ -79,7 +79,8 @@ class RoundColumns:
         self.released = grow_array(self.released, rows)
 
     def matches(self, now: RowDescription) -> Bool:
-        """Which rows are counted as described; what changes most often is compared first."""
+        """[rows] whether each row is counted as described. Columns that change most often are
+        compared first."""
         at = np.arange(now.rows.size)
         for column, described in (
             (self.node, now.node),
@@ -106,7 +107,7 @@ class RoundColumns:
         )
 
     def fill(self, pool: int, now: RowDescription) -> None:
-        """These rows take part in the rounds of a pool from now on, as described."""
+        """Count these rows in a pool, as described."""
         rows = now.rows
         self.pool[rows] = pool
         self.node[rows] = now.node
@@ -118,7 +119,7 @@ class RoundColumns:
         self.rows_taking_part += rows.size
 
     def release(self, rows: Rows) -> None:
-        """These rows take no part any more. `forget_released` follows once no order has them."""
+        """Stop counting these rows. `forget_released` must follow once no order contains them."""
         self.pool[rows] = -1
         self.node[rows] = NO_PART
         self.gang[rows] = -1
@@ -129,12 +130,12 @@ class RoundColumns:
         self.rows_taking_part -= rows.size
 
     def forget_released(self, rows: Rows) -> None:
-        """The orders of all pools no longer have the released ones of these rows."""
+        """Note that no order contains released rows among these any more."""
         self.released[rows] = False
 
     def nodes_of(self, pool: int, count: int, used: int) -> Int32:
-        """`Snapshot.job_node` of a pool that has `count` rows: a copy only where other pools have
-        rows too, which take no part in its round."""
+        """`Snapshot.job_node` of a pool with `count` rows. If other pools have rows, it is a copy
+        in which these take no part."""
         node = self.node[:used]
         if count == self.rows_taking_part:
             return node

@@ -1,7 +1,7 @@
-"""How a row of the job table is counted in the rounds of its pool.
+"""Describes how rows of the job table are counted in the rounds of their pool.
 
-Many rows are described as columns. Few are described one by one: most of the time of a call of
-numpy does not depend on the number of rows.
+Many rows are described as columns. A few rows are described one by one, because most of the time of
+a numpy call does not depend on the number of rows.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _WAITS_IF_INFEASIBLE: Final = int(engine.SchedulingFlag.WAITS_IF_INFEASIBLE)
 
 
 class RowDescription(NamedTuple):
-    """How these rows are counted: columns as in `RoundColumns`, without the links."""
+    """How these rows are counted: columns as in `RoundColumns`, but not `link` and `back`."""
 
     rows: Rows
     node: Int32
@@ -67,8 +67,8 @@ class RowDescription(NamedTuple):
 
 
 class RowDescriber:
-    """Describes the rows of one pool. `examined_before_ms`: jobs submitted before are never
-    rejected."""
+    """Describes the rows of one pool. `examined_before_ms`: jobs submitted before that time are
+    never rejected."""
 
     def __init__(
         self, view: View, queues: QueueRows, shapes: ShapeTable, examined_before_ms: int
@@ -83,9 +83,9 @@ class RowDescriber:
         view, jobs = self._view, self._view.jobs
         flags = jobs.flags[rows]
         stopping = ((flags & job_table.STOPPING) != 0) | job_table.IS_ENDED[jobs.state[rows]]
-        if view.stopped:  # what becomes of these runs cannot be decided either
+        if view.stopped:  # nothing can be decided about these runs
             stopping |= np.isin(jobs.partition[rows], list(view.stopped))
-        waits = (flags & job_table.INFEASIBLE_WAITS) != 0
+        waits = (flags & job_table.WAITS_IF_INFEASIBLE) != 0
         waits |= jobs.submitted_ms[rows] < self._examined_before_ms
         return RowDescription(
             rows=rows,
@@ -98,7 +98,7 @@ class RowDescriber:
         )
 
     def describe_one(self, row: int, node: int) -> RowValues:
-        """As `describe` of one row."""
+        """`describe` of one row."""
         view, jobs = self._view, self._view.jobs
         flags = jobs.flags.item(row)
         marks = 0
@@ -109,7 +109,7 @@ class RowDescriber:
         ):
             marks |= _STOPPING
         if (
-            flags & job_table.INFEASIBLE_WAITS
+            flags & job_table.WAITS_IF_INFEASIBLE
             or jobs.submitted_ms.item(row) < self._examined_before_ms
         ):
             marks |= _WAITS_IF_INFEASIBLE
@@ -123,19 +123,19 @@ class RowDescriber:
         )
 
 
-def _fingerprinted(jobs: JobTable) -> tuple[Int64, ...]:
-    """The columns that rounds read directly from the job table."""
+def _list_fingerprinted_columns(jobs: JobTable) -> tuple[Int64, ...]:
+    """The columns of the job table that rounds read directly."""
     return jobs.number, jobs.priority, jobs.leased_ms, jobs.checkpoint_ms, jobs.submitted_ms
 
 
 def fingerprints(jobs: JobTable, rows: Rows) -> npt.NDArray[np.uint64]:
-    """A number for what rounds read directly from the job table, by which a change is noticed.
+    """A hash of what rounds read directly from the job table, by which changes are detected.
 
-    It mixes 64 bits as splitmix64 does (Steele et al. 2014), so that a change keeps the number with
-    a probability of 2**-64. Copies of these columns would take 40 bytes per job instead of 8.
+    It mixes 64 bits as splitmix64 does (Steele et al. 2014), so the probability that a change does
+    not change it is 2**-64. Copies of these columns would take 40 bytes per job instead of 8.
     """
     mixed = np.zeros(rows.size, np.uint64)
-    for column in _fingerprinted(jobs):
+    for column in _list_fingerprinted_columns(jobs):
         mixed ^= column[rows].view(np.uint64)
         mixed *= _MULTIPLIER
         mixed ^= mixed >> _SHIFT
@@ -143,15 +143,9 @@ def fingerprints(jobs: JobTable, rows: Rows) -> npt.NDArray[np.uint64]:
 
 
 def _find_fingerprint(jobs: JobTable, row: int) -> int:
-    """As `fingerprints` of one row."""
+    """`fingerprints` of one row."""
     mixed = 0
-    for column in (
-        jobs.number,
-        jobs.priority,
-        jobs.leased_ms,
-        jobs.checkpoint_ms,
-        jobs.submitted_ms,
-    ):
+    for column in _list_fingerprinted_columns(jobs):
         mixed = ((mixed ^ column.item(row) & _BITS) * _MULTIPLIER_BITS) & _BITS
         mixed ^= mixed >> 31
     return mixed

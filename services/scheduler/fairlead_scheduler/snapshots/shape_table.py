@@ -1,7 +1,7 @@
-"""The shapes of a pool as rows: what they need, their class, and which node types suit them.
+"""The shapes of a pool as rows: their requests, their class, and the node types eligible for them.
 
-A shape gets a row when its first job comes. A row that no job needs any more stays until there are
-too many of them (`PoolJobs` says when), so that shapes that come and go cost no renumbering.
+A shape gets a row with its first job. A row without jobs stays until there are too many of them
+(`PoolJobs` decides when), so that shapes with few jobs do not cause a renumbering each time.
 """
 
 from collections.abc import Sequence, Set
@@ -35,7 +35,7 @@ class ShapeTable:
         self._shapes: list[Shape] = []
         self._constraints: list[node_matching.ShapeConstraints] = []
         self.names: tuple[str, ...] = ()
-        """R resources that nodes offer or jobs ask of a node."""
+        """The R resources that nodes offer or jobs request of a node."""
         self._of_nodes: frozenset[str] = frozenset()
         self._asked: set[str] = set()
         self.request = np.zeros((0, 0), np.int64)
@@ -54,7 +54,7 @@ class ShapeTable:
     def add(
         self, jobs: JobTable, numbers: npt.NDArray[np.int32], feasible: Set[ShapeClass]
     ) -> bool:
-        """Rows for these shapes; says whether the resources changed."""
+        """Add rows for these shapes. Returns whether the resources changed."""
         if len(self.row_of) < len(jobs.shapes):
             more = np.full(len(jobs.shapes) - len(self.row_of), -1, np.int32)
             self.row_of = np.concatenate([self.row_of, more])
@@ -68,21 +68,24 @@ class ShapeTable:
         self.numbers += fresh
         self._shapes += shapes
         self._constraints += [
-            node_matching.ShapeConstraints(shape, self._away(row))
+            node_matching.ShapeConstraints(shape, self._list_away_taints(row))
             for shape, row in zip(shapes, rows, strict=True)
         ]
         self.row_class = np.concatenate([self.row_class, np.array(rows, np.int32)])
         fitted = [jobs.shapes.values[number] in feasible for number in fresh]
         self.fitted = np.concatenate([self.fitted, fitted])
-        self.floating = np.concatenate([self.floating, _amounts(shapes, self.floating_names)])
+        self.floating = np.concatenate(
+            [self.floating, _collect_amounts(shapes, self.floating_names)]
+        )
         self._asked.update(name for shape in shapes for name in shape.requests)
-        if self._name(self._of_nodes):
+        if self._update_resources(self._of_nodes):
             return True
-        self.request = np.concatenate([self.request, _amounts(shapes, self.names)])
+        self.request = np.concatenate([self.request, _collect_amounts(shapes, self.names)])
         return False
 
     def keep(self, rows: Rows) -> bool:
-        """Keep only these rows, in this order; says whether the resources changed."""
+        """Remove all rows but these, which are then in this order. Returns whether the resources
+        changed."""
         chosen = rows.tolist()
         self.numbers = [self.numbers[row] for row in chosen]
         self._shapes = [self._shapes[row] for row in chosen]
@@ -95,25 +98,26 @@ class ShapeTable:
         self.request = self.request[rows]
         self._nodes = no_nodes()
         self._asked = {name for shape in self._shapes for name in shape.requests}
-        return self._name(self._of_nodes)
+        return self._update_resources(self._of_nodes)
 
     def set_offered_resources(self, of_nodes: frozenset[str]) -> bool:
-        """Nodes offer these resources now; says whether the resources changed."""
-        return self._name(of_nodes)
+        """Set the resources that nodes offer. Returns whether the resources changed."""
+        return self._update_resources(of_nodes)
 
-    def _name(self, of_nodes: frozenset[str]) -> bool:
-        """What nodes offer and what jobs ask of one; what nobody offers is nobody's to give."""
+    def _update_resources(self, of_nodes: frozenset[str]) -> bool:
+        """Update `names`, and `request` if they changed. Returns whether they did."""
         self._of_nodes = of_nodes
         names = of_nodes | self._asked | {quantities.CPU, quantities.MEMORY}
         found = tuple(sorted(names - set(self.floating_names)))
         if found == self.names:
             return False
         self.names = found
-        self.request = _amounts(self._shapes, found)
+        self.request = _collect_amounts(self._shapes, found)
         return True
 
     def remember(self, feasible: npt.NDArray[np.bool_]) -> list[int]:
-        """These rows were found feasible; returns the numbers of those that were not before."""
+        """Note that these shapes ([S]) were found feasible. Returns the numbers in the view of
+        those that were not before."""
         fresh = np.flatnonzero(feasible > self.fitted[: len(feasible)])
         if not fresh.size:
             return []
@@ -121,13 +125,13 @@ class ShapeTable:
         return [self.numbers[row] for row in fresh.tolist()]
 
     def match_nodes(self, nodes: Nodes) -> None:
-        """Bring `match`, `rank` and `node_type` up to date; if possible from what is new alone."""
+        """Update `match`, `rank` and `node_type`, if possible only for new types and shapes."""
         version, known = self._nodes.version, len(self.match)
         if version == nodes.version and known == len(self._constraints):
             return
-        asked = node_matching.relevant_labels(self._constraints[known:])
+        asked = node_matching.find_relevant_labels(self._constraints[known:])
         if version < 0 or not asked <= self._types.relevant:
-            self._begin_types(nodes, node_matching.relevant_labels(self._constraints))
+            self._begin_types(nodes, node_matching.find_relevant_labels(self._constraints))
         elif version != nodes.version:
             self._number_types(nodes)
             if np.count_nonzero(np.bincount(self.node_type)) < len(self._types):
@@ -137,10 +141,12 @@ class ShapeTable:
         if met < len(types):
             more = node_matching.match_shapes(constraints[:known], types, met)
             self.match = np.concatenate([self.match, more], axis=2)
-            # Every type may come before others for a shape.
+            # A new type can change the ranks of all others.
             self._ranks = node_matching.rank_types(constraints[:known], types)
         if known < len(constraints):
-            self.match = _joined(self.match, node_matching.match_shapes(constraints[known:], types))
+            self.match = _join_matches(
+                self.match, node_matching.match_shapes(constraints[known:], types)
+            )
             self._ranks = np.concatenate(
                 [self._ranks, node_matching.rank_types(constraints[known:], types)]
             )
@@ -158,18 +164,18 @@ class ShapeTable:
         kinds = take_rows(self.node_type, rows)
         changed = np.flatnonzero(rows < 0)
         kinds[changed] = [
-            types.number(node_matching.node_type(nodes.nodes[row], types.relevant))
+            types.number(node_matching.make_node_type(nodes.nodes[row], types.relevant))
             for row in changed.tolist()
         ]
         self._nodes, self.node_type = nodes, kinds
 
-    def _away(self, row: int) -> tuple[tuple[Taint, ...], ...]:
-        """Of a class: the taints that are tolerated under each of its away entries."""
+    def _list_away_taints(self, row: int) -> tuple[tuple[Taint, ...], ...]:
+        """The taints that are tolerated under each away entry of the class in this row."""
         return tuple(entry.taints for entry in self._classes.rows[row].away_node_types)
 
 
-def _joined(old: npt.NDArray[np.uint8], new: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Both tables below each other; where one has fewer away entries its cells say TAINT."""
+def _join_matches(old: npt.NDArray[np.uint8], new: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The rows of both tables; the missing away entries of the narrower one are TAINT."""
     width = max(old.shape[1], new.shape[1])
     result = np.full((len(old) + len(new), width, old.shape[2]), Match.TAINT, np.uint8)
     result[: len(old), : old.shape[1]] = old
@@ -177,6 +183,6 @@ def _joined(old: npt.NDArray[np.uint8], new: npt.NDArray[np.uint8]) -> npt.NDArr
     return result
 
 
-def _amounts(shapes: Sequence[Shape], names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+def _collect_amounts(shapes: Sequence[Shape], names: tuple[str, ...]) -> npt.NDArray[np.int64]:
     amounts = [[shape.requests.get(name, 0) for name in names] for shape in shapes]
     return np.array(amounts, np.int64).reshape(len(shapes), len(names))

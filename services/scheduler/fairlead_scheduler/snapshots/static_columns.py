@@ -1,37 +1,21 @@
-"""Columns of queues, limits and node flags: the same objects until what they follow from changes.
+"""Columns of queues, limits and node flags, which are the same objects until their input changes.
 
-The engine uses again what it derived from a column while the column is the same object
-(`engine/preparation/static_pool.py`), so a column with equal values in a new array costs more than
+The engine reuses what it derived from a column while the column is the same object
+(`engine/preparation/static_pool.py`). So a new array with equal values would cost much more than
 the array.
 """
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.retained import Retained
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.node_table import Nodes
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
-
-T = TypeVar("T")
-
-
-class Retained(Generic[T]):
-    """A value that is made again when its key changes."""
-
-    def __init__(self) -> None:
-        self._key: object = None
-        self._value: T | None = None
-
-    def get(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
-        """The value for this key; `make` makes it if the last one was for another key."""
-        if self._value is None or self._key != key:
-            self._key, self._value = key, make()
-        return self._value
 
 
 class StaticColumns:

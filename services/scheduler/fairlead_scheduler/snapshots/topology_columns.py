@@ -1,4 +1,4 @@
-"""The topology of a pool as the engine takes it: the domains of its nodes, and what gangs ask for
+"""The topology of a pool for the engine: the domains of its nodes, and what gangs require or prefer
 (rules T)."""
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from fairlead_scheduler.state import pool_topology
 
 
 class Domains(NamedTuple):
-    """The domains of each level, by number, and the one that each node has."""
+    """The names of the domains of each level, and the domain of each node."""
 
     names: tuple[tuple[str, ...], ...]
     number: npt.NDArray[np.int32]
-    """[H, N] -1 = has none"""
+    """[H, N] the number of the node's domain, -1 = it is in none"""
 
 
 def number_domains(nodes: Sequence[Node], levels: Sequence[str]) -> Domains:
@@ -43,28 +43,30 @@ def number_domains(nodes: Sequence[Node], levels: Sequence[str]) -> Domains:
 
 
 def _find_value(node: Node, level: str) -> str | None:
-    """The node's value of a level; of single nodes its name, with the executor to be unique."""
+    """The value of the node's label for a level. For the level of single nodes it is the name of
+    the node with its executor, which is unique."""
     if level in pool_topology.HOSTNAMES:
         return f"{node.name} ({node.executor})"
     return node.labels.get(level)
 
 
-class Labels(NamedTuple):
-    """Labels by which nodes are grouped: uniformity labels, and behind them levels."""
+class NodeLabels(NamedTuple):
+    """Labels by which nodes are grouped: first uniformity labels, then levels of the topology."""
 
     names: tuple[str, ...]
     value: npt.NDArray[np.int32] | None
-    """[U, N] -1 = has none; None without labels"""
+    """[U, N] the number of the value, -1 = the node has none; None without labels"""
     topology: Topology | None
 
 
-NO_LABELS: Final = Labels((), None, None)
-"""Those of a pool without gangs."""
+NO_LABELS: Final = NodeLabels((), None, None)
+"""The labels of a pool without gangs."""
 _Key = tuple[int, tuple[str, ...], bool]
 
 
 class TopologyColumns:
-    """The labels of one pool, computed again when nodes or what gangs ask for change."""
+    """The labels of one pool, computed again when the nodes or the labels that gangs name
+    change."""
 
     def __init__(self, levels: tuple[str, ...]) -> None:
         self._levels = levels
@@ -73,19 +75,19 @@ class TopologyColumns:
         self._domains = Domains((), np.zeros((0, 0), np.int32))
         self._value: npt.NDArray[np.int32] | None = None
 
-    def build(self, nodes: Nodes, gangs: Gangs) -> Labels:
+    def build(self, nodes: Nodes, gangs: Gangs) -> NodeLabels:
         """The labels that the gangs of the pool need. The same arrays while nothing changed."""
-        asked = gangs.asks_topology
-        key = (nodes.version, gangs.label_names, asked)
+        has_topology = gangs.asks_topology
+        key = (nodes.version, gangs.label_names, has_topology)
         if self._key != key:
             self._key = key
-            self._domains = number_domains(nodes.nodes, self._levels if asked else ())
-            self._value = node_table.labels(nodes.nodes, gangs.label_names)
-            if asked and self._levels:
+            self._domains = number_domains(nodes.nodes, self._levels if has_topology else ())
+            self._value = node_table.number_label_values(nodes.nodes, gangs.label_names)
+            if has_topology and self._levels:
                 own = [] if self._value is None else [self._value]
                 self._value = np.concatenate([*own, self._domains.number])
-        if not asked:
-            return Labels(gangs.label_names, self._value, None)
+        if not has_topology:
+            return NodeLabels(gangs.label_names, self._value, None)
         first = len(gangs.label_names)
         topology = Topology(
             names=self._levels,
@@ -96,4 +98,4 @@ class TopologyColumns:
             gang_level=gangs.topology_level,
             gang_whole=gangs.topology_whole,
         )
-        return Labels(gangs.label_names + self._levels, self._value, topology)
+        return NodeLabels(gangs.label_names + self._levels, self._value, topology)

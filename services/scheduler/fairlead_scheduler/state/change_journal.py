@@ -1,7 +1,7 @@
-"""The most recent changes, so that readers update what they derive from all jobs from these alone.
+"""Journals of the most recent changes, from which readers update what they derive from all jobs.
 
-The journal is bounded. A reader whose place is no longer in it reads everything instead, which
-costs no more than reading as many changes.
+A journal is bounded. A reader whose place is no longer in it reads everything, which costs no more
+than reading as many changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 ENTRIES_MAX: Final = 1 << 18
-"""Most changes that the journal retains; the oldest are dropped first."""
+"""The most changes that a journal retains; the oldest are dropped first."""
 
 MANY: Final = 1 << 14
 """From this many changes on, marking rows is faster than sorting them."""

@@ -1,7 +1,7 @@
 """The fold of `fairlead.clusters` and of the operators' cordons: executors and nodes. Pure.
 
-A node keeps the number from its first report while it exists, and some time beyond. Silence is
-measured with the append times of the log, and only when the leader reads its own heartbeat back:
+A node has the number from its first report as long as it exists, and some time after that. Silence
+is measured with the append times of the log, and only when the leader reads its own heartbeat back:
 then it has read everything that executors appended before. The time between two of its heartbeats
 counts for `step_s_max` at most, so neither an outage of the log, nor a frozen leader, nor time
 without a leader counts as silence; a new leader starts at zero (decision 0026).
@@ -34,19 +34,21 @@ class Clusters:
         }
         self._next_number = max(self.numbers.values(), default=-1) + 1
         self.unsaved: list[tuple[str, str, int]] = []
+        """(Executor, node, number) of numbers that are not in the checkpoint yet."""
         self.nodes: dict[NodeName, records.Node] = {}
         self.heard: dict[str, LastHeartbeat] = {}
         self.cordoned_executors: set[str] = set()
         self.cordoned_nodes: set[NodeName] = set()
         self.silence_s: dict[str, float] = {}
+        """Executor -> how long it has not been heard."""
         self.heard_since_step: set[str] = set()
+        """Executors that were heard since the last heartbeat of the leader."""
         self.invalid_records: dict[str, str] = {}
         """Key of a record -> what is wrong with it, and how it counts."""
         self.missing_s: dict[NodeName, float] = {}
         """Nodes that are no longer reported, and for how long (s)."""
         self.leader_ms: int | None = None
-        """Append time of this leader's newest heartbeat that was read (ms); None while it follows.
-        """
+        """Append time of this leader's newest heartbeat that was read (ms); None in a standby."""
         self._instance: str | None = None
         self._leader_at = -1
         self._step_s_max = 0.0
@@ -121,7 +123,7 @@ class Clusters:
             self.version += 1
 
     def restore_numbers(self, saved: Mapping[tuple[str, str], int]) -> None:
-        """Restore the saved numbers; nodes without a number get the next ones."""
+        """Restore the saved numbers; nodes without a saved number get new ones."""
         self.numbers = {NodeName(*name): number for name, number in saved.items()}
         self._next_number = max(self.numbers.values(), default=-1) + 1
         self.unsaved = []
@@ -160,7 +162,8 @@ class Clusters:
                 self.missing_s.setdefault(name, 0.0)
 
     def find_missing_nodes(self, for_s: float, stale_s: float) -> list[NodeName]:
-        """Nodes missing for longer than this, of executors that are not stale."""
+        """Nodes that are missing for longer than `for_s`, of executors that are not stale: silent
+        for at most `stale_s`."""
         silence_s = self.silence_s
         return [
             name
@@ -186,12 +189,12 @@ class Clusters:
             self._most = (self.version, {})
         found = self._most[1].get((pool, resource))
         if found is None:
-            there = (n.allocatable.get(resource, 0) for n in self.nodes.values() if n.pool == pool)
-            found = self._most[1][pool, resource] = max(there, default=0)
+            here = (n.allocatable.get(resource, 0) for n in self.nodes.values() if n.pool == pool)
+            found = self._most[1][pool, resource] = max(here, default=0)
         return found
 
     def find_silent_executors(self, for_s: float) -> frozenset[str]:
-        """Executors not heard for longer than this (stale with one bound, lost with another)."""
+        """Executors that have not been heard for longer than `for_s`."""
         return frozenset(name for name, silent_s in self.silence_s.items() if silent_s > for_s)
 
 

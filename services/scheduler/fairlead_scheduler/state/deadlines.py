@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.arrays import grow_array
+from fairlead_scheduler.state.growing_columns import grow_array
 from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.view import View, changed_rows
@@ -25,7 +25,7 @@ class Deadlines:
     def __init__(self, deadline_ms: int = 0, few: int = FEW) -> None:
         """`few`: up to this many changed rows are updated one by one."""
         self._deadline_ms = deadline_ms
-        """Time that a run gets beyond its maximum run time and its grace period."""
+        """How long a run can exceed its maximum run time and its grace period."""
         self._few = few
         self._reset(0)
 
@@ -40,15 +40,16 @@ class Deadlines:
         self._runs_on: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         """Node -> live runs."""
         self._handled: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
-        """Row -> whether it is handled until it changes."""
+        """Row -> whether nothing remains to be done for it until it changes."""
         self._nodes_of: dict[str, list[int]] = {}
+        """Executor -> its nodes, as far as they are below `_named`."""
         self._named = 0
 
     def update(self, view: View) -> None:
         """Update from the rows that changed."""
         if view.jobs.numbering != self._numbering:
             self._reset(view.jobs.numbering)
-        # A loaded view can have nodes that no row refers to.
+        # A view that was loaded can have nodes to which no row refers.
         self._runs_on = grow_array(self._runs_on, len(view.jobs.nodes))
         rows = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
@@ -58,7 +59,7 @@ class Deadlines:
             self._update_few(view, rows.tolist())
 
     def _update_few(self, view: View, rows: list[int]) -> None:
-        """As `_update_rows`, row by row."""
+        """`_update_rows`, row by row."""
         jobs = view.jobs
         self._handled = grow_array(self._handled, jobs.used)
         self._node = grow_array(self._node, jobs.used, -1)
@@ -82,7 +83,7 @@ class Deadlines:
             self._running.set_one(row, ends_ms)
 
     def _end_ms(self, view: View, row: int) -> int:
-        """As `_ends_ms` of one run."""
+        """`_ends_ms` of one run."""
         jobs = view.jobs
         most_ms: int = jobs.runtime_ms_max.item(row)
         since_ms: int = jobs.running_ms.item(row)
@@ -185,6 +186,7 @@ class RowTimers:
     def __init__(self) -> None:
         self._timers: Timers[int] = Timers()
         self._over: set[int] = set()
+        """Rows whose deadline has passed."""
 
     def set(self, rows: Rows, at_ms: npt.NDArray[np.int64]) -> None:
         """Set the deadlines of these rows; `NEVER_MS` removes a deadline."""
@@ -197,7 +199,7 @@ class RowTimers:
             self._timers.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
 
     def set_one(self, row: int, at_ms: int) -> None:
-        """As `set` of one row."""
+        """`set` of one row."""
         if self._over:
             self._over.discard(row)
         if at_ms < job_table.NEVER_MS:

@@ -30,17 +30,17 @@ P = TypeVar("P", int, npt.NDArray[np.int64])
 
 
 def lower_priority(priority: P, rank: P) -> P:
-    """The priority of a job as it counts, of one with this surplus rank (0: no surplus member)."""
+    """Lower the priority of a job by its surplus rank (0: not a surplus member)."""
     return priority - rank * SURPLUS_STEP
 
 
 def rank_of(priority: P) -> P:
-    """The surplus rank of a job whose priority counts as this."""
+    """The surplus rank of a job with this lowered priority."""
     return -((priority - PRIORITY_MIN) >> SURPLUS_BITS)
 
 
 def given_priority(priority: P) -> P:
-    """The priority that the job was given whose priority counts as this."""
+    """The priority that was given to a job with this lowered priority."""
     return ((priority - PRIORITY_MIN) & (SURPLUS_STEP - 1)) + PRIORITY_MIN
 
 
@@ -79,11 +79,12 @@ class GroupState(msgspec.Struct):
     restarts: int = 0
     """Restarts, of the group and of single members, that count against `restart_limit`."""
     cancel_reason: str | None = None
-    """Somebody wants it gone; None if nobody does."""
+    """Why it is to be cancelled; None if nobody has requested that."""
     lost_reason: str | None = None
-    """Which member, without which the group cannot go on, ended without success."""
+    """Which member that the group needs ended without success."""
     restart_reason: str | None = None
-    """Somebody wants it to stop and to start again; None if nobody does, or since it did."""
+    """Why it is to stop and to start again; None if nobody has requested that since its last
+    restart."""
     succeeded: dict[str, set[int]] = {}
     """Role -> indexes of members that succeeded."""
     ended: dict[str, set[int]] = {}
@@ -113,7 +114,7 @@ def is_outdated(state: GroupState, member: ev.GroupMember) -> bool:
 
 
 def start_generation(state: GroupState) -> None:
-    """Forget what became of the members of earlier generations."""
+    """Start the next generation: forget how members of earlier ones ended."""
     state.phase = GroupPhase.QUEUED
     state.restarts = 0
     state.lost_reason = state.restart_reason = state.scaled_ms = None
@@ -178,8 +179,8 @@ def surplus_rank(terms: ev.Group, member: ev.GroupMember) -> int:
 
 
 def find_master(state: GroupState) -> tuple[str, int] | None:
-    """The place of the member at which the others meet: that with rank 0. None: it has ended, or
-    the members do not meet."""
+    """The role and index of the master, at which the other members meet: the member with rank 0.
+    None if it has ended or the members do not meet."""
     if state.terms.network.rendezvous is None:
         return None
     role = next(role for role in state.terms.roles if role.min)

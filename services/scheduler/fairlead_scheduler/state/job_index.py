@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import JOB_ID_LENGTH, JobId
-from fairlead_scheduler.state.arrays import grow_array
+from fairlead_scheduler.state.growing_columns import grow_array
 
 Rows = npt.NDArray[np.intp]
 Hashes = npt.NDArray[np.int64]
@@ -26,7 +26,8 @@ FEW: Final = 16
 
 
 class HashedIds(NamedTuple):
-    """Ids to be looked up several times; without arrays if they are few or any is unusual."""
+    """Ids that are looked up several times; without arrays if they are few, or if the length of any
+    is unusual."""
 
     ids: Sequence[JobId]
     keys: Keys | None
@@ -40,7 +41,7 @@ def hash_ids(ids: Sequence[JobId]) -> HashedIds:
 
 
 def hash_keys(keys: Keys) -> HashedIds:
-    """As `hash_ids`, for ids of the usual length that no object has been made of."""
+    """`hash_ids` for ids of the usual length for which no Python string has been made."""
     return HashedIds((), keys, _hashes(keys))
 
 
@@ -65,7 +66,7 @@ class JobIndex:
         self._irregular_at: dict[int, JobId] = {}
         self._count = 0
 
-    # One --------------------------------------------------------------------------------------
+    # One id -----------------------------------------------------------------------------------
 
     def id_at(self, row: int) -> JobId:
         """The id of a row that has one."""
@@ -84,7 +85,7 @@ class JobIndex:
         return self._irregular.get(job_id) if self._irregular else None
 
     def add_one(self, job_id: JobId, row: int) -> None:
-        """This row has this id now, which has no row."""
+        """Give this row this id, which must not have a row."""
         self._count += 1
         self._add(job_id, row)
 
@@ -106,7 +107,7 @@ class JobIndex:
             self._next[before] = after
         self._key[row] = b""
 
-    # Many -------------------------------------------------------------------------------------
+    # Many ids ---------------------------------------------------------------------------------
 
     def ids_at(self, rows: Sequence[int] | Rows | npt.NDArray[np.int32]) -> list[JobId]:
         """The ids of rows."""
@@ -121,9 +122,9 @@ class JobIndex:
             return np.array(self.ids_at(rows), np.object_)
         return self._key[rows]
 
-    def find(self, those: Sequence[JobId] | HashedIds) -> Rows:
-        """The rows of these jobs, `NOBODY` where they have none."""
-        ids, keys, hashes = those if isinstance(those, HashedIds) else hash_ids(those)
+    def find(self, wanted: Sequence[JobId] | HashedIds) -> Rows:
+        """The rows of these jobs, `NO_ROW` for a job without a row."""
+        ids, keys, hashes = wanted if isinstance(wanted, HashedIds) else hash_ids(wanted)
         if keys is None or hashes is None:
             singly = map(self.get, ids)
             return np.array([NO_ROW if row is None else row for row in singly], np.intp)
@@ -137,10 +138,10 @@ class JobIndex:
             at = at[rows >= 0]
         return found
 
-    def add(self, those: Sequence[JobId] | HashedIds, rows: Rows) -> None:
-        """These rows have these ids now. None of the ids has a row, and each is there once."""
+    def add(self, new: Sequence[JobId] | HashedIds, rows: Rows) -> None:
+        """Give these rows these ids, which must be distinct and have no rows."""
         self._count += rows.size
-        ids, keys, hashes = those if isinstance(those, HashedIds) else hash_ids(those)
+        ids, keys, hashes = new if isinstance(new, HashedIds) else hash_ids(new)
         if keys is None or hashes is None:
             for job_id, row in zip(ids, rows.tolist(), strict=True):
                 self._add(job_id, row)
@@ -164,7 +165,7 @@ class JobIndex:
         self._first[slot] = row
 
     def _link(self, rows: Rows) -> None:
-        """Link these rows before those that are in their slots."""
+        """Link these rows at the front of their slots."""
         slots = self._slots_of(self._hash[rows])
         while rows.size:
             before = self._first[slots]
@@ -173,10 +174,10 @@ class JobIndex:
             self._next[rows[is_first]] = before[is_first]
             rows, slots = rows[~is_first], slots[~is_first]
 
-    # Where hashes lead ------------------------------------------------------------------------
+    # Slots ------------------------------------------------------------------------------------
 
     def _slot(self, hashed: int) -> int:
-        """As `_slots_of` one."""
+        """`_slots_of` one hash."""
         slot = hashed & self._bound - 1
         return slot if slot < self._slots else slot - self._bound // 2
 
@@ -228,7 +229,7 @@ class JobIndex:
         return self._count
 
     def items(self) -> Iterator[tuple[JobId, int]]:
-        """All of them."""
+        """All ids with their rows."""
         yield from self._irregular.items()
         for row in np.flatnonzero(self._key != b"").tolist():
             yield self.id_at(row), row
@@ -241,7 +242,7 @@ def unpack_ids(ids: PackedIds) -> list[JobId]:
 
 
 def _hash(job_id: JobId) -> int:
-    """As `_hashes` of one."""
+    """`_hashes` of one id."""
     return hash(job_id.encode()) & 0x7FFF_FFFF
 
 

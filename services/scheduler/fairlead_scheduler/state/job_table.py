@@ -1,4 +1,4 @@
-"""The job table: live jobs as rows of arrays, with what a cycle reads and nothing else.
+"""The job table: live jobs as rows of columns, which contain only what a cycle reads.
 
 A job has a row from its submission until it has ended and no run of it exists. Strings are numbers
 (`Numbering`), and properties that few jobs have are in `RareProperties`. There is no object per
@@ -16,7 +16,7 @@ from fairlead_common.domain import lifecycle, shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
-    JOB_HELD,
+    JOB_WITH_RUN,
     RUN_ENDED,
     JobFlag,
     JobState,
@@ -24,8 +24,8 @@ from fairlead_common.domain.lifecycle import (
 )
 from fairlead_common.domain.records.events import FailureCategory, GroupMember, RetryPolicy
 from fairlead_common.domain.records.group_terms import Topology
-from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.change_journal import RowJournal
+from fairlead_scheduler.state.growing_columns import grow_array
 from fairlead_scheduler.state.job_index import JobIndex
 
 JOB_STATES: Final = tuple(JobState)
@@ -37,15 +37,15 @@ RUNNING: Final = STATE_CODE[JobState.RUNNING]
 NO_RUN: Final = 255
 """`run_state` of a job that never ran."""
 
-IS_HELD: Final = np.array([state in JOB_HELD for state in JOB_STATES])
+IS_WITH_RUN: Final = np.array([state in JOB_WITH_RUN for state in JOB_STATES])
 IS_ENDED: Final = np.array([state in JOB_ENDED for state in JOB_STATES])
 IS_LIVE_RUN: Final = np.array(
     [code < len(RUN_STATES) and RUN_STATES[code] not in RUN_ENDED for code in range(256)]
 )
 ENDED: Final = tuple(IS_ENDED.tolist())
-HELD: Final = tuple(IS_HELD.tolist())
+WITH_RUN: Final = tuple(IS_WITH_RUN.tolist())
 LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
-"""The same for single numbers, for which an array is slow."""
+"""`IS_ENDED`, `IS_WITH_RUN` and `IS_LIVE_RUN` as tuples, which are faster for a single number."""
 
 HOLD: Final = int(JobFlag.HOLD)
 DEPENDS: Final = int(JobFlag.DEPENDS)
@@ -57,8 +57,9 @@ CAPACITY_REASSIGNED: Final = int(JobFlag.CAPACITY_REASSIGNED)
 STOP_GANG: Final = int(JobFlag.STOP_GANG)
 LATE_SUCCESS: Final = int(JobFlag.LATE_SUCCESS)
 STOPPING: Final = int(lifecycle.STOPPING)
-"""`JobFlag` as plain numbers, for the column of flags; others are not part of the life cycle."""
-INFEASIBLE_WAITS: Final = 32
+"""`HOLD` to `STOPPING` are `JobFlag` as plain numbers, for the column `flags`. The flags below are
+not part of the life cycle."""
+WAITS_IF_INFEASIBLE: Final = 32
 PREEMPTED_IS_FINAL: Final = 64
 FREE: Final = 128
 """The row has no job."""
@@ -127,7 +128,7 @@ class NodeName(NamedTuple):
 
 
 class GangName(NamedTuple):
-    """A gang: its name counts within queue and job set."""
+    """The name of a gang, which is unique within its queue and job set."""
 
     queue: str
     job_set: str
@@ -153,7 +154,7 @@ class GangTerms(msgspec.Struct, frozen=True):
     uniformity_label: str | None
     rest: str
     roles: tuple[RoleTerms, ...] = ()
-    """Of a group, in its order; () for a plain gang."""
+    """The roles of a group, in its order; () for a plain gang."""
     topology: Topology | None = None
 
 
@@ -180,10 +181,10 @@ class RareProperties(msgspec.Struct):
     lost_run: int = 0
     """The newest run that was given up; 0 for none."""
     gang_cannot_start: bool = msgspec.field(default=False, name="gang_doom")
-    """`cannot_start_reason` is about its gang: the job fails, as the member did that it names."""
+    """Whether `cannot_start_reason` is about its gang: then the job fails, and is not cancelled."""
     ran_ms: int = 0
-    """How long its former runs took together, from lease to end (G9); of a member of a group see
-    `GroupState.used`."""
+    """How long its former runs took together, from lease to end (G9); 0 for a member of a group,
+    for which `GroupState.used` counts them."""
     ran_until_ms: int = 0
     """When the last of them ended."""
 
@@ -195,7 +196,7 @@ class EndedJob(NamedTuple):
     digest: str
     at_ms: int
     position: int = -1
-    """Of the message that ended it; -1 if that is saved."""
+    """The position of the message that ended it; -1 if it is saved."""
 
 
 DIGEST: Final = np.dtype("S32")
@@ -235,7 +236,8 @@ Rows = npt.NDArray[np.intp]
 
 
 class ShapeClass(NamedTuple):
-    """Canonical shape JSON and priority class: what the engine calls a shape."""
+    """A shape as canonical JSON, and a priority class. The engine calls the two together a
+    shape."""
 
     raw: bytes
     priority_class: str
@@ -274,9 +276,9 @@ class JobTable:
     digest: npt.NDArray[np.bytes_]
     """The digest of the submission: 32 hexadecimal digits."""
     unsaved: npt.NDArray[np.bool_]
-    """It changed since the last checkpoint."""
+    """Whether the row changed since the last checkpoint."""
     position: npt.NDArray[np.int64]
-    """Of the newest message that changed it."""
+    """The position of the newest message that changed the row."""
     array: npt.NDArray[np.int32]
     """Number of the array that the job is a task of (`View.array_slots`); 0 for other jobs."""
 
@@ -307,7 +309,7 @@ class JobTable:
             self._decoded.append(shapes.decode(self.shapes.values[len(self._decoded)].raw))
         return self._decoded[number]
 
-    def renumbered(self) -> None:
+    def note_renumbering(self) -> None:
         """Note that names were renumbered."""
         self._decoded = []
         self.numbering += 1
@@ -330,7 +332,7 @@ class JobTable:
         return np.concatenate([np.sort(reused), np.arange(first, self.used)])
 
     def allocate_one(self) -> int:
-        """As `allocate` for one job."""
+        """`allocate` for one job."""
         if self._free:
             return self._free.pop()
         self._use(self.used + 1)
@@ -373,7 +375,7 @@ class JobTable:
         return found.decode(errors="replace")
 
     def rare_properties_of(self, row: int) -> RareProperties:
-        """The rare properties of a row, made if it had none."""
+        """The rare properties of a row; empty ones are added if it has none."""
         found = self.rare_properties.get(row)
         if found is None:
             found = self.rare_properties[row] = RareProperties()

@@ -1,4 +1,5 @@
-"""The rules of scheduling that settings, cases and simulations give: limits, rates, placement."""
+"""The rules of scheduling as settings, cases and simulations define them: limits, rates,
+placement."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -14,11 +15,11 @@ PLACEMENTS: Final = ("best-fit", "spread", "pack")
 WEIGHT_MAX: Final = 1e6
 """The greatest weight of a resource in the resource score (G9)."""
 AVOIDED_MAX: Final = 64
-"""Most nodes that a job remembers to avoid."""
+"""The most nodes that a job avoids; the oldest are dropped first."""
 
 
 class Rate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A token bucket: `per_second` tokens are added, at most `burst` are kept."""
+    """The rate of a token bucket, which holds at most `burst` tokens."""
 
     per_second: float
     burst: float

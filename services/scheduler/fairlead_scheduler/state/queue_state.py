@@ -1,7 +1,7 @@
-"""The fold of `fairlead.config`: queues, as the highest version says, and operators' cordons.
+"""The fold of `fairlead.config`: the newest versions of queues, and cordons.
 
-Submit refuses invalid configuration. If the log has some nevertheless (from an older version, or
-written by hand), it is replaced by valid values here, and `invalid_records` says what was wrong.
+Submit refuses invalid configuration. If the log contains an invalid value (from an older version,
+or written by hand), it is replaced by a valid one here, and `invalid_records` says what was wrong.
 """
 
 import math
@@ -32,7 +32,7 @@ class Queues:
         self.version = 0
 
     def fold(self, entries: Iterable[Entry], clusters: Clusters) -> None:
-        """Fold configuration; of two values the higher version counts, in whatever order."""
+        """Fold configuration. In whatever order two records are read, the higher version counts."""
         for entry in entries:
             if entry.value is None:
                 self._forget(entry.key)
@@ -81,7 +81,8 @@ class Queues:
 
 
 def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
-    """The queue with valid values, and what was invalid. A deleted queue starts no new jobs."""
+    """The queue with valid values, and one sentence per invalid value. A deleted queue counts as
+    cordoned."""
     problems: list[str] = []
     weight = queue.weight
     if not math.isfinite(weight) or weight <= 0:

@@ -1,4 +1,4 @@
-"""Submissions, for the leases of jobs that start and for filters by label.
+"""The submissions of live jobs, for the leases of jobs that start and for filters by label.
 
 Until it is in Postgres, a submission stays in its encoded message. Submissions are saved in parts
 of bounded size, oldest first, before the checkpoint moves past them; they never change, so saving
@@ -27,7 +27,7 @@ SPECS_PER_SAVE_MAX: Final = 25_000
 
 
 class Specs:
-    """Submissions by job."""
+    """The submissions (`JobSubmitted`) of live jobs, each with its pod spec."""
 
     def __init__(self) -> None:
         self.unsaved: dict[JobId, JobSubmitted | bytes] = {}
@@ -131,14 +131,14 @@ class _Message(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
-class _Named(msgspec.Struct, rename="camel"):
+class _SubmissionId(msgspec.Struct, rename="camel"):
     """The id of a submission."""
 
     job_id: JobId
 
 
-_messages: Final = msgspec.json.Decoder(_Message)
-_names: Final = msgspec.json.Decoder(_Named)
+_message_decoder: Final = msgspec.json.Decoder(_Message)
+_id_decoder: Final = msgspec.json.Decoder(_SubmissionId)
 
 
 def _extract_submissions(
@@ -146,7 +146,7 @@ def _extract_submissions(
 ) -> Iterator[tuple[JobId, msgspec.Raw]]:
     """The jobs among these that the messages submit, each with its encoded submission."""
     for message in {id(message): message for message in messages}.values():
-        for encoded in _messages.decode(message).events:
-            job_id = _names.decode(encoded).job_id
+        for encoded in _message_decoder.decode(message).events:
+            job_id = _id_decoder.decode(encoded).job_id
             if job_id in wanted:
                 yield job_id, encoded

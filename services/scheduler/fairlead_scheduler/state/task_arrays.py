@@ -24,11 +24,11 @@ from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_scheduler.state.job_table import JobSet, JobTable, Rows
 
 NUMBER_STEP: Final = 32
-"""Between the submission numbers of two tasks: those of the jobs of a message differ as much."""
+"""The difference between the submission numbers of two tasks, as between two jobs of a message."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
-    """Tasks that somebody wants cancelled: `waiting` were not released, and will not be."""
+    """A request to cancel tasks. Those in `waiting` were not released, and will not be."""
 
     indexes: IndexSet
     waiting: IndexSet
@@ -43,9 +43,9 @@ class ArrayState(msgspec.Struct):
     template: ev.JobSubmitted
     count: int
     indexes: IndexSet
-    """Of all its tasks, in whatever state."""
+    """The indexes of all its tasks, in whatever state."""
     waiting: IndexSet
-    """Of tasks that have not been released and are not being cancelled."""
+    """The indexes of tasks that have not been released and are not being cancelled."""
     number: int
     """The submission number of its first task."""
     running_max: int | None = None
@@ -56,7 +56,7 @@ class ArrayState(msgspec.Struct):
     cancel_requests: list[CancelRequest] = []
     """The oldest first. Each ends with its `ArrayTasksCancelled`."""
     unsuccessful: bytearray = msgspec.field(default_factory=bytearray)
-    """Bits (`py`) of tasks that ended without success or were cancelled before their
+    """Bits of tasks that ended without success or were cancelled before their
     release: other arrays can follow them for longer than ended jobs are stored."""
     outdated: list[int] = []
     """Of tasks that were being released while a request changed the priority of the array."""
@@ -83,7 +83,7 @@ def make_tasks(state: ArrayState, indexes: IndexSet) -> list[ev.JobSubmitted]:
 
 
 class ArraySlots:
-    """Small numbers of arrays, for the column `JobTable.array`; 0 is no array."""
+    """Small numbers of arrays, for the column `JobTable.array`; 0 means no array."""
 
     def __init__(self) -> None:
         self._slots: dict[ArrayId, int] = {}

@@ -1,8 +1,8 @@
-"""Token buckets for rules L4 and L8. Pure; time is an argument; a new bucket is full.
+"""Token buckets for rules L4 and L8. Pure: time is an argument. A new bucket is full.
 
-They are a fold of the log: folding `JobRunLeased` and `JobRunPreempting` takes the tokens, at the
-time of the message. So a new leader has exactly the tokens that its predecessors left, and killing
-leaders refills no bucket.
+Buckets are folded from the log: `JobRunLeased` and `JobRunPreempting` take tokens at the time of
+their message. So a new leader has the tokens that its predecessors left, and killing leaders
+refills no bucket.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from fairlead_scheduler.state.pool_rules import Rate, Rules
 UNLIMITED = float("inf")
 
 
-class Level(msgspec.Struct, frozen=True, array_like=True):
-    """The tokens of a bucket at a time; this is what a checkpoint saves."""
+class SavedTokens(msgspec.Struct, frozen=True, array_like=True):
+    """The tokens of a bucket when it was last used, as a checkpoint saves them."""
 
     tokens: float
     at_ms: int
@@ -24,10 +24,10 @@ class Level(msgspec.Struct, frozen=True, array_like=True):
 class Bucket:
     """The tokens of one rate; without a rate they are unlimited."""
 
-    def __init__(self, rate: Rate | None, level: Level | None = None) -> None:
+    def __init__(self, rate: Rate | None, saved: SavedTokens | None = None) -> None:
         self._rate = rate
         burst = UNLIMITED if rate is None else rate.burst
-        self._level = Level(burst, 0) if level is None else level
+        self._last = SavedTokens(burst, 0) if saved is None else saved
 
     @property
     def burst(self) -> float:
@@ -37,45 +37,45 @@ class Bucket:
     @property
     def used_ms(self) -> int:
         """When tokens were last taken."""
-        return self._level.at_ms
+        return self._last.at_ms
 
     def tokens(self, now_ms: int) -> float:
         """The tokens at this time; a time before the last use adds none."""
         if self._rate is None:
             return UNLIMITED
-        elapsed_ms = max(0, now_ms - self._level.at_ms)
-        refilled = self._level.tokens + elapsed_ms / 1000 * self._rate.per_second
+        elapsed_ms = max(0, now_ms - self._last.at_ms)
+        refilled = self._last.tokens + elapsed_ms / 1000 * self._rate.per_second
         return min(self._rate.burst, refilled)
 
     def take(self, count: float, now_ms: int) -> None:
-        """Take tokens; the start that crosses the limit can make the level negative."""
+        """Take tokens; the start that crosses the limit can make them negative."""
         if self._rate is not None:
             left = self.tokens(now_ms) - count
-            self._level = Level(left, max(now_ms, self._level.at_ms))
+            self._last = SavedTokens(left, max(now_ms, self._last.at_ms))
 
-    def level(self, now_ms: int) -> Level | None:
+    def save(self, now_ms: int) -> SavedTokens | None:
         """What to save; None if the bucket is full."""
-        return self._level if self.tokens(now_ms) < self.burst else None
+        return self._last if self.tokens(now_ms) < self.burst else None
 
 
-class Levels(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The saved buckets of one pool; a missing bucket is full."""
+class SavedBuckets(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The buckets of one pool, as a checkpoint saves them; a missing bucket is full."""
 
-    all: Level | None = None
-    preemptions: Level | None = None
-    queues: dict[str, Level] = {}
+    all: SavedTokens | None = None
+    preemptions: SavedTokens | None = None
+    queues: dict[str, SavedTokens] = {}
 
 
 class Buckets:
     """The buckets of one pool: for all starts, per queue, and for preemptions."""
 
-    def __init__(self, rules: Rules, levels: Levels | None = None) -> None:
-        levels = levels or Levels()
-        self.all = Bucket(rules.rate, levels.all)
-        self.preemptions = Bucket(rules.preemption_rate, levels.preemptions)
+    def __init__(self, rules: Rules, saved: SavedBuckets | None = None) -> None:
+        saved = saved or SavedBuckets()
+        self.all = Bucket(rules.rate, saved.all)
+        self.preemptions = Bucket(rules.preemption_rate, saved.preemptions)
         self._queue_rate = rules.queue_rate
         self._queues = {
-            name: Bucket(rules.queue_rate, level) for name, level in levels.queues.items()
+            name: Bucket(rules.queue_rate, tokens) for name, tokens in saved.queues.items()
         }
 
     @property
@@ -97,21 +97,21 @@ class Buckets:
         self.all.take(count, now_ms)
         self.queue(queue).take(count, now_ms)
 
-    def levels(self) -> Levels:
+    def save(self) -> SavedBuckets:
         """What to save. Buckets that were full again at the newest use are omitted and dropped: the
         next reader of one gets a full bucket."""
         every = (self.all, self.preemptions, *self._queues.values())
         newest_ms = max(bucket.used_ms for bucket in every)
-        found = {name: bucket.level(newest_ms) for name, bucket in self._queues.items()}
-        queues = {name: level for name, level in found.items() if level is not None}
+        found = {name: bucket.save(newest_ms) for name, bucket in self._queues.items()}
+        queues = {name: tokens for name, tokens in found.items() if tokens is not None}
         self._queues = {name: self._queues[name] for name in queues}
-        return Levels(self.all.level(newest_ms), self.preemptions.level(newest_ms), queues)
+        return SavedBuckets(self.all.save(newest_ms), self.preemptions.save(newest_ms), queues)
 
 
 class PoolBuckets:
     """The buckets of all pools, each under its rules; no buckets without rates."""
 
-    def __init__(self, rules: Rules, saved: Mapping[str, Levels] | None = None) -> None:
+    def __init__(self, rules: Rules, saved: Mapping[str, SavedBuckets] | None = None) -> None:
         self._rules = rules
         self._own = {pool: rules.for_pool(pool) for pool in rules.pools}
         self._limited = any(
@@ -119,9 +119,9 @@ class PoolBuckets:
             for each in (rules, *self._own.values())
         )
         self._unlimited = Buckets(rules)
-        """Those of every pool where no rate is set: they never change."""
+        """The buckets of every pool if no rate is set: they never change."""
         self._pools = {
-            pool: Buckets(self._of(pool), levels) for pool, levels in (saved or {}).items()
+            pool: Buckets(self._of(pool), buckets) for pool, buckets in (saved or {}).items()
         }
 
     @property
@@ -141,9 +141,9 @@ class PoolBuckets:
     def _of(self, pool: str) -> Rules:
         return self._own.get(pool, self._rules)
 
-    def levels(self) -> dict[str, Levels]:
+    def save(self) -> dict[str, SavedBuckets]:
         """What to save, by pool; pools with only full buckets are dropped."""
-        found = {name: buckets.levels() for name, buckets in self._pools.items()}
-        found = {name: levels for name, levels in found.items() if levels != Levels()}
+        found = {name: buckets.save() for name, buckets in self._pools.items()}
+        found = {name: saved for name, saved in found.items() if saved != SavedBuckets()}
         self._pools = {name: self._pools[name] for name in found}
         return found

@@ -61,26 +61,25 @@ class View:
         self.gang_journal: Journal[GangName] = Journal()
         """Gangs that gained or lost members, or started."""
         self.gang_started: set[GangName] = set()
-        """Gangs with a started member that has ended (rule N9); no groups."""
+        """Gangs with a member that ran and has ended (N9). Groups are never among them."""
         self.groups: dict[GroupId, GroupState] = {}
         """Groups that have not ended, or have members that have not."""
         self.unsaved_groups: dict[GroupId, int] = {}
         """Groups that changed, or were forgotten, since the last checkpoint -> the position of the
         newest message that changed them."""
         self.groups_to_examine: set[GroupId] = set()
-        """Groups about which housekeeping may have to decide something: they or members of them
-        changed."""
+        """Groups that changed, or whose members did: housekeeping examines them."""
         self.short_groups: dict[GroupId, bool] = {}
         """Running groups with less than their minimum, and whether a round has offered what they
         lack since they were found. Of a leader only."""
         self.group_records_due: set[GroupId] = set()
-        """Groups whose live members changed: their executors learn that."""
+        """Groups whose live members changed: their executors get a new record."""
         self.arrays: dict[ArrayId, ArrayState] = {}
         """Arrays with tasks that have not ended."""
         self.array_slots = ArraySlots()
         """The numbers of these arrays in `JobTable.array`."""
         self.unsaved_arrays: dict[ArrayId, int] = {}
-        """As `unsaved_groups`."""
+        """The same for arrays."""
         self.rows_to_examine: set[int] = set()
         """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
         that cannot start."""
@@ -94,12 +93,13 @@ class View:
         """Grows with every change that can affect a round."""
 
     def note_ignored(self, state: int, tag: str) -> None:
-        """Count an event that changes nothing, if only a defect leads to it in this state."""
+        """Note that an event was ignored in this state of a job; it is counted if only a defect can
+        lead to it."""
         if is_impossible(JOB_STATES[state], tag):
             self.impossible[JOB_STATES[state], tag] += 1
 
     def stop_partitions(self, partitions: Iterable[int]) -> None:
-        """Decide nothing about the jobs of these partitions from now on."""
+        """Stop these partitions: nothing is decided about their jobs from now on."""
         new = frozenset(partitions) - self.stopped
         if not new:
             return
@@ -108,8 +108,8 @@ class View:
         self.jobs.journal.extend(rows[np.isin(self.jobs.partition[rows], list(new))])
         self.version += 1
 
-    def decidable(self, rows: Rows) -> Rows:
-        """The rows that are not in a stopped partition."""
+    def select_decidable(self, rows: Rows) -> Rows:
+        """The rows of jobs that are not in a stopped partition."""
         if not self.stopped:
             return rows
         return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
@@ -134,7 +134,7 @@ class View:
                 self.groups_to_examine.add(rare.member.group)
 
     def note_group_runs(self, rows: Iterable[int]) -> None:
-        """Let executors learn about the groups of these jobs, whose runs changed."""
+        """Note that the runs of these jobs changed: executors get new records of their groups."""
         if not self.groups:
             return
         rare_properties = self.jobs.rare_properties
@@ -153,7 +153,7 @@ class View:
     def mark_all_changed(
         self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]
     ) -> None:
-        """As `mark_changed` of each row, at one position or at one per row."""
+        """`mark_changed` of each row, at one position or at one position per row."""
         if len(rows) <= FEW and isinstance(positions, int):
             for row in rows:
                 self.mark_changed(int(row), positions)
@@ -187,7 +187,8 @@ class View:
 
 
 def changed_rows(view: View, place: int) -> npt.NDArray[np.intp]:
-    """The rows changed since a place of the journal, ascending; all rows if that is too old."""
+    """The rows that changed since a place of the journal, ascending; all rows if the journal no
+    longer has that place."""
     rows = view.jobs.journal.distinct(place)
     return np.arange(view.jobs.used) if rows is None else rows
 
@@ -197,19 +198,19 @@ def _first(items: Iterable[JobId], count: int) -> list[JobId]:
 
 
 NAMES_SPARE: Final = 10_000
-"""As many unused names of each kind are kept, beside as many as are used: looking which are used
-reads a column of all jobs."""
+"""The most unused names of each kind that are retained, beside as many as are used. Finding out
+which names are used reads a column of all jobs."""
 
 
 def forget_names(view: View, spare: int = NAMES_SPARE) -> None:
     """Forget unused names of each kind that has more than `spare` of them, and more than used."""
     jobs = view.jobs
-    for kind, names in _tables(jobs).items():
+    for kind, names in _list_numberings(jobs).items():
         if len(names) > spare + 2 * jobs.names_used.get(kind, 0):
-            _forget(view, kind, names, spare)
+            _forget_unused(view, kind, names, spare)
 
 
-def _tables(jobs: JobTable) -> dict[str, Numbering[Any]]:
+def _list_numberings(jobs: JobTable) -> dict[str, Numbering[Any]]:
     """The names of each kind, by the column that holds their numbers."""
     return {
         "pool": jobs.pools,
@@ -220,7 +221,7 @@ def _tables(jobs: JobTable) -> dict[str, Numbering[Any]]:
     }
 
 
-def _forget(view: View, kind: str, names: Numbering[Any], spare: int) -> None:
+def _forget_unused(view: View, kind: str, names: Numbering[Any], spare: int) -> None:
     jobs = view.jobs
     column, rows = getattr(jobs, kind), view.live_rows()
     numbers = column[rows]
@@ -234,4 +235,4 @@ def _forget(view: View, kind: str, names: Numbering[Any], spare: int) -> None:
     column[rows] = -1
     column[rows[has_name]] = moved[numbers[has_name]]
     if kind != "job_set":
-        jobs.renumbered()
+        jobs.note_renumbering()

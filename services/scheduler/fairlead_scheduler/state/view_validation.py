@@ -1,4 +1,4 @@
-"""The invariants of the view: what is true of the job table and of what is folded with it. Pure.
+"""Checks the invariants of the view: the job table and everything that is folded with it. Pure.
 
 Each check yields one sentence per violation, with the row or the job that it is about. A violation
 is a defect of the scheduler, never an error of a user or of the log. All of them together cost a
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from fairlead_scheduler.state.view import View
 
 EXAMPLES_MAX: Final = 5
-"""Most rows or jobs that one sentence names."""
+"""The most rows or jobs that one sentence names."""
 
 
 def list_view_violations(view: View) -> list[str]:
-    """What contradicts itself in a view; empty for a valid one."""
+    """One sentence per violated invariant; empty for a valid view."""
     found = list(chain(_check_rows(view), _check_index(view)))
     if found:  # the rest reads rows by their ids
         return found
@@ -120,7 +120,7 @@ def _check_life_cycle(view: View) -> Iterator[str]:
         "a run without a number, or the reverse", jobs, live[never != (run == 0)]
     )
     has_run = job_table.IS_LIVE_RUN[run_state]
-    queued, held = state == job_table.QUEUED, job_table.IS_HELD[state]
+    queued, held = state == job_table.QUEUED, job_table.IS_WITH_RUN[state]
     yield from describe_jobs("queued jobs with a live run", jobs, live[queued & has_run])
     yield from describe_jobs("queued jobs on a node", jobs, live[queued & (jobs.node[live] >= 0)])
     placed = held | has_run
@@ -141,7 +141,7 @@ def _check_rows_to_examine(view: View) -> Iterator[str]:
     yield from describe_rows("rows without a job are to be examined", listed[is_free[listed]])
     state, flags = jobs.state[live], jobs.flags[live]
     has_run, ended = job_table.IS_LIVE_RUN[jobs.run_state[live]], job_table.IS_ENDED[state]
-    held = job_table.IS_HELD[state]
+    held = job_table.IS_WITH_RUN[state]
     due = (held & ~has_run) | (ended & has_run) | (held & ((flags & job_table.STOPPING) > 0))
     due |= ~ended & ((flags & (job_table.CANNOT_START | job_table.LATE_SUCCESS)) > 0)
     missing = live[due & ~np.isin(live, listed)]

@@ -26,7 +26,7 @@ from fairlead_scheduler.state.checkpoint.checkpoint_parts import Changes
 from fairlead_scheduler.state.job_table import EndedJob
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.specs import SpecsSave
-from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
+from fairlead_scheduler.state.token_buckets import PoolBuckets, SavedBuckets
 from fairlead_scheduler.state.view import View
 
 VIEW: Final = "scheduler's checkpoint"
@@ -208,8 +208,8 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
         if positions is None:
             return None
         saved = await connection.fetchval(SQL["read_buckets"])
-        levels = msgspec.json.decode(saved, type=dict[str, Levels])
-        view = View(PoolBuckets(rules, levels))
+        buckets = msgspec.json.decode(saved, type=dict[str, SavedBuckets])
+        view = View(PoolBuckets(rules, buckets))
         view.positions = dict(enumerate(positions))
         loading = CheckpointLoader(view, await read_names(connection))
         # On a connection of its own: Postgres takes as long for these as for all records.

@@ -1,15 +1,15 @@
 """The folder that contains everything of a standalone installation, and its lock.
 
 format          what wrote this folder, as a number
-lock            held by the running supervisor; says which one
+lock            held by the running supervisor; contains its process id and addresses
 secrets.json    generated passwords and the signing key (mode 0600)
 token           the first API token, in plain (mode 0600)
-address         where the web process listens, while it does: what commands look for
-log             which kind of log this folder's views were made from
+address         the address of the web process while it listens; commands read it
+log             the kind of log that the views in this folder fold
 sign-in         a link that signs a browser in once
-reserve         space that is given up when the disk is full
+reserve         a file that is deleted to free space when the disk is full
 logs/           one file per child, the older half in NAME.log.1
-postgres-18/    one cluster; its major version is in its name
+postgres-18/    the database cluster; its name has the major version of Postgres
 valkey/         settings of the Valkey that runs
 executor/       pods of the process backend
 """

@@ -6,7 +6,6 @@ The reserve file is then deleted, so that reads and pages work again on a full d
 
 import asyncio
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ import msgspec
 
 from fairlead_common.service.disk import MIB, Bounds, Disk, Space, free_bytes
 from fairlead_standalone.data.data_folder import FolderRefused
+from fairlead_standalone.processes.process_output import Say
 
 RESERVE_FILE: Final = "reserve"
 RESERVE_BYTES: Final = 64 * MIB
@@ -21,11 +21,11 @@ RESERVE_BYTES: Final = 64 * MIB
 WAL_MIB: Final = (2048, 1024, 512, 256, 128)
 """Sizes to which the write-ahead log is allowed to grow (`max_wal_size`), the best first."""
 WAL_SHARE: Final = 4
-"""It is given at most this part of the disk: the rest is for tables, runs and their output."""
+"""It gets at most a quarter of the disk: the rest is for tables, runs and their output."""
 WAL_SLACK_BYTES: Final = 48 * MIB
 """Postgres goes beyond `max_wal_size` by the segments that are being written."""
 CLUSTER_BYTES: Final = 64 * MIB
-"""A new cluster with our empty tables."""
+"""A new database cluster with empty tables of Fairlead."""
 LOGS_BYTES: Final = 80 * MIB
 """The log files of five children at their largest."""
 WATCH_S: Final = 1.0
@@ -89,14 +89,15 @@ def keep_reserve(folder: Path, free: int, bounds: Bounds | None = None) -> None:
 
 
 def release_reserve(folder: Path) -> None:
-    """Delete the reserve file if less space is free: a start needs some to recover."""
+    """Delete the reserve file if less than its size is free: recovery at a start needs space."""
     if free_bytes(folder) < RESERVE_BYTES:
         (folder / RESERVE_FILE).unlink(missing_ok=True)
 
 
-async def watch_disk(folder: Path, say: Callable[[str], None], disk: Disk) -> None:
-    """Report when the disk gets full and when it has space again, and keep the reserve. Runs for
-    ever.
+async def watch_disk(folder: Path, say: Say, disk: Disk) -> None:
+    """Report when the disk gets full and when it has space again, and keep the reserve.
+
+    Never returns.
     """
     before = Space.ENOUGH
     is_broken = False

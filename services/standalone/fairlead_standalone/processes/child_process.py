@@ -40,8 +40,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run. Secrets belong into `env` or a file, never into `argv`, which all users can
-    read.
+    """A program to run. All users can read `argv`: secrets belong into `env` or a file.
 
     `env` is the whole environment. The kernel sends `orphan_signal` to the child when its parent
     ends; `stop_signal` asks it to end in order within `stop_s`.
@@ -71,7 +70,7 @@ class Program(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Called before every start: create its files, remove what a crash left. Blocks shortly."""
+        """Called before every start: create its files, remove the leftovers of a crash. Blocks."""
         ...
 
     def command(self) -> Command:
@@ -92,7 +91,7 @@ class SupervisedProgram(Program, Protocol):
         ...
 
     async def answers(self, answer_s: float) -> bool:
-        """Whether the process reacts, within `answer_s`, to a request that costs it nothing."""
+        """Whether the process reacts to a cheap request within `answer_s`."""
         ...
 
 
@@ -121,7 +120,7 @@ def spawn(command: Command, output: Output) -> "subprocess.Popen[bytes]":
 def _die_with_parent(number: int) -> Callable[[], None] | None:
     """What the child does between fork and exec, where only few calls are safe. None: not Linux.
 
-    Ctrl-C is ignored in what a script starts in its background; children must not inherit that.
+    Programs that a script starts in the background ignore Ctrl-C; children must not inherit that.
     """
     if sys.platform != "linux":
         return None

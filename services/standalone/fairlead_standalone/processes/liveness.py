@@ -1,4 +1,4 @@
-"""Liveness probes of children that run but do not answer: stopped, or blocked for good.
+"""Liveness probes: they find children that run but do not answer, stopped or blocked for ever.
 
 Failed probes are counted, not time: after a suspended laptop wakes up, or the supervisor itself was
 stopped, each child has failed at most one probe. Any answer counts, also a refusal: only a process
@@ -17,8 +17,8 @@ VARIABLE: Final = "FAIRLEAD_PROBE_S"
 
 
 class Liveness(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe every `every_s`, with the time-out `answer_s`; hung after `failures_max` failures in
-    a row.
+    """A probe every `every_s`, with the time-out `answer_s`; `failures_max` failures in a row mean
+    that the child hangs.
 
     With the defaults, a child that stops answering is replaced after one to two minutes. A healthy
     service pauses for a few seconds at most: rounds run in a thread.
@@ -66,7 +66,7 @@ def load(environment: Mapping[str, str]) -> Liveness:
 async def answers(port: int, request: bytes, answer_s: float) -> bool:
     """Whether the server on this port of 127.0.0.1 reacts to this request in any way in time.
 
-    A connection that the server closes is a reaction: it has no place for it just now.
+    A connection that the server closes is a reaction: it has too many connections at this moment.
     """
     writer: asyncio.StreamWriter | None = None
     try:

@@ -17,6 +17,9 @@ FORWARDED_LINES_MAX: Final = 5
 FORWARD_WINDOW_S: Final = 10.0
 FORWARDED_CHARACTERS_MAX: Final = 500
 
+Say = Callable[[str], None]
+"""Prints a line on the terminal."""
+
 _FATAL_TEXTS: Final = (b"PANIC:", b"No space left on device", b"Out Of Memory", b"out of memory")
 
 
@@ -74,12 +77,12 @@ class RotatingLog:
 
 
 class Output:
-    """Accepts the output of one child in pieces. `now_s` is an argument: no clock here."""
+    """Accepts the output of one child in pieces."""
 
-    def __init__(self, name: str, log: RotatingLog, show: Callable[[str], None]) -> None:
+    def __init__(self, name: str, log: RotatingLog, say: Say) -> None:
         self._name = name
         self._log = log
-        self._show = show
+        self._say = say
         self._rest = b""
         self._forwarded_since_s = float("-inf")
         self._forwarded = 0
@@ -91,7 +94,7 @@ class Output:
             self._log.write(data)
         except OSError as error:
             if not self._disk_failed:
-                self._show(f"{self._name}: its log {self._log.path} cannot be written: {error}")
+                self._say(f"{self._name}: its log {self._log.path} cannot be written: {error}")
             self._disk_failed = True
         else:
             self._disk_failed = False
@@ -100,13 +103,13 @@ class Output:
         for line in lines:
             text = select_important(line)
             if text is not None:
-                self._show_bounded(text, now_s)
+                self._say_bounded(text, now_s)
 
-    def _show_bounded(self, text: str, now_s: float) -> None:
+    def _say_bounded(self, text: str, now_s: float) -> None:
         if now_s - self._forwarded_since_s > FORWARD_WINDOW_S:
             self._forwarded_since_s, self._forwarded = now_s, 0
         self._forwarded += 1
         if self._forwarded <= FORWARDED_LINES_MAX:
-            self._show(f"{self._name}: {text[:FORWARDED_CHARACTERS_MAX]}")
+            self._say(f"{self._name}: {text[:FORWARDED_CHARACTERS_MAX]}")
         elif self._forwarded == FORWARDED_LINES_MAX + 1:
-            self._show(f"{self._name}: more of this in {self._log.path}")
+            self._say(f"{self._name}: more of this in {self._log.path}")

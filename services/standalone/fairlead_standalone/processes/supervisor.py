@@ -3,17 +3,17 @@
     async with Supervisor(logs, say) as children:
         await children.start(postgres, valkey)       # returns when both are ready
         await children.start(web, scheduler)
-        await children.wait()                        # until cancelled, or one cannot be kept
-    # here they have ended: those started last first
+        await children.wait()                        # until cancelled, or a child cannot run
+    # now they have ended, those started last first
 
-A child that dies is started again after a pause that doubles from `PAUSE_S` to `PAUSE_S_MAX`; one
-that was never ready, after `FIRST_STARTS_MAX` tries or a long one, ends the supervisor with the end
-of its log. One that is alive but does not answer is killed and started again (`liveness`).
+A child that dies is started again after a pause that doubles from `PAUSE_S` to `PAUSE_S_MAX`. If a
+child was never ready, `FIRST_STARTS_MAX` starts, or one that took longer than `SETTLED_S`, end the
+supervisor with the last lines of the child's log. A child that runs but does not answer is killed
+and started again (`liveness`).
 """
 
 import asyncio
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -26,7 +26,7 @@ from fairlead_standalone.processes.child_process import (
     wait_until_ended,
 )
 from fairlead_standalone.processes.liveness import Liveness, ProbeFailures
-from fairlead_standalone.processes.process_output import Output, RotatingLog
+from fairlead_standalone.processes.process_output import Output, RotatingLog, Say
 
 PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 10.0
@@ -47,9 +47,7 @@ LAST_OUTPUT_S_MAX: Final = 1.0
 class Supervisor:
     """A set of children; leaving the context ends all of them."""
 
-    def __init__(
-        self, logs: Path, say: Callable[[str], None], liveness: Liveness | None = None
-    ) -> None:
+    def __init__(self, logs: Path, say: Say, liveness: Liveness | None = None) -> None:
         self._logs = logs
         self._say = say
         self._liveness = liveness or Liveness()
@@ -88,7 +86,7 @@ class Supervisor:
                 task.result()
 
     async def wait(self) -> None:
-        """Never returns; raises the error that ended a child for good."""
+        """Never returns; raises the error of the first child that cannot be kept running."""
         tasks = [task for group in self._groups for task in group]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -102,7 +100,7 @@ class _Child:
         self,
         program: SupervisedProgram,
         logs: Path,
-        say: Callable[[str], None],
+        say: Say,
         hurry: asyncio.Event,
         liveness: Liveness,
     ) -> None:
@@ -121,16 +119,16 @@ class _Child:
         try:
             while True:
                 started_s = clock.monotonic_s()
-                what = await self._run_once()
+                end = await self._run_once()
                 settled = clock.monotonic_s() - started_s > SETTLED_S
                 tries += 1
                 if not self.ready.is_set() and (settled or tries == FIRST_STARTS_MAX):
                     raise ServerFailed(
-                        f"{self.name} cannot be started: it {what}. Its log {self._log.path}"
+                        f"{self.name} cannot be started: it {end}. Its log {self._log.path}"
                         f" ends:\n{read_tail(self._log.path)}"
                     )
                 self._deaths = 0 if settled else min(self._deaths + 1, DEATHS_COUNTED_MAX)
-                self._say(f"{self.name} {what}; starting it again (log: {self._log.path})")
+                self._say(f"{self.name} {end}; starting it again (log: {self._log.path})")
                 await asyncio.sleep(min(PAUSE_S_MAX, PAUSE_S * 2**self._deaths))
         finally:
             self._log.close()
@@ -146,13 +144,13 @@ class _Child:
                 if not await self._until_ready(process, end):
                     return f"was not ready within {self._program.ready_s:.0f} s"
                 if not end.done():
-                    self._now_ready()
+                    self._note_ready()
                 if await self._is_hung(end):
                     process.kill()  # the only signal that a stopped process obeys
                     await end
                     failures = self._liveness.failures_max
                     return f"did not answer {failures} probes in a row and was killed"
-                return _how(await end)
+                return _describe_end(await end)
             finally:
                 end.cancel()
         finally:
@@ -160,7 +158,7 @@ class _Child:
             await asyncio.wait((pump,), timeout=LAST_OUTPUT_S_MAX)
             pump.cancel()  # a grandchild may hold the pipe open
 
-    def _now_ready(self) -> None:
+    def _note_ready(self) -> None:
         if self.ready.is_set():
             self._say(f"{self.name} runs again")
         self.ready.set()
@@ -234,5 +232,5 @@ class _Child:
         await end
 
 
-def _how(code: int) -> str:
+def _describe_end(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -103,7 +103,7 @@ class Comparison:
     ) -> Difference | None:
         lookout = _NOTHING if viewed is None else viewed.knowledge
         if not scheduler.is_live and not lookout.is_live:
-            return await self._awaited(job_id, scheduler, viewed)
+            return await self._compare_dependency(job_id, scheduler, viewed)
         partition = partition_of_job(job_id)
         choice = repair_events.choose(
             scheduler,
@@ -115,20 +115,20 @@ class Comparison:
         submitted = submissions.get(job_id) if viewed is None else viewed.submitted
         truth = {Choice.SCHEDULER: scheduler, Choice.LOOKOUT: lookout}.get(choice)
         if truth is not None and choice is Choice.LOOKOUT and scheduler.state is None:
-            truth, submitted = await self._adoptable(truth, submitted)
+            truth, submitted = await self._restorable(truth, submitted)
         if truth is None:
             choice, truth = Choice.END_UNKNOWN, repair_events.UNKNOWN_END
-        events = _statements(job_id, scheduler, lookout, truth, submitted)
+        events = _correct(job_id, scheduler, lookout, truth, submitted)
         job_set = self._scheduler.job_set(job_id)
         queue, name = (viewed.queue, viewed.job_set) if viewed is not None else job_set or ("", "")
         if not events:
             return None
         return Difference(job_id, queue, name, scheduler, lookout, truth, choice, events)
 
-    async def _adoptable(
+    async def _restorable(
         self, truth: Knowledge, submitted: ev.JobSubmitted | None
     ) -> tuple[Knowledge | None, ev.JobSubmitted | None]:
-        """A job that the scheduler takes back, without dependencies that cannot be met.
+        """A job that can be restored in the scheduler, without dependencies that have succeeded.
 
         Returns None instead of the truth if the specification is lost, and a final state if a
         dependency cannot be met.
@@ -150,23 +150,33 @@ class Comparison:
                 waits.append(other)
         return truth, msgspec.structs.replace(submitted, after=tuple(waits))
 
-    async def _awaited(
+    async def _compare_dependency(
         self, job_id: JobId, scheduler: Knowledge, viewed: ViewedJob | None
     ) -> Difference | None:
-        """An ended job that live jobs depend on, stated again for views without its end."""
+        """An ended job that live jobs depend on: its end is appended again if the scheduler has
+        none.
+        """
         if scheduler.state is not None or viewed is None or viewed.submitted is None:
             return None
         submitted = msgspec.structs.replace(viewed.submitted, after=())
         truth = viewed.knowledge
         events = list(repair_events.make_events(job_id, _NOTHING, truth, submitted, every_run=True))
-        place = (viewed.queue, viewed.job_set)
-        return Difference(job_id, *place, scheduler, truth, truth, Choice.LOOKOUT, events)
+        return Difference(
+            job_id,
+            viewed.queue,
+            viewed.job_set,
+            scheduler,
+            truth,
+            truth,
+            Choice.LOOKOUT,
+            events,
+        )
 
 
 _NOTHING: Final = Knowledge()
 
 
-def _statements(
+def _correct(
     job_id: JobId,
     scheduler: Knowledge,
     lookout: Knowledge,
@@ -185,7 +195,7 @@ def _statements(
     return events
 
 
-def messages(differences: Iterable[Difference]) -> list[Record]:
+def make_records(differences: Iterable[Difference]) -> list[Record]:
     """The records of all events, one message each; the events of a job are in order."""
     records: list[Record] = []
     waves: list[dict[tuple[str, str], list[ev.AnyEvent]]] = []
@@ -193,9 +203,9 @@ def messages(differences: Iterable[Difference]) -> list[Record]:
         for number, event in enumerate(difference.events):
             if number == len(waves):
                 waves.append({})
-            place = (difference.queue, difference.job_set)
-            waves[number].setdefault(place, []).append(event)
+            job_set = (difference.queue, difference.job_set)
+            waves[number].setdefault(job_set, []).append(event)
     for wave in waves:
-        for (queue, job_set), events in wave.items():
-            records += ev.records(queue, job_set, end_advance.BY, events)
+        for (queue, name), events in wave.items():
+            records += ev.records(queue, name, end_advance.BY, events)
     return records

@@ -6,7 +6,7 @@ the duration of the command.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from typing import Final
 
@@ -18,6 +18,7 @@ from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone.data import data_folder
 from fairlead_standalone.data.data_folder import FolderRefused
+from fairlead_standalone.processes.process_output import Say
 from fairlead_standalone.processes.supervisor import Supervisor
 from fairlead_standalone.service.up import Options, choose_servers
 
@@ -40,11 +41,12 @@ def read_environment(environment: Mapping[str, str]) -> Locations:
 
 @asynccontextmanager
 async def open_locations(
-    options: Options, *, use_folder: bool, say: Callable[[str], None] = typer.echo
+    options: Options, *, use_folder: bool, say: Say = typer.echo
 ) -> AsyncIterator[Locations]:
-    """The settings in the environment or, with `use_folder` or without such, of a data folder.
+    """The settings in the environment; with `use_folder`, or if the environment names no database,
+    those of a data folder.
 
-    `say`: prints which servers of the folder are used. Raises `SettingsError`, or
+    `say` prints which servers of the folder are used. Raises `SettingsError`, or
     `FolderRefused` if the folder does not exist.
     """
     if not use_folder and DATABASE in os.environ:
@@ -56,7 +58,7 @@ async def open_locations(
 
 @asynccontextmanager
 async def _open_folder(
-    options: Options, environment: Mapping[str, str], say: Callable[[str], None]
+    options: Options, environment: Mapping[str, str], say: Say
 ) -> AsyncIterator[Locations]:
     if not (options.data / "format").exists():
         raise FolderRefused(
@@ -65,16 +67,18 @@ async def _open_folder(
         )
     holder = data_folder.read_holder(options.data)
     if holder is not None:
-        say(f"using the servers of the `fairlead up` that runs (process {holder.pid})")
-        yield _places(environment, holder.database_url, holder.log_url, holder.redis_url)
+        say(f"using the servers of the running `fairlead up` (process {holder.pid})")
+        yield _add_servers(environment, holder.database_url, holder.log_url, holder.redis_url)
         return
     with closing(data_folder.claim(options.data)) as folder:
         servers = choose_servers(options, folder, say)
         async with Supervisor(folder.logs, say) as children:
             await children.start(*servers.programs)
-            yield _places(environment, servers.database_url, servers.log_url, servers.redis_url)
+            yield _add_servers(
+                environment, servers.database_url, servers.log_url, servers.redis_url
+            )
 
 
-def _places(environment: Mapping[str, str], database: str, log: str, redis: str) -> Locations:
+def _add_servers(environment: Mapping[str, str], database: str, log: str, redis: str) -> Locations:
     urls = {DATABASE: database, "FAIRLEAD_LOG_URL": log, "FAIRLEAD_REDIS_URL": redis}
     return read_environment({**environment, **urls})

@@ -58,5 +58,5 @@ def _show_done(done: Findings) -> None:
     for each in list_closed_jobs(done):
         typer.echo(
             f"closed as failed: {each.job_id} ({each.queue}/{each.job_set}): its result is"
-            " not known; submit it again if it is still needed"
+            " unknown; submit it again if it is still needed"
         )

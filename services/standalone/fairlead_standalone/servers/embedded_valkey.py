@@ -21,7 +21,7 @@ PROBE_S_MAX: Final = 0.5
 
 
 class Valkey:
-    """A `children.Program`: the server that works in `<folder>/valkey`."""
+    """A `child_process.Program`: the server that works in `<folder>/valkey`."""
 
     name = "valkey"
     ready_s = 30.0

@@ -16,7 +16,7 @@ STOP_S: Final = 10.0
 
 
 class Service:
-    """A `children.Program`: ready when `/readyz` returns 200."""
+    """A `child_process.Program`: ready when `/readyz` returns 200."""
 
     ready_s = READY_S
     recovers = False
@@ -44,8 +44,8 @@ class Service:
         """Does nothing: each service creates its tables and topics itself."""
 
     def command(self) -> Command:
-        """`-P`: no module of the folder in which somebody typed `fairlead up` comes first."""
-        ours = {
+        """The module as a program. `-P`: without modules of the current folder."""
+        own = {
             **self._settings,
             "FAIRLEAD_HTTP_HOST": "127.0.0.1",
             "FAIRLEAD_HTTP_PORT": str(self.port),
@@ -53,7 +53,7 @@ class Service:
         }
         return Command(
             argv=(sys.executable, "-P", "-m", self._module),
-            env={**os.environ, **ours},
+            env={**os.environ, **own},
             cwd=self._folder,
             inherit=self._inherit,
             stop_s=self._stop_s,

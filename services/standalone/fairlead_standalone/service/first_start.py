@@ -1,4 +1,4 @@
-"""The first start of a Fairlead: its first token, its first queue, and the sign-in link."""
+"""The first start of an installation: its first token, its first queue, and the sign-in link."""
 
 from pathlib import Path
 from typing import Final
@@ -35,10 +35,10 @@ async def _adopt(pool: db.Pool, token: str) -> None:
 
 
 async def make_sign_in_link(pool: db.Pool, data: Path, address: str) -> str:
-    """A link that signs a browser in, once, within `access.LINK_S` seconds.
+    """A link that signs a browser in, once, within `token_store.LINK_S` seconds.
 
-    Its session ends with the token in the data folder. If that token was revoked, this is the
-    address only.
+    Its session ends when the token in the data folder is revoked. If that token is revoked
+    already, this is the address only.
     """
     secret = (data / discovery.TOKEN_FILE).read_text().strip()
     token = await token_store.find_number(pool, secret)

@@ -19,7 +19,7 @@ REFUSED = (
 
 
 class Assessment(msgspec.Struct, frozen=True):
-    """`line`: what the terminal shows about it, if anything."""
+    """Whether other users can have tokens. `line`: a warning for the terminal, if any."""
 
     tokens_for_others: bool = True
     line: str = ""
@@ -28,7 +28,7 @@ class Assessment(msgspec.Struct, frozen=True):
 def assess(
     backend: str, data: Path, environment: Mapping[str, str], *, shared_unconfined: bool
 ) -> Assessment:
-    """What holds with these settings of the executor. Blocks for some 0.1 s."""
+    """Assess these settings of the executor. Blocks for some 0.1 s."""
     if backend != "process":
         return Assessment()
     try:

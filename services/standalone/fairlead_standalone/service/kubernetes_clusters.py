@@ -15,13 +15,12 @@ from fairlead_common.service import settings
 from fairlead_common.service.settings import SettingsError
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from fairlead_executor.service.settings import NAME, ExecutorSettings
+from fairlead_standalone.processes.process_output import Say
 
 DEFAULT_NAME: Final = "kubernetes"
 PACKAGES: Final = ("aiohttp", "kubernetes_asyncio")
 CHECK_S_MAX: Final = 60.0
 _NAMED: Final = re.compile(f"(?P<name>{NAME.pattern})=(?P<file>.+)")
-
-Say = Callable[[str], None]
 
 
 class KubernetesCluster(msgspec.Struct, frozen=True):
@@ -95,9 +94,10 @@ def check_installed(find: Callable[[str], object] = importlib.util.find_spec) ->
 
 
 async def check_access(clusters: Iterable[KubernetesCluster], say: Say) -> None:
-    """Ask each cluster whether its credentials can be used. Raises `WorldError`.
+    """Ask each cluster what its credentials permit, and report what is missing.
 
-    The client of the API server needs 100 MB, so another process asks.
+    Raises `WorldError` if they cannot be used. Another process asks, because the client of the API
+    server needs 100 MB.
     """
     clusters = tuple(clusters)
     if clusters:
@@ -113,7 +113,7 @@ async def check_access(clusters: Iterable[KubernetesCluster], say: Say) -> None:
         )
         try:
             async with asyncio.timeout(CHECK_S_MAX):
-                missing, words = await process.communicate()
+                missing, errors = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()
@@ -122,7 +122,7 @@ async def check_access(clusters: Iterable[KubernetesCluster], say: Say) -> None:
                 " Check the network, and its credential plug-in, with: kubectl auth whoami"
             ) from None
         if process.returncode != 0:
-            raise WorldError(f"--kubeconfig {file}: {words.decode(errors='replace').strip()}")
+            raise WorldError(f"--kubeconfig {file}: {errors.decode(errors='replace').strip()}")
         if rights := missing.decode().split("\n")[:-1]:
             say(
                 f"--kubeconfig {file}: its user is not permitted to {', '.join(rights)} in every"

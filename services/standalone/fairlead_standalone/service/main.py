@@ -29,7 +29,7 @@ def run_up(
     kubeconfigs: Sequence[str],
     shared_unconfined: bool,
 ) -> None:
-    """Run until interrupted; a refusal prints one sentence and exits with 2."""
+    """Run until interrupted. If it cannot run, print why and exit with 2."""
     process.hide_memory()
     try:
         options = Options(

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from fairlead_standalone.data import disk_reserve
 from fairlead_standalone.data.data_folder import DataFolder
 from fairlead_standalone.processes import liveness
 from fairlead_standalone.processes.child_process import SupervisedProgram
+from fairlead_standalone.processes.process_output import Say
 from fairlead_standalone.processes.supervisor import Supervisor
 from fairlead_standalone.servers import addresses
 from fairlead_standalone.servers.embedded_postgres import Postgres
@@ -37,14 +38,12 @@ EXECUTOR_STOP_S: Final = 30.0
 
 POSTGRES_SCHEMES: Final = ("postgresql", "postgres")
 
-Say = Callable[[str], None]
-
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `fairlead up`. A URL of None: the embedded one.
+    """The options of `fairlead up`. A URL of None: the embedded server.
 
-    `clusters` have executors beside that of this machine. `tokens_for_others` is found out at the
-    start: false where jobs can read the secrets.
+    Each of `clusters` has an executor beside that of this machine. `tokens_for_others` is set at
+    the start: false where jobs can read the secrets of the installation.
     """
 
     data: Path
@@ -83,9 +82,9 @@ async def up(options: Options, folder: DataFolder, say: Say) -> None:
         say(jobs.line)
     options = msgspec.structs.replace(options, tokens_for_others=jobs.tokens_for_others)
     servers = choose_servers(options, folder, say)
-    with _lifeline() as runners:
+    with _open_end_pipe() as supervisor_fd:
         async with Supervisor(folder.logs, say, probes) as children:
-            work = asyncio.create_task(_work(children, servers, options, folder, runners, say))
+            work = asyncio.create_task(_run(children, servers, options, folder, supervisor_fd, say))
             _end_on_signals(work, children, say)
             await asyncio.wait((work,))
     if not work.cancelled():
@@ -93,38 +92,38 @@ async def up(options: Options, folder: DataFolder, say: Say) -> None:
     say(f"ended; the data stays in {folder.path}")
 
 
-async def _work(
-    children: Supervisor,
-    servers: Servers,
-    options: Options,
-    folder: DataFolder,
-    runners: int,
-    say: Say,
-) -> None:
-    """Watch the disk, if the database is on it, for as long as everything runs."""
-    if options.postgres:
-        await _run(children, servers, options, folder, runners, say)
-        return
-    watching = asyncio.create_task(
-        disk_reserve.watch_disk(folder.path, say, Disk(str(folder.path)))
-    )
-    try:
-        await _run(children, servers, options, folder, runners, say)
-    finally:
-        watching.cancel()
-        await asyncio.wait((watching,))
-
-
 async def _run(
     children: Supervisor,
     servers: Servers,
     options: Options,
     folder: DataFolder,
-    runners: int,
+    supervisor_fd: int,
+    say: Say,
+) -> None:
+    """Run everything and, if the database is embedded, watch the disk meanwhile."""
+    if options.postgres:
+        await _run_children(children, servers, options, folder, supervisor_fd, say)
+        return
+    watching = asyncio.create_task(
+        disk_reserve.watch_disk(folder.path, say, Disk(str(folder.path)))
+    )
+    try:
+        await _run_children(children, servers, options, folder, supervisor_fd, say)
+    finally:
+        watching.cancel()
+        await asyncio.wait((watching,))
+
+
+async def _run_children(
+    children: Supervisor,
+    servers: Servers,
+    options: Options,
+    folder: DataFolder,
+    supervisor_fd: int,
     say: Say,
 ) -> None:
     await children.start(*servers.programs)
-    await children.start(*list_services(options, servers, folder, runners))
+    await children.start(*list_services(options, servers, folder, supervisor_fd))
     folder.announce(
         f"http://127.0.0.1:{options.port}",
         servers.database_url,
@@ -137,7 +136,7 @@ async def _run(
 
 
 def choose_servers(options: Options, folder: DataFolder, say: Say) -> Servers:
-    """Those at the given URLs, else embedded ones. Raises `WorldError` if neither is available."""
+    """The servers at the given URLs, else embedded ones. Raises `WorldError` if neither runs."""
     programs: list[SupervisedProgram] = []
     if options.postgres:
         database_url = addresses.check_url("--postgres", options.postgres, POSTGRES_SCHEMES)
@@ -169,7 +168,7 @@ def choose_servers(options: Options, folder: DataFolder, say: Say) -> Servers:
 
 
 def _wal_mib(folder: DataFolder, say: Say) -> int:
-    """The size of the write-ahead log that fits the disk. Raises `FolderRefused` if none does."""
+    """The maximum size of the write-ahead log for the free space. Raises `FolderRefused`."""
     free = free_bytes(folder.path)
     wal_mib = disk_reserve.plan_wal(folder.path, free, disk_reserve.measure_usage(folder.path))
     if wal_mib < disk_reserve.WAL_MIB[0]:
@@ -181,10 +180,11 @@ def _wal_mib(folder: DataFolder, say: Say) -> int:
 
 
 def list_services(
-    options: Options, servers: Servers, folder: DataFolder, runners: int
+    options: Options, servers: Servers, folder: DataFolder, supervisor_fd: int
 ) -> list[Service]:
-    """The services in the form for one machine. `runners`: the pipe that shows them the end of this
-    process.
+    """The services as one machine runs them.
+
+    `supervisor_fd`: a pipe by which runners notice the end of this process.
     """
     common = {
         "FAIRLEAD_LOG_URL": servers.log_url,
@@ -200,8 +200,7 @@ def list_services(
         "FAIRLEAD_INSTANCE": "0",
         "FAIRLEAD_TOKENS_FOR_OTHERS": str(options.tokens_for_others).lower(),
     }
-    executor = {"FAIRLEAD_BACKEND": options.backend, "FAIRLEAD_SUPERVISOR_FD": str(runners)}
-    free = addresses.free_port
+    executor = {"FAIRLEAD_BACKEND": options.backend, "FAIRLEAD_SUPERVISOR_FD": str(supervisor_fd)}
     return [
         Service(
             "web",
@@ -213,24 +212,24 @@ def list_services(
         Service(
             "scheduler",
             "fairlead_scheduler",
-            port=free(),
+            port=addresses.free_port(),
             settings=common,
             folder=folder.path,
         ),
         Service(
             "executor",
             "fairlead_executor",
-            port=free(),
+            port=addresses.free_port(),
             settings={**common, **executor},
             folder=folder.path,
-            inherit=(runners,),
+            inherit=(supervisor_fd,),
             stop_s=EXECUTOR_STOP_S,
         ),
         *(
             Service(
                 f"executor-{cluster.name}",
                 "fairlead_executor",
-                port=free(),
+                port=addresses.free_port(),
                 settings={**common, **cluster.executor_settings()},
                 folder=folder.path,
             )
@@ -240,8 +239,10 @@ def list_services(
 
 
 @contextlib.contextmanager
-def _lifeline() -> Iterator[int]:
-    """A pipe that only this process holds open: runners see its end when this process ends."""
+def _open_end_pipe() -> Iterator[int]:
+    """A pipe that only this process holds open: runners that inherit the other end see it closed
+    when this process ends.
+    """
     inherited, ours = os.pipe()
     try:
         yield inherited
@@ -293,7 +294,7 @@ def format_welcome(options: Options, folder: DataFolder) -> list[str]:
 
 
 def _own_command() -> str:
-    """How to call this `fairlead` from the same shell."""
+    """The command by which the same shell calls this `fairlead`."""
     own = Path(sys.argv[0]).absolute()
     found = shutil.which("fairlead")
     if found is not None and Path(found).absolute() == own:

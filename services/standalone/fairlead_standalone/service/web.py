@@ -25,10 +25,10 @@ _logger = logging.getLogger("fairlead.web")
 
 
 async def main() -> None:
-    """Serve until a signal. The first task to fail takes the whole process down with it."""
+    """Serve until a signal. The first task that fails ends the whole process."""
     own = settings.load(SubmitSettings, os.environ)
-    of_lookout = settings.load(LookoutSettings, os.environ)
-    async with Submit.open(own) as submit, await Lookout.open(of_lookout) as lookout:
+    lookout_settings = settings.load(LookoutSettings, os.environ)
+    async with Submit.open(own) as submit, await Lookout.open(lookout_settings) as lookout:
         address = f"http://{own.http_host}:{own.http_port}"
         await _prepare(own, address)
         app = build(submit, lookout, own)
@@ -46,7 +46,7 @@ async def main() -> None:
 
 
 def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
-    """One app of both services' routes."""
+    """One app with the routes of both services."""
     return server.build_app(
         "Fairlead",
         [*api.routers(submit), *lookout.routers(submit.checks())],
@@ -62,19 +62,21 @@ async def _prepare(own: SubmitSettings, address: str) -> None:
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
         await first_start.prepare_first_start(pool, Path(own.data))
-        await _make_link(pool, Path(own.data), address)
+        await _write_link(pool, Path(own.data), address)
     finally:
         await pool.close()
 
 
-async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
-    """The sign-in link; None on a full disk, where pages are served nevertheless."""
+async def _write_link(pool: db.Pool, data: Path, address: str) -> None:
+    """Write the sign-in link of this start; if the disk is full, log that instead."""
     try:
         with db.translate_errors():
             link = await first_start.make_sign_in_link(pool, data, address)
         write_private(data / LINK_FILE, f"{link}\n".encode())
     except (StorageFull, OSError) as error:
-        _logger.warning("the sign-in link of this start could not be made: %s", error)
+        _logger.warning(
+            "this start has no sign-in link, because it could not be written: %s", error
+        )
 
 
 def _announce(data: Path, address: str) -> None:
@@ -85,7 +87,9 @@ def _announce(data: Path, address: str) -> None:
             write_private(file, content)
     except OSError as error:
         _logger.warning(
-            "%s cannot be written, so commands do not find this server: %s", file, error
+            "%s cannot be written, so commands on this machine do not find this server: %s",
+            file,
+            error,
         )
 
 

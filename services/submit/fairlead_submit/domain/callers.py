@@ -1,4 +1,4 @@
-"""Who sent a request, and what this caller is permitted to do with a queue."""
+"""The caller of a request, and what it is permitted to do with a queue."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ class RequestContext(msgspec.Struct, frozen=True):
 
 
 def is_visible(queue: Queue, caller: Caller) -> bool:
-    """Whether the caller may view the queue."""
+    """Whether the caller is permitted to view the queue."""
     if caller.scope is None and caller.roles and not queue.permissions:
         return True  # the usual case, without a search
     return permissions.allows(caller, Verb.VIEW, queue.name, queue.permissions)

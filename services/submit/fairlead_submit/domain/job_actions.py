@@ -13,7 +13,7 @@ import msgspec
 from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
-from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, JobState
+from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_WITH_RUN, JobState
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests import validation
@@ -36,7 +36,6 @@ class ActionKind(msgspec.Struct, frozen=True):
     """An action on jobs: the name of its route, its body, the required permission, the job states.
 
     `for_job` and `for_filter` make events from a request (`Any`: each has its own type).
-    `for_waiting_tasks`: the event of a task that has not become a job has an effect, or needs none.
     """
 
     name: str
@@ -46,7 +45,6 @@ class ActionKind(msgspec.Struct, frozen=True):
     states: frozenset[JobState]
     for_job: Callable[[Any], ForJob]
     for_filter: Callable[[Any], ForFilter] | None = None
-    for_waiting_tasks: bool = True
 
 
 def _cancel_job(request: Action) -> ForJob:
@@ -86,7 +84,7 @@ ACTION_KINDS: Final = (
         "Stop the runs of jobs",
         Action,
         Verb.PREEMPT,
-        JOB_HELD,
+        JOB_WITH_RUN,
         _preempt_job,
         _preempt_all,
     ),
@@ -98,7 +96,6 @@ ACTION_KINDS: Final = (
         LIVE,
         _reprioritize_job,
         _reprioritize_all,
-        for_waiting_tasks=False,
     ),
     ActionKind("release", "Lift the hold on jobs", Release, Verb.SUBMIT, LIVE, _release_job),
 )

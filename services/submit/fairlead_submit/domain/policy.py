@@ -1,4 +1,4 @@
-"""What the settings say of jobs: defaults, limits, quotas, and what a queue's jobs may use.
+"""The settings for jobs: defaults, limits, quotas, and what the jobs of a queue can use.
 
 A field of an allow list (`allow`) permits what it names and nothing else. Only `nodes` refuses no
 job: jobs of the queue run on these nodes. A volume is permitted by its kind (`emptyDir`), or by
@@ -97,7 +97,7 @@ class AllowList(
 
 
 class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings say of jobs. `allow`: what queues may use, by the queue's name."""
+    """The settings for jobs. `allow`: what the jobs of a queue can use, by the queue's name."""
 
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
     job_defaults: JobDefaults = JobDefaults()
@@ -106,7 +106,7 @@ class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_allowed(allow: AllowList, namespace: str, spec: _Object) -> list[FieldError]:
-    """What of a job is not permitted. Pointers begin at the job; `spec` is its whole pod spec."""
+    """What the list does not permit. Pointers begin at the job; `spec` is its whole pod spec."""
     found: list[FieldError] = []
     if allow.namespaces is not None and namespace not in allow.namespaces:
         found.append(FieldError("/namespace", _detail(namespace, allow.namespaces)))

@@ -283,7 +283,7 @@ class Resubmission(Request, kw_only=True):
 
 
 class Permission(Request, kw_only=True):
-    """Who (users, groups) may do what with a queue."""
+    """What users and groups are permitted to do with a queue."""
 
     subjects: Annotated[list[Name], Meta(max_length=1_000)] | None = None
     verbs: (

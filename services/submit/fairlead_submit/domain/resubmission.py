@@ -86,8 +86,9 @@ def make_new_job(
     """
     if old.group is not None:
         return f"it is a member of group {old.group.group}; submit the group again"
-    if old.priority_class not in classes:
-        return f"its priority class {old.priority_class!r} is no longer configured"
+    renewed = renew_terms(old, target.allow, target.secrets, classes)
+    if isinstance(renewed, str):
+        return renewed
     after: list[JobId] = []
     for job_id in old.after:
         if context.items.get(job_id, True) and job_id not in context.succeeded:
@@ -96,18 +97,7 @@ def make_new_job(
             )
         if not context.items.get(job_id, True):
             after.append(context.ids[job_id])
-    spec = secret_variables.refresh_secrets(bytes(old.spec), target.secrets)
-    if isinstance(spec, str):
-        return spec
-    shape = old.shape
-    if target.allow is not None:
-        document = msgspec.json.decode(old.spec, type=dict[str, object])
-        errors = policy.check_allowed(target.allow, old.namespace, document)
-        if errors:
-            return f"its {errors[0].pointer.strip('/')} {errors[0].detail}"
-        if target.allow.nodes is not None:
-            shape = policy.restrict_to_nodes(shape, target.allow.nodes)
-    shape, spec = _increase_memory(shape, spec, target.memory_factor)
+    shape, spec = _increase_memory(renewed.shape, bytes(renewed.spec), target.memory_factor)
     client_id = make_next_client_id(old.client_id, old.annotations)
     return msgspec.structs.replace(
         old,
@@ -119,6 +109,31 @@ def make_new_job(
         gang=_make_gang(old.gang, target, context),
         annotations={**old.annotations, events.RESUBMITTED_FROM: old.job_id},
     )
+
+
+def renew_terms(
+    old: JobSubmitted,
+    allow: AllowList | None,
+    secrets: QueueSecrets,
+    classes: Collection[str],
+) -> JobSubmitted | str:
+    """The job with the current secrets of its queue, and within what that permits now; or the
+    reason why it cannot be submitted.
+    """
+    if old.priority_class not in classes:
+        return f"its priority class {old.priority_class!r} is no longer configured"
+    spec = secret_variables.refresh_secrets(bytes(old.spec), secrets)
+    if isinstance(spec, str):
+        return spec
+    shape = old.shape
+    if allow is not None:
+        document = msgspec.json.decode(old.spec, type=dict[str, object])
+        errors = policy.check_allowed(allow, old.namespace, document)
+        if errors:
+            return f"its {errors[0].pointer.strip('/')} {errors[0].detail}"
+        if allow.nodes is not None:
+            shape = policy.restrict_to_nodes(shape, allow.nodes)
+    return msgspec.structs.replace(old, spec=msgspec.Raw(spec), shape=shape)
 
 
 def _increase_memory(shape: msgspec.Raw, spec: bytes, factor: float) -> tuple[msgspec.Raw, bytes]:

@@ -1,33 +1,28 @@
 """From a submission to events with ids, or to all its errors."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import ArrayId, JobId
-from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.requests import validation
-from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.domain.requests.decoding import validation_problem
 from fairlead_submit.domain import name_rules, secret_variables
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
-from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
+from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import Job, Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
 
-OFFLINE_JOBS_MAX: Final = 5_000_000
 STEP_JOBS: Final = 20
 """The number of jobs of a step: at most a millisecond of work, unless pod specs are large."""
-
-_CONTAINERS: Final = ("containers", "initContainers")
-_decoder: Final = Decoder(Submission)
 
 
 class PreparedSubmission(msgspec.Struct, frozen=True):
@@ -259,10 +254,20 @@ class _Batch:
             ]
 
     def assign_ids(self, source: IdSource) -> None:
-        """Assign an id to every job and array: derived from its client id, or a new one."""
+        """Assign an id to every job and array: derived from its client id, or a new one.
+
+        New ids of jobs are consecutive, and those of arrays at least two arrays away from them and
+        from each other.
+        """
         self._ids = self._make_ids(source)
         for index in self._arrays:
-            self._ids[index] = JobId(ids.array_id(self._ids[index]))
+            client_id = self._client_ids[index]
+            if client_id is not None:
+                made = ids.client_array_id(self._partition, self._queue, self._job_set, client_id)
+            else:
+                number = source.random_79 + (index + 2) * ids.TASK_NUMBERS
+                made = ids.array_id(ids.new_job_id(self._partition, source.now_ms, number))
+            self._ids[index] = JobId(made)
 
     def _make_ids(self, source: IdSource) -> list[JobId]:
         given = [client_id for client_id in self._client_ids if client_id is not None]
@@ -314,6 +319,9 @@ class _Batch:
             job_id = self._make_outside_id(text)
             self._outside.setdefault(job_id, pointer)
             return job_id
+        if at in self._arrays:
+            detail = f"is job {at}, which is an array; a job cannot wait for an array"
+            self.found.append(FieldError(pointer, detail))
         if at >= index:
             what = (
                 "is this job itself"
@@ -327,13 +335,19 @@ class _Batch:
 
     def _make_outside_id(self, text: str) -> JobId:
         """The text itself if it is a job id of this job set, else the id for this client id."""
-        if len(text) == ids.JOB_ID_LENGTH:
-            try:
-                if ids.partition_of_job(text) == self._partition:
-                    return JobId(text)
-            except ValueError:
-                pass
+        if self._is_own_id(text):
+            return JobId(text)
         return ids.client_job_id(self._partition, self._queue, self._job_set, text)
+
+    def _make_outside_array(self, text: str) -> ArrayId:
+        """As `_make_outside_id`, of an array."""
+        if self._is_own_id(text):
+            return ids.array_id(text)
+        return ids.client_array_id(self._partition, self._queue, self._job_set, text)
+
+    def _is_own_id(self, text: str) -> bool:
+        """Whether the text is an id of the partition of this job set."""
+        return ids.is_job_id(text) and ids.partition_of_job(text) == self._partition
 
     def resolve_arrays(self) -> None:
         """Find the ids of the arrays that others follow, which precede them in the request."""
@@ -343,7 +357,7 @@ class _Batch:
                 continue
             pointer = f"/jobs/{index}/array/afterCorresponding"
             place = places.get(terms.after)
-            made = ids.array_id(self._make_outside_id(terms.after))
+            made = self._make_outside_array(terms.after)
             if place is None:
                 self._arrays_outside.setdefault(made, pointer)
             elif place >= index:
@@ -429,64 +443,3 @@ class _Batch:
 def _agree(one: events.Gang | None, other: events.Gang) -> bool:
     """Whether two members have the same `gang` except for their member numbers."""
     return one is not None and msgspec.structs.replace(one, member=other.member) == other
-
-
-def prepare_events(
-    request: Mapping[str, Any],  # JSON
-    priority_classes: tuple[PriorityClass, ...],
-    job_defaults: Mapping[str, Any],  # the setting `jobDefaults`
-    first_number: int,
-) -> tuple[
-    Sequence[events.JobSubmitted | events.ArraySubmitted], dict[JobId, str], list[FieldError]
-]:
-    """The events of one submission, the jobs and arrays elsewhere that it names, and every error.
-
-    Environments are ignored: they decide nothing, and secrets are known to the service only.
-    `first_number` makes the ids of jobs without a client id differ between submissions. Raises
-    `msgspec.ValidationError` for `job_defaults` that are not valid.
-    """
-    policy = JobPolicy(
-        priority_classes=priority_classes,
-        job_defaults=msgspec.convert(job_defaults, JobDefaults),
-        limits=Limits(jobs_max=OFFLINE_JOBS_MAX, events_bytes_max=2**62, after_max=2**62),
-    )
-    body = msgspec.json.encode(_without_environments(request))
-    try:
-        decoded, known = _decoder(body)
-        prepared, found = prepare_submission(
-            decoded, known, JobTemplates(policy), policy.limits, IdSource(0, first_number)
-        )
-    except Problem as problem:
-        return [], {}, problem.field_errors or [FieldError("", problem.detail)]
-    arrays_outside = {JobId(array): pointer for array, pointer in prepared.arrays_outside.items()}
-    return prepared.make_events(prepared.jobs), prepared.outside | arrays_outside, found
-
-
-def _without_environments(request: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(request)
-    if isinstance(made.get("defaults"), dict):
-        made["defaults"] = _without_environment(made["defaults"])
-    if isinstance(made.get("jobs"), list):
-        made["jobs"] = [_without_environment(job) for job in made["jobs"]]
-    return made
-
-
-def _without_environment(job: object) -> object:
-    if not isinstance(job, dict):
-        return job
-    made = {name: value for name, value in job.items() if name != "env"}
-    spec = made.get("podSpec")
-    if isinstance(spec, dict):
-        made["podSpec"] = {
-            name: [_without_env(container) for container in value]
-            if name in _CONTAINERS and isinstance(value, list)
-            else value
-            for name, value in spec.items()
-        }
-    return made
-
-
-def _without_env(container: object) -> object:
-    if not isinstance(container, dict):
-        return container
-    return {name: value for name, value in container.items() if name != "env"}

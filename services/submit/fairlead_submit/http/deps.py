@@ -1,4 +1,4 @@
-"""What a route is given: the context of its request, and a first check of the caller's rights."""
+"""The context of a request for its route, and the first checks of its caller's permissions."""
 
 from fastapi import Request
 
@@ -21,7 +21,7 @@ def request_context(request: Request) -> RequestContext:
 
 
 async def require_any_queue(queue_rights: QueuePermissions, caller: Caller, verb: str) -> None:
-    """Raises a 403 `Problem` if there is no queue with which the caller may do this."""
+    """Raises a 403 `Problem` if the caller is permitted to do this in no queue."""
     if caller.scope is None and verb in permissions.list_verbs(caller.roles):
         return
     scope = await queue_rights.find_scope(caller, verb)
@@ -34,7 +34,7 @@ async def require_any_queue(queue_rights: QueuePermissions, caller: Caller, verb
 
 
 def require_confined_jobs(tokens_for_others: bool, caller: Caller) -> None:
-    """Raises a 403 `Problem` for a caller whose job could read more than the caller may.
+    """Raises a 403 `Problem` if a job of this caller could read secrets that the caller cannot.
 
     Where jobs are not confined, only admins submit them: a job can read the admin token.
     """

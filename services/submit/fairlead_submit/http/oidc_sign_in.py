@@ -116,7 +116,7 @@ def end_session_url(endpoint: str, issuer: Issuer, id_token: str, redirect_uri: 
 
 
 def local_path(target: str) -> str:
-    """The path if it is one of our pages, else `/`: never an address of somebody else."""
+    """The path if it is a page of this server, else `/`: never the address of another server."""
     is_local = (
         target.startswith("/")
         and not target.startswith(("//", PATH))

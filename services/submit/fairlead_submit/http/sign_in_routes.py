@@ -233,7 +233,7 @@ async def _make_session_of_token(pool: db.Pool, caller: Caller, session_s: float
 
 
 async def _make_session_of_person(pool: db.Pool, caller: Caller, session_s: float) -> str:
-    """The secret of a session of somebody whom a provider has identified."""
+    """Make a session for a user whom a provider has identified; returns its secret."""
     wanted = TokenGrant(
         name=caller.name,
         roles=tuple(str(role) for role in ROLES),  # at most what the settings give at each look-up
@@ -301,10 +301,10 @@ async def provider_sign_out(request: Request, authenticator: Authenticator) -> R
 
 
 def _redirect_page(done: str, target: str) -> str:
-    """A page of our own that goes on to another one at once."""
+    """A page that immediately opens another one."""
     path = html.escape(target)
     return _page(
-        f'<p>{done} <a href="{path}">Go on</a></p>',
+        f'<p>{done} <a href="{path}">Continue</a></p>',
         f'<meta http-equiv="refresh" content="0; url={path}">',
     )
 

@@ -1,9 +1,9 @@
 """The HTTP calls for tokens and for signing browsers in and out.
 
 Users who sign in with a provider or a password create personal tokens, whose rights are at most
-those of their owner. Admins make tokens for programs, with roles of their own. Other tokens make no
-tokens, and a session makes no links: a credential that leaked must not live on in others. A session
-may do what the token that it was made with may, and ends with that token.
+those of their owner. Admins create tokens for programs and choose their roles. Other tokens cannot
+create tokens, and sessions cannot create links, so that nobody makes new credentials with one that
+leaked. A session has the permissions of the token that it was made with, and ends with that token.
 """
 
 import base64
@@ -59,7 +59,7 @@ class NewToken(request_types.Request, kw_only=True):
 
 
 class TokenView(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A token without its secret; Only the response that creates it contains `token`."""
+    """A token without its secret. Only the response that creates it contains `token`."""
 
     id: str
     name: str
@@ -183,7 +183,7 @@ def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Auth
         "/api/v1/tokens/{token_id}",
         summary="Revoke a token or end a session",
         status_code=204,
-        responses={204: {"description": "Withdrawn."}, **openapi_schemas.describe_problems(404)},
+        responses={204: {"description": "Revoked."}, **openapi_schemas.describe_problems(404)},
     )
     async def revoke_token(
         request: Request, token_id: Annotated[str, Path(max_length=40)]
@@ -200,15 +200,16 @@ def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Auth
                 f"Token {token_id!r} does not exist, or you are not permitted to revoke it.",
             )
         authenticator.forget(revoked.digest)
-        _write_audit_line("withdrew", caller, token_id, revoked.name)
+        _write_audit_line("revoked", caller, token_id, revoked.name)
         return Response(status_code=204)
 
 
 def session_routes(
     settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
 ) -> APIRouter:
-    """The routes that begin and end the session of a browser, with links that mail programs may
-    have added parameters to.
+    """The routes that begin and end the session of a browser.
+
+    They ignore unknown parameters, because mail programs add some to links.
     """
     router = APIRouter(tags=["access"])
     session_s = settings.sign_in_days * DAY_S

@@ -1,21 +1,24 @@
 """Actions on existing jobs: from a body to events in the log, and the response."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common.domain import position_tokens
+from fairlead_common.domain import ids, position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope, Verb
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain import job_actions
+from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.job_actions import ActionKind, AnyAction
 from fairlead_submit.domain.policy import Limits
@@ -76,8 +79,9 @@ class ActionService:
         if isinstance(request, Release) or request.ids is not None:
             if found:
                 raise validation_problem(found)
-            texts = request.ids or ()
-            named = NamedJobs(await self._job_views.choose_ids(texts), texts)
+            named = NamedJobs(
+                await self._job_views.choose_ids(request.ids or ()), request.ids or ()
+            )
             if dry_run:
                 return await self._preview(kind, named, context)
             return await self._act_by_ids(kind, named, request, context)
@@ -130,11 +134,10 @@ class ActionService:
         if scope.is_everything:
             chosen_ids = given
             before = await self._job_views.find_jobs(given)
+            before |= await self._find_tasks(kind, named, before)
         else:
             before = await self._find_visible(kind, named, scope, context)
             chosen_ids = [job_id for job_id in given if job_id in before]
-        if not kind.for_waiting_tasks:
-            _refuse_waiting_tasks(kind, named, before)
         records = job_actions.make_records_for_ids(chosen_ids, kind.for_job(request), context)
         appended = await self._writer.append(records) if records else {}
         unknown = [job_id for job_id in chosen_ids if job_id not in before]
@@ -172,6 +175,7 @@ class ActionService:
                 " known. Try again.",
                 retry_after_s=1,
             )
+        known |= await self._find_tasks(kind, named, known)
         seen = await self._permissions.find_scope(context.caller, Verb.VIEW)
         visible = {job_id: job for job_id, job in known.items() if job.queue in seen}
         refused = [
@@ -188,27 +192,39 @@ class ActionService:
             )
         return visible
 
-
-def _refuse_waiting_tasks(
-    kind: ActionKind, named: NamedJobs, known: Mapping[str, KnownJob]
-) -> None:
-    """Raises a 409 `Problem` if a job is a task that has not become a job."""
-    waiting = [
-        FieldError(f"/ids/{index}", f"task {named.texts[index]} waits in its array")
-        for index, job_id in enumerate(named.ids)
-        if job_id in known and known[job_id].in_array
-    ]
-    if waiting:
-        raise Problem(
-            "conflict",
-            f"Tasks that wait in their arrays cannot be named to {kind.name} them. Use a filter,"
-            " which applies to arrays as a whole. Nothing was changed.",
-            waiting,
-        )
+    async def _find_tasks(
+        self, kind: ActionKind, named: NamedJobs, known: Mapping[str, KnownJob]
+    ) -> dict[str, KnownJob]:
+        """Tasks that wait in an array, and arrays, among the jobs that are not known: they can be
+        cancelled. Raises a 422 `Problem` if that would divide an array too often.
+        """
+        if kind.verb is not Verb.CANCEL:
+            return {}
+        tasks: dict[str, list[tuple[JobId, int]]] = defaultdict(list)
+        for job_id in named.ids:
+            if job_id not in known:
+                array, index = ids.parse_task_id(job_id)
+                tasks[array].append((job_id, index))
+        found: dict[str, KnownJob] = {}
+        for array_id, known_array in (await self._job_views.find_arrays(list(tasks))).items():
+            every = index_sets.parse(known_array.submitted.indexes)
+            state = JobState.CANCELLED if known_array.ended else JobState.QUEUED
+            indexes = [index for _, index in tasks[array_id] if index in every]
+            try:
+                array_terms.choose_indexes(
+                    every, index_sets.collect(indexes), known_array.cancelled_ranges
+                )
+            except ValueError as error:
+                raise validation_problem([FieldError("/ids", str(error))]) from None
+            for job_id, index in tasks[array_id]:
+                count = 1 if index in every else len(every) if index < 0 else 0
+                if count:
+                    found[job_id] = KnownJob(state, known_array.queue, known_array.job_set, count)
+        return found
 
 
 def _count_affected(kind: ActionKind, known: Mapping[str, KnownJob]) -> int:
-    return sum(JobState(job.state) in kind.states for job in known.values())
+    return sum(job.tasks for job in known.values() if JobState(job.state) in kind.states)
 
 
 def _jobs_not_found(named: NamedJobs, known: Mapping[str, KnownJob]) -> Problem:

@@ -12,7 +12,7 @@ from typing import Final
 
 from fairlead_common import db
 from fairlead_common.db import lock_session
-from fairlead_common.db.connection_pool import AWAY, REFUSES, STATEMENT_S_MAX
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, REFUSAL_ERRORS, STATEMENT_S_MAX
 from fairlead_common.db.locks import SUBMIT_RELAY
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.records import events
@@ -47,7 +47,7 @@ class Relay:
         while True:
             try:
                 await self._session()
-            except (*AWAY, *REFUSES, WorldError) as error:
+            except (*CONNECTION_ERRORS, *REFUSAL_ERRORS, WorldError) as error:
                 _logger.warning("the outbox relay is waiting: %s", error)
             await asyncio.sleep(POLL_S)
 

@@ -18,7 +18,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common import db
-from fairlead_common.db.connection_pool import AWAY, REFUSES
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, REFUSAL_ERRORS
 from fairlead_common.domain import ids, position_tokens, timestamps
 from fairlead_common.domain.errors import FieldError, WorldError
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
@@ -150,7 +150,7 @@ class ResubmissionService:
         return started
 
     async def progress(self, action: str, context: RequestContext) -> Progress:
-        """The progress of an action. Raises a 404 `Problem` if the caller can see none."""
+        """The progress of an action. Raises a 404 `Problem` if none is visible to the caller."""
         with db.translate_errors():
             found = None
             if action.isalnum():
@@ -179,7 +179,12 @@ class ResubmissionService:
             try:
                 while await self.step():
                     pass
-            except (*AWAY, *REFUSES, WorldError, asyncpg.UndefinedTableError) as error:
+            except (
+                *CONNECTION_ERRORS,
+                *REFUSAL_ERRORS,
+                WorldError,
+                asyncpg.UndefinedTableError,
+            ) as error:
                 _logger.warning("resubmission is waiting: %s", error)
             except Problem as error:
                 if error.slug != "unavailable":
@@ -230,7 +235,7 @@ class ResubmissionService:
         missing = [
             FieldError(f"/ids/{index}", f"job {text} does not exist")
             for index, (text, job_id) in enumerate(zip(request.ids, named, strict=True))
-            if job_id not in jobs or jobs[job_id].in_array or jobs[job_id].queue not in scope
+            if job_id not in jobs or jobs[job_id].queue not in scope
         ]
         if missing:
             raise Problem(

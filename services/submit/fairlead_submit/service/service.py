@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from fairlead_common import db
-from fairlead_common.db.connection_pool import AWAY, CONNECT_S_MAX
+from fairlead_common.db.connection_pool import CONNECT_S_MAX, CONNECTION_ERRORS
 from fairlead_common.domain.errors import LogError
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.log import topics
@@ -89,7 +89,13 @@ class Service:
         self.groups: Final = GroupService(*shared, self._validation, self._quotas, self.secrets)
         self.group_actions: Final = GroupActionService(*shared, self._quotas, self.secrets)
         self.arrays: Final = ArrayService(
-            self._writer, self.queues, self.job_views, disk, self._quotas, self.secrets
+            self._writer,
+            self.queues,
+            self.job_views,
+            disk,
+            self._quotas,
+            self.secrets,
+            settings.job_policy,
         )
         self.actions: Final = ActionService(
             settings.limits,
@@ -167,7 +173,7 @@ class Service:
             return None
         try:
             found = await configuration_repair.find_disagreement(self.pool, self._log)
-        except (*AWAY, LogError):
+        except (*CONNECTION_ERRORS, LogError):
             return None  # other checks report this
         self._configuration_agrees = not found
         return Degraded(f"{found.describe()} {WHAT_TO_DO}") if found else None

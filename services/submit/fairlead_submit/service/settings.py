@@ -14,11 +14,11 @@ from fairlead_submit.domain.policy import AllowList, JobDefaults, JobPolicy, Lim
 class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     """`instance` identifies this process among all processes of submit, also after a restart: its
     producer of the log has that name. The default is the host name, which differs between
-    containers. `allow`: what queues may use, by the queue's name. `quotas`: how many live
-    jobs there are allowed to be. `pending_bytes_max`: what may wait for the log before requests are
-    refused. `tokens_for_others`: whether tokens are made for other people, or with fewer rights
-    than an admin's, and whether others than admins submit jobs; `fairlead up` switches it off where
-    jobs can read the secrets of the installation.
+    containers. `allow`: what the jobs of a queue can use, by the queue's name. `quotas`: how many
+    live jobs there can be. `pending_bytes_max`: how many bytes can wait for the log before requests
+    are refused. `tokens_for_others`: whether there are tokens for other users, or with fewer rights
+    than an admin's, and whether users who are not admins submit jobs; `fairlead up` switches it off
+    where jobs can read the secrets of the installation.
     """
 
     http_port: int = 8081
@@ -39,7 +39,7 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def job_policy(self) -> JobPolicy:
-        """What these settings say of jobs."""
+        """The part of these settings that is about jobs."""
         return JobPolicy(
             priority_classes=self.priority_classes,
             job_defaults=self.job_defaults,

@@ -284,7 +284,7 @@ class SubmissionService:
         if is_certain and len(found) < len(missing):
             raise validation_problem(
                 [
-                    FieldError(prepared.outside[job_id], "does not exist in this job set")
+                    FieldError(prepared.outside[job_id], "is not a job of this job set")
                     for job_id in missing
                     if job_id not in found
                 ]

@@ -33,7 +33,7 @@ OutboxListener = Callable[[], None]
 
 
 class QueueStore:
-    """Reads and changes queues. Every method raises `DatabaseUnavailable` when Postgres is away."""
+    """Reads and changes queues. Every method can raise `DatabaseUnavailable`."""
 
     def __init__(
         self,

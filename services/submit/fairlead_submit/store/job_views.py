@@ -14,12 +14,10 @@ from fairlead_common.domain.ids import (
     JobId,
     job_ids_of,
     job_set_partition,
-    parse_task_id,
     partition_of_job,
 )
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.events import ArraySubmitted, Group, JobFilter, JobSubmitted
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
@@ -39,12 +37,12 @@ COUNTED_MAX: Final = 100_000
 
 
 class KnownJob(msgspec.Struct, frozen=True):
-    """The state of a job, and where it belongs. `in_array`: a task that has not become a job."""
+    """The state of a job, and where it belongs. `tasks`: of an array, how many jobs it is."""
 
     state: str
     queue: str
     job_set: str
-    in_array: bool = False
+    tasks: int = 1
 
 
 class KnownGroup(msgspec.Struct, frozen=True):
@@ -162,33 +160,11 @@ class JobViews:
         self._digests = _CoalescedLookup(lambda ids: self._fetch("known_digests", ids))
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
-        """The jobs among these that the view has, and the tasks that wait in their arrays.
-        Raises `DatabaseUnavailable`.
-        """
+        """The jobs among these that the view has. Raises `DatabaseUnavailable`."""
         rows = await self._jobs.rows(ids)
-        found = {
+        return {
             job_id: KnownJob(row["state"], row["queue"], row["job_set"] or "")
             for job_id, row in rows.items()
-        }
-        missing = [job_id for job_id in ids if job_id not in found]
-        return found | await self._find_tasks(missing) if missing else found
-
-    async def _find_tasks(self, ids: Sequence[str]) -> dict[str, KnownJob]:
-        """Those of these ids that are tasks of arrays, and never became jobs."""
-        tasks = {job_id: parse_task_id(job_id) for job_id in ids}
-        tasks = {job_id: task for job_id, task in tasks.items() if task[1] >= 0}
-        arrays, indexes = zip(*tasks.values(), strict=True) if tasks else ((), ())
-        rows = await self._fetch("known_tasks", list(tasks), list(arrays), list(indexes))
-        return {
-            row["job_id"]: KnownJob(
-                JobState.CANCELLED if row["cancelled"] else JobState.QUEUED,
-                row["queue"],
-                row["job_set"],
-                in_array=True,
-            )
-            for row in rows or ()
-            if tasks[row["job_id"]][1] in index_sets.parse(row["indexes"])
-            and (row["cancelled"] or not row["ended"])
         }
 
     async def choose_ids(self, references: Sequence[str]) -> list[JobId]:
@@ -231,14 +207,23 @@ class JobViews:
                 " known. Try again.",
                 retry_after_s=1,
             )
-        rows = list(await self._fetch("known_array", array) or ())
-        if not rows:
-            return None
-        row = rows[0]
-        submitted = _decode_array(row["submitted"])
-        return KnownArray(
-            row["queue"], row["job_set"], submitted, row["ended"], row["cancelled_ranges"]
-        )
+        return (await self.find_arrays([array])).get(array)
+
+    async def find_arrays(self, arrays: Sequence[str]) -> dict[str, KnownArray]:
+        """The arrays among these that the view has. Raises `DatabaseUnavailable`."""
+        if not arrays:
+            return {}
+        rows = await self._fetch("known_arrays", list(arrays))
+        return {
+            row["array_id"]: KnownArray(
+                row["queue"],
+                row["job_set"],
+                _decode_array(row["submitted"]),
+                row["ended"],
+                row["cancelled_ranges"],
+            )
+            for row in rows or ()
+        }
 
     async def find_group(self, group: str) -> KnownGroup | None:
         """A group with all that was written of it until now; None if it does not exist.

@@ -91,7 +91,7 @@ WHERE ($1::text IS NULL OR name = $1 OR made_by = $1)
 ORDER BY number LIMIT $3;
 
 -- name: revoke_token
--- Withdraw a token ($1) if the caller is an admin ($2), if it is the token that the caller uses ($3)
+-- Revoke a token ($1) if the caller is an admin ($2), if it is the token that the caller uses ($3)
 -- or a session of that token, or a personal token of the caller ($4, null: not a person).
 DELETE FROM fairlead_submit.tokens
 WHERE number = $1
@@ -152,19 +152,10 @@ SELECT group_id, digest FROM fairlead_lookout.known_groups WHERE group_id = ANY 
 -- The digests of these arrays, of those that lookout's view knows.
 SELECT array_id, digest FROM fairlead_lookout.known_arrays WHERE array_id = ANY ($1);
 
--- name: known_array
--- One array as lookout's view knows it.
-SELECT queue, job_set, submitted, ended, cancelled_ranges
-FROM fairlead_lookout.known_arrays WHERE array_id = $1;
-
--- name: known_tasks
--- The arrays of these tasks (ids, arrays, indexes), as far as lookout's view knows them.
-SELECT n.job_id, a.queue, a.job_set, a.indexes, a.ended, c.array_id IS NOT NULL AS cancelled
-FROM unnest($1::text[], $2::text[], $3::int[]) AS n (job_id, array_id, index)
-JOIN fairlead_lookout.known_arrays a ON a.array_id = n.array_id
-LEFT JOIN fairlead_lookout.known_cancelled_tasks c
-    ON c.array_id = n.array_id AND c.chunk = n.index / 65536
-    AND get_bit(c.bits, n.index % 65536) = 1;
+-- name: known_arrays
+-- These arrays, of those that lookout's view knows.
+SELECT array_id, queue, job_set, submitted, ended, cancelled_ranges
+FROM fairlead_lookout.known_arrays WHERE array_id = ANY ($1);
 
 -- name: known_group
 -- One group as lookout's view knows it.

@@ -33,7 +33,7 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     parent: int | None = None
     """The number of the API token that a session ends with."""
     unique_name: str | None = None
-    """What no other token may be called."""
+    """A name that no other token is allowed to have."""
 
 
 class StoredToken(NamedTuple):
@@ -52,14 +52,14 @@ class StoredToken(NamedTuple):
 
 
 class RevokedToken(NamedTuple):
-    """A token that was withdrawn, and whose it was."""
+    """A token that was revoked, and the name of its owner."""
 
     digest: bytes
     name: str
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """What a link was good for: the secret of a session, and whose."""
+    """The session that a link began: its secret, and the name of its user."""
 
     token: str
     name: str
@@ -191,7 +191,7 @@ async def list_tokens(
 
 
 async def revoke_token(pool: db.Pool, number: int, caller: Caller) -> RevokedToken | None:
-    """Withdraw a token; None if it does not exist or the caller must not withdraw it."""
+    """Revoke a token; None if it does not exist or the caller must not revoke it."""
     with db.translate_errors():
         row = await pool.fetchrow(
             SQL["revoke_token"],

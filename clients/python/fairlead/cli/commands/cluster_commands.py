@@ -1,4 +1,4 @@
-"""`fairlead cluster cordon` and `uncordon`: whether a cluster, or nodes of it, take new jobs."""
+"""`fairlead cluster cordon`, `uncordon`, and `drain`: whether clusters and nodes start new runs."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from fairlead import Client
 
 POLL_S: Final = 0.5
-WAY_OUT: Final = "`fairlead get clusters` and `fairlead get nodes` list them"
+NAMES_HINT: Final = "`fairlead get clusters` and `fairlead get nodes` list them"
 Name = Annotated[
     str, typer.Argument(metavar="CLUSTER", help="Name of the cluster, as in `get clusters`.")
 ]
 Nodes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NODE", help="Only these nodes; the whole cluster otherwise."),
+    typer.Argument(metavar="NODE", help="Only these nodes; default: the whole cluster."),
 ]
 
 
@@ -52,21 +52,17 @@ def cordon(
     context: typer.Context,
     cluster: Name,
     nodes: Nodes = None,
-    reason: Annotated[
-        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
-    ] = "",
+    reason: command_base.Reason = "",
 ) -> None:
-    """Place no new runs there; current runs continue."""
-    _mark(context, cluster, nodes or [], reason, cordoned=True)
+    """Start no new runs on a cluster, or on nodes of it; current runs continue."""
+    _set_cordon(context, cluster, nodes or [], reason, cordoned=True)
 
 
 def drain(
     context: typer.Context,
     cluster: Name,
     nodes: Nodes = None,
-    reason: Annotated[
-        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
-    ] = "",
+    reason: command_base.Reason = "",
     keep_running: Annotated[
         bool,
         typer.Option("--keep-running", help="Wait for runs to end instead of preempting them."),
@@ -77,20 +73,19 @@ def drain(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be stopped, and change nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: command_base.Yes = False,
 ) -> None:
     """Empty a cluster, or nodes of it: cordon it, preempt the runs of all queues there, wait.
 
-    Preempted jobs wait for another place, or end, as their `onPreemption` says. `fairlead cluster
-    uncordon` lets it be used again.
+    Preempted jobs are queued again or end, as their `onPreemption` says. `fairlead cluster
+    uncordon` ends the cordon.
     """
     from fairlead import NotFound
 
-    with command_base.connect(context) as client, command_base.add_hint(WAY_OUT, NotFound):
-        there = _runs(client, cluster, nodes)
-        what = (
-            f"{output_formats.format_count(sum(there.values()), 'run')} on {_where(cluster, nodes)}"
-        )
+    with command_base.connect(context) as client, command_base.add_hint(NAMES_HINT, NotFound):
+        there = _count_runs(client, cluster, nodes)
+        runs = output_formats.format_count(sum(there.values()), "run")
+        what = f"{runs} on {_describe_target(cluster, nodes)}"
         if dry_run:
             stops = "would wait for" if keep_running else "would preempt"
             typer.echo(f"{stops} {what}; nothing was done")
@@ -99,23 +94,23 @@ def drain(
             command_base.confirm(f"Preempt {what}?", f"this would preempt {what}", yes)
         for node in nodes or (None,):
             client.cordon(cluster, node, reason=reason or "drained")
-        typer.echo(f"{_where(cluster, nodes)} cordoned")
+        typer.echo(f"{_describe_target(cluster, nodes)} cordoned")
         if not keep_running:
             requested = _preempt_all(client, cluster, nodes, reason or "its node is drained")
             typer.echo(f"preemption of {output_formats.format_count(requested, 'run')} requested")
         if not no_wait:
             _wait_until_empty(client, cluster, nodes)
-            typer.echo(f"{_where(cluster, nodes)} is empty")
+            typer.echo(f"{_describe_target(cluster, nodes)} is empty")
 
 
-def _where(cluster: str, nodes: list[str] | None) -> str:
+def _describe_target(cluster: str, nodes: list[str] | None) -> str:
     if not nodes:
         return f"cluster {cluster}"
     return f"{'node' if len(nodes) == 1 else 'nodes'} {', '.join(nodes)} of cluster {cluster}"
 
 
-def _runs(client: "Client", cluster: str, nodes: list[str] | None) -> dict[str, int]:
-    """How many runs each of these nodes has, of those that have any. Raises `NotFound`."""
+def _count_runs(client: "Client", cluster: str, nodes: list[str] | None) -> dict[str, int]:
+    """The number of runs of each of these nodes that has any. Raises `NotFound`."""
     found = {node.node: node.runs for node in client.nodes(cluster)}
     missing = [name for name in nodes or () if name not in found]
     if missing:
@@ -126,7 +121,7 @@ def _runs(client: "Client", cluster: str, nodes: list[str] | None) -> dict[str, 
 
 
 def _preempt_all(client: "Client", cluster: str, nodes: list[str] | None, reason: str) -> int:
-    """Preempt what runs there, of every queue; how many runs the server knew of."""
+    """Preempt the runs of all queues there; returns how many runs the server found."""
     from fairlead import Filter
 
     requested = 0
@@ -138,11 +133,11 @@ def _preempt_all(client: "Client", cluster: str, nodes: list[str] | None, reason
 
 
 def _wait_until_empty(client: "Client", cluster: str, nodes: list[str] | None) -> None:
-    """Return when nothing runs there any more; at a terminal it says how many still do."""
+    """Return when nothing runs there any more; on a terminal, print how many runs are left."""
     import time
 
     last = 0
-    while there := _runs(client, cluster, nodes):
+    while there := _count_runs(client, cluster, nodes):
         left = sum(there.values())
         if left != last and command_base.is_terminal():
             command_base.print_message(
@@ -153,17 +148,17 @@ def _wait_until_empty(client: "Client", cluster: str, nodes: list[str] | None) -
 
 
 def uncordon(context: typer.Context, cluster: Name, nodes: Nodes = None) -> None:
-    """Let it be used again."""
-    _mark(context, cluster, nodes or [], "", cordoned=False)
+    """Start new runs on a cluster, or on nodes of it, again."""
+    _set_cordon(context, cluster, nodes or [], "", cordoned=False)
 
 
-def _mark(
+def _set_cordon(
     context: typer.Context, cluster: str, nodes: list[str], reason: str, *, cordoned: bool
 ) -> None:
     from fairlead import NotFound
 
     word = "cordoned" if cordoned else "uncordoned"
-    with command_base.connect(context) as client, command_base.add_hint(WAY_OUT, NotFound):
+    with command_base.connect(context) as client, command_base.add_hint(NAMES_HINT, NotFound):
         for node in nodes or (None,):
             if cordoned:
                 client.cordon(cluster, node, reason=reason)

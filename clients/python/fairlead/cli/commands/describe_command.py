@@ -1,13 +1,19 @@
-"""`fairlead describe job`, `group`, `array`, `queue`, `pool`, and `why`: all about one thing."""
+"""`fairlead describe job`, `group`, `array`, `queue`, `pool`, and `why`: details of one object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairlead.cli.commands.arrays import array_commands
 from fairlead.cli.commands.groups import group_commands
-from fairlead.cli.support import command_base, job_selection, job_story, output_formats
+from fairlead.cli.support import (
+    command_base,
+    job_selection,
+    job_story,
+    output_formats,
+    quantity_texts,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -108,7 +114,7 @@ def _print_job(detail: "JobDetail", now: "datetime") -> None:
             ("State", detail.state),
             ("Stopping", detail.stopping),
             ("Why", job_story.find_reason(detail)),
-            ("Place in queue", detail.position_in_queue),
+            ("Queue position", detail.position_in_queue),
             ("Class", detail.priority_class),
             ("Priority", detail.priority),
             ("Pool", detail.pool),
@@ -119,8 +125,8 @@ def _print_job(detail: "JobDetail", now: "datetime") -> None:
             ("After", detail.after),
             ("Held", detail.hold or None),
             ("Start after", detail.start_after),
-            ("Longest wait", _seconds(detail.max_queue_seconds)),
-            ("Longest run", _seconds(detail.max_runtime_seconds)),
+            ("Maximum wait", _seconds(detail.max_queue_seconds)),
+            ("Maximum run time", _seconds(detail.max_runtime_seconds)),
             ("Gang", detail.gang),
             ("Retry", detail.retry),
             ("On preemption", detail.on_preemption),
@@ -170,7 +176,7 @@ def describe_queue(
     name: QueueName,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Show what a queue holds and may hold, and why its jobs wait."""
+    """Show the shares and limits of a queue, and why its jobs wait."""
     from fairlead import Filter
 
     with command_base.connect(context) as client:
@@ -185,7 +191,7 @@ def describe_queue(
             ("Weight", None if report.weight is None else f"{report.weight:g}"),
             ("Order", report.order),
             ("Cordoned", (report.reason or True) if report.cordoned else None),
-            ("Limits", _limits(report.limits)),
+            ("Limits", quantity_texts.format_limits(report.limits)),
             ("Jobs", [f"{each.jobs:,} {each.group['state']}" for each in groups]),
             ("Waiting for", report.reasons),
         ]
@@ -199,7 +205,7 @@ def describe_pool(
     name: PoolName,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Show a pool's last round, what its queues hold, and why jobs wait."""
+    """Show the last round of a pool, the shares of its queues, and why jobs wait."""
     with command_base.connect(context) as client:
         report = client.pool_report(name)
     if output_format is not output_formats.Format.TABLE:
@@ -227,7 +233,7 @@ def _round_fields(last: "Round | None") -> list[tuple[str, object]]:
         ("Outcome", last.error or last.stopped_by or last.outcome),
         ("Nodes", last.nodes),
         ("Started", last.scheduled),
-        ("Stopped", last.preempted),
+        ("Preempted", last.preempted),
         ("Left waiting", last.waiting),
         ("Took", f"{sum(last.steps_ms.values()):.0f} ms"),
         ("Topology", " > ".join(last.topology) or None),
@@ -240,9 +246,9 @@ def _print_shares(shares: "Sequence[QueueShare]", *, of_pool: bool) -> None:
     columns: output_formats.Columns[QueueShare] = {
         "QUEUE" if of_pool else "POOL": lambda each: each.queue if of_pool else each.pool,
         "WEIGHT": lambda each: f"{each.weight:g}",
-        "HOLDS": lambda each: f"{each.actual_share:.1%}",
+        "ACTUAL": lambda each: f"{each.actual_share:.1%}",
         "FAIR": lambda each: f"{each.fair_share:.1%}",
-        "WANTS": lambda each: f"{each.demand_share:.1%}",
+        "DEMAND": lambda each: f"{each.demand_share:.1%}",
         "RUNNING": lambda each: each.running,
         "QUEUED": lambda each: each.queued,
         "FIRST WAITING": lambda each: each.first_waiting,
@@ -254,7 +260,7 @@ def _print_shares(shares: "Sequence[QueueShare]", *, of_pool: bool) -> None:
         columns,
         lambda each: each.queue,
         "",
-        ("FIRST WAITING", "WANTS", "WEIGHT"),
+        ("FIRST WAITING", "DEMAND", "WEIGHT"),
     )
 
 
@@ -263,11 +269,3 @@ def _print_waiting(waiting: "Sequence[WaitingReport]") -> None:
     for each in waiting:
         whose = f"gang {each.gang} of {each.job_set}" if each.gang else each.queue
         typer.echo(f"\n{output_formats.format_count(each.jobs, 'job')} ({whose}): {each.sentence}")
-
-
-def _limits(limits: Mapping[str, Mapping[str, object]]) -> list[str]:
-    return [
-        f"{class_name}/{resource}={amount}"
-        for class_name, amounts in limits.items()
-        for resource, amount in amounts.items()
-    ]

@@ -1,4 +1,4 @@
-"""`fairlead doctor`: checks the way from this terminal to the server, with hints."""
+"""`fairlead doctor`: checks the server and the connection to it, with hints."""
 
 import contextlib
 import time
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from fairlead.cli.support.doctor_checks import Finding
     from fairlead.discovery import Server
 
-_AWAY: Final = "check that it runs (`fairlead up` starts one on this machine), and the network"
-_TOKEN: Final = (
+_UNREACHABLE_HINT: Final = (
+    "check that it runs (`fairlead up` starts one on this machine), and the network"
+)
+_TOKEN_HINT: Final = (
     "set FAIRLEAD_TOKEN, or the token of a context; `fairlead token show` prints the first one on"
     " the machine of the server"
 )
@@ -66,7 +68,7 @@ def doctor(
     settings. It changes nothing and can be used at any time.
     """
     if data is not None and not deep:
-        command_base.fail("--data is only used with --deep.")
+        command_base.fail("--data is only used with --deep; add --deep")
     found = _check_all(context)
     if deep:
         from importlib import metadata
@@ -146,7 +148,11 @@ def _check_server(client: "Client") -> "list[Finding]":
             doctor_checks.check_lag(client.fetch("/metrics")),
         ]
     except FairleadError as error:
-        return [doctor_checks.Finding("server", str(error), _AWAY, command_base.EXIT_UNREACHABLE)]
+        return [
+            doctor_checks.Finding(
+                "server", str(error), _UNREACHABLE_HINT, command_base.EXIT_UNREACHABLE
+            )
+        ]
     return [*found, *_check_with_token(client)]
 
 
@@ -175,7 +181,9 @@ def _check_with_token(client: "Client") -> "list[Finding]":
         return found
     except FairleadError as error:
         _, code = command_base.explain_error(error) or ("", command_base.EXIT_REFUSED)
-        way_out = (
-            _TOKEN if isinstance(error, Unauthenticated) else error_hints.find_hint(error) or ""
+        hint = (
+            _TOKEN_HINT
+            if isinstance(error, Unauthenticated)
+            else error_hints.find_hint(error) or ""
         )
-        return [doctor_checks.Finding("credentials", str(error), way_out, code)]
+        return [doctor_checks.Finding("credentials", str(error), hint, code)]

@@ -53,7 +53,7 @@ def jobs(
 
 def job_sets(
     context: typer.Context,
-    queue: Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")] = "",
+    queue: job_selection.OnlyQueue = "",
     format: FormatOption = Format.CSV,
 ) -> None:
     """Write all job sets with their counts."""

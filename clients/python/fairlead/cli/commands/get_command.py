@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
     from fairlead import Client, Cluster, Filter, JobSet, JobView, Node
 
-LimitOption = Annotated[
-    int, typer.Option(min=1, help="The maximum number of results.", metavar="NUMBER")
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
@@ -96,7 +92,7 @@ def jobs(
             metavar="FIELD",
         ),
     ] = "",
-    limit: LimitOption = 100,
+    limit: output_formats.LimitOption = 100,
     output_format: output_formats.WideFormatOption = output_formats.WideFormat.TABLE,
 ) -> None:
     """List jobs, newest first."""
@@ -163,14 +159,14 @@ def _time(text: str) -> "datetime":
 
 def job_sets(
     context: typer.Context,
-    queue: Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")] = "",
+    queue: job_selection.OnlyQueue = "",
     active: Annotated[
         bool, typer.Option("--active", help="Only those with jobs that have not ended.")
     ] = False,
     text: Annotated[
         str, typer.Option("-q", help="Only with this in their name.", metavar="TEXT")
     ] = "",
-    limit: LimitOption = 100,
+    limit: output_formats.LimitOption = 100,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """List job sets with their counts, latest activity first."""

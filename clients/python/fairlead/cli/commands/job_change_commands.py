@@ -11,16 +11,14 @@ from fairlead.cli.support import command_base, job_selection, output_formats, re
 if TYPE_CHECKING:
     from fairlead import ActionResult, Client, Filter, StartedAction
 
-ASK_ABOVE: Final = 100
-"""Up to this number of jobs are changed without a question."""
+UNCONFIRMED_MAX: Final = 100
+"""Actions on more jobs than this ask for confirmation."""
 
-Reason = Annotated[str, typer.Option(help="The reason, for later reference.", metavar="TEXT")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the number of affected jobs, and change nothing.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Ask = Callable[["Client", "list[str] | Filter", bool], "ActionResult"]
-"""(client, which jobs, whether it is a dry run) -> what the server answers."""
+Request = Callable[["Client", "list[str] | Filter", bool], "ActionResult"]
+"""(client, jobs, whether it is a dry run) -> the response of the server."""
 
 
 def register(app: typer.Typer) -> None:
@@ -73,16 +71,18 @@ def cancel(
     context: typer.Context,
     chosen: "Filter",
     ids: job_selection.Ids = None,
-    reason: Reason = "",
+    reason: command_base.Reason = "",
     dry_run: DryRun = False,
-    yes: Yes = False,
+    yes: command_base.Yes = False,
 ) -> None:
     """Cancel jobs: queued ones end at once, running ones are stopped first."""
 
-    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
+    def request(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.cancel(jobs, reason=reason, dry_run=dry)
 
-    _act(context, ids, chosen, ask, ("cancel", "cancellation"), dry_run=dry_run, yes=yes)
+    _request_action(
+        context, ids, chosen, request, ("cancel", "cancellation"), dry_run=dry_run, yes=yes
+    )
 
 
 @job_selection.with_filter_options
@@ -90,16 +90,18 @@ def preempt(
     context: typer.Context,
     chosen: "Filter",
     ids: job_selection.Ids = None,
-    reason: Reason = "",
+    reason: command_base.Reason = "",
     dry_run: DryRun = False,
-    yes: Yes = False,
+    yes: command_base.Yes = False,
 ) -> None:
-    """Stop the runs of jobs. They wait again, or end, as their `onPreemption` says."""
+    """Stop the runs of jobs. The jobs are queued again or end, as their `onPreemption` says."""
 
-    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
+    def request(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.preempt(jobs, reason=reason, dry_run=dry)
 
-    _act(context, ids, chosen, ask, ("preempt", "preemption"), dry_run=dry_run, yes=yes)
+    _request_action(
+        context, ids, chosen, request, ("preempt", "preemption"), dry_run=dry_run, yes=yes
+    )
 
 
 @job_selection.with_filter_options
@@ -107,25 +109,28 @@ def reprioritize(
     context: typer.Context,
     chosen: "Filter",
     priority: Annotated[
-        int, typer.Option(help="The new priority: the greater starts first.", metavar="NUMBER")
+        int,
+        typer.Option(
+            help="The new priority; jobs with a higher one start first.", metavar="NUMBER"
+        ),
     ],
     ids: job_selection.Ids = None,
-    reason: Reason = "",
+    reason: command_base.Reason = "",
     dry_run: DryRun = False,
-    yes: Yes = False,
+    yes: command_base.Yes = False,
 ) -> None:
     """Change the priority of jobs within their queue."""
 
-    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
+    def request(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "ActionResult":
         return client.reprioritize(jobs, priority, reason=reason, dry_run=dry)
 
     words = ("reprioritize", f"priority {priority}")
-    _act(context, ids, chosen, ask, words, dry_run=dry_run, yes=yes)
+    _request_action(context, ids, chosen, request, words, dry_run=dry_run, yes=yes)
 
 
 def release(
     context: typer.Context,
-    ids: Annotated[list[str], typer.Argument(metavar="JOB", help=job_selection.JOB_HELP)],
+    ids: Annotated[list[str], typer.Argument(metavar="JOB", help=job_selection.NAME_HELP)],
     queue: job_selection.OfQueue = "",
     jobset: job_selection.OfJobSet = "",
 ) -> None:
@@ -133,7 +138,7 @@ def release(
     with command_base.connect(context) as client:
         done = client.release(job_selection.list_references(client, ids, queue, jobset))
     matched = len(ids) if done.matched is None else done.matched
-    _report(ids, matched, ("release", "release"))
+    _report_request(ids, matched, ("release", "release"))
 
 
 @job_selection.with_filter_options
@@ -144,7 +149,7 @@ def resubmit(
     failed: Annotated[
         bool,
         typer.Option(
-            "--failed", help="What failed in a job set, in its place: `trial` becomes `trial~2`."
+            "--failed", help="The failed jobs of a job set, in the same job set, as `trial~2`."
         ),
     ] = False,
     ids: job_selection.Ids = None,
@@ -157,7 +162,7 @@ def resubmit(
             min=1.0, max=16.0, help="Multiply the requested memory by this.", metavar="NUMBER"
         ),
     ] = None,
-    yes: Yes = False,
+    yes: command_base.Yes = False,
 ) -> None:
     """Submit jobs again, as new jobs of a job set; the old jobs are not changed.
 
@@ -176,7 +181,8 @@ def resubmit(
                 command_base.fail("add --into JOBSET or --failed")
             jobs = job_selection.select_jobs(client, ids, chosen)
             if not isinstance(jobs, list):
-                _confirm_many(client, chosen, yes)
+                groups = client.count_jobs(["queue"], chosen)
+                _confirm_resubmission(sum(group.jobs for group in groups), yes)
             started = client.resubmit(
                 jobs, into, queue=into_queue or None, memory_factor=memory_factor
             )
@@ -192,7 +198,7 @@ def resubmit(
         typer.echo(f"nothing to resubmit: no failed job in {last.queue}/{last.job_set}")
         return
     if last.total == 0:
-        command_base.fail("none of these jobs exists; nothing was changed")
+        command_base.fail("these jobs do not exist; nothing was submitted")
     if last.position is not None:
         recent_job_set.save(client.server.url, last.queue, last.job_set, last.position)
     for refused in last.refused[: command_base.FIELD_ERRORS_LISTED_MAX]:
@@ -214,32 +220,27 @@ def _resubmit_failed(
     """Resubmit the failed jobs of the named job set, or of the one used last."""
     from fairlead import Filter
 
-    queue, job_set = job_selection.find_place(client, chosen.queue or "", chosen.job_set or "")
+    queue, job_set = job_selection.find_job_set(client, chosen.queue or "", chosen.job_set or "")
     if any(others) or chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
         command_base.fail(
             "--failed can only be combined with --queue, --jobset and --memory-factor"
         )
-    bad = client.job_set(queue, job_set).bad
-    if bad > ASK_ABOVE:
-        what = output_formats.format_count(bad, "job")
-        command_base.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
+    _confirm_resubmission(client.job_set(queue, job_set).bad, yes)
     return client.resubmit_failed(queue, job_set, memory_factor=memory_factor)
 
 
-def _confirm_many(client: "Client", chosen: "Filter", yes: bool) -> None:
+def _confirm_resubmission(count: int, yes: bool) -> None:
     """Ask before many jobs are submitted again."""
-    known = client.count_jobs(["queue"], chosen)
-    count = sum(group.jobs for group in known)
-    if count > ASK_ABOVE:
+    if count > UNCONFIRMED_MAX:
         what = output_formats.format_count(count, "job")
         command_base.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
 
 
-def _act(
+def _request_action(
     context: typer.Context,
     ids: list[str] | None,
     chosen: "Filter",
-    ask: Ask,
+    request: Request,
     words: tuple[str, str],
     *,
     dry_run: bool,
@@ -250,21 +251,23 @@ def _act(
     with command_base.connect(context) as client:
         jobs = job_selection.select_jobs(client, ids, chosen)
         if dry_run:
-            _show(ask(client, jobs, True), verb)
+            _print_dry_run(request(client, jobs, True), verb)
             return
-        count = len(jobs) if isinstance(jobs, list) else ask(client, jobs, True).matched
-        if count is None or count > ASK_ABOVE:
-            what = _many(count)
+        count = len(jobs) if isinstance(jobs, list) else request(client, jobs, True).matched
+        if count is None or count > UNCONFIRMED_MAX:
+            what = _format_jobs(count)
             command_base.confirm(f"{verb.capitalize()} {what}?", f"this would {verb} {what}", yes)
-        done = ask(client, jobs, False)
-    _report(jobs, count if done.matched is None else done.matched, words)
+        done = request(client, jobs, False)
+    _report_request(jobs, count if done.matched is None else done.matched, words)
 
 
-def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, str]) -> None:
+def _report_request(
+    jobs: "list[str] | Filter", matched: int | None, words: tuple[str, str]
+) -> None:
     """Print what was requested, and for how many jobs."""
     verb, noun = words
     if matched != 0:
-        typer.echo(f"{noun} of {_many(matched)} requested")
+        typer.echo(f"{noun} of {_format_jobs(matched)} requested")
     elif isinstance(jobs, list):
         command_base.print_message(
             f"fairlead: nothing to {verb}: no job is in a state that permits it"
@@ -273,16 +276,16 @@ def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, s
         command_base.print_message("fairlead: no such jobs exist")
 
 
-def _many(count: int | None) -> str:
+def _format_jobs(count: int | None) -> str:
     """The number as text. None: the server could not count them in time."""
     return (
         "an unknown number of jobs" if count is None else output_formats.format_count(count, "job")
     )
 
 
-def _show(found: "ActionResult", verb: str) -> None:
+def _print_dry_run(found: "ActionResult", verb: str) -> None:
     """Print the result of a dry run."""
-    typer.echo(f"would {verb} {_many(found.matched)}; nothing was done")
+    typer.echo(f"would {verb} {_format_jobs(found.matched)}; nothing was done")
     for job in found.sample:
         typer.echo(f"  {job.id}  {job.state}  {job.job_set}")
     more = (found.matched or 0) - len(found.sample)

@@ -1,4 +1,4 @@
-"""`fairlead logs ID`: what a job wrote."""
+"""`fairlead logs`: the output of jobs."""
 
 import sys
 from collections.abc import Iterable
@@ -70,14 +70,14 @@ def logs(
 ) -> None:
     """Print the output of jobs: of those named, or of all that match the options.
 
-    Of several jobs, each line begins with the job's client id. With -f it waits for the run to
-    start (of one job).
+    With several jobs, each line begins with the client id of its job. -f follows one job, also
+    one that has not started yet.
     """
     from fairlead import NotFound
 
-    way_out = "`fairlead why JOB` explains the state of a job; `fairlead get jobs` lists jobs"
-    with command_base.connect(context) as client, command_base.add_hint(way_out, NotFound):
-        wanted = _wanted(client, jobs, chosen, limit)
+    hint = "`fairlead why JOB` explains the state of a job; `fairlead get jobs` lists jobs"
+    with command_base.connect(context) as client, command_base.add_hint(hint, NotFound):
+        wanted = _select_logs(client, jobs, chosen, limit)
         if follow and len(wanted) > 1:
             command_base.fail("-f follows one job; name it")
         for name, label in wanted.items():
@@ -105,10 +105,10 @@ def logs(
                 command_base.print_message(f"{label}: {error}")
 
 
-def _wanted(
+def _select_logs(
     client: "Client", jobs: list[str] | None, chosen: "Filter", limit: int
 ) -> dict[str, str]:
-    """The jobs by the name that the server understands, with the one to show."""
+    """The jobs to read, by the reference for the server, with the name to show."""
     import msgspec
 
     if jobs:
@@ -118,7 +118,7 @@ def _wanted(
     if job_selection.is_empty(chosen):
         command_base.fail("name jobs, or choose them with --jobset, --state, --label, ...")
     if chosen.job_set is not None and chosen.queue is None:
-        queue, _ = job_selection.find_place(client, "", chosen.job_set)
+        queue, _ = job_selection.find_job_set(client, "", chosen.job_set)
         chosen = msgspec.structs.replace(chosen, queue=queue)
     found = output_formats.take_first(client.iter_jobs(chosen, sort="submitted"), limit)
     if not found:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 QUEUE: Final = "queue"
 WEBHOOKS: Final = ("webhook", "slack", "email", "airflow")
 """The kinds of documents; those of webhooks are the kinds of webhooks too."""
-_BY_SERVER: Final = frozenset(
+_SET_BY_SERVER: Final = frozenset(
     {"version", "credentials", "secrets", "disabled", "failingSince", "lastSuccess", "pending"}
     | {"changed", "by"}
 )
@@ -37,8 +37,8 @@ Limits = Annotated[
     list[str] | None,
     typer.Option(
         "--limit",
-        help="Most that its jobs of a class may hold: a fraction of the pool (0.5) or an amount"
-        " (64Gi). May be repeated.",
+        help="The most that its jobs of a class can use: a fraction of the pool (0.5) or an amount"
+        " (64Gi); may be repeated.",
         metavar="CLASS/RESOURCE=AMOUNT",
     ),
 ]
@@ -126,7 +126,7 @@ def create(
     name: Name,
     weight: Annotated[
         float,
-        typer.Option(help="Its weight: the share relative to other queues.", metavar="NUMBER"),
+        typer.Option(help="Its weight: twice the weight gets twice the share.", metavar="NUMBER"),
     ] = 1.0,
     label: Labels = None,
     limit: Limits = None,
@@ -142,8 +142,8 @@ def create(
         limits=_limits(limit or []),
         order=(order or Order.FIFO).value,
     )
-    way_out = f"`fairlead queue update {name}` changes it; `fairlead queue get {name}` shows it"
-    with command_base.connect(context) as client, command_base.add_hint(way_out, Conflict):
+    hint = f"`fairlead queue update {name}` changes it; `fairlead queue get {name}` shows it"
+    with command_base.connect(context) as client, command_base.add_hint(hint, Conflict):
         made = client.create_queue(wanted)
     typer.echo(f"queue {made.name} created (weight {made.weight:g})")
 
@@ -173,7 +173,7 @@ def list_all(
 def update(
     context: typer.Context,
     name: Name,
-    weight: Annotated[float | None, typer.Option(help="Its new share.", metavar="NUMBER")] = None,
+    weight: Annotated[float | None, typer.Option(help="Its new weight.", metavar="NUMBER")] = None,
     label: Labels = None,
     remove_label: Annotated[
         list[str] | None,
@@ -214,8 +214,8 @@ def delete(context: typer.Context, name: Name) -> None:
     """Remove a queue that has no live jobs."""
     from fairlead import Conflict
 
-    way_out = f"`fairlead cancel --queue {name}` cancels its jobs"
-    with command_base.connect(context) as client, command_base.add_hint(way_out, Conflict):
+    hint = f"`fairlead cancel --queue {name}` cancels its jobs"
+    with command_base.connect(context) as client, command_base.add_hint(hint, Conflict):
         client.delete_queue(name)
     typer.echo(f"queue {name} deleted")
 
@@ -223,9 +223,7 @@ def delete(context: typer.Context, name: Name) -> None:
 def cordon(
     context: typer.Context,
     name: Name,
-    reason: Annotated[
-        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
-    ] = "",
+    reason: command_base.Reason = "",
 ) -> None:
     """Start no new runs of a queue; current runs continue."""
     with command_base.connect(context) as client:
@@ -247,11 +245,7 @@ def show(queues: "list[Queue]", output_format: output_formats.Format) -> None:
         "WEIGHT": lambda queue: f"{queue.weight:g}",
         "ORDER": lambda queue: queue.order,
         "CORDONED": lambda queue: quantity_texts.format_cordon(queue.cordoned, queue.reason),
-        "LIMITS": lambda queue: [
-            f"{class_name}/{resource}={amount}"
-            for class_name, amounts in queue.limits.items()
-            for resource, amount in amounts.items()
-        ],
+        "LIMITS": lambda queue: quantity_texts.format_limits(queue.limits),
         "LABELS": lambda queue: queue.labels,
     }
     none = "No queues yet. `fairlead queue create NAME` creates one."
@@ -301,10 +295,10 @@ def apply(
     """Create or change the queues and webhooks that a file describes.
 
     Documents are {kind: queue, name: ..., weight: ...}, or of the kinds of webhooks, as
-    {kind: slack, name: ..., url: ...}. What a document leaves out gets its default, but for a
-    cordon: what an operator has cordoned stays so unless the document says `cordoned`; and for
-    secrets, which stay. What no document names stays as it is. With --dry-run the server checks
-    every document and changes nothing.
+    {kind: slack, name: ..., url: ...}. Fields that a document leaves out get their defaults, with
+    two exceptions: a cordon stays unless the document has `cordoned`, and secrets stay. Queues and
+    webhooks without a document stay as they are. With --dry-run the server checks every document
+    and changes nothing.
     """
     from fairlead import Conflict, Invalid
 
@@ -428,14 +422,14 @@ def _read_document(document: object) -> AppliedDocument | list[str]:
             return queue
         return AppliedDocument(queue=queue, says_cordon="cordoned" in document)
     if kind not in WEBHOOKS:
-        return [f"its kind is {kind!r}; there are {', '.join((QUEUE, *WEBHOOKS))}"]
+        return [f"its kind is {kind!r}; use one of {', '.join((QUEUE, *WEBHOOKS))}"]
     # `get -o yaml` has the names of headers, and what other kinds have, empty.
     fields = {
         name: value
         for name, value in document.items()
         if value not in (None, "", []) and not (name == "headers" and isinstance(value, list))
     }
-    ignored = [*_BY_SERVER, *([] if kind == "webhook" else ["format"])]
+    ignored = [*_SET_BY_SERVER, *([] if kind == "webhook" else ["format"])]
     webhook = _convert({**fields, "kind": kind}, WebhookChange, ignored)
     return webhook if isinstance(webhook, list) else AppliedDocument(webhook=webhook)
 
@@ -446,7 +440,7 @@ def _convert(document: dict[str, Any], kind: Any, ignored: Any) -> Any:
 
     fields = {name: value for name, value in document.items() if name not in ignored}
     known = [field.encode_name for field in msgspec.structs.fields(kind)]
-    errors = [f"{name}: there is no such field" for name in fields if name not in known]
+    errors = [f"{name}: is not a known field" for name in fields if name not in known]
     known_fields = {name: value for name, value in fields.items() if name in known}
     try:
         made = msgspec.convert(known_fields, kind)

@@ -21,7 +21,7 @@ EXIT_NOT_RUN: Final = 1
 """The exit code for a job without one, for example if it was rejected or cancelled."""
 
 EXIT_NO_COMMAND: Final = 127
-"""As shells say it."""
+"""The exit code of shells for a command that does not exist."""
 
 POLL_S: Final = 0.05
 POLL_S_MAX: Final = 1.0
@@ -77,8 +77,8 @@ def run(
 ) -> None:
     """Run a command as a job and wait for it.
 
-    Its output is printed as it comes, and its exit code is that of this command. Ctrl-C cancels it.
-    Where jobs run on this machine as the same user, it starts in the current folder.
+    Prints the output of the job as it arrives and ends with its exit code; Ctrl-C cancels the job.
+    If jobs run on this machine as the same user, the command starts in the current folder.
     """
     import asyncio
 

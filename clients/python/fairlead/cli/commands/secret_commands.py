@@ -74,11 +74,11 @@ def list_all(
 
 
 def delete(context: typer.Context, name: Name, queue: Queue) -> None:
-    """Remove a secret. Jobs that were submitted before keep its values."""
+    """Delete a secret. Jobs that were submitted before still have its values."""
     from fairlead import NotFound
 
-    way_out = f"`fairlead secrets list -q {queue}` lists them"
-    with command_base.connect(context) as client, command_base.add_hint(way_out, NotFound):
+    hint = f"`fairlead secrets list -q {queue}` lists them"
+    with command_base.connect(context) as client, command_base.add_hint(hint, NotFound):
         client.delete_secret(queue, name)
     typer.echo(f"secret {name} of queue {queue} deleted")
 

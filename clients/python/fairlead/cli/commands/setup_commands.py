@@ -50,16 +50,14 @@ def use(
     config = discovery.read_config(file)
     if config is None:
         command_base.fail(f"there is no {file}; docs/cli.md describes it")
-    if name not in config.contexts:
-        known = ", ".join(sorted(config.contexts)) or "none"
-        command_base.fail(f"{file}: no context is called {name!r} (known: {known})")
+    context = discovery.find_context(file, config, name)
     before = file.read_text()
-    _write(file, with_current(before, name))
+    _write(file, replace_current(before, name))
     written = discovery.read_config(file)
     if written is None or written.current != name:
         _write(file, before)
         raise NotConfigured(f"{file} cannot be changed here: set `current: {name}` by hand")
-    typer.echo(f"context {name}: {config.contexts[name].server}")
+    typer.echo(f"context {name}: {context.server}")
     for variable in ("FAIRLEAD_SERVER", "FAIRLEAD_DATA"):
         if os.environ.get(variable):
             command_base.print_message(
@@ -86,7 +84,7 @@ def list_all(output_format: output_formats.FormatOption = output_formats.Format.
     output_formats.print_list(found, output_format, columns, lambda each: str(each["name"]), none)
 
 
-def with_current(text: str, name: str) -> str:
+def replace_current(text: str, name: str) -> str:
     """The configuration with another `current`; comments and the rest stay as they are."""
     import msgspec
 

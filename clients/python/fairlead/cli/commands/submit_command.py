@@ -80,18 +80,18 @@ def submit(
             _wait_for_success(client, sent, wait, show)
         return
     found = [
-        submission_files.fill_place(item, queue, jobset)
+        submission_files.fill_job_set(item, queue, jobset)
         for item in submission_files.decode_submissions(file, documents)
     ]
     if array:
         found = [_make_array(found, array)]
-    way_out = "every error is listed with its place; `--dry-run` checks without creating"
+    hint = "every error is listed with its place; `--dry-run` checks without creating"
     other = (
         "a client id identifies one job: the file, or the folder that you submit from, has changed"
     )
     with (
         command_base.connect(context) as client,
-        command_base.add_hint(way_out, Invalid),
+        command_base.add_hint(hint, Invalid),
         command_base.add_hint(other, Conflict),
     ):
         location = client.location(*working_folder.list_pools(found))
@@ -214,7 +214,7 @@ def _check(client: "Client", item: "Submission") -> None:
 
 def _report_group_check(item: "Submission", groups: "Sequence[SubmittedGroup]") -> None:
     count = output_formats.format_count(len(groups), "group")
-    typer.echo(f"{count} for {item.place} can be submitted; nothing was created")
+    typer.echo(f"{count} for {item.full_name} can be submitted; nothing was created")
     for group in groups:
         for role in group.roles:
             if role.feasible is False:
@@ -285,32 +285,32 @@ def _report(
 ) -> None:
     if output_format is output_formats.Format.TABLE:
         for item, done in sent:
-            typer.echo(summarize(item.place, done))
+            typer.echo(summarize(item.full_name, done))
         return
     jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
     output_formats.print_list(jobs, output_format, {}, lambda job: job.id, "")
 
 
-def summarize(place: str, done: "SubmitResult") -> str:
+def summarize(job_set: str, done: "SubmitResult") -> str:
     """How many jobs were created in a job set, and how many existed before."""
     known = sum(job.duplicate for job in done.jobs)
     arrays = [job.tasks for job in done.jobs if job.tasks is not None and not job.duplicate]
     created = len(done.jobs) - known - len(arrays)
     if created == 0 and not arrays and known:
         if known == 1:
-            return f"No new job: it exists already in {place}."
-        return f"No new jobs: all {known:,} exist already in {place}."
+            return f"No new job: it exists already in {job_set}."
+        return f"No new jobs: all {known:,} exist already in {job_set}."
     exists = f" ({known:,} more {'exists' if known == 1 else 'exist'} already)" if known else ""
     parts = [output_formats.format_count(created, "job")] if created or not arrays else []
     if arrays:
         tasks = output_formats.format_count(sum(arrays), "task")
         parts.append(f"{output_formats.format_count(len(arrays), 'array')} of {tasks}")
-    return f"submitted {' and '.join(parts)} to {place}{exists}"
+    return f"submitted {' and '.join(parts)} to {job_set}{exists}"
 
 
 def _report_check(item: "Submission", done: "ValidationResult") -> None:
     jobs = output_formats.format_count(len(done.jobs), "job")
-    typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
+    typer.echo(f"{jobs} for {item.full_name} can be submitted; nothing was created")
     stuck = [(at, job) for at, job in enumerate(done.jobs) if job.feasible is False]
     for at, job in stuck[: command_base.FIELD_ERRORS_LISTED_MAX]:
         name = item.jobs[at].get("clientId") or f"/jobs/{at}"

@@ -45,7 +45,9 @@ def register(app: typer.Typer) -> None:
 
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The owner: the name of a program.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of the user or program that it is for.")
+    ],
     role: Annotated[
         list[str],
         typer.Option(help="admin, operator, submitter or viewer; may be repeated.", metavar="ROLE"),
@@ -108,8 +110,8 @@ def revoke(
     """Revoke a token: it is no longer accepted."""
     from fairlead import NotFound
 
-    way_out = "`fairlead token list` lists them (admins: `--all`)"
-    with command_base.connect(context) as client, command_base.add_hint(way_out, NotFound):
+    hint = "`fairlead token list` lists them (admins: `--all`)"
+    with command_base.connect(context) as client, command_base.add_hint(hint, NotFound):
         client.revoke_token(token_id)
     typer.echo(f"token {token_id} revoked")
 

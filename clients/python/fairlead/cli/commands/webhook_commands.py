@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
     commands: Mapping[str, tuple[Callable[..., None], str]] = {
         "list": (list_all, "fairlead webhook list"),
         "get": (get, "fairlead webhook get results -o yaml"),
-        "update": (update, "fairlead webhook update results --job-set 'scan-*' --enable"),
+        "update": (update, "fairlead webhook update results --jobset 'scan-*' --enable"),
         "delete": (delete, "fairlead webhook delete results"),
         "rotate": (rotate, "fairlead webhook rotate results --overlap 3600"),
         "test": (test, "fairlead webhook test results"),
@@ -190,7 +190,7 @@ def deliveries(
     state: Annotated[
         str | None, typer.Option(help="PENDING, DELIVERED or FAILED.", metavar="STATE")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this number.", metavar="N")] = 50,
+    limit: output_formats.LimitOption = 50,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """List the deliveries of a webhook, the newest first."""

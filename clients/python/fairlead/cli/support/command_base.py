@@ -27,6 +27,9 @@ EXIT_PIPE: Final = 141
 
 FIELD_ERRORS_LISTED_MAX: Final = 20
 
+Reason = Annotated[str, typer.Option(help="The reason, for later reference.", metavar="TEXT")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
 
 class GlobalOptions:
     """The options before the command, which select the server."""
@@ -106,7 +109,7 @@ def connect(context: typer.Context, data: "Path | None" = None) -> AbstractConte
 
 
 def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncClient"]:
-    """As `connect`."""
+    """As `connect`, for asyncio."""
     from fairlead import AsyncClient
 
     found = find_server(context)
@@ -125,7 +128,7 @@ def _expect_recent(client: "Client | AsyncClient") -> None:
 
 
 def choose_retries(server: "Server") -> "Retries":
-    """Many retries for a server that is supervised, few for an address without a server."""
+    """More first attempts for a supervised server, which is possibly being restarted."""
     from fairlead import Retries
 
     return Retries(first_attempts_max=7 if server.is_supervised else 3)
@@ -137,7 +140,7 @@ def format_examples(*lines: str) -> str:
 
 
 def print_message(text: str) -> None:
-    """A line for people, on stderr."""
+    """Print a line on stderr."""
     typer.echo(output_formats.replace_control_characters(text), err=True)
 
 
@@ -178,7 +181,7 @@ def run_guarded(command: Callable[[], object]) -> int:
     try:
         command()
     except SystemExit as end:
-        return _code(end)
+        return _exit_code(end)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OSError as error:  # errors of reading are `FairleadError`: this is stdout
@@ -195,7 +198,7 @@ def run_guarded(command: Callable[[], object]) -> int:
     return 0
 
 
-def _code(end: SystemExit) -> int:
+def _exit_code(end: SystemExit) -> int:
     if isinstance(end.__context__, BrokenPipeError):
         return discard_output()
     if end.code is None or isinstance(end.code, int):
@@ -221,18 +224,18 @@ def explain_error(error: Exception) -> tuple[str, int] | None:
     code = EXIT_USAGE
     match error:
         case errors.RequestRefused():
-            text, code = _refusal(error), EXIT_REFUSED
+            text, code = _describe_refusal(error), EXIT_REFUSED
         case errors.NoServer() | errors.ServerUnreachable() | errors.UnexpectedResponse():
             code = EXIT_UNREACHABLE
         case errors.WaitTimeout():
             code = EXIT_JOBS_FAILED
         case _:
             code = EXIT_USAGE
-    way_out = error_hints.find_hint(error)
-    return (f"{text}\nhint: {way_out}" if way_out else text), code
+    hint = error_hints.find_hint(error)
+    return (f"{text}\nhint: {hint}" if hint else text), code
 
 
-def _refusal(error: Exception) -> str:
+def _describe_refusal(error: Exception) -> str:
     from fairlead import errors
 
     assert isinstance(error, errors.RequestRefused)

@@ -97,12 +97,12 @@ def check_health(reply: Reply) -> list[Finding]:
     found = (
         [Finding("ready", f"the dependencies of the server are available: {well}")] if well else []
     )
-    way_out = "the server works without it for now; see its logs"
+    hint = "the server works without it for now; see its logs"
     if not state.ready:
-        way_out = "see the server's logs; requests that need it get 503 until it is available"
+        hint = "see the server's logs; requests that need it get 503 until it is available"
     code = command_base.EXIT_JOBS_FAILED if state.ready else command_base.EXIT_UNREACHABLE
     found += [
-        Finding(name, text, way_out, code) for name, text in state.checks.items() if text != "ok"
+        Finding(name, text, hint, code) for name, text in state.checks.items() if text != "ok"
     ]
     return found
 

@@ -1,8 +1,8 @@
-"""Which jobs a command is about: ids, or options that filter, the same for all commands."""
+"""What a command is about: jobs by id, name or filter, and one group or array."""
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 
@@ -11,9 +11,11 @@ from fairlead.cli.support import command_base
 if TYPE_CHECKING:
     from fairlead import Client, Filter
 
-JOB_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
-Ids = Annotated[list[str] | None, typer.Argument(metavar="JOB", help=JOB_HELP)]
-OneJob = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
+NAME_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
+Ids = Annotated[list[str] | None, typer.Argument(metavar="JOB", help=NAME_HELP)]
+OneJob = Annotated[str, typer.Argument(metavar="JOB", help=NAME_HELP)]
+OnlyQueue = Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")]
+OnlyJobSet = Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")]
 OfQueue = Annotated[str, typer.Option("--queue", help="The queue of a client id.", metavar="NAME")]
 OfJobSet = Annotated[
     str,
@@ -120,12 +122,45 @@ def list_references(
 def _make_reference(client: "Client", text: str, queue: str, job_set: str) -> str:
     if _ID.fullmatch(text) or (text.count("/") > 1 and not (queue or job_set)):
         return text
-    queue, job_set = find_place(client, queue, job_set)
+    queue, job_set = find_job_set(client, queue, job_set)
     return f"{queue}/{job_set}/{text}"
 
 
-def find_place(client: "Client", queue: str, job_set: str) -> tuple[str, str]:
-    """Queue and job set of a client id: as they are given, else those used last."""
+class _Identified(Protocol):
+    """A group or an array."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+
+def find_id(
+    client: "Client",
+    noun: str,
+    search: Callable[..., Iterator[_Identified]],
+    text: str,
+    queue: str,
+    job_set: str,
+) -> str:
+    """The id of the group or array (`noun`) that a text names, as `NAME_HELP` says.
+
+    `search`: returns those with a `queue`, a `job_set` and a `client_id`.
+    """
+    if _ID.fullmatch(text):
+        return text
+    if "/" in text:
+        queue, _, rest = text.partition("/")
+        job_set, _, text = rest.rpartition("/")
+    else:
+        queue, job_set = find_job_set(client, queue, job_set)
+    found = next(search(queue=queue, job_set=job_set, client_id=text), None)
+    if found is None:
+        command_base.fail(f"there is no {noun} {text!r} in {queue}/{job_set}")
+    return found.id
+
+
+def find_job_set(client: "Client", queue: str, job_set: str) -> tuple[str, str]:
+    """The queue and the job set of a client id: as they are given, else those used last."""
     from fairlead.cli.support import recent_job_set
 
     known = recent_job_set.load(client.server.url)

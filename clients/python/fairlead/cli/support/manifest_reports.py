@@ -22,7 +22,7 @@ def print_ignored(fields: "Iterable[ManifestField]") -> None:
 
 
 def print_report(fields: "Sequence[ManifestField]", output_format: output_formats.Format) -> None:
-    """Print every field and what became of it."""
+    """Print every field and what it becomes."""
     columns: output_formats.Columns[ManifestField] = {
         "FIELD": lambda field: field.pointer,
         "USE": lambda field: field.use,

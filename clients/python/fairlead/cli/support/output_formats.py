@@ -66,6 +66,9 @@ WideFormatOption = Annotated[
 FormatOption = Annotated[
     Format, typer.Option("-o", "--output", help="How to print: table, json, yaml or name.")
 ]
+LimitOption = Annotated[
+    int, typer.Option(min=1, help="The maximum number of results.", metavar="NUMBER")
+]
 Columns = Mapping[str, Callable[[T], object]]
 """Heading -> the value of its cells."""
 

@@ -31,6 +31,15 @@ def format_amount(name: str, value: float) -> str:
     return f"{value:.4g}Ti"
 
 
+def format_limits(limits: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """`CLASS/RESOURCE=AMOUNT` of each limit of a queue, as `queue create --limit` takes them."""
+    return [
+        f"{class_name}/{resource}={amount}"
+        for class_name, amounts in limits.items()
+        for resource, amount in amounts.items()
+    ]
+
+
 def format_cordon(is_cordoned: bool, reason: str | None) -> str:
     """`no`, `yes`, or why."""
     if not is_cordoned:

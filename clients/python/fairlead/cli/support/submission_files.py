@@ -29,8 +29,8 @@ class Submission(
     defaults: dict[str, object] | None = None
 
     @property
-    def place(self) -> str:
-        """Queue and job set, for people."""
+    def full_name(self) -> str:
+        """The queue and the name of the job set, for people."""
         return f"{self.queue}/{self.job_set}"
 
 
@@ -61,7 +61,7 @@ def load_documents(file: str) -> list[object]:
     return _parse_documents(file, _read_bytes(file))
 
 
-def fill_place(submission: Submission, queue: str, job_set: str) -> Submission:
+def fill_job_set(submission: Submission, queue: str, job_set: str) -> Submission:
     """The submission with queue and job set of the command line, if given. Raises `Unreadable`
     without either."""
     filled = msgspec.structs.replace(
@@ -74,7 +74,7 @@ def fill_place(submission: Submission, queue: str, job_set: str) -> Submission:
         if not value:
             raise Unreadable(f"The file names no {key}; add it there, or give --{option} NAME.")
     if not filled.jobs and not filled.groups:
-        raise Unreadable(f"There is no job for {filled.place} in the file, and no group.")
+        raise Unreadable(f"The file has neither jobs nor groups for {filled.full_name}.")
     if filled.defaults is not None and not filled.jobs:
         raise Unreadable("`defaults` apply to jobs only; give the fields in each role's template.")
     return filled

@@ -22,7 +22,7 @@ Queue = Annotated[
 ]
 JobSet = Annotated[
     str | None,
-    typer.Option("--job-set", help="Only job sets that match, as 'scan-*'.", metavar="PATTERN"),
+    typer.Option("--jobset", help="Only job sets that match, as 'scan-*'.", metavar="PATTERN"),
 ]
 Type = Annotated[
     list[str] | None,

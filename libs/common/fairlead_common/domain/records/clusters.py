@@ -60,7 +60,7 @@ class Avoidance(msgspec.Struct, frozen=True, rename="camel"):
 class Node(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="node"
 ):
-    """One node as its cluster has it. `allocatable` in fixed units (see `resources`).
+    """One node as its cluster has it. `allocatable` in fixed units (see `quantities`).
 
     `unschedulable`: it accepts no new runs, because its cluster says so or because it is `avoided`.
     """
@@ -96,7 +96,7 @@ _decoder: Final[msgspec.json.Decoder[ClusterRecord]] = msgspec.json.Decoder(Clus
 
 
 def decode(value: bytes) -> ClusterRecord:
-    """What one record says. Raises `msgspec.DecodeError`."""
+    """The heartbeat or node of a record. Raises `msgspec.DecodeError`."""
     return _decoder.decode(value)
 
 

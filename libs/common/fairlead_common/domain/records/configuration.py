@@ -1,7 +1,7 @@
-"""What people configured: the records of `fairlead.config`, keyed `kind/name`.
+"""Queues and cordons: the records of `fairlead.config`, keyed `kind/name`.
 
-Full values with versions, fed from Postgres by an outbox; folds take the highest version. A
-deleted thing is a value with `deleted`, then null once everybody has had time to see it.
+Full values with versions, relayed from Postgres by an outbox; folds use the highest version. A
+deleted object is a value with `deleted`, and later null, when all readers have had time to read it.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ ORDERS: Final = (FIFO, FAIR)
 
 
 class Permission(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who may do what with a queue: verbs `submit, cancel, preempt, reprioritize, view`."""
+    """Which subjects are permitted which verbs: `submit, cancel, preempt, reprioritize, view`."""
 
     subjects: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -53,7 +53,7 @@ class Queue(
 class Cordon(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="cordon"
 ):
-    """The mark of an operator (`by`) on an executor (`node` None) or on one of its nodes."""
+    """Whether an operator (`by`) has cordoned an executor (`node` None) or one of its nodes."""
 
     executor: str
     node: str | None = None
@@ -69,7 +69,7 @@ _decoder: Final[msgspec.json.Decoder[Queue | Cordon]] = msgspec.json.Decoder(Que
 
 
 def decode(value: bytes) -> Queue | Cordon:
-    """What one record says. Raises `msgspec.DecodeError`."""
+    """The queue or cordon of a record. Raises `msgspec.DecodeError`."""
     return _decoder.decode(value)
 
 

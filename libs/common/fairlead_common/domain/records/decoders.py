@@ -172,7 +172,7 @@ def decode_configuration(entry: Entry) -> Queue | Cordon | None:
 
 
 def decode_report(entry: Entry) -> Report | None:
-    """A record of `fairlead.reports`, None if it was withdrawn. Raises `Undecodable`."""
+    """A record of `fairlead.reports`, None if it was deleted. Raises `Undecodable`."""
     _checked_key(entry)
     if entry.value is None:
         return None
@@ -181,7 +181,7 @@ def decode_report(entry: Entry) -> Report | None:
     return report
 
 
-def decoder_of(topic: str) -> Callable[[Entry], object] | None:
+def find_decoder(topic: str) -> Callable[[Entry], object] | None:
     """The decoder of a topic's records; None for an unknown topic."""
     if topic.startswith(LEASES_PREFIX):
         return decode_lease
@@ -332,7 +332,7 @@ def _check_shape(raw: bytes) -> None:
 
 SHAPES_MAX: Final = 10_000
 _shapes: Final[set[bytes]] = set()
-"""Shapes that were decoded lately."""
+"""Shapes that were decoded before; emptied when there are `SHAPES_MAX`."""
 
 
 class _Envelope(msgspec.Struct, rename="camel"):

@@ -38,7 +38,7 @@ EVENTS_MAX: Final = 1_000
 """Most events in one message."""
 
 RESUBMITTED_FROM: Final = "fairlead.dev/resubmitted-from"
-"""An annotation: the id of the job in whose place this one was submitted."""
+"""An annotation: the id of the job that this one replaces."""
 
 
 class PreemptionCause(StrEnum):
@@ -90,14 +90,14 @@ class RunEvent(JobEvent, frozen=True, kw_only=True):
     run: RunNumber
 
 
-# What was asked (written by submit).
+# Requests, written by submit.
 
 
 class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
     """A job was submitted. The first event of an id counts; later ones change nothing.
 
-    `shape` is the canonical JSON of everything that decides where the job may run, except its
-    class: `{requests: {resource: integer}, nodeSelector, affinity, tolerations}` (see
+    `shape` is the canonical JSON of everything that decides where the job is able to run, except
+    its class: `{requests: {resource: integer}, nodeSelector, affinity, tolerations}` (see
     `fairlead_common.domain.shapes`). `spec` is the pod spec as it goes to the cluster. `digest` is
     the digest of what the client sent, before defaults. Times are in ms (UTC) or seconds, by
     suffix.
@@ -154,9 +154,9 @@ class ArrayCancelRequested(ArrayEvent, frozen=True, kw_only=True, tag="arrayCanc
 
 
 class GroupSubmitted(GroupEvent, frozen=True, kw_only=True, tag="groupSubmitted"):
-    """Somebody wants this group to run; its members' `JobSubmitted` follow in the same append.
+    """A group was submitted; the `JobSubmitted` of its members follow in the same append.
 
-    The first of an id counts. `digest` is that of what the client sent, before defaults.
+    The first event of an id counts. `digest` is that of what the client sent, before defaults.
     """
 
     terms: Group
@@ -166,7 +166,7 @@ class GroupSubmitted(GroupEvent, frozen=True, kw_only=True, tag="groupSubmitted"
 
 
 class GroupChanged(GroupEvent, frozen=True, kw_only=True, tag="groupChanged"):
-    """These are the terms of the group from here on. New members follow in the same append."""
+    """The terms of the group were changed. New members follow in the same append."""
 
     terms: Group
     kind: GroupChangeKind = GroupChangeKind.SCALED
@@ -174,13 +174,13 @@ class GroupChanged(GroupEvent, frozen=True, kw_only=True, tag="groupChanged"):
 
 
 class GroupCancelRequested(GroupEvent, frozen=True, kw_only=True, tag="groupCancelRequested"):
-    """Somebody wants this group gone: all its members are cancelled."""
+    """Cancellation of the group was requested: all its members are cancelled."""
 
     reason: str = ""
 
 
 class GroupRestartRequested(GroupEvent, frozen=True, kw_only=True, tag="groupRestartRequested"):
-    """Somebody wants all members of this group to stop and to start again together."""
+    """A restart was requested: all members stop, and start again together."""
 
     reason: str = ""
 
@@ -202,7 +202,7 @@ class JobPreemptRequested(JobEvent, frozen=True, kw_only=True, tag="jobPreemptRe
 
 
 class JobReprioritized(JobEvent, frozen=True, kw_only=True, tag="jobReprioritized"):
-    """The job's place within its queue was changed."""
+    """The priority of the job within its queue was changed."""
 
     priority: Int32
     reason: str = ""
@@ -230,7 +230,7 @@ class JobsReprioritized(Event, frozen=True, kw_only=True, tag="jobsReprioritized
     reason: str = ""
 
 
-# What was decided (written by the scheduler).
+# Decisions, written by the scheduler.
 
 
 class JobRejected(JobEvent, frozen=True, kw_only=True, tag="jobRejected"):
@@ -285,7 +285,7 @@ class JobSucceeded(JobEvent, frozen=True, kw_only=True, tag="jobSucceeded"):
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag="jobFailed"):
-    """The job failed for good. Final."""
+    """The job failed and is not retried. Final."""
 
     category: FailureCategory
     reason: str
@@ -345,7 +345,7 @@ class ArrayEnded(ArrayEvent, frozen=True, kw_only=True, tag="arrayEnded"):
     """All tasks of the array have ended. Final."""
 
 
-# What the runs did (written by executors). `at_ms` is the cluster's clock: for people only.
+# Reports about runs, written by executors. `at_ms` is the cluster's clock: for people only.
 
 
 class JobRunPending(RunEvent, frozen=True, kw_only=True, tag="jobRunPending"):
@@ -430,9 +430,9 @@ AnyEvent = (
 
 
 class EventSequence(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One message of `fairlead.jobs`: what happened in one job set, who asked, in order.
+    """One message of `fairlead.jobs`: events of one job set in their order, and their cause `by`.
 
-    `request` and `traceparent` follow the HTTP request that caused it, if one did.
+    `request` and `traceparent` identify the HTTP request that caused the events, if one did.
     """
 
     queue: Name
@@ -462,10 +462,10 @@ def records(
     traceparent: str = "",
     partition: int | None = None,
 ) -> list[Record]:
-    """The messages that carry these events, in order: each within `EVENTS_MAX` and 1 MiB.
+    """The messages with these events, in order: each within `EVENTS_MAX` and 1 MiB.
 
-    What concerns more than one job set, or jobs that are known by id only, has an empty job set
-    (or queue and job set) and names its `partition`.
+    Events about several job sets, or about jobs that are known by id only, have an empty job set
+    (or queue and job set) and a `partition`.
     """
     made: list[Record] = []
     key = job_set_key(queue, job_set)

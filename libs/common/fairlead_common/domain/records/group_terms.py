@@ -1,4 +1,4 @@
-"""The terms of groups, and what members say of themselves, as events carry them."""
+"""The terms of groups, and the membership of jobs in them, as events contain them."""
 
 from enum import StrEnum
 
@@ -46,7 +46,7 @@ class Topology(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
 
 
 class GroupChangeKind(StrEnum):
-    """What somebody changed of a group."""
+    """What a change of a group is about."""
 
     SCALED = "scaled"
     """The number of members of roles."""

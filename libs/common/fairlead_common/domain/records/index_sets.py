@@ -19,7 +19,7 @@ STEPPED_MAX: Final = RANGES_MAX
 """Most indexes with a step that an operation takes out of ranges with other steps: each of them
 becomes a range, and divides one."""
 INDEX_MAX: Final = 9_999_999
-_RANGE: Final = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
+_RANGE: Final = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
 
 
 class IndexSet(msgspec.Struct, frozen=True):

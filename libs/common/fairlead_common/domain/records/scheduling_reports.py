@@ -19,8 +19,9 @@ class WaitingReport(
 ):
     """Why the queued jobs of one queue and (shape, class), or of one gang, did not start.
 
-    `code` as in docs/rules.md section 7, `sentence` with numbers, `nodes` the count of nodes by
-    the first thing that rules them out (they add up to the pool's nodes), `jobs` how many wait.
+    `code`: of docs/rules.md, section 7. `sentence`: the reason with numbers. `nodes`: the number of
+    nodes by the first condition that excludes them (their sum is that of the pool's nodes). `jobs`:
+    how many wait.
     """
 
     pool: Name
@@ -104,7 +105,7 @@ _decoder: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
 
 
 def decode(value: bytes) -> Report:
-    """What one record says. Raises `msgspec.DecodeError`."""
+    """The report of a record. Raises `msgspec.DecodeError`."""
     return _decoder.decode(value)
 
 
@@ -129,5 +130,5 @@ def record(report: Report) -> Record:
 
 
 def deletion_record(report_key: str) -> Record:
-    """The record that takes a report back."""
+    """The record that deletes a report."""
     return Record(REPORTS, report_key, None)

@@ -1,4 +1,4 @@
-"""What a task says of its array, as events carry it."""
+"""The membership of a task in its array, as events contain it."""
 
 import msgspec
 

@@ -1,12 +1,12 @@
-"""Where the brokers are, and how they know us: what a `kafka://` URL says.
+"""The addresses of brokers and the credentials for them, from a `kafka://` URL.
 
     kafka://host:9092,host:9092
     kafka+tls://user:password@host:9093?ca=/etc/fairlead/ca.pem
     kafka+tls://host:9093?ca=ca.pem&cert=client.pem&key=client-key.pem
 
-`kafka+tls` encrypts and checks the brokers' certificates, against `ca` or what the machine trusts.
-A user and password (percent-encoded where they hold `:`, `/` or `@`) sign in by SASL, `mechanism`
-saying how; `cert` and `key` sign in by a certificate.
+`kafka+tls` encrypts and verifies the brokers' certificates, with `ca` or the machine's trust store.
+A user and password (percent-encoded where they contain `:`, `/` or `@`) authenticate by SASL with
+`mechanism`; `cert` and `key` authenticate by a client certificate.
 """
 
 import ssl
@@ -18,7 +18,7 @@ import msgspec
 from fairlead_common.domain.errors import LogUrlInvalid
 
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""How a password is shown to the brokers; the first is the default."""
+"""SASL mechanisms; the first is the default."""
 _KEYS: Final = ("ca", "cert", "key", "mechanism")
 _SCHEMES: Final = ("kafka", "kafka+tls")
 
@@ -33,12 +33,12 @@ class KafkaAddress(msgspec.Struct, frozen=True):
     mechanism: str = MECHANISMS[0]
 
     def __repr__(self) -> str:
-        """All but the password, wherever it is shown."""
+        """Without the password, because this text gets into messages and logs."""
         who = f" as {self.user}" if self.user else ""
         return f"{self.servers}{who}{' over TLS' if self.tls else ''}"
 
     def options(self) -> dict[str, Any]:
-        """What every client of `aiokafka` takes."""
+        """The arguments of every client of `aiokafka`."""
         protocol = f"{'SASL_' if self.user else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
         options: dict[str, Any] = {"bootstrap_servers": self.servers, "security_protocol": protocol}
         if self.tls:
@@ -51,7 +51,7 @@ class KafkaAddress(msgspec.Struct, frozen=True):
 
 
 def parse(url: str) -> KafkaAddress:
-    """The address that a URL says. Raises `LogUrlInvalid`, which names what is wrong with it."""
+    """The address in a URL. Raises `LogUrlInvalid` with the reason."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
         raise LogUrlInvalid(

@@ -66,20 +66,20 @@ class KafkaLog:
     def __init__(self, address: KafkaAddress, timeout_s: float) -> None:
         self.address = address
         self.timeout_s = timeout_s
-        self.controls = BrokerQueries(address, timeout_s)
+        self.queries = BrokerQueries(address, timeout_s)
         self.tombstone_retention_ms = kafka_clients.TOMBSTONE_RETENTION_MS
         self._identity = ""
         self._opened: list[KafkaProducer | KafkaReader] = []
 
     @classmethod
     async def open(cls, url: str, *, timeout_s: float = TIMEOUT_S) -> "KafkaLog":
-        """The log of the brokers that a URL names; see `kafka_address`.
+        """The log of the brokers that a URL names; see `address.py`.
 
-        Raises `LogUrlInvalid` for one that makes no sense, and `LogUnavailable` if no broker can be
-        reached within `timeout_s`, or lets us in.
+        Raises `LogUrlInvalid`, and `LogUnavailable` if no broker can be reached within `timeout_s`
+        or all refuse the credentials.
         """
         log = cls(kafka_address.parse(url), timeout_s)
-        log._identity = f"kafka/{await log.controls.cluster_id()}"
+        log._identity = f"kafka/{await log.queries.cluster_id()}"
         return log
 
     async def identity(self) -> str:
@@ -89,7 +89,7 @@ class KafkaLog:
     async def create(self, topic: Topic) -> None:
         """See `EventLog`."""
         check_topic(topic)
-        await self.controls.create(topic)
+        await self.queries.create(topic)
 
     async def producer(self, name: str) -> "KafkaProducer":
         """See `EventLog`."""
@@ -106,37 +106,37 @@ class KafkaLog:
 
     async def reader(self, topic: str, positions: Positions) -> "KafkaReader":
         """See `EventLog`."""
-        partitions = await self.controls.partitions(topic)
+        partitions = await self.queries.partitions(topic)
         unknown = [number for number in positions if not 0 <= number < partitions]
         if unknown:
             raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
         reader = KafkaReader(self, topic, positions, await new_consumer(self))
         self._opened.append(reader)
-        if topic in self.controls.compacted:
+        if topic in self.queries.compacted:
             await reader.guard()
         return reader
 
     async def start_positions(self, topic: str) -> dict[int, int]:
         """See `EventLog`."""
-        return _by_number(await self.controls.start_offsets(await self._places(topic)))
+        return _by_number(await self.queries.start_offsets(await self._places(topic)))
 
     async def end_positions(self, topic: str) -> dict[int, int]:
         """See `EventLog`."""
-        return _by_number(await self.controls.end_offsets(await self._places(topic)))
+        return _by_number(await self.queries.end_offsets(await self._places(topic)))
 
     async def close(self) -> None:
         """See `EventLog`."""
         await asyncio.gather(*(opened.close() for opened in tuple(self._opened)))
         self._opened.clear()
-        await self.controls.close()
+        await self.queries.close()
 
     def forget(self, opened: "KafkaProducer | KafkaReader") -> None:
-        """It was closed by its owner."""
+        """Do not close a producer or reader that its owner has closed."""
         if opened in self._opened:
             self._opened.remove(opened)
 
     async def _places(self, topic: str) -> list[TopicPartition]:
-        return [TopicPartition(topic, n) for n in range(await self.controls.partitions(topic))]
+        return [TopicPartition(topic, n) for n in range(await self.queries.partitions(topic))]
 
 
 async def new_consumer(log: KafkaLog) -> Consumer:
@@ -213,7 +213,7 @@ class KafkaProducer:
         batches: _Batches = {}
         for record in records:
             try:
-                partitions = await self._log.controls.partitions(record.topic)
+                partitions = await self._log.queries.partitions(record.topic)
             except (TopicMismatch, LogUnavailable) as error:
                 raise AppendRefused(str(error)) from error
             number = record.partition
@@ -301,7 +301,7 @@ class KafkaProducer:
         pause = VISIBLE_S_MIN
         while loop.time() < deadline:
             try:
-                ends = await self._log.controls.end_offsets(list(last))
+                ends = await self._log.queries.end_offsets(list(last))
             except LogUnavailable:
                 return
             if all(ends[place] > offset for place, offset in last.items()):
@@ -327,7 +327,7 @@ class KafkaReader:
 
     async def guard(self) -> None:
         """From now on, raise `PositionExpired` when a tombstone could have been missed."""
-        starts = await self._log.controls.start_offsets(self._places)
+        starts = await self._log.queries.start_offsets(self._places)
         positions = await self._positions()
         is_whole = all(positions[place.partition] <= starts[place] for place in self._places)
         self._guarded_s = asyncio.get_running_loop().time() if is_whole else -math.inf
@@ -394,7 +394,7 @@ class KafkaReader:
 
         This queries the brokers, so it raises `LogUnavailable` if they are unavailable.
         """
-        ends = await self._log.controls.end_offsets(self._places)
+        ends = await self._log.queries.end_offsets(self._places)
         return not caught_up(await self._positions(), _by_number(ends))
 
     async def _positions(self) -> dict[int, int]:
@@ -430,21 +430,21 @@ class KafkaReader:
         if self._guarded_s is None or loop.time() - self._guarded_s < retained_ms / 1000:
             return
         asked_s = loop.time()
-        controls = self._log.controls
-        firsts = await controls.offsets_since(self._places, clock.now_ms() - retained_ms)
-        ends = await controls.end_offsets(self._places)
+        queries = self._log.queries
+        firsts = await queries.offsets_since(self._places, clock.now_ms() - retained_ms)
+        ends = await queries.end_offsets(self._places)
         for place in self._places:
             young = firsts[place]
             position = positions[place.partition]
             if position < (ends[place] if young is None else young):
-                starts = await controls.start_offsets([place])
+                starts = await queries.start_offsets([place])
                 raise PositionExpired(self.topic, place.partition, position, starts[place])
         self._guarded_s = asked_s
 
     async def _describe_expired(self, error: OffsetOutOfRangeError) -> PositionExpired:
         """The brokers' error as a `PositionExpired`."""
         place, position = next(iter(error.args[0].items()))
-        starts = await self._log.controls.start_offsets([place])
+        starts = await self._log.queries.start_offsets([place])
         return PositionExpired(self.topic, place.partition, position, starts[place])
 
 

@@ -17,7 +17,7 @@ from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS
 
 _LOCK: Final = (LOG_CLEANUP.classid, LOG_CLEANUP.objid)
 TURN_S_MAX: Final = 600.0
-LOOKED_AT_MAX: Final = 5_000
+EXAMINED_MAX: Final = 5_000
 """Records that one statement examines."""
 REMOVED_MAX: Final = 200
 """Records that one statement removes, because each can have a MiB."""
@@ -57,26 +57,26 @@ class _Turn:
         before_ms = self._now_ms - 1000 * retention_s
         while True:
             oldest = await self._connection.fetchrow(
-                SQL["first_young"], part, before_ms, LOOKED_AT_MAX, first
+                SQL["first_young"], part, before_ms, EXAMINED_MAX, first
             )
             if oldest["first"] is None or oldest["first"] == first:
                 break
             seen, first = oldest["seen"], oldest["first"]
             await self._connection.execute(SQL["set_first"], part, first)
-            if seen < LOOKED_AT_MAX:
+            if seen < EXAMINED_MAX:
                 break
-        return await self._repeat(SQL["remove_gone"], part)
+        return await self._repeat(SQL["remove_expired"], part)
 
     async def _compact(self, part: int, cleaned: int) -> int:
         removed = 0
         while True:
-            row = await self._connection.fetchrow(SQL["compact"], part, cleaned, LOOKED_AT_MAX)
+            row = await self._connection.fetchrow(SQL["compact"], part, cleaned, EXAMINED_MAX)
             if row["cleaned"] is None:
                 return removed
             cleaned = row["cleaned"]
             removed += int(row["removed"])
             await self._connection.execute(SQL["set_cleaned"], part, cleaned)
-            if row["seen"] < LOOKED_AT_MAX:
+            if row["seen"] < EXAMINED_MAX:
                 return removed
 
     async def _bury(self, part: int, tombstones: int) -> int:

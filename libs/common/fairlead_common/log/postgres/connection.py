@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import asyncpg
 
-from fairlead_common.db.connection_pool import AWAY, Connection
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, Connection
 from fairlead_common.domain.errors import LogUnavailable
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def is_away(error: Exception, connection: Connection | None) -> bool:
     """Whether the connection was lost (or never made), rather than the statement refused."""
     if isinstance(error, asyncpg.InterfaceError):
         return connection is None or bool(connection.is_closed())
-    return isinstance(error, (*AWAY, asyncpg.TooManyConnectionsError))
+    return isinstance(error, (*CONNECTION_ERRORS, asyncpg.TooManyConnectionsError))
 
 
 def is_refusal(error: asyncpg.PostgresError) -> bool:
@@ -86,7 +86,7 @@ class Link:
                 try:
                     async with asyncio.timeout_at(deadline):
                         return await call(connection)
-                except (*AWAY, asyncpg.PostgresError) as error:
+                except (*CONNECTION_ERRORS, asyncpg.PostgresError) as error:
                     if is_away(error, connection):
                         self.drop()
                     elif isinstance(error, asyncpg.PostgresError) and is_refusal(error):
@@ -106,7 +106,7 @@ class Link:
             try:
                 async with asyncio.timeout(answer_s):
                     return await call(connection)
-            except (*AWAY, asyncpg.PostgresError) as error:
+            except (*CONNECTION_ERRORS, asyncpg.PostgresError) as error:
                 if not is_away(error, connection):
                     raise
                 self.drop()
@@ -125,7 +125,7 @@ class Link:
         if connection is not None and not connection.is_closed():
             try:
                 await connection.close(timeout=CLOSE_S_MAX)
-            except (*AWAY, asyncpg.PostgresError):
+            except (*CONNECTION_ERRORS, asyncpg.PostgresError):
                 connection.terminate()
 
     async def _connect(self, deadline: float) -> Connection:
@@ -141,7 +141,7 @@ class Link:
                     )
             except _HOPELESS as error:
                 raise LogUnavailable(f"Postgres refused the connection: {error}") from error
-            except (*AWAY, asyncpg.TooManyConnectionsError) as error:
+            except (*CONNECTION_ERRORS, asyncpg.TooManyConnectionsError) as error:
                 self._give_up_after(deadline - pause, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_S_MAX)

@@ -2,7 +2,7 @@
 
 An append is one statement. It locks the counter of each partition that it touches until it
 commits, so positions are dense and a reader sees them in the order in which they became visible.
-Each producer and each reader has a connection of its own; `Bell` has one more.
+Each producer and each reader has a connection of its own; `Notifier` has one more.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common.db.connection_pool import (
-    AWAY,
+    CONNECTION_ERRORS,
     DISK_FULL,
     Connection,
     DatabaseUnavailable,
@@ -76,7 +76,7 @@ class PostgresLog:
 
     def __init__(self, url: str, identity: str, timeout_s: float) -> None:
         self.url = url
-        self.bell = Notifier(url)
+        self.notifier = Notifier(url)
         self._identity = identity
         self._timeout_s = timeout_s
         self._link = Link(url, timeout_s)
@@ -96,7 +96,7 @@ class PostgresLog:
                 identity = await pool.fetchval(SQL["identity"])
             finally:
                 await pool.close()
-        except (DatabaseUnavailable, *AWAY, asyncpg.PostgresError) as error:
+        except (DatabaseUnavailable, *CONNECTION_ERRORS, asyncpg.PostgresError) as error:
             raise LogUnavailable(f"the log in Postgres cannot be opened: {error}") from error
         return cls(url, f"postgres/{identity}", timeout_s)
 
@@ -176,11 +176,11 @@ class PostgresLog:
         for opened in tuple(self._opened):
             await opened.close()
         self._opened.clear()
-        await self.bell.close()
+        await self.notifier.close()
         await self._link.close()
 
     def forget(self, opened: "PostgresProducer | PostgresReader") -> None:
-        """It was closed by its owner."""
+        """Do not close a producer or reader that its owner has closed."""
         if opened in self._opened:
             self._opened.remove(opened)
 
@@ -249,7 +249,7 @@ class PostgresProducer:
                     raise AppendRefused(f"Postgres refused the append: {error}") from error
                 raise
             self._usable = True
-        self._log.bell.ring({topic for topic, _ in names.values()})
+        self._log.notifier.notify({topic for topic, _ in names.values()})
         return {names[part]: following for part, following in rows}
 
     async def close(self) -> None:
@@ -309,7 +309,7 @@ class PostgresReader:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         while True:
-            heard = self._log.bell.heard(self.topic)
+            notified = self._log.notifier.next_notification(self.topic)
             before = self._positions
             entries = await self._next(records_max, bytes_max)
             left = deadline - loop.time()
@@ -317,7 +317,7 @@ class PostgresReader:
                 return Batch(entries, dict(self._positions))
             try:
                 async with asyncio.timeout(min(left, POLL_S)):
-                    await heard.wait()
+                    await notified.wait()
             except TimeoutError:
                 continue
 

@@ -12,39 +12,40 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common.db.connection_pool import AWAY, Connection
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, Connection
 from fairlead_common.log.postgres.connection import SETTINGS
 from fairlead_common.log.postgres.statements import SQL
 
 CHANNEL: Final = "fairlead_log"
-RING_S_MIN: Final = 0.005
+NOTIFY_S_MIN: Final = 0.005
 """The shortest time between two notifications."""
 PAUSE_S: Final = 0.3
 CONNECT_S_MAX: Final = 5.0
 PROBE_S: Final = 5.0
-"""A connection on which nothing was sent for this long is tested with a query.
-"""
+"""A connection on which nothing was sent for this long is tested with a query."""
 PAYLOAD_BYTES_MAX: Final = 7_900
 EVERYTHING: Final = "*"
 
 
 class Notifier:
-    """Notifies readers of topics; `heard` returns an event that the next notification sets."""
+    """Notifies readers of topics, in this process and in others."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._heard: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._notified: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._pending: set[str] = set()
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def heard(self, topic: str) -> asyncio.Event:
-        """Call this before a read, and wait for the event if nothing was read: so none is
-        missed."""
-        self._run()
-        return self._heard[topic]
+    def next_notification(self, topic: str) -> asyncio.Event:
+        """An event that the next notification of the topic sets.
 
-    def ring(self, topics: set[str]) -> None:
+        Get it before a read, and wait for it if nothing was read: then no notification is missed.
+        """
+        self._run()
+        return self._notified[topic]
+
+    def notify(self, topics: set[str]) -> None:
         """Wake the readers of this process at once, and readers of other processes soon."""
         self._run()
         self._pending |= topics
@@ -61,19 +62,19 @@ class Notifier:
         """Start the task at the first use; an assertion that failed in it is raised at the next
         use."""
         if self._task is None:
-            self._task = asyncio.create_task(self._serve(), name="fairlead-log-bell")
+            self._task = asyncio.create_task(self._serve(), name="fairlead-log-notifier")
         elif self._task.done() and not self._task.cancelled():
             self._task.result()
 
     def _wake(self, topics: set[str]) -> None:
-        for topic in topics & self._heard.keys():
-            self._heard.pop(topic).set()
+        for topic in topics & self._notified.keys():
+            self._notified.pop(topic).set()
 
     async def _serve(self) -> None:
         while True:
             try:
                 await self._connected()
-            except (*AWAY, asyncpg.PostgresError):
+            except (*CONNECTION_ERRORS, asyncpg.PostgresError):
                 # Readers continue to poll, and report an unavailable database.
                 await asyncio.sleep(PAUSE_S)
 
@@ -85,7 +86,7 @@ class Notifier:
         try:
             connection.add_termination_listener(lambda _: self._work.set())
             await connection.add_listener(CHANNEL, self._listen)
-            self._wake(set(self._heard))
+            self._wake(set(self._notified))
             while not connection.is_closed():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PROBE_S):
@@ -94,12 +95,12 @@ class Notifier:
                     # A server that has disappeared would not close the connection.
                     await connection.execute("SELECT 1", timeout=CONNECT_S_MAX)
                 self._work.clear()
-                await self._notify(connection)
-                await asyncio.sleep(RING_S_MIN)
+                await self._send(connection)
+                await asyncio.sleep(NOTIFY_S_MIN)
         finally:
             connection.terminate()
 
-    async def _notify(self, connection: Connection) -> None:
+    async def _send(self, connection: Connection) -> None:
         if not self._pending:
             return
         payload = " ".join(self._pending)
@@ -109,4 +110,4 @@ class Notifier:
         await connection.execute(SQL["notify"], payload, timeout=CONNECT_S_MAX)
 
     def _listen(self, _connection: Connection, _pid: int, _channel: str, payload: str) -> None:
-        self._wake(set(self._heard) if payload == EVERYTHING else set(payload.split(" ")))
+        self._wake(set(self._notified) if payload == EVERYTHING else set(payload.split(" ")))

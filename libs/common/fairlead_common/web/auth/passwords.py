@@ -29,7 +29,7 @@ from fairlead_common.web.auth import role_bindings
 RIGHT_S: Final = 60.0
 WRONG_S: Final = 10.0
 CACHED_ANSWERS_MAX: Final = 10_000
-LOOK_S: Final = 1.0
+CHECK_S: Final = 1.0
 THREADS_MAX: Final = 2
 """Each takes a core and 64 MiB for some 50 ms."""
 WAITING_MAX: Final = 32
@@ -84,7 +84,7 @@ class Passwords:
         self._key = secrets.token_bytes(32)
         self._users: dict[str, User] = {}
         self._seen: tuple[int, int, int] | None = None
-        self._looked_s = -LOOK_S
+        self._checked_s = -CHECK_S
         self._nobody = _hasher.hash(secrets.token_urlsafe(16))
         self._right: TTLCache[bytes, Caller] = TTLCache(CACHED_ANSWERS_MAX, RIGHT_S, timer=now_s)
         self._wrong: TTLCache[bytes, bool] = TTLCache(CACHED_ANSWERS_MAX, WRONG_S, timer=now_s)
@@ -97,7 +97,7 @@ class Passwords:
 
     async def find(self, name: str, password: str) -> Caller:
         """The caller. Raises a 401 or 503 `Problem`, or `PasswordFileError`."""
-        self._look()
+        self._reload()
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             raise _wrong()
         mark = self._mark(name, password)
@@ -114,7 +114,7 @@ class Passwords:
         return caller
 
     async def _verified(self, hashed: str, password: str) -> bool:
-        """Takes equally long for a user name that does not exist."""
+        """Whether the password is right. Takes as long for a user name that does not exist."""
         if self._waiting >= WAITING_MAX:
             raise Problem(
                 "unavailable",
@@ -131,12 +131,12 @@ class Passwords:
     def _mark(self, name: str, password: str) -> bytes:
         return hmac.digest(self._key, f"{name}\0{password}".encode(), "sha256")
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         """Read the file if it has changed; a file with errors changes nothing."""
         now_s = self._now_s()
-        if now_s - self._looked_s < LOOK_S:
+        if now_s - self._checked_s < CHECK_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         try:
             about = self._file.stat()
             seen = (about.st_mtime_ns, about.st_size, about.st_ino)

@@ -13,7 +13,7 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_same_origin(headers: Mapping[bytes, bytes]) -> bool | None:
-    """Whether a page of this server sent the request; None if its headers do not tell."""
+    """Whether a page of this server sent the request; None if its headers do not say."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         return site in (b"same-origin", b"none")

@@ -14,7 +14,6 @@ The folders are the source of truth about runs, so an executor that starts recov
 
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -24,6 +23,7 @@ from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
 from fairlead_executor.backends.process import exit_reasons, processes, runner
+from fairlead_executor.backends.process.tree_removal import remove_tree
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End, Phase, Pod
 
@@ -198,7 +198,7 @@ class Folders:
         try:
             work.rmdir()
         except OSError:
-            shutil.rmtree(work, ignore_errors=True)
+            remove_tree(work)
         folder.rename(self.retained / run)
 
     def find(self, run: RunId) -> Path | None:

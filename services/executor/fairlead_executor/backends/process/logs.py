@@ -20,15 +20,16 @@ POLL_S: Final = 0.2
 
 
 async def read(
-    path: Path, request: LogRequest, has_ended: Callable[[], bool]
+    path: Path, request: LogRequest, has_ended: Callable[[], bool], bytes_max: int
 ) -> AsyncIterator[bytes]:
-    """The requested bytes. `has_ended`: whether the run no longer writes.
+    """The requested bytes, among the newest `bytes_max`: a command can extend its file by a hole of
+    any size. `has_ended`: whether the run no longer writes.
 
     `has_ended` is called before each read, so that no byte written before the end is missed.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        first = _first(file.fileno(), size)
+        first = max(_first(file.fileno(), size), size - bytes_max)
         if request.last_bytes is not None:
             first = max(first, size - request.last_bytes)
         file.seek(first)

@@ -251,7 +251,7 @@ class ProcessCluster:
             pod = self._pods.get(run)
             return pod is None or not pod.live
 
-        async for part in logs.read(path, request, has_ended):
+        async for part in logs.read(path, request, has_ended, self._output_bytes_max):
             yield part
 
     async def run(self) -> None:

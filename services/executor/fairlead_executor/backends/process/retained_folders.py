@@ -2,11 +2,12 @@
 
 import contextlib
 import os
-import shutil
 from collections import deque
 from pathlib import Path
 
 import msgspec
+
+from fairlead_executor.backends.process.tree_removal import remove_tree
 
 
 class _Folder(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class RetainedFolders:
         ):
             oldest = self._folders.popleft()
             self._bytes -= oldest.bytes
-            shutil.rmtree(oldest.path, ignore_errors=True)
+            remove_tree(oldest.path)
 
 
 def _size(folder: Path) -> int:

@@ -10,13 +10,14 @@ RETRY_AFTER_S_MAX: Final = 3_600
 GONE: Final = 410
 
 DeliveryState = Literal["PENDING", "DELIVERED", "FAILED"]
-"""`FAILED`: no further attempt is made unless somebody replays it."""
+"""`FAILED`: no further attempt is made unless a user replays it."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
     """The result of one attempt. `status`: of HTTP or SMTP, None: no response. `error`: why it
-    failed, or what else went wrong; `retry_after_s`: what the receiver asked for. `is_final`: the
-    same delivery can never succeed."""
+    failed, or what else went wrong; `retry_after_s`: the delay that the receiver requested.
+    `is_final`: the same delivery can never succeed.
+    """
 
     duration_ms: int
     status: int | None = None

@@ -74,8 +74,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 async def find_array(deps: Deps, visible_queues: QueueScope, text: str) -> ArrayRecord:
     """The array. Raises a 404 `Problem`, also if the caller may not view its queue."""
     with contextlib.suppress(ValueError):
-        named = [ids.array_id(job_id) for job_id in ids.job_ids_of(text)]
-        for found in await array_lists.read_named_arrays(deps.view, named):
+        for found in await array_lists.read_named_arrays(deps.view, ids.array_ids_of(text)):
             if found.row["queue"] in visible_queues:
                 return found
     raise Problem("not-found", f"There is no array {text[:100]!r}.")

@@ -142,7 +142,7 @@ async def _read_usage(deps: Deps, executor: str) -> dict[str, NodeUsage]:
 async def _find_visible_jobs(
     deps: Deps, usage: Mapping[str, NodeUsage], visible_queues: QueueScope
 ) -> set[str]:
-    """The jobs whose queues the caller may view."""
+    """The jobs whose queues are visible to the caller."""
     ids = [job_id for each in usage.values() for job_id in each.jobs]
     if visible_queues.is_everything:
         return set(ids)

@@ -86,7 +86,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
 
 async def find_group_row(deps: Deps, visible_queues: QueueScope, group: str) -> Any:
-    """The row of a group. Raises a 404 `Problem`, also if the caller may not view its queue.
+    """The row of a group. Raises a 404 `Problem`, also if its queue is not visible to the caller.
 
     `Any`: a row of the database.
     """

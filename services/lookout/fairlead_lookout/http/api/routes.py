@@ -24,7 +24,7 @@ from fairlead_lookout.http.deps import Deps
 
 
 def make_routers(deps: Deps) -> list[APIRouter]:
-    """The routes of the API. Each needs a caller that may view some queue."""
+    """The routes of the API. Each needs a caller to whom some queue is visible."""
     router = APIRouter(
         prefix="/api/v1",
         dependencies=[Depends(deps.visibility)],

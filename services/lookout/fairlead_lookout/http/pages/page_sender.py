@@ -116,7 +116,7 @@ class PageSender:
             lambda: self._render(fragment, visible_queues),
             fragment.partition,
         )
-        # Raises a problem for what does not exist or what the caller may not view.
+        # Raises a problem for what does not exist or is not visible to the caller.
         await self.deps.live.wait_until_rendered(shared)
         return StreamingResponse(
             self._stream(shared, slot),

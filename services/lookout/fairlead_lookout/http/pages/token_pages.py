@@ -1,4 +1,4 @@
-"""The page of the caller's own tokens. It lists, creates and withdraws them through submit's API:
+"""The page of the caller's own tokens. It lists, creates and revokes them through submit's API:
 lookout has no access to them."""
 
 from fastapi import APIRouter, Request, Response

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import asyncpg
 
 from fairlead_common.db import lock_session
-from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, STATEMENT_S_MAX
 from fairlead_common.db.locks import LockClass
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
@@ -132,7 +132,7 @@ class DeliveryLoop:
             await self._work(SendStore(connection), locks)
         finally:
             await self._stop()
-            with contextlib.suppress(*AWAY, asyncpg.PostgresError):
+            with contextlib.suppress(*CONNECTION_ERRORS, asyncpg.PostgresError):
                 await connection.close(timeout=2.0)
 
     async def _work(self, store: SendStore, locks: PartitionLocks) -> None:

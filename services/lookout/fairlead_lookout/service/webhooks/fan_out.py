@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import asyncpg
 
 from fairlead_common.db import lock_session
-from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, STATEMENT_S_MAX
 from fairlead_common.db.locks import WEBHOOK_FAN_OUT
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
@@ -106,7 +106,7 @@ class FanOut:
                 elif not moved:
                     await asyncio.sleep(POLL_S)
         finally:
-            with contextlib.suppress(*AWAY, asyncpg.PostgresError):
+            with contextlib.suppress(*CONNECTION_ERRORS, asyncpg.PostgresError):
                 await connection.close(timeout=2.0)
 
     async def work_once(self, store: FanOutStore) -> bool | None:

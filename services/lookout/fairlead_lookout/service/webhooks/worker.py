@@ -11,7 +11,7 @@ from typing import Final
 import asyncpg
 
 from fairlead_common.db import Pool
-from fairlead_common.db.connection_pool import AWAY, REFUSES
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, REFUSAL_ERRORS
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
@@ -65,7 +65,7 @@ class WebhookWorker:
             try:
                 for day in await self._deliveries.drop_old_days(first_day, now_ms):
                     _logger.info("dropped the deliveries of %s", day)
-            except (*AWAY, *REFUSES, asyncpg.LockNotAvailableError) as error:
+            except (*CONNECTION_ERRORS, *REFUSAL_ERRORS, asyncpg.LockNotAvailableError) as error:
                 _logger.warning("old deliveries stay; next attempt in an hour: %s", error)
             await asyncio.sleep(RETENTION_S)
 

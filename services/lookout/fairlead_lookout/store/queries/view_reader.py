@@ -155,7 +155,7 @@ class ViewReader:
     ) -> JobSetPage:
         """A page of job sets. It can be shorter than `limit` where a name matches few of many."""
         query = ("jobsets", wanted.queue, wanted.active, wanted.q)
-        place = list_cursors.decode(query, cursor)
+        place = list_cursors.decode(query, cursor, list_cursors.INT_MAX)
         examined = SETS_EXAMINED_MAX if wanted.q is not None else 0
         rows = await self._job_set_rows(
             wanted, place and place[0], limit + 1, examined, per_queue_min=limit + 1

@@ -152,8 +152,8 @@ class FanOutStore:
         after: Mapping[int, Place],
         backlogs: Mapping[int, int],
     ) -> bool:
-        """Write deliveries and positions; False, and nothing is written, if somebody has moved the
-        positions. `backlogs`: webhooks without new rows since `before`, and the time.
+        """Write deliveries and positions; False, and nothing is written, if another process moved
+        the positions. `backlogs`: webhooks without new rows since `before`, and the time.
         """
         async with self._connection.transaction():
             rows = await self._connection.fetch(WEBHOOKS["lock_positions"])

@@ -85,7 +85,7 @@ class SendStore:
         disabled: Mapping[int, str],
         now_ms: int,
     ) -> None:
-        """Write what became of deliveries and webhooks, in one transaction."""
+        """Write the results of deliveries and the state of webhooks, in one transaction."""
         async with self._connection.transaction():
             if results:
                 await self._connection.execute(WEBHOOKS["write_results"], *_to_columns(results))

@@ -31,7 +31,7 @@ from fairlead_scheduler.engine.state.round_model import RoundModel, RunTable
 from fairlead_scheduler.engine.state.round_state import EVICTED, RESTORED, TOLERANCE, cost_with
 from fairlead_scheduler.engine.state.run_states import is_live
 
-NODES_EXAMINED_MAX: Final = 64
+NODES_PER_ROW_MAX: Final = 64
 """The number of nodes whose runs are examined for a row."""
 
 
@@ -236,9 +236,9 @@ def _find_over_fair_share(
     What a node could have without any run of no higher value bounds its capacity for all queues.
     Only where a shape fits that is its capacity without those of other queues computed, once per
     queue and value, and only where the shape fits that too are its runs examined for the shape, on
-    at most `NODES_EXAMINED_MAX` nodes.
+    at most `NODES_PER_ROW_MAX` nodes.
     """
-    request, whole = model.shapes.request, model.shapes.full_request
+    request, full_request = model.shapes.request, model.shapes.full_request
     weight, factor = model.entitlements.weight, model.entitlements.cost_factor
     held = model.usage.held if runs.table.active else model.usage.counted
     per_weight, capacity = runs.per_weight, scan.capacity
@@ -251,7 +251,7 @@ def _find_over_fair_share(
             forget_nodes(scan)
         if scan.top[resources] and not fits(request, s, scan.top):
             continue
-        after = cost_with(held[q], whole[s], factor) / weight[q]
+        after = cost_with(held[q], full_request[s], factor) / weight[q]
         examined = 0
         for turn in range(scan.nodes.size):
             place = (scan.hint[s] + turn) % scan.nodes.size
@@ -271,9 +271,9 @@ def _find_over_fair_share(
             if fits(request, s, capacity):
                 result[m] = True
                 scan.hint[s] = place
-            if result[m] or examined == NODES_EXAMINED_MAX:
+            if result[m] or examined == NODES_PER_ROW_MAX:
                 break
-        if not result[m] and examined < NODES_EXAMINED_MAX and not scan.top[resources]:
+        if not result[m] and examined < NODES_PER_ROW_MAX and not scan.top[resources]:
             find_top(runs, model, scan, value)
 
 

@@ -1,7 +1,7 @@
-"""Reasons in words (rule E1): codes and numbers in, sentences out.
+"""Describes reasons in words (rule E1): codes and numbers in, sentences out.
 
-Only rows that somebody asks for, or that changed, are put into words. The first sentence says what
-is so, with its numbers; what to do follows where a person can do something.
+Only rows that are requested or that changed are put into words. The first sentence states the fact
+with its numbers. A second one says what to do, if a user or an operator can do something.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
                 f"leases: {_describe_nodes(plan, row)}. Report it to an operator if this lasts."
             )
         case Code.NO_MATCHING_NODE:
+            too_small = _describe_too_small(snapshot, plan, row)
             return (
-                f"No node of pool {plan.pool} is eligible: {_too_small(snapshot, plan, row)}"
+                f"No node of pool {plan.pool} is eligible: {too_small}"
                 f"{_describe_nodes(plan, row)}. Check the requests, node selector, affinity and "
                 "tolerations."
             )
@@ -69,7 +70,7 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
                 f"{_describe_share(snapshot, plan, queue)}."
             )
         case Code.GANG_INCOMPLETE:
-            members = _gang_members(snapshot, plan, row)
+            members = _describe_size(snapshot, plan, row)
             here = int(reasons.waiting[row])
             if group_texts.is_group(snapshot, int(reasons.gang[row])):
                 return (
@@ -101,14 +102,14 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
 
 
 def _describe_limit_reached(snapshot: Snapshot, plan: Plan, row: int, code: Code) -> str:
-    """The texts of the limits (rules L)."""
+    """Reason `row` in words if it is a limit (rules L)."""
     queue = int(plan.reasons.queue[row])
     name = snapshot.queue_names[queue]
     match code:
         case Code.QUEUE_CORDONED:
             return f"Queue {name} is cordoned: it starts no new jobs until it is uncordoned."
         case Code.QUEUE_LIMIT:
-            of_class = _class_name(snapshot, plan, row)
+            of_class = _describe_class(snapshot, plan, row)
             limit = _describe_limit(snapshot, plan, row)
             whose = "its limit" if _has_own_limit(snapshot, plan, row) else "the ceiling"
             return (
@@ -125,7 +126,7 @@ def _describe_limit_reached(snapshot: Snapshot, plan: Plan, row: int, code: Code
         case Code.GANG_EXCEEDS_BURST:
             burst = min(snapshot.burst, snapshot.queue_burst)
             return (
-                f"The gang can never start: {_gang_members(snapshot, plan, row)} must start "
+                f"The gang can never start: {_describe_size(snapshot, plan, row)} must start "
                 f"together, and the burst of the start rate is {burst:g}. Lower `minSize`, or ask "
                 "an operator to raise the burst."
             )
@@ -160,15 +161,15 @@ def _describe_limit_reached(snapshot: Snapshot, plan: Plan, row: int, code: Code
             return "The scheduler has not examined the job yet."
 
 
-def _class_name(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """The priority class of the row; a gang's members may be of several."""
+def _describe_class(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """The priority class of the row; the members of a gang can be of several."""
     shape = int(plan.reasons.shape[row])
     if shape < 0:
         return "a priority class of the gang"
     return f"priority class {snapshot.class_names[int(snapshot.shape_class[shape])]}"
 
 
-def _gang_members(snapshot: Snapshot, plan: Plan, row: int) -> str:
+def _describe_size(snapshot: Snapshot, plan: Plan, row: int) -> str:
     """How many members of the row's gang must start together."""
     gang = int(plan.reasons.gang[row])
     if gang < 0 or snapshot.gang_min is None:
@@ -176,8 +177,8 @@ def _gang_members(snapshot: Snapshot, plan: Plan, row: int) -> str:
     return _plural(int(snapshot.gang_min[gang]), "member")
 
 
-def _gang_label(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """Where the members of the row's gang must be, if that matters."""
+def _describe_label(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """The condition on the nodes of the row's gang, if it has a `uniformityLabel`; else ""."""
     gang = int(plan.reasons.gang[row])
     label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
     return f" on nodes with the same value of {snapshot.label_names[label]}" if label >= 0 else ""
@@ -191,8 +192,8 @@ def _describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     if int(plan.reasons.role[row]) >= 0:
         return f"{group_texts.describe_misfit(snapshot, plan, row)} {capacity}."
     return (
-        f"The gang does not fit: {_gang_members(snapshot, plan, row)} must start together"
-        f"{_gang_label(snapshot, plan, row)}. {capacity}."
+        f"The gang does not fit: {_describe_size(snapshot, plan, row)} must start together"
+        f"{_describe_label(snapshot, plan, row)}. {capacity}."
     )
 
 
@@ -239,7 +240,7 @@ def _describe_rate(snapshot: Snapshot, plan: Plan, row: int) -> str:
 
 
 def _describe_floating(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """Which floating resource is short, where it is known."""
+    """Which floating resource is short, if that is known."""
     resource = int(plan.reasons.resource[row])
     if resource < 0:
         return f"The floating resources of pool {plan.pool} are in use"
@@ -247,12 +248,12 @@ def _describe_floating(snapshot: Snapshot, plan: Plan, row: int) -> str:
     needed, left = int(plan.reasons.needed[row]), int(plan.reasons.best[row])
     return (
         f"Pool {plan.pool} has {describe_amount(name, left)} left, and "
-        f"{_subject(snapshot, plan, row)} needs {quantity(name, needed)}"
+        f"{_subject(snapshot, plan, row)} needs {format_amount(name, needed)}"
     )
 
 
 def _describe_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """What the limit of a queue leaves and what is needed, where it is known."""
+    """What the limit of a queue leaves and what is needed, if that is known."""
     resource = int(plan.reasons.resource[row])
     if resource < 0:
         return ""
@@ -260,7 +261,7 @@ def _describe_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     needed, left = int(plan.reasons.needed[row]), int(plan.reasons.best[row])
     return (
         f": {_subject(snapshot, plan, row)} needs {describe_amount(name, needed)}, and the limit "
-        f"leaves {quantity(name, left)}"
+        f"leaves {format_amount(name, left)}"
     )
 
 
@@ -294,15 +295,15 @@ def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int, *, waits: boo
         nodes, eligible = int(reasons.counts[row].sum()), _count_eligible(plan, row)
         kind = "group" if group_texts.is_group(snapshot, int(reasons.gang[row])) else "gang"
         return (
-            f"The {kind} {cannot}: {_gang_members(snapshot, plan, row)} "
-            f"must start together{_gang_label(snapshot, plan, row)}, which the nodes or the "
+            f"The {kind} {cannot}: {_describe_size(snapshot, plan, row)} "
+            f"must start together{_describe_label(snapshot, plan, row)}, which the nodes or the "
             f"limits of queue {queue} do not permit. {eligible} of {_plural(nodes, 'node')} "
             f"{_verb(eligible, 'is', 'are')} large enough for one member."
         )
-    limit = _exceeded_limit(snapshot, plan, row)
+    limit = _describe_exceeded_limit(snapshot, plan, row)
     if limit:
         return f"The job {cannot}: it needs {limit}. Request less."
-    too_small = _too_small(snapshot, plan, row)
+    too_small = _describe_too_small(snapshot, plan, row)
     advice = (
         "Request less, or ask an operator for larger nodes."
         if too_small
@@ -311,7 +312,7 @@ def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int, *, waits: boo
     return f"The job {cannot}: {too_small}{_describe_nodes(plan, row)}. {advice}"
 
 
-def _exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
+def _describe_exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     """What the row's shape needs beyond the limit of its queue or a floating resource."""
     shape, queue = int(plan.reasons.shape[row]), int(plan.reasons.queue[row])
     of_class = int(snapshot.shape_class[shape])
@@ -327,12 +328,12 @@ def _exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
             whose = f"limit of queue {snapshot.queue_names[queue]}" if of_queue else "ceiling"
             return (
                 f"{describe_amount(name, needed[r])}, and the {whose} for priority class "
-                f"{snapshot.class_names[of_class]} is {quantity(name, int(most))}"
+                f"{snapshot.class_names[of_class]} is {format_amount(name, int(most))}"
             )
         if r >= nodes and needed[r] > total[r]:
             return (
                 f"{describe_amount(name, needed[r])}, and the pool has "
-                f"{quantity(name, int(total[r]))}"
+                f"{format_amount(name, int(total[r]))}"
             )
     return ""
 
@@ -340,7 +341,7 @@ def _exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
 def _find_limit(
     snapshot: Snapshot, queue: int, of_class: int, resource: int, total: float
 ) -> tuple[float, bool]:
-    """The amount that L2 permits, and whether the queue's limit (not the ceiling) is that."""
+    """The amount that L2 permits, and whether it is the limit of the queue, not the ceiling."""
     fractions, amounts = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
     most = np.inf if amounts is None else float(amounts[queue, of_class, resource])
     if fractions is not None and np.isfinite(fractions[queue, of_class, resource]):
@@ -353,12 +354,13 @@ def _find_limit(
     return min(most, ceiling), most <= ceiling
 
 
-def _too_small(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """What the row's shape needs that no otherwise eligible node has."""
+def _describe_too_small(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """The first resource that the row's shape needs more of than any node with matching labels and
+    taints has; "" without such a resource."""
     shape = int(plan.reasons.shape[row])
     if shape < 0 or not plan.reasons.counts[row, Bucket.TOO_SMALL]:
         return ""
-    eligible = (snapshot.shape_match[shape] == Match.SUITS).any(axis=0)[snapshot.node_type]
+    eligible = (snapshot.shape_match[shape] == Match.ELIGIBLE).any(axis=0)[snapshot.node_type]
     largest = snapshot.node_allocatable[eligible].max(axis=0, initial=0).tolist()
     for name, needed, most in zip(
         snapshot.resources, snapshot.shape_request[shape].tolist(), largest, strict=True
@@ -366,7 +368,7 @@ def _too_small(snapshot: Snapshot, plan: Plan, row: int) -> str:
         if needed > most:
             return (
                 f"it needs {describe_amount(name, needed)} on one node, and the largest node that "
-                f"matches has {quantity(name, most)}; "
+                f"matches has {format_amount(name, most)}; "
             )
     return ""
 
@@ -381,7 +383,7 @@ def _describe_share(snapshot: Snapshot, plan: Plan, queue: int) -> str:
 
 
 def _describe_turn(plan: Plan, row: int, name: str) -> str:
-    """Why no run was preempted for fair share for the row's jobs."""
+    """Why no run was preempted for fair share so that the row's jobs could start."""
     if not plan.reasons.others_hold_more[row]:
         return (
             "No run can be preempted for it: the other queues hold no more, relative to their "
@@ -432,7 +434,7 @@ def _count_eligible(plan: Plan, row: int) -> int:
 
 
 def _describe_nodes(plan: Plan, row: int) -> str:
-    """How many nodes are ruled out, by the first thing that rules each out (E3)."""
+    """The number of nodes that are excluded, by the first reason that excludes each (E3)."""
     counts = plan.reasons.counts[row]
     total = _plural(int(counts.sum()), "node")
     parts = [(int(counts[bucket]), text) for bucket, text in _EXCLUDED.items() if counts[bucket]]
@@ -445,13 +447,13 @@ def _describe_nodes(plan: Plan, row: int) -> str:
 def describe_amount(resource: str, amount: int) -> str:
     """An amount with the name of its resource: "2 CPUs", "4Gi of memory", "8 nvidia.com/gpu"."""
     if resource == "cpu":
-        return f"{quantity(resource, amount)} {'CPU' if 0 < amount <= CPU_MILLI else 'CPUs'}"
+        return f"{format_amount(resource, amount)} {'CPU' if 0 < amount <= CPU_MILLI else 'CPUs'}"
     of = "of " if resource in _BYTES else ""
-    return f"{quantity(resource, amount)} {of}{resource}"
+    return f"{format_amount(resource, amount)} {of}{resource}"
 
 
-def quantity(resource: str, amount: int) -> str:
-    """An amount as people write it: cpu is kept in milli, what looks like bytes in binary units."""
+def format_amount(resource: str, amount: int) -> str:
+    """An amount as users write it: cpu in whole CPUs, bytes in binary units."""
     if resource == "cpu":
         return f"{amount / CPU_MILLI:g}"
     if resource in _BYTES:

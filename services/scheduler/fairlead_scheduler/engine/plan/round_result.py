@@ -241,7 +241,7 @@ def _spare_further_members(round_: RoundContext) -> None:
     if not round_.gangs.present:
         return
     member = np.flatnonzero((model.runs.state == FAILED) & (model.jobs.gang >= 0))
-    member = member[~np.isin(member, round_.gangs.tried)]
+    member = member[~np.isin(member, round_.gangs.all_nodes_tried)]
     model.runs.state[member[model.gangs.live[model.jobs.gang[member]] == 0]] = QUEUED
 
 
@@ -259,7 +259,7 @@ def _list_failed(round_: RoundContext) -> tuple[Int32, Byte]:
     rows = np.flatnonzero(round_.model.runs.state == FAILED)
     rows = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
     code = np.full(rows.size, Code.GANG_REST, np.uint8)
-    code[np.isin(rows, round_.gangs.tried)] = Code.ALL_NODES_TRIED
+    code[np.isin(rows, round_.gangs.all_nodes_tried)] = Code.ALL_NODES_TRIED
     return rows.astype(np.int32), code.astype(np.uint8)
 
 
@@ -283,7 +283,7 @@ def _list_rejected(round_: RoundContext) -> tuple[Int32, Byte]:
             code = gangs.code[gangs.of_job[mine]]
             keep = ~(
                 (code == Code.INFEASIBLE)
-                & prepared_pool.find_wait_if_infeasible(snapshot, mine.astype(np.intp))
+                & prepared_pool.find_jobs_that_wait(snapshot, mine.astype(np.intp))
             )
             rows.append(mine[keep])
             codes.append(code[keep])
@@ -306,7 +306,7 @@ def _list_infeasible_jobs(round_: RoundContext) -> Int32:
     rows = rows[never[snapshot.job_queue[rows], snapshot.job_shape[rows]]]
     if round_.gangs.present:
         rows = rows[round_.gangs.of_job[rows] < 0]
-    return rows[~prepared_pool.find_wait_if_infeasible(snapshot, rows.astype(np.intp))]
+    return rows[~prepared_pool.find_jobs_that_wait(snapshot, rows.astype(np.intp))]
 
 
 def _find_feasible_gangs(round_: RoundContext) -> Bool:
@@ -401,20 +401,20 @@ def _fill_limits(round_: RoundContext, made: Reasons, shape: Int32) -> None:
         rows = np.flatnonzero(made.code == code)
         if not rows.size:
             continue
-        whole = round_.start.whole[shape[rows]]
+        request = round_.start.full_request[shape[rows]]
         if code == Code.QUEUE_LIMIT:
             at = (made.queue[rows], round_.snapshot.shape_class[shape[rows]])
             left = model.entitlements.class_limit[at] - model.usage.by_class[at]
         else:
             left = np.broadcast_to(
                 (model.entitlements.floating_left - model.usage.started).astype(np.float64),
-                whole.shape,
+                request.shape,
             )
-        short = (whole > 0) & (whole > left)
+        short = (request > 0) & (request > left)
         first = short.argmax(axis=1)
         each = np.arange(rows.size)
         made.resource[rows] = np.where(short.any(axis=1), first, -1)
-        made.needed[rows] = whole[each, first]
+        made.needed[rows] = request[each, first]
         made.best[rows] = np.clip(left[each, first], 0, UNLIMITED_LEFT)
 
 

@@ -1,1 +1,1 @@
-"""What a round needs before its scheduling pass: checks, totals, shares, order."""
+"""What a round computes before its scheduling pass: checks, totals, shares, orders, the model."""

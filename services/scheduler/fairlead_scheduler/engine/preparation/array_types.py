@@ -1,8 +1,8 @@
-"""A snapshot's arrays in the one form that the kernels are compiled for.
+"""Converts the arrays of a snapshot to the one form for which the kernels are compiled.
 
-Kernels are compiled per type of array, and a sliced, read-only or narrower column would cost
-another compilation of everything in the middle of a round. Arrays that have the form already are
-not copied.
+Kernels are compiled per type of array: a sliced, read-only or narrower column would cost another
+compilation of everything in the middle of a round. Arrays that already have the form are not
+copied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DTYPES: Final[Mapping[str, Any]] = MappingProxyType(
         "Float": np.float64,
     }
 )
-"""Array types by the names that `Snapshot` annotates its columns with."""
+"""The element types by the names of the array types in snapshot.py."""
 
 COLUMNS: Final[Mapping[str, Any]] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""Which runs are evicted (R2), and what every run would cost as a victim."""
+"""Evicts runs (R2), and describes every run as a possible victim."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from fairlead_scheduler.engine.state.run_states import (
 from fairlead_scheduler.engine.state.surplus import find_surplus, find_victim_kinds
 
 LOST_STEPS: Final = 1000.0
-"""Lost work (R9) is counted in steps, 1,000 per millisecond of the whole pool: whole numbers, so
-that equal work is equal however it is added up."""
+"""Steps of lost work (R9) per millisecond of the whole pool. Lost work is a whole number of steps,
+so that equal sums are equal in whatever order they are added up."""
 ANY_CLASS: Final = int(Preemption.ANY)
 STOPPING: Final = int(SchedulingFlag.STOPPING)
 
@@ -64,7 +64,7 @@ class RunColumns(NamedTuple):
     node: Int32
     """[J]"""
     value: Int64
-    """[J] that live runs run at"""
+    """[J] the value at which each live run runs"""
     flags: Byte
     """[J] `SchedulingFlag`"""
     started: Int64
@@ -74,7 +74,7 @@ class RunColumns(NamedTuple):
     checkpoint: Int64
     """[J] R9"""
     lost: Bool
-    """[N] whether the node is out of contact"""
+    """[N] whether the node is lost (`NodeFlag.LOST`)"""
     place: Int32
     """[N] position of the node"""
     gang_preemption: Byte
@@ -88,7 +88,7 @@ class RunColumns(NamedTuple):
 def evict_runs(
     snapshot: Snapshot,
     start: PreparedPool,
-    balance: Bool,
+    evicted_queues: Bool,
     gangs: GangTable,
     model: RoundModel,
     packed_model: RoundModel,
@@ -96,14 +96,15 @@ def evict_runs(
     levels: Int64,
     clock: RoundClock,
 ) -> RoundModel:
-    """Describe all runs in the model and evict those of the queues marked in `balance` ([Q]).
+    """Describe all runs in the model, and evict the runs of class `any` of these queues ([Q]).
 
-    `packed_model` is the model as kernels accept it.
+    `packed_model`: the model packed for kernels; `position`: [N] rows of nodes in the order of N3;
+    `levels`: [L] the distinct values at which jobs run.
     """
     place = np.empty_like(position)
     place[position] = np.arange(position.size, dtype=np.int32)
     rows = job_order.order_running(snapshot)
-    columns = _collect_columns(snapshot, start, gangs, place, levels, balance)
+    columns = _collect_columns(snapshot, start, gangs, place, levels, evicted_queues)
     packed_columns = pack_for_kernels(columns)
     evicted = np.empty(rows.size, np.int32)
     count = 0
@@ -111,13 +112,13 @@ def evict_runs(
         count = _describe_runs(rows[part], packed_model, packed_columns, evicted, count)
     clock.require_time()
     evicted = evicted[:count]
-    bounds = job_order.find_queue_bounds(evicted, snapshot.job_queue, balance.size)
+    bounds = job_order.find_queue_bounds(evicted, snapshot.job_queue, evicted_queues.size)
     model.progress.next_evicted[:] = bounds[:-1]
     model.usage.evicted_runs[:] = np.diff(bounds)
     model = model._replace(evicted=_sort_evicted(snapshot, model, evicted, bounds, clock))
     clock.require_time()
     model.runs.state[gangs.failed] = FAILED
-    if gangs.present:  # other queued jobs get theirs when they are placed
+    if gangs.present:  # `preemption` of other queued jobs is set when they are placed
         waiting = gangs.members[snapshot.job_node[gangs.members] == -1]
         model.runs.preemption[waiting] = columns.gang_preemption[gangs.of_job[waiting]]
     model = _count_gangs(snapshot, gangs, model, rows, evicted)
@@ -133,21 +134,22 @@ def _sort_evicted(
     snapshot: Snapshot, model: RoundModel, evicted: Int32, bounds: Int64, clock: RoundClock
 ) -> EvictedRuns:
     """The evicted runs of each queue in the order of R3, and as single victims (N4)."""
-    one = np.full(bounds.size - 1, MIXED_PRIORITIES, np.int64)
-    _find_common_priorities(evicted, bounds, snapshot.job_priority, one)
+    common = np.full(bounds.size - 1, MIXED_PRIORITIES, np.int64)
+    _find_common_priorities(evicted, bounds, snapshot.job_priority, common)
     return EvictedRuns(
         rows=evicted.astype(np.int64),
         end=bounds[1:],
-        cheapest=_sort_as_victims(snapshot, model, evicted, bounds, one, clock).astype(np.int64),
+        cheapest=_sort_as_victims(snapshot, model, evicted, bounds, common, clock).astype(np.int64),
         cheapest_next=bounds[:-1].copy(),
         cheapest_first=bounds,
-        priority=one,
+        priority=common,
     )
 
 
 @entry_point
 def _find_common_priorities(rows: Int32, bounds: Int64, priority: Int64, common: Int64) -> None:
-    """Write to `common` ([Q]) the priority of each queue's rows, where they do not differ."""
+    """Write to `common` ([Q]) the priority of the rows of each queue whose rows all have the
+    same."""
     for q in range(common.size):
         same = bounds[q] < bounds[q + 1]
         for i in range(bounds[q], bounds[q + 1]):
@@ -167,8 +169,9 @@ def _sort_as_victims(
     """Evicted runs by queue, level, kind (surplus members first, by priority, other members last),
     lost work, later start, greater id.
 
-    The order of R3 backwards has the later start and the greater id first, where runs of a queue
-    and level do not differ in anything that comes before.
+    `priority`: [Q] as of `EvictedRuns`. If the runs of each queue have one priority, they are taken
+    from the order of R3 backwards, in which later starts and greater ids come first, and only the
+    other criteria are sorted.
     """
     levels = model.capacity.runs_at_level.size
     if snapshot.job_value is None and not (priority[np.diff(bounds) > 0] == MIXED_PRIORITIES).any():
@@ -198,9 +201,9 @@ def _collect_columns(
     gangs: GangTable,
     place: Int32,
     levels: Int64,
-    balance: Bool,
+    evicted_queues: Bool,
 ) -> RunColumns:
-    """`RunColumns` of the snapshot."""
+    """`RunColumns` of the snapshot. `place`: [N] position of each node."""
     none = np.zeros(0, np.int64)
     interval, checkpoint = snapshot.job_checkpoint_interval_ms, snapshot.job_checkpoint_ms
     strict = np.zeros(0, np.uint8)
@@ -217,7 +220,7 @@ def _collect_columns(
         place=place,
         gang_preemption=strict,
         levels=levels,
-        evicted=balance,
+        evicted=evicted_queues,
     )
 
 
@@ -225,9 +228,12 @@ def _collect_columns(
 def _describe_runs(
     rows: Int32, model: RoundModel, columns: RunColumns, evicted: Int32, count: int
 ) -> int:
-    """Describe these runs in the model, link them to their positions, sum up what could be
-    preempted there, and add to the first `count` evicted runs, which their queues no longer count
-    as held (R4); returns how many there are."""
+    """Describe these runs in the model, link them to their positions, and sum up what could be
+    preempted there.
+
+    Runs that R2 evicts are added to the first `count` of `evicted`, and no longer counted as held
+    by their queues (R4). Returns the new number of evicted runs.
+    """
     runs, capacity = model.runs, model.capacity
     for i in range(rows.size):
         j = rows[i]
@@ -241,7 +247,7 @@ def _describe_runs(
         runs.level[j] = level
         runs.preemption[j] = kind
         runs.started[j] = columns.started[j]
-        work = model.shapes.cost[s] * worked_ms(model, columns, j) * LOST_STEPS
+        work = model.shapes.cost[s] * measure_lost_ms(model, columns, j) * LOST_STEPS
         runs.lost_work[j] = np.floor(work + 0.5)
         p = columns.place[columns.node[j]]
         runs.position[j] = p
@@ -270,7 +276,7 @@ def _describe_runs(
 
 @inlined
 def find_run_preemption(model: RoundModel, columns: RunColumns, j: int, s: int) -> int:
-    """The strictest `Preemption` of the run and its gang; NONE for one that is stopping."""
+    """The strictest `Preemption` of the run and its gang; NONE for a run that is stopping."""
     kind = int(model.shapes.preemption[s])
     if columns.flags.size > 0 and columns.flags[j] & STOPPING:
         kind = NON_PREEMPTIBLE
@@ -280,8 +286,8 @@ def find_run_preemption(model: RoundModel, columns: RunColumns, j: int, s: int) 
 
 
 @inlined
-def worked_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
-    """R9: time since the run's start or last checkpoint."""
+def measure_lost_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
+    """R9: the time (ms) since the start or the last checkpoint of a run."""
     now = model.entitlements.now_ms
     started = columns.started[j]
     worked = max(now - started, 0)
@@ -296,10 +302,11 @@ def worked_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
 def _count_gangs(
     snapshot: Snapshot, gangs: GangTable, model: RoundModel, rows: Int32, evicted: Int32
 ) -> RoundModel:
-    """Live members, which of them their gangs need, and where those that are evicted are offered;
-    and queued members are no longer counted among single jobs.
+    """Fill the tables of gangs, groups and roles with live members, the ones that their gangs need,
+    and the places at which evicted ones are offered. Queued members are no longer counted as single
+    jobs.
 
-    `rows`: live runs in the order of R3; `evicted`: the evicted ones among them.
+    `rows`: live runs in the order of R3; `evicted`: the evicted runs among them.
     """
     if not gangs.present:
         return model
@@ -334,8 +341,8 @@ def _count_gangs(
 
 
 def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> GroupTables:
-    """The groups with `surplus_runs` of these live runs: by queue, weighted running time of the
-    group and priority, then as single victims."""
+    """The tables of groups, with `surplus_runs` from these live runs: by queue, weighted running
+    time of the group and priority, then as single victims."""
     rows = rows[find_surplus(snapshot.job_priority[rows]) & (model.runs.state[rows] != EXCLUDED)]
     time = model.groups.weighted_time
     if snapshot.job_weighted_time is not None:
@@ -361,7 +368,7 @@ def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> Gr
 
 
 def _link_avoided(snapshot: Snapshot, gangs: GangTable, model: RoundModel, place: Int32) -> None:
-    """N10: link each job's pairs; a job that avoids every eligible node fails."""
+    """N10: link the avoided nodes of each job; jobs that avoid all eligible nodes fail."""
     avoided = model.avoided
     if snapshot.avoid_job is None or snapshot.avoid_node is None or not avoided.first.size:
         return
@@ -369,13 +376,14 @@ def _link_avoided(snapshot: Snapshot, gangs: GangTable, model: RoundModel, place
     for pair, j in enumerate(snapshot.avoid_job.tolist()):
         avoided.link[pair] = avoided.first[j]
         avoided.first[j] = pair
-    model.runs.state[gangs.tried] = FAILED
+    model.runs.state[gangs.all_nodes_tried] = FAILED
 
 
 def is_urgency_possible(
     snapshot: Snapshot, start: PreparedPool, shapes: ShapeTable, levels: int
 ) -> bool:
-    """Whether a queued job could preempt by urgency, or runs away, or avoids nodes."""
+    """Whether a queued job could preempt by urgency, could run away from home (N6), or avoids
+    nodes: then the round needs the tables of runs."""
     avoids = snapshot.avoid_job is not None and snapshot.avoid_job.size > 0
     if levels == 1 and shapes.level.shape[1] == 1 and not avoids:
         return False

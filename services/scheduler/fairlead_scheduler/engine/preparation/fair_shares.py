@@ -14,7 +14,7 @@ from fairlead_scheduler.engine.compiler.decorators import entry_point
 from fairlead_scheduler.engine.snapshot import Bool, Float, Int64
 
 LEFT_OVER: Final = 1e-6
-"""Water filling ends when less than this is left to hand out (S3)."""
+"""Water filling ends when less than this is left (S3)."""
 
 
 def cost_factors(capacity: Int64, multipliers: Float) -> Float:
@@ -34,7 +34,7 @@ def dominant_share(amounts: Int64, factor: Float) -> Float:
 def weight_shares(weight: Float, takes_part: Bool) -> Float:
     """S1, [Q]; zeros for queues that take no part."""
     part = np.where(takes_part, weight, 0.0)
-    total = part.cumsum()[-1] if part.size else 0.0  # one after the other, as the module says
+    total = part.cumsum()[-1] if part.size else 0.0  # adds in the order of queues (S6)
     return part / total if total > 0 else part
 
 

@@ -1,5 +1,5 @@
-"""Gangs as the round starts: members, how they are offered, and the label value they are bound
-to."""
+"""Gangs when the round starts: their members, how they are offered, and the label value to which
+they are bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from fairlead_scheduler.engine.snapshot import (
     Int32,
     Int64,
     NodeFlag,
+    Preemption,
     Rest,
+    SchedulingFlag,
     Snapshot,
 )
 from fairlead_scheduler.engine.state.run_states import GANG_NOT_OFFERED, GANG_RUNS, GANG_WAITS
@@ -34,14 +36,13 @@ from fairlead_scheduler.engine.topology import NO_LEVEL, TopologyMode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GangTable:
-    """G gangs as the round starts; the arrays of `GangTables`, and which jobs fail or are
-    rejected."""
+    """G gangs when the round starts: the arrays of `GangTables`, and the jobs that fail."""
 
     present: bool
     size: int
     of_job: Int32
-    """[J] -1 for jobs of no gang, and for those left over when a gang has ended (N9).
-    [0] when there are no gangs."""
+    """[J] the gang of each job; -1 for a job without a gang, and for a member that was left over
+    when its gang had ended (N9). [0] when there are no gangs."""
     first: Int64
     queued: Int64
     members: Int32
@@ -56,9 +57,9 @@ class GangTable:
     value_first: Int32
     value_rows: Int32
     failed: Int32
-    """Rows of jobs left over that fail by `rest: fail`."""
-    tried: Int32
-    """Rows of jobs that avoid every eligible node, and of gangs that fail with them (N10)."""
+    """Rows of members that were left over and fail by `rest: fail` (N9)."""
+    all_nodes_tried: Int32
+    """Rows of jobs that avoid every eligible node, and of members that fail with them (N10)."""
 
 
 def build_gang_table(
@@ -73,7 +74,8 @@ def build_gang_table(
     if column is None or not gangs or not (column[snapshot.job_node >= -1] >= 0).any():
         if snapshot.avoid_job is None or not snapshot.avoid_job.size:
             return no_gangs()
-        return dataclasses.replace(no_gangs(), tried=_find_all_tried(snapshot, start, clock))
+        all_nodes_tried = _find_jobs_without_node(snapshot, start, clock)
+        return dataclasses.replace(no_gangs(), all_nodes_tried=all_nodes_tried)
     assert snapshot.gang_started is not None, "a snapshot with gangs has all their columns"
     assert snapshot.gang_rest is not None, "a snapshot with gangs has all their columns"
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
@@ -100,15 +102,15 @@ def build_gang_table(
     live = np.bincount(column[running], minlength=gangs)
     total = live + np.bincount(column[waiting], minlength=gangs)
     first = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
-    code = _codes(snapshot, start, roles, waiting, total - live)
-    runs |= snapshot.gang_min == 0  # nothing of it has to start together
+    code = _find_codes(snapshot, start, roles, waiting, total - live)
+    runs |= snapshot.gang_min == 0  # no members have to start together
     mode = np.where(runs, GANG_RUNS, np.where(code != 0, GANG_NOT_OFFERED, GANG_WAITS)).astype(
         np.uint8
     )
-    value_first, value_rows = _values(snapshot, position)
+    value_first, value_rows = _group_positions(snapshot, position)
     clock.require_time()
-    tried, given_up = _find_failed_gangs(
-        snapshot, waiting, of_job, roles, runs, _find_all_tried(snapshot, start, clock)
+    all_nodes_tried, given_up = _find_failed_gangs(
+        snapshot, waiting, of_job, roles, runs, _find_jobs_without_node(snapshot, start, clock)
     )
     return GangTable(
         present=True,
@@ -124,11 +126,11 @@ def build_gang_table(
         mode=np.where(given_up, np.uint8(GANG_NOT_OFFERED), mode),
         code=np.where(runs, 0, code).astype(np.uint8),
         label=snapshot.gang_label,
-        value=_bound_values(snapshot, running, gangs),
+        value=_find_bound_values(snapshot, running, gangs),
         value_first=value_first,
         value_rows=value_rows,
         failed=failed,
-        tried=tried,
+        all_nodes_tried=all_nodes_tried,
     )
 
 
@@ -154,12 +156,12 @@ def no_gangs() -> GangTable:
         value_first=np.zeros((0, 1), np.int32),
         value_rows=np.zeros((0, 0), np.int32),
         failed=empty,
-        tried=empty,
+        all_nodes_tried=empty,
     )
 
 
 def _find_last_queued(snapshot: Snapshot, of_job: Int32, waiting: Int32, gangs: int) -> Int32:
-    """[G] the last queued member in the order of R3, of a group the last that is not surplus."""
+    """[G] the last queued member in the order of R3, surplus members aside."""
     last_queued = np.full(gangs, -1, np.int32)
     needed = waiting
     if snapshot.job_role is not None:
@@ -169,8 +171,9 @@ def _find_last_queued(snapshot: Snapshot, of_job: Int32, waiting: Int32, gangs: 
 
 
 def _sort_waiting(snapshot: Snapshot, roles: RoleTable, waiting: Int32, clock: RoundClock) -> Int32:
-    """Queued members as they choose nodes: by role, needed ones before surplus, then who avoids
-    more nodes, because it has fewer to choose from; equal ones stay in their order."""
+    """Queued members in the order in which they are placed: by role, needed members before surplus,
+    then the members that avoid more nodes, because they have fewer to choose from. Equal ones stay
+    in their order."""
     keys: list[Int64 | Int32 | Bool] = []
     if snapshot.avoid_job is not None:
         avoided = np.bincount(snapshot.avoid_job, minlength=snapshot.job_queue.size)
@@ -180,7 +183,7 @@ def _sort_waiting(snapshot: Snapshot, roles: RoleTable, waiting: Int32, clock: R
     return waiting[clock.sort_rows(keys)] if keys else waiting
 
 
-def _codes(
+def _find_codes(
     snapshot: Snapshot, start: PreparedPool, roles: RoleTable, waiting: Int32, count: Int64
 ) -> Byte:
     """[G] why a gang without live members is not offered (N9, L4, section 6); 0: it is offered."""
@@ -208,7 +211,7 @@ def find_unknown_levels(snapshot: Snapshot, gangs: int) -> Bool:
 def find_late_gangs(
     snapshot: Snapshot, settings: EngineSettings
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """[G] gangs whose time to assemble is over (N9)."""
+    """[G] gangs whose assembly timeout has passed (N9)."""
     submitted = snapshot.gang_submitted_ms
     assert submitted is not None, "a snapshot with gangs has all their columns"
     limit = settings.gang_assembly_timeout_ms
@@ -225,7 +228,8 @@ def _find_failed_gangs(
     runs: Bool,
     tried: Int32,
 ) -> tuple[Int32, Bool]:
-    """N10 for gangs: which jobs fail, and which gangs fail as a whole because too few are left."""
+    """N10 for gangs: the jobs that fail, and [G] the gangs that fail as a whole because too few
+    members are left. `tried`: the jobs without a node, of any gang or none."""
     mine = tried[of_job[tried] >= 0]
     if not mine.size:
         return tried, np.zeros(runs.size, np.bool_)
@@ -237,8 +241,8 @@ def _find_failed_gangs(
     return np.union1d(tried, others).astype(np.int32), given_up
 
 
-def _find_all_tried(snapshot: Snapshot, start: PreparedPool, clock: RoundClock) -> Int32:
-    """Queued jobs without an eligible known node that they do not avoid."""
+def _find_jobs_without_node(snapshot: Snapshot, start: PreparedPool, clock: RoundClock) -> Int32:
+    """N10: queued jobs that avoid every eligible known node."""
     jobs, nodes = snapshot.avoid_job, snapshot.avoid_node
     if jobs is None or nodes is None or not jobs.size:
         return np.zeros(0, np.int32)
@@ -283,9 +287,9 @@ def _avoid_all_nodes(
     node_type: Int32,
     result: Bool,
 ) -> None:
-    """Write to `result` ([pairs]) whether the job avoids each eligible node.
+    """Write to `result` ([pairs]) whether the job of each pair avoids all eligible nodes.
 
-    Nodes before the first that is eligible for a shape are examined once per shape.
+    Nodes before the first eligible one of a shape are examined once per shape.
     """
     job, shape = pairs.job, pairs.shape
     begin = 0
@@ -313,8 +317,9 @@ def _avoid_all_nodes(
         begin = end
 
 
-def _values(snapshot: Snapshot, position: Int32) -> tuple[Int32, Int32]:
-    """Positions by value of each uniformity label, in the order of N3."""
+def _group_positions(snapshot: Snapshot, position: Int32) -> tuple[Int32, Int32]:
+    """`value_first` and `value_rows`: positions by value of each uniformity label, in the order of
+    N3."""
     label = snapshot.node_label
     if label is None or not label.size:
         return np.zeros((len(snapshot.label_names), 1), np.int32), np.zeros(
@@ -329,8 +334,9 @@ def _values(snapshot: Snapshot, position: Int32) -> tuple[Int32, Int32]:
     return first, rows
 
 
-def _bound_values(snapshot: Snapshot, running: Int32, gangs: int) -> Int32:
-    """[G] the label value that a gang's live members are on, -1 when none is."""
+def _find_bound_values(snapshot: Snapshot, running: Int32, gangs: int) -> Int32:
+    """[G] the label value of the nodes of a gang's live members; -1 if the gang can still
+    choose."""
     assert snapshot.gang_label is not None, "a snapshot with gangs has all their columns"
     assert snapshot.job_gang is not None, "a snapshot with gangs has all their columns"
     value = np.full(gangs, -1, np.int32)
@@ -346,8 +352,8 @@ def _bound_values(snapshot: Snapshot, running: Int32, gangs: int) -> Int32:
 def find_gang_preemption(
     snapshot: Snapshot, start: PreparedPool, of_job: Int32, gangs: int
 ) -> Byte:
-    """[G] the strictest `Preemption` of any member; NONE for a gang with a lost or stopping
-    member."""
+    """[G] the strictest `Preemption` of any member; NONE for a gang with a member that is lost or
+    stopping."""
     result = np.zeros(gangs, np.uint8)
     mine = np.flatnonzero((of_job >= 0) & (snapshot.job_node >= -1))
     gang = of_job[mine]
@@ -355,6 +361,6 @@ def find_gang_preemption(
     live = mine[snapshot.job_node[mine] >= 0]
     unsafe = (snapshot.node_flags[snapshot.job_node[live]] & NodeFlag.LOST) != 0
     if snapshot.job_flags is not None:
-        unsafe |= (snapshot.job_flags[live] & 1) != 0
-    result[of_job[live[unsafe]]] = 2
+        unsafe |= (snapshot.job_flags[live] & SchedulingFlag.STOPPING) != 0
+    result[of_job[live[unsafe]]] = Preemption.NONE
     return result

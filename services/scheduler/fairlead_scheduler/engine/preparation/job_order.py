@@ -1,8 +1,8 @@
 """The order inside a queue (rules R3 and G9), computed by sorting or updated between rounds.
 
-Sorting a million queued jobs every round would cost more than deciding about them. The service may
-keep the two orders of a snapshot, each as an `Order` that follows what changed: one pass over the
-rows, no sort of what was there before.
+Sorting a million queued jobs every round would cost more than deciding about them. The service
+retains the two orders of a snapshot, each as a `JobOrder` that is updated when jobs change: with
+one pass over the rows, without sorting them again.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -50,7 +50,7 @@ class JobColumns(Protocol):
 
 @by_address
 class SortColumns(NamedTuple):
-    """What `_goes_before` compares."""
+    """What `_is_earlier` compares."""
 
     queue: Int32
     value: Int64
@@ -65,7 +65,7 @@ class SortColumns(NamedTuple):
 
 
 def order_queued(snapshot: Snapshot) -> Int32:
-    """`Snapshot.queued_order`: as given, else made by sorting the queued rows."""
+    """`Snapshot.queued_order`; if the snapshot has none, the queued rows are sorted."""
     if snapshot.queued_order is not None:
         return snapshot.queued_order
     rows = np.flatnonzero(snapshot.job_node == -1).astype(np.int32)
@@ -73,7 +73,7 @@ def order_queued(snapshot: Snapshot) -> Int32:
 
 
 def order_running(snapshot: Snapshot) -> Int32:
-    """`Snapshot.running_order`: as given, else made by sorting the rows with a live run."""
+    """`Snapshot.running_order`; if the snapshot has none, the rows with a live run are sorted."""
     if snapshot.running_order is not None:
         return snapshot.running_order
     rows = np.flatnonzero(snapshot.job_node >= 0).astype(np.int32)
@@ -151,29 +151,29 @@ class JobOrder:
 
 
 @inlined
-def _goes_before(
-    b: int,
+def _is_earlier(
     a: int,
+    b: int,
     columns: SortColumns,
 ) -> bool:
-    """Whether job `b` comes before job `a`."""
+    """Whether job `a` comes before job `b`."""
     if columns.queue[a] != columns.queue[b]:
-        return columns.queue[b] < columns.queue[a]
+        return columns.queue[a] < columns.queue[b]
     value_a, value_b = columns.value[columns.shape[a]], columns.value[columns.shape[b]]
     if value_a != value_b:
-        return value_b > value_a
+        return value_a > value_b
     if columns.weighted_time.size > 0:
         surplus_a = (columns.priority[a] - PRIORITY_MIN) // SURPLUS_STEP
         surplus_b = (columns.priority[b] - PRIORITY_MIN) // SURPLUS_STEP
         if surplus_a != surplus_b:
-            return surplus_b > surplus_a
+            return surplus_a > surplus_b
         if columns.weighted_time[a] != columns.weighted_time[b]:
-            return columns.weighted_time[b] < columns.weighted_time[a]
+            return columns.weighted_time[a] < columns.weighted_time[b]
     if columns.priority[a] != columns.priority[b]:
-        return columns.priority[b] > columns.priority[a]
+        return columns.priority[a] > columns.priority[b]
     if columns.started[a] != columns.started[b]:
-        return columns.started[b] < columns.started[a]
-    return columns.submission[b] < columns.submission[a]
+        return columns.started[a] < columns.started[b]
+    return columns.submission[a] < columns.submission[b]
 
 
 @entry_point
@@ -188,29 +188,29 @@ def _remove_rows(rows: Int32, size: int, removed: Bool) -> int:
 
 @inlined
 def _find_place(
-    b: int,
+    j: int,
     rows: Int32,
     end: int,
     columns: SortColumns,
 ) -> int:
-    """Where job `b` belongs among the first `end` rows.
+    """The place of job `j` among the first `end` rows.
 
-    The search starts at the end, in steps that double, and then halves: new jobs mostly come last
-    in their queue, and so close to those inserted before them.
+    The search goes backwards from the end in steps that double, then by halves: new jobs are mostly
+    the last of their queue, so their place is close to that of the job inserted before.
     """
     low = 0
     high = end
     step = 1
     while step <= end:
         before = rows[end - step]
-        if not _goes_before(b, before, columns):
+        if not _is_earlier(j, before, columns):
             low = end - step + 1
             break
         high = end - step
         step *= 2
     while low < high:
         middle = (low + high) // 2
-        if _goes_before(b, rows[middle], columns):
+        if _is_earlier(j, rows[middle], columns):
             high = middle
         else:
             low = middle + 1
@@ -226,11 +226,11 @@ def _insert_rows(
 ) -> None:
     """Insert `new`, sorted, into the first `size` rows; the rows between move in blocks."""
     end = size
-    for j in range(new.size - 1, -1, -1):
-        at = _find_place(new[j], rows, end, columns)
+    for n in range(new.size - 1, -1, -1):
+        at = _find_place(new[n], rows, end, columns)
         for i in range(end - 1, at - 1, -1):
-            rows[i + j + 1] = rows[i]
-        rows[at + j] = new[j]
+            rows[i + n + 1] = rows[i]
+        rows[at + n] = new[n]
         end = at
 
 

@@ -1,7 +1,7 @@
-"""Totals over the jobs of a snapshot, by node, queue and shape; computed at once or updated.
+"""Totals over the jobs of a snapshot, by node, queue and shape.
 
-Adding up two million jobs every round would cost more than deciding about the few that changed. The
-service can keep the totals of a snapshot and update them with `count_rows`.
+Adding up two million jobs every round would cost more than deciding about the few that changed. So
+the service retains the totals of a snapshot and updates them with `count_rows`.
 """
 
 from __future__ import annotations
@@ -124,12 +124,12 @@ def exclude_nodes(
     queue: Int32,
     shape: Int32,
     running: Int64,
-    away: Int64,
+    excluded: Int64,
 ) -> None:
-    """Count the runs of these nodes as away ([S]) instead of running ([Q, S])."""
+    """Count the runs of these nodes as excluded ([S]) instead of running ([Q, S])."""
     for i in range(nodes.size):
         j = head[nodes[i]]
         while j >= 0:
             running[queue[j], shape[j]] -= 1
-            away[shape[j]] += 1
+            excluded[shape[j]] += 1
             j = link[j]

@@ -1,5 +1,5 @@
-"""Tables over values of labels as the round starts: what is free on the nodes of each (N7), and
-the domains of the topology in which gangs are (T2 to T4)."""
+"""Tables over the values of labels when the round starts: what is free on the nodes of each value
+(N7), and the domains of the topology in which gangs run (T2 to T4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from fairlead_scheduler.engine.state.round_model import ValueCapacity
 def build_value_capacity(
     snapshot: Snapshot, start: PreparedPool, gangs: GangTable, position: Int32
 ) -> ValueCapacity:
-    """Values by what is free on their nodes together (N7); of no label where there are no gangs."""
+    """Label values, ranked by what is free on their nodes together (N7); no values without
+    gangs."""
     label = snapshot.node_label if gangs.present else None
     resources = snapshot.shape_request.shape[1]
     domains = build_domain_tables(snapshot, gangs)
@@ -95,7 +96,7 @@ def no_domain_tables(gangs: int) -> DomainTables:
 
 
 def build_domain_tables(snapshot: Snapshot, gangs: GangTable) -> DomainTables:
-    """What gangs ask of the topology, and the domains in which their members run."""
+    """What gangs require or prefer of the topology, and the domains in which their members run."""
     topology = snapshot.topology
     if topology is None or not gangs.present:
         return no_domain_tables(gangs.size)

@@ -1,12 +1,12 @@
-"""What could run in the pool if it were empty, and within the queue's limits (section 6).
+"""Judges what could run in the pool if it were empty, within the limits of queues (section 6).
 
-Cordons, staleness and load are left aside: all nodes that the pool is known to have count. A pool
-without nodes refuses nothing, because nobody knows yet what it will have.
+Cordons, staleness and load are ignored: all known nodes of the pool count. In a pool without known
+nodes nothing is refused, because it is not known what it will have.
 
-A gang is refused only where it is certain that it can never run: exact for members of one shape;
-for members of several shapes by a bound on how many of the smallest fit each node. Most gangs fit
-even if every member needed as much as the largest; only the others are examined by that bound, and
-at most `EXAMINED_KINDS_MAX` kinds of them in a round.
+A gang is refused only if it certainly can never run. For members of one shape this is exact; for
+members of several shapes it follows from an upper bound on the members that fit on each node. Most
+gangs would fit even if every member needed as much as the largest one. Only the others are examined
+with that bound, at most `EXAMINED_KINDS_MAX` kinds of them in a round.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from fairlead_scheduler.engine.topology import TopologyMode
 IntP = npt.NDArray[np.intp]
 
 EXAMINED_KINDS_MAX: Final = 128
-"""How many kinds of gangs are examined exactly in a round, the earliest submitted first; what is
-beyond is not refused."""
-_ELIGIBLE_TYPE: Final = int(Match.SUITS)
+"""The most kinds of gangs that are examined exactly in a round, the earliest submitted first.
+Further ones are not refused."""
+_ELIGIBLE_TYPE: Final = int(Match.ELIGIBLE)
 
 # The progress of `_find_nodes_for_kinds`, by index.
 NEXT_KIND: Final = 0
@@ -48,27 +48,27 @@ FAILED_KINDS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Feasibility:
-    """What could run in the empty pool."""
+    """What could run in the empty pool: see the module."""
 
     shape: Bool
     """[S] whether a node is eligible, and the pool has enough floating resources."""
     pair: Bool
-    """[Q, S] whether it is within the queue's limits as well."""
+    """[Q, S] whether `shape` holds, and a job of the shape is within the limits of the queue."""
     gang: Bool
-    """[G] whether its `minSize` members fit together; True where it is not judged: one that runs
-    already or is not complete."""
+    """[G] whether its `minSize` members fit together. True for gangs that are not judged, because
+    they run already or are not complete."""
 
 
 def judge_shapes(
-    snapshot: Snapshot, whole: Int64, known_limit: Float, clock: RoundClock
+    snapshot: Snapshot, full_request: Int64, known_limit: Float, clock: RoundClock
 ) -> tuple[Bool, Bool]:
     """`Feasibility.shape` and `Feasibility.pair`.
 
     Shapes that are not reached when time is up (L6) are not refused.
     """
     nodes = snapshot.node_type.size
-    shape = np.ones(whole.shape[0], np.bool_)
-    for part in clock.slice_pairs(whole.shape[0] if nodes else 0, nodes):
+    shape = np.ones(full_request.shape[0], np.bool_)
+    for part in clock.slice_pairs(full_request.shape[0] if nodes else 0, nodes):
         _find_eligible_shapes(
             snapshot.shape_request[part],
             snapshot.shape_match[part],
@@ -76,12 +76,12 @@ def judge_shapes(
             snapshot.node_type,
             shape[part],
         )
-    beside = whole[:, len(snapshot.resources) :]
+    beside = full_request[:, len(snapshot.resources) :]
     shape &= (beside <= snapshot.floating_total).all(axis=1)
     pair = np.repeat(shape[None, :], len(snapshot.queue_names), axis=0)
     if known_limit.size and snapshot.node_number.size:
         most = known_limit[:, snapshot.shape_class, :] * (1.0 + TOLERANCE)
-        pair &= ((whole <= most) | (whole == 0)).all(axis=2)
+        pair &= ((full_request <= most) | (full_request == 0)).all(axis=2)
     return shape, pair
 
 
@@ -114,7 +114,7 @@ def _find_eligible_shapes(
 
 def judge_gangs(
     snapshot: Snapshot,
-    whole: Int64,
+    full_request: Int64,
     known_limit: Float,
     pair: Bool,
     clock: RoundClock,
@@ -145,12 +145,12 @@ def judge_gangs(
         return result
     able = able[result[gang[able]]]
     first = np.searchsorted(gang[able], gangs)
-    kinds, of_gang, chosen = _group_gangs(
+    kinds, kind_of_gang, chosen = _group_gangs(
         snapshot, gangs, able, first, clock, settings.offers_per_check
     )
-    largest = np.maximum.reduceat(whole[snapshot.job_shape[able]], first, axis=0)[chosen]
+    largest = np.maximum.reduceat(full_request[snapshot.job_shape[able]], first, axis=0)[chosen]
     fits = _fit_as_largest(snapshot, largest, known_limit, kinds, clock, settings.pairs_per_check)
-    judge = _GangJudge(snapshot, whole, known_limit)
+    judge = _GangJudge(snapshot, full_request, known_limit)
     for k in np.flatnonzero(~fits)[:EXAMINED_KINDS_MAX].tolist():
         if clock.check():
             return result
@@ -158,14 +158,14 @@ def judge_gangs(
         queue, label = int(kinds.queue[k]), int(kinds.label[k])
         fits[k] = judge.fits(queue, int(kinds.need[k]), label, shapes.astype(np.intp), counts)
     fits[np.flatnonzero(~fits)[EXAMINED_KINDS_MAX:]] = True
-    result[gangs] = fits[of_gang]
+    result[gangs] = fits[kind_of_gang]
     return result
 
 
 @by_address
 class _GangKinds(NamedTuple):
-    """Gangs that are equal in everything that decides whether they fit, by kind; the kind that was
-    submitted first is the first."""
+    """Kinds of gangs: gangs of one kind are equal in everything that decides whether they fit. The
+    kind of the gang that was submitted first comes first."""
 
     shape: Int32
     """shapes of members, kind by kind, ascending within a kind"""
@@ -184,10 +184,10 @@ class _GangKinds(NamedTuple):
 def _group_gangs(
     snapshot: Snapshot, gangs: IntP, able: IntP, first: IntP, clock: RoundClock, per_check: int
 ) -> tuple[_GangKinds, IntP, list[int]]:
-    """The kinds of these gangs, the kind of each, and the first gang of each kind.
+    """The kinds of these gangs, the kind of each gang, and one gang of each kind.
 
-    Members of gang i are `able` from first[i] on. When time is up (L6) the others count as of the
-    first kind.
+    The members of gang i are `able` from first[i] on. Gangs that are not reached when time is up
+    (L6) count as gangs of the first kind.
     """
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
     end = np.append(first[1:], able.size)
@@ -197,7 +197,7 @@ def _group_gangs(
     queue = snapshot.job_queue[able[first]]
     has_one_shape = shape[first] == shape[end - 1]
     order = np.argsort(np.minimum.reduceat(snapshot.job_submission[able], first), kind="stable")
-    of_gang = np.zeros(gangs.size, np.intp)
+    kind_of_gang = np.zeros(gangs.size, np.intp)
     chosen: list[int] = []
     known: dict[object, int] = {}
     columns = (order, need[order], label[order], queue[order], first[order], end[order])
@@ -209,7 +209,7 @@ def _group_gangs(
         kind = known.setdefault((of_need, of_label, of_queue, members), len(chosen))
         if kind == len(chosen):
             chosen.append(i)
-        of_gang[i] = kind
+        kind_of_gang[i] = kind
     kinds = _GangKinds(
         shape=shape,
         first=first[chosen].astype(np.int64),
@@ -218,13 +218,14 @@ def _group_gangs(
         label=label[chosen].astype(np.int64),
         queue=queue[chosen].astype(np.int64),
     )
-    return kinds, of_gang, chosen
+    return kinds, kind_of_gang, chosen
 
 
 def _find_labels(snapshot: Snapshot) -> Int32:
-    """[G] the label that must have one value for the members that a gang needs; -1 for none.
+    """[G] the label that must have one value on the nodes of all members that a gang needs; -1 for
+    none.
 
-    If a gang has several scopes, whether each fits a required domain (T2) is not checked.
+    It is not checked whether each scope of a gang with several scopes fits in a domain (T2).
     """
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
     gangs, topology = snapshot.gang_min.size, snapshot.topology
@@ -249,8 +250,8 @@ def _fit_as_largest(
     clock: RoundClock,
     pairs: int,
 ) -> Bool:
-    """[K] whether the kind would fit even if each of its members needed as much of each resource as
-    the one that needs most of it (`largest`, [K, R+F])."""
+    """[K] whether a kind would fit even if each member needed the most of each resource that any
+    member needs (`largest`, [K, R+F])."""
     together = largest.astype(np.float64) * kinds.need[:, None]
     within = (together[:, len(snapshot.resources) :] <= snapshot.floating_total).all(axis=1)
     if known_limit.size:
@@ -276,7 +277,7 @@ def _fit_as_largest(
 
 @by_address
 class _EmptyNodes(NamedTuple):
-    """The nodes without runs, and what kinds of gangs need of them."""
+    """The nodes without their runs, and what members of each kind request of them."""
 
     largest: Int64
     """[K, R+F] see `_fit_as_largest`"""
@@ -296,11 +297,12 @@ class _EmptyNodes(NamedTuple):
 def _find_nodes_for_kinds(
     kinds: _GangKinds, pool: _EmptyNodes, fits: Bool, progress: Int64, pairs: int
 ) -> None:
-    """Whether the nodes of one label value take as many of the largest request as the kind needs,
-    for the next kinds (`progress`), until this many pairs of a kind and a node were examined.
+    """Write to `fits` ([K]) whether the nodes of one label value have capacity for as many of the
+    largest request as the kind needs.
 
-    The search continues where the previous call ended. After `EXAMINED_KINDS_MAX` kinds that do not
-    fit, no further kinds are examined.
+    It continues with the kind and the node that `progress` names, and returns after `pairs` pairs
+    of a kind and a node. After `EXAMINED_KINDS_MAX` kinds that do not fit, no further kinds are
+    examined.
     """
     resources = pool.allocatable.shape[1]
     nodes = pool.node_type.size
@@ -348,77 +350,77 @@ def _find_nodes_for_kinds(
 
 
 class _GangJudge(NamedTuple):
-    """Judges gangs against the empty pool and the limits of queues."""
+    """Judges single gangs against the empty pool and the limits of queues."""
 
     snapshot: Snapshot
-    whole: Int64
+    full_request: Int64
     known_limit: Float
 
     def fits(self, queue: int, need: int, label: int, shapes: IntP, counts: IntP) -> bool:
         """Whether `need` members, of `counts` per shape, fit on nodes of one label value."""
         snapshot = self.snapshot
-        members = np.repeat(self.whole[shapes], counts, axis=0)
+        members = np.repeat(self.full_request[shapes], counts, axis=0)
         beside = members[:, len(snapshot.resources) :]
-        if (_least(beside, need) > snapshot.floating_total).any():
+        if (_sum_least(beside, need) > snapshot.floating_total).any():
             return False
-        if self.known_limit.size and not self._within(queue, need, shapes, counts):
+        if self.known_limit.size and not self._is_within_limits(queue, need, shapes, counts):
             return False
         value, values = np.zeros(snapshot.node_number.size, np.int32), 1
         if label >= 0 and snapshot.node_label is not None:
             value = snapshot.node_label[label]
             values = int(value.max(initial=-1)) + 1
-        eligible: Bool = (snapshot.shape_match[shapes] == Match.SUITS).any(axis=1)
+        eligible: Bool = (snapshot.shape_match[shapes] == Match.ELIGIBLE).any(axis=1)
         largest = snapshot.shape_request[shapes].max(axis=0)
         every = np.asarray(eligible.all(axis=0))
         types = snapshot.node_type
-        copies = np.minimum(_copies(largest, snapshot.node_allocatable), need) * every[types]
-        if _most_on_a_value(copies, value, values) >= need:
+        copies = np.minimum(_count_copies(largest, snapshot.node_allocatable), need) * every[types]
+        if _find_most_on_value(copies, value, values) >= need:
             return True
         if shapes.size == 1:
             return False
-        most = self._most(members, shapes, counts, eligible)
-        return _most_on_a_value(most, value, values) >= need
+        most = self._bound_members(members, shapes, counts, eligible)
+        return _find_most_on_value(most, value, values) >= need
 
-    def _most(self, members: Int64, shapes: IntP, counts: IntP, eligible: Bool) -> Int64:
-        """[N] a bound on how many of the members an empty node takes."""
+    def _bound_members(self, members: Int64, shapes: IntP, counts: IntP, eligible: Bool) -> Int64:
+        """[N] an upper bound on the members that fit on an empty node."""
         nodes, types = self.snapshot.node_allocatable, self.snapshot.node_type
         most = np.zeros(types.size, np.int64)
         for s, many, ok in zip(shapes.tolist(), counts.tolist(), eligible, strict=True):
-            copies = _copies(self.snapshot.shape_request[s], nodes)
+            copies = _count_copies(self.snapshot.shape_request[s], nodes)
             most += np.minimum(many, copies) * ok[types]
         for r in range(nodes.shape[1]):
             together = np.cumsum(np.sort(members[:, r]), dtype=np.float64)
             most = np.minimum(most, np.searchsorted(together, nodes[:, r], side="right"))
         return most
 
-    def _within(self, queue: int, need: int, shapes: IntP, counts: IntP) -> bool:
-        """L2: per class, the least that `need` members must request."""
+    def _is_within_limits(self, queue: int, need: int, shapes: IntP, counts: IntP) -> bool:
+        """Whether the least that any `need` members request is within L2, for each class."""
         of_class = np.repeat(self.snapshot.shape_class[shapes], counts)
-        members = np.repeat(self.whole[shapes], counts, axis=0)
+        members = np.repeat(self.full_request[shapes], counts, axis=0)
         for c in np.unique(of_class).tolist():
             mine = members[of_class == c]
             at_least = max(0, need - (members.shape[0] - mine.shape[0]))
-            least = _least(mine, at_least)
+            least = _sum_least(mine, at_least)
             limit = self.known_limit[queue, c] * (1.0 + TOLERANCE)
             if ((least > limit) & (least > 0)).any():
                 return False
         return True
 
 
-def _most_on_a_value(count: Int64, value: Int32, values: int) -> int:
+def _find_most_on_value(count: Int64, value: Int32, values: int) -> int:
     """The greatest sum of `count` ([N]) over the nodes of one value."""
     has = value >= 0
     return int(np.bincount(value[has], weights=count[has], minlength=max(values, 1)).max())
 
 
-def _least(members: Int64, need: int) -> Float:
+def _sum_least(members: Int64, need: int) -> Float:
     """[R+F] the least that `need` of the members must request."""
     result: Float = np.sort(members, axis=0)[:need].sum(axis=0, dtype=np.float64)
     return result
 
 
-def _copies(request: Int64, allocatable: Int64) -> Int64:
-    """[N] how many jobs of this request an empty node takes."""
+def _count_copies(request: Int64, allocatable: Int64) -> Int64:
+    """[N] the number of jobs with this request that fit on an empty node."""
     asked = request > 0
     if not asked.any():
         return np.full(allocatable.shape[0], np.iinfo(np.int32).max, np.int64)

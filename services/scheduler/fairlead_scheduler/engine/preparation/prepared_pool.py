@@ -1,6 +1,7 @@
-"""The pool before the round: what takes part, what is free, and what queues hold.
+"""Prepares the pool: which nodes and queues take part, what is free, and what queues hold.
 
-It examines queues, shapes and nodes; totals over jobs are given or computed by job_totals.py.
+It examines queues, shapes and nodes. The totals over jobs are part of the snapshot, or are computed
+by job_totals.py.
 """
 
 from __future__ import annotations
@@ -41,12 +42,11 @@ IntP = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedPool:
-    """The pool as the round starts. W = 1+K columns of `shape_match`; other letters as in
-    `Snapshot`."""
+    """The pool when the round starts. Letters for shapes of arrays are those of snapshot.py."""
 
     static: StaticPool
     capacity: Capacity
-    whole: Int64
+    full_request: Int64
     """[S, R+F] requests with floating resources."""
     shape_value: Int64
     """[S] value of the shape's class."""
@@ -56,57 +56,55 @@ class PreparedPool:
     """Section 6."""
     job_totals: JobTotals
     free: Int64
-    """[N, R] allocatable - used; negative where a node shrank."""
+    """[N, R] allocatable - used; negative on a node that shrank."""
     overfull: Bool
-    """[N]"""
+    """[N] whether runs hold more than the node has."""
     usable: Bool
     """[N] whether the node accepts new jobs."""
     running: Int64
-    """[Q, S] runs that count."""
+    """[Q, S] live runs, without those on lost nodes."""
     queued: Int64
     """[Q, S] queued jobs."""
     held: Int64
-    """[Q, C, R+F] what runs that count hold."""
+    """[Q, C, R+F] what the runs in `running` hold."""
     beside: Int64
-    """[R+F] what all runs hold, those on lost nodes too, for floating resources (L7); zeros in a
-    pool without them."""
+    """[R+F] what all runs hold, including those on lost nodes, for L7; zeros in a pool without
+    floating resources."""
     shares: Shares
     takes_part: Bool
     """[Q]"""
 
 
 def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> PreparedPool:
-    """Compute the pool, from totals over the jobs.
-
-    When time is up (L6) what was not examined counts as feasible.
-    """
-    whole = static.whole
+    """Prepare the pool of a snapshot. Gangs that are not examined before time is up (L6) count as
+    feasible."""
+    full_request = static.full_request
     totals = job_totals.count_jobs(snapshot) if snapshot.job_totals is None else snapshot.job_totals
     running, lost_runs = _exclude_lost(snapshot, totals, static)
     queued = totals.queued
     free = snapshot.node_allocatable - totals.used
     overfull = _find_overfull(free)
-    capacity = _capacity(snapshot, static, totals.runs > 0)
-    held = _held(snapshot, running, static)
+    capacity = _find_capacity(snapshot, static, totals.runs > 0)
+    held = _sum_held(snapshot, running, static)
     clock.check()
-    possible = Feasibility(
+    feasible = Feasibility(
         shape=static.feasible,
         pair=static.feasible_pair,
         gang=pool_feasibility.judge_gangs(
-            snapshot, whole, static.known_limit, static.feasible_pair, clock, static.settings
+            snapshot, full_request, static.known_limit, static.feasible_pair, clock, static.settings
         ),
     )
     clock.check()
     demanded = queued if snapshot.queued_beside is None else queued + snapshot.queued_beside
-    wanted, waits = _wanted(snapshot, demanded, possible, static)
+    wanted, waits = _count_wanted(snapshot, demanded, feasible, static)
     takes_part = running.any(axis=1) | (~snapshot.queue_cordoned & waits)
     return PreparedPool(
         static=static,
         capacity=capacity,
-        whole=whole,
+        full_request=full_request,
         shape_value=static.shape_value,
         shape_preemption=static.shape_preemption,
-        feasible=possible,
+        feasible=feasible,
         job_totals=totals,
         free=free,
         overfull=overfull,
@@ -114,10 +112,10 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
         running=running,
         queued=queued,
         held=held,
-        beside=held.sum(axis=(0, 1)) + lost_runs @ whole
+        beside=held.sum(axis=(0, 1)) + lost_runs @ full_request
         if snapshot.floating
-        else np.zeros(whole.shape[1], np.int64),
-        shares=_shares(snapshot, wanted, held, static, capacity, takes_part),
+        else np.zeros(full_request.shape[1], np.int64),
+        shares=_compute_shares(snapshot, wanted, held, static, capacity, takes_part),
         takes_part=takes_part,
     )
 
@@ -132,46 +130,47 @@ def _find_overfull(free: Int64) -> Bool:
 
 
 def _exclude_lost(snapshot: Snapshot, totals: JobTotals, static: StaticPool) -> tuple[Int64, Int64]:
-    """[Q, S] runs that count, and [S] runs on lost nodes, which count nowhere (R1)."""
-    away = np.zeros(snapshot.shape_request.shape[0], np.int64)
+    """[Q, S] live runs without those on lost nodes, and [S] runs on lost nodes (R1)."""
+    lost_runs = np.zeros(snapshot.shape_request.shape[0], np.int64)
     if not static.any_lost:
-        return totals.running, away
+        return totals.running, lost_runs
     nodes = np.flatnonzero(static.lost & (totals.runs > 0))
     if not nodes.size:
-        return totals.running, away
+        return totals.running, lost_runs
     running = totals.running.copy()
     job_totals.exclude_nodes(
-        nodes, totals.head, totals.link, snapshot.job_queue, snapshot.job_shape, running, away
+        nodes, totals.head, totals.link, snapshot.job_queue, snapshot.job_shape, running, lost_runs
     )
-    return running, away
+    return running, lost_runs
 
 
-def _wanted(
-    snapshot: Snapshot, queued: Int64, possible: Feasibility, static: StaticPool
+def _count_wanted(
+    snapshot: Snapshot, queued: Int64, feasible: Feasibility, static: StaticPool
 ) -> tuple[Int64, Bool]:
-    """Queued jobs that could run [Q, S] (S2); [Q] whether one waits that is not refused (S1)."""
+    """[Q, S] queued jobs that could run (S2), and [Q] whether any job of the queue waits that is
+    not refused (S1)."""
     if static.all_feasible and snapshot.job_gang is None:
         return queued, np.asarray(queued.any(axis=1))
-    wanted = queued * possible.pair
+    wanted = queued * feasible.pair
     waits = wanted.sum(axis=1) > 0
-    apart = (queued > 0) & ~possible.pair
+    apart = (queued > 0) & ~feasible.pair
     rows = np.zeros(0, np.intp)
     if apart.any():
         rows = np.flatnonzero(snapshot.job_node == -1)
         rows = rows[apart[snapshot.job_queue[rows], snapshot.job_shape[rows]]]
-    if not possible.gang.all() and snapshot.job_gang is not None:
+    if not feasible.gang.all() and snapshot.job_gang is not None:
         lost = np.flatnonzero((snapshot.job_gang >= 0) & (snapshot.job_node == -1))
-        lost = lost[~possible.gang[snapshot.job_gang[lost]]]
+        lost = lost[~feasible.gang[snapshot.job_gang[lost]]]
         lost = np.setdiff1d(lost, rows)
         np.subtract.at(wanted, (snapshot.job_queue[lost], snapshot.job_shape[lost]), 1)
         waits = wanted.sum(axis=1) > 0
         rows = np.concatenate([rows, lost])
-    waits[snapshot.job_queue[rows[find_wait_if_infeasible(snapshot, rows)]]] = True
+    waits[snapshot.job_queue[rows[find_jobs_that_wait(snapshot, rows)]]] = True
     return wanted, waits
 
 
-def find_wait_if_infeasible(snapshot: Snapshot, rows: IntP) -> Bool:
-    """Which of these jobs stay queued when they are infeasible."""
+def find_jobs_that_wait(snapshot: Snapshot, rows: IntP) -> Bool:
+    """Whether each of these jobs stays queued if it is infeasible."""
     if not rows.size or not snapshot.node_number.size:  # no node is known yet: nothing is refused
         return np.ones(rows.size, np.bool_)
     result = np.zeros(rows.size, np.bool_)
@@ -197,44 +196,45 @@ def find_wait_if_infeasible(snapshot: Snapshot, rows: IntP) -> Bool:
     return result
 
 
-def _capacity(snapshot: Snapshot, static: StaticPool, holds: Bool) -> Capacity:
-    """R1: nodes that are not lost; a cordoned one only while it holds something."""
+def _find_capacity(snapshot: Snapshot, static: StaticPool, holds: Bool) -> Capacity:
+    """R1: the capacity of all nodes that are not lost and, if cordoned, have runs; `holds`: [N]
+    whether a node has runs."""
     if static.capacity is not None:
         return static.capacity
     cordoned = (snapshot.node_flags & NodeFlag.CORDONED) != 0
     counts = ~static.lost & (~cordoned | holds)
     return static_pool.measure_capacity(
-        snapshot, static.settings, static.whole, static.multipliers, counts
+        snapshot, static.settings, static.full_request, static.multipliers, counts
     )
 
 
-def _held(snapshot: Snapshot, running: Int64, static: StaticPool) -> Int64:
-    classes, whole = snapshot.class_value.size, static.whole
-    result = np.zeros((running.shape[0], classes, whole.shape[1]), np.int64)
+def _sum_held(snapshot: Snapshot, running: Int64, static: StaticPool) -> Int64:
+    classes, full_request = snapshot.class_value.size, static.full_request
+    result = np.zeros((running.shape[0], classes, full_request.shape[1]), np.int64)
     for c, chosen in static.class_shapes:
-        if chosen.size == whole.shape[0]:
-            result[:, c, :] = running @ whole
+        if chosen.size == full_request.shape[0]:
+            result[:, c, :] = running @ full_request
         else:
-            result[:, c, :] = running[:, chosen] @ whole[chosen]
+            result[:, c, :] = running[:, chosen] @ full_request[chosen]
     return result
 
 
-def _demanded(snapshot: Snapshot, queued: Int64, static: StaticPool) -> Int64:
-    """As `_held` for queued jobs, which can request any amount: at most `TOTAL_MAX` of each."""
+def _sum_demand(snapshot: Snapshot, queued: Int64, static: StaticPool) -> Int64:
+    """`_sum_held` for queued jobs. They can request any amount, so sums are at most `TOTAL_MAX`."""
     if not queued.any():
         return np.zeros(
-            (queued.shape[0], snapshot.class_value.size, static.whole.shape[1]), np.int64
+            (queued.shape[0], snapshot.class_value.size, static.full_request.shape[1]), np.int64
         )
-    result = _held(snapshot, queued, static)
-    if float(static.whole_max) * float(queued.sum()) < TOTAL_MAX:
+    result = _sum_held(snapshot, queued, static)
+    if float(static.full_request_max) * float(queued.sum()) < TOTAL_MAX:
         return result
     rough = np.zeros(result.shape, np.float64)
     for c, chosen in static.class_shapes:
-        rough[:, c, :] = queued[:, chosen].astype(np.float64) @ static.whole[chosen]
+        rough[:, c, :] = queued[:, chosen].astype(np.float64) @ static.full_request[chosen]
     return np.where(rough < TOTAL_MAX, result, TOTAL_MAX)
 
 
-def _shares(
+def _compute_shares(
     snapshot: Snapshot,
     queued: Int64,
     held: Int64,
@@ -244,7 +244,7 @@ def _shares(
 ) -> Shares:
     factor = capacity.factor
     open_queued = np.where(snapshot.queue_cordoned[:, None], 0, queued)
-    wanted = held + _demanded(snapshot, open_queued, static) if open_queued.any() else held
+    wanted = held + _sum_demand(snapshot, open_queued, static) if open_queued.any() else held
     if capacity.limit.size:
         wanted = np.minimum(wanted, np.minimum(capacity.limit, 2.0 * TOTAL_MAX).astype(np.int64))
     if factor.any():
@@ -262,7 +262,7 @@ def _shares(
 
 
 def find_evicted_queues(snapshot: Snapshot, pool: PreparedPool, settings: EngineSettings) -> Bool:
-    """R2, [Q]: queues whose runs of preemptible classes are evicted."""
+    """R2: [Q] queues that are above their share and have runs of class `any`, which are evicted."""
     entitled = np.maximum(pool.shares.fair, pool.shares.weight)
     above: Bool = pool.shares.actual > settings.protected_fraction * entitled + 1e-9
     if not above.any():
@@ -272,11 +272,11 @@ def find_evicted_queues(snapshot: Snapshot, pool: PreparedPool, settings: Engine
 
 
 def order_nodes(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> Int32:
-    """N3: rows of nodes, the one to be tried first at the front.
+    """N3: rows of nodes in the order in which they are tried.
 
-    `best-fit`: the least free, device by device, then cpu, then memory. `spread`: the most free.
-    `pack`: the fullest by the share of the node that is used, so that empty nodes stay empty.
-    Equal nodes are ordered by their numbers for life.
+    `best-fit`: least free first, by devices, then cpu, then memory. `spread`: most free first.
+    `pack`: greatest used fraction first, so that empty nodes stay empty. Equal nodes are ordered by
+    their permanent numbers.
     """
     keys: list[Int64 | Float] = [snapshot.node_number]
     ranked = start.static.fit_order[::-1].tolist()
@@ -287,8 +287,8 @@ def order_nodes(snapshot: Snapshot, settings: EngineSettings, start: PreparedPoo
         case "spread":
             keys += [-free for free in fit]
         case "pack":
-            whole = np.maximum(snapshot.node_allocatable, 1)
-            keys += [*fit, -(start.job_totals.used / whole).max(axis=1, initial=0.0)]
+            allocatable = np.maximum(snapshot.node_allocatable, 1)
+            keys += [*fit, -(start.job_totals.used / allocatable).max(axis=1, initial=0.0)]
         case _:
             assert_never(settings.placement)
     return np.lexsort(keys).astype(np.int32)

@@ -1,4 +1,5 @@
-"""The roles of gangs as the round starts (rules G). A gang that is no group has one role."""
+"""The roles of gangs when the round starts (rules G). A plain gang, which is not a group, has
+one."""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ class RoleTable:
     """K roles, numbered by gang and the cost of their members, greatest first (G1)."""
 
     of_job: Int32
-    """[J] -1 for jobs of no gang; [0] when there are no gangs."""
+    """[J] the role of each job, -1 for a job without a gang; [0] when there are no gangs."""
     first: Int64
     """[G+1] where a gang's roles begin."""
     minimum: Int64
     """[K]"""
     row: Int32
-    """[K] row of the role in the snapshot; -1 for that of a gang without roles."""
+    """[K] row of the role in the snapshot; -1 for the role of a plain gang."""
     grouped: Byte
     """[G] whether the gang is a group."""
     step: Int64
-    """[K] most surplus members that start in a round; a huge number for any (G8)."""
+    """[K] the most surplus members that start in a round (G8); `ANY_NUMBER` = no limit."""
 
 
 @functools.cache
@@ -50,7 +51,7 @@ def no_roles() -> RoleTable:
 
 
 def build_role_table(snapshot: Snapshot, start: PreparedPool, of_job: Int32) -> RoleTable:
-    """Number the roles. `of_job`: [J] the gang of each job, -1 for jobs of none."""
+    """Number the roles. `of_job`: [J] the gang of each job, -1 for a job without a gang."""
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
     gangs = snapshot.gang_min.size
     if snapshot.job_role is None:
@@ -104,7 +105,7 @@ def build_role_table(snapshot: Snapshot, start: PreparedPool, of_job: Int32) -> 
 
 
 def _find_steps(snapshot: Snapshot, row: IntP, plain: int) -> Int64:
-    """`RoleTable.step` of the roles in these rows, and of gangs that are no groups."""
+    """`RoleTable.step` of the roles in these rows, followed by that of `plain` plain gangs."""
     step = np.full(row.size + plain, ANY_NUMBER)
     if snapshot.role_step is not None:
         limited = snapshot.role_step[row] > 0
@@ -113,7 +114,7 @@ def _find_steps(snapshot: Snapshot, row: IntP, plain: int) -> Int64:
 
 
 def place_in_role(role: Int32) -> Int64:
-    """How many before each one in the list have the same role."""
+    """For each element, the number of earlier elements with the same role."""
     order = np.argsort(role, kind="stable")
     place = np.empty(role.size, np.int64)
     place[order] = np.arange(role.size) - np.searchsorted(role[order], role[order])
@@ -121,8 +122,8 @@ def place_in_role(role: Int32) -> Int64:
 
 
 def count_needed(table: RoleTable, waiting: Int32, priority: Int64) -> Int64:
-    """[K] how many of these queued members count for the minimum of their role: those of a gang
-    that is no group, and of a group those that are not surplus."""
+    """[K] how many of these queued members count for the minimum of their role: all but surplus
+    members."""
     needed = waiting[~find_surplus(priority[waiting])]
     return np.bincount(table.of_job[needed], minlength=table.minimum.size)
 

@@ -1,9 +1,8 @@
-"""Checks of a snapshot: the quick ones in every round, all of them on request.
+"""Checks of a snapshot, because kernels do not check bounds: a wrong row would read other memory.
 
-The kernels do not check rows again: a row out of bounds would read other memory. Columns of queues,
-classes, shapes and nodes are checked by `check_static_columns` when they change, those that change
-with the jobs by `check_varying_columns` in every round. `list_problems` examines the jobs too, for
-tests and for code that builds snapshots.
+`check_static_columns` checks the columns of queues, classes, shapes and nodes when they change;
+`check_varying_columns` checks tokens and gangs in every round. `list_problems` also examines the
+jobs, for tests and for code that builds snapshots.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ import numpy as np
 from fairlead_scheduler.engine.snapshot import Int32, Int64, Snapshot
 
 COUNTED_SPAN: Final = 16
-"""Numbers below this multiple of their count are compared by counting instead of sorting."""
+"""Duplicates of numbers below this multiple of their count are found by counting, not by
+sorting."""
 
 
 class InvalidSnapshotError(ValueError):
@@ -25,12 +25,12 @@ class InvalidSnapshotError(ValueError):
 
 def check_static_columns(snapshot: Snapshot) -> None:
     """Raise `InvalidSnapshotError` for the first problem of queues, classes, shapes and nodes."""
-    _raise_first(snapshot, _static_problems(snapshot))
+    _raise_first(snapshot, _list_static_problems(snapshot))
 
 
 def check_varying_columns(snapshot: Snapshot) -> None:
     """Raise `InvalidSnapshotError` for the first problem of tokens and gangs."""
-    _raise_first(snapshot, _varying_problems(snapshot))
+    _raise_first(snapshot, _list_varying_problems(snapshot))
 
 
 def _raise_first(snapshot: Snapshot, problems: Iterator[str]) -> None:
@@ -41,13 +41,13 @@ def _raise_first(snapshot: Snapshot, problems: Iterator[str]) -> None:
 def list_problems(snapshot: Snapshot) -> list[str]:
     """Everything that is wrong with a snapshot, in words; empty for a valid one."""
     return [
-        *_static_problems(snapshot),
-        *_varying_problems(snapshot),
-        *_job_problems(snapshot),
+        *_list_static_problems(snapshot),
+        *_list_varying_problems(snapshot),
+        *_list_job_problems(snapshot),
     ]
 
 
-def _static_problems(snapshot: Snapshot) -> Iterator[str]:
+def _list_static_problems(snapshot: Snapshot) -> Iterator[str]:
     names = snapshot.queue_names
     if list(names) != sorted(set(names)):
         yield "queue_names are not ascending, each once"
@@ -62,15 +62,15 @@ def _static_problems(snapshot: Snapshot) -> Iterator[str]:
         numbers = getattr(snapshot, column)
         if numbers is not None and np.isnan(numbers).any():
             yield f"{column} has a value that is not a number"
-    yield from _outside("shape_class", snapshot.shape_class, snapshot.class_value.size)
-    yield from _outside("node_type", snapshot.node_type, snapshot.shape_match.shape[2])
+    yield from _check_bounds("shape_class", snapshot.shape_class, snapshot.class_value.size)
+    yield from _check_bounds("node_type", snapshot.node_type, snapshot.shape_match.shape[2])
     if (snapshot.class_preemption > 2).any():
         yield "class_preemption has a value that is not a Preemption"
     if _has_duplicates(snapshot.node_number):
         yield "node_number has the same number twice"
 
 
-def _varying_problems(snapshot: Snapshot) -> Iterator[str]:
+def _list_varying_problems(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.queue_tokens is not None and np.isnan(snapshot.queue_tokens).any():
         yield "queue_tokens has a value that is not a number"
     if snapshot.gang_min is not None:
@@ -86,23 +86,24 @@ def _varying_problems(snapshot: Snapshot) -> Iterator[str]:
             yield "gang_min is below 1 for a gang; at least one member must run"
 
 
-def _job_problems(snapshot: Snapshot) -> Iterator[str]:
-    there = snapshot.job_node >= -1
-    yield from _outside("job_queue", snapshot.job_queue[there], len(snapshot.queue_names))
-    yield from _outside("job_shape", snapshot.job_shape[there], snapshot.shape_class.size)
-    yield from _outside("job_node", snapshot.job_node, snapshot.node_type.size, -2)
+def _list_job_problems(snapshot: Snapshot) -> Iterator[str]:
+    valid = snapshot.job_node >= -1
+    yield from _check_bounds("job_queue", snapshot.job_queue[valid], len(snapshot.queue_names))
+    yield from _check_bounds("job_shape", snapshot.job_shape[valid], snapshot.shape_class.size)
+    yield from _check_bounds("job_node", snapshot.job_node, snapshot.node_type.size, -2)
     if snapshot.job_gang is not None:
         gangs = 0 if snapshot.gang_min is None else snapshot.gang_min.size
-        yield from _outside("job_gang", snapshot.job_gang[there], gangs, -1)
+        yield from _check_bounds("job_gang", snapshot.job_gang[valid], gangs, -1)
     if snapshot.job_role is not None:
         roles = 0 if snapshot.role_min is None else snapshot.role_min.size
-        yield from _outside("job_role", snapshot.job_role[there], roles, -1)
-    if _has_duplicates(snapshot.job_submission[there]):
+        yield from _check_bounds("job_role", snapshot.job_role[valid], roles, -1)
+    if _has_duplicates(snapshot.job_submission[valid]):
         yield "job_submission has the same number twice"
 
 
 def _has_duplicates(numbers: Int64) -> bool:
-    """Whether any number occurs twice. Small numbers are counted, in a tenth of the time."""
+    """Whether any number occurs twice. Counting small numbers takes a tenth of the time of
+    sorting."""
     if (
         numbers.size
         and int(numbers.min()) >= 0
@@ -113,7 +114,7 @@ def _has_duplicates(numbers: Int64) -> bool:
     return bool((ascending[1:] == ascending[:-1]).any())
 
 
-def _outside(column: str, rows: Int32, size: int, least: int = 0) -> Iterator[str]:
+def _check_bounds(column: str, rows: Int32, size: int, least: int = 0) -> Iterator[str]:
     if rows.size and not (least <= int(rows.min()) and int(rows.max()) < size):
         low, high = int(rows.min()), int(rows.max())
         yield f"{column} has rows from {low} to {high}, but there are only {size}"

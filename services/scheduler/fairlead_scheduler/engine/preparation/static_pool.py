@@ -1,15 +1,15 @@
 """The part of a round that depends only on nodes, shapes, classes, queues and settings.
 
-These change rarely, and the round of one new job would spend most of its time on them. The caller
-may keep the result for the next round of the pool: it is used again while the columns that it was
-made from are the same objects.
+These change rarely, and a round with one new job would spend most of its time on them. The caller
+can pass the result to the next round of the pool, which uses it again while the columns from which
+it was made are the same objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from fairlead_scheduler.engine.preparation import (
     type_ranks,
 )
 from fairlead_scheduler.engine.preparation.snapshot_checks import check_static_columns
+from fairlead_scheduler.engine.retained import Retained
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.snapshot import (
     NO_AWAY,
@@ -41,14 +42,12 @@ from fairlead_scheduler.engine.state.round_model import ShapeTable
 if TYPE_CHECKING:
     from fairlead_scheduler.engine.preparation.round_tables import RoundTables
 
-T = TypeVar("T")
-
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 STORAGE: Final = "ephemeral-storage"
 PREFIXES: Final = ("queue_", "class_", "shape_", "node_", "floating", "resources", "pool")
 VARYING: Final = frozenset({"queue_tokens", "queue_burst", "shape_fitted"})
-"""Columns with these prefixes that describe the current moment."""
+"""Columns with these prefixes that can change in every round."""
 SOURCES: Final = tuple(
     field.name
     for field in fields(Snapshot)
@@ -61,22 +60,8 @@ VARYING_COLUMNS: Final = tuple(name for name in array_types.COLUMNS if name not 
 IntP = npt.NDArray[np.intp]
 
 
-class Retained(Generic[T]):
-    """A value that is made again when its key changes."""
-
-    def __init__(self) -> None:
-        self._key: object = None
-        self._value: T | None = None
-
-    def get(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
-        """The value for this key; `make` makes it if the last one was for another key."""
-        if self._value is None or self._key != key:
-            self._key, self._value = key, make()
-        return self._value
-
-
 class GroupedNodes(NamedTuple):
-    """Nodes by group, as `reason_rows.group_nodes` makes them."""
+    """Nodes by group, as `reason_rows.find_node_groups` makes them."""
 
     closed: Byte
     """[N] see `reason_rows.find_closed_nodes`"""
@@ -104,10 +89,10 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StaticPool:
-    """See the module. W = 1+K columns of `shape_match`."""
+    """The static part of a pool. W = 1+K columns of `shape_match`."""
 
     complete: bool
-    """False if time was up (L6): then no later round uses it."""
+    """False if time was up (L6) while it was made: then no later round uses it."""
     sources: tuple[object, ...]
     settings: EngineSettings
     converted: Mapping[str, npt.NDArray[Any]]
@@ -116,24 +101,24 @@ class StaticPool:
     """N3: rows of resources in the order in which best fit compares."""
     multipliers: Float
     """[R+F]"""
-    whole: Int64
+    full_request: Int64
     """[S, R+F] requests with floating resources."""
-    whole_max: int
-    """The greatest of these."""
+    full_request_max: int
+    """The greatest amount in `full_request`."""
     class_shapes: tuple[tuple[int, IntP], ...]
-    """Classes that shapes have, each with its shapes."""
+    """(Row of a class, its shapes) for the classes that have shapes."""
     shape_value: Int64
     """[S] value of the shape's class."""
     shape_preemption: Byte
     """[S] `Preemption` of the shape's class."""
     shapes: ShapeTable
-    """With the costs of `capacity`, or zeros without one, and rows of `levels`."""
+    """Its costs are those of `capacity`, or zeros without one; its levels are rows of `levels`."""
     packed_shapes: ShapeTable
     """`shapes`, packed for kernels once."""
     values: Int64
-    """[S, W] value that a job of the shape runs at; `NO_AWAY`."""
+    """[S, W] value at which a job of the shape runs; `NO_AWAY`."""
     levels: Int64
-    """The distinct ones of them, ascending."""
+    """The distinct `values`, ascending."""
     open: Bool
     """[N] whether the node has no flag."""
     lost: Bool
@@ -148,13 +133,13 @@ class StaticPool:
     feasible: Bool
     """[S] section 6: a node is eligible, and the pool has enough floating resources."""
     feasible_pair: Bool
-    """[Q, S] whether it is within the queue's limits as well."""
+    """[Q, S] whether the shape is feasible and within the limits of the queue."""
     all_feasible: bool
-    """Whether every pair is."""
+    """Whether all of `feasible_pair` is True."""
     plain_tables: Retained[RoundTables]
     """The tables of rounds without preemption and gangs (round_tables.py)."""
     grouped_nodes: Retained[GroupedNodes]
-    """Of pools without an overfull node."""
+    """The nodes by group, while no node is overfull."""
     active_tables: Retained[RoundTables]
     """The tables of other rounds without gangs, by the numbers of jobs and levels."""
 
@@ -174,12 +159,12 @@ def renew_static_pool(
             return before
     sources = tuple([getattr(snapshot, name) for name in SOURCES])
     converted = array_types.convert_columns(snapshot, STATIC_COLUMNS)
-    return _prepare(
+    return _build_static_pool(
         array_types.replace_columns(snapshot, converted), settings, clock, sources, converted
     )
 
 
-def _prepare(
+def _build_static_pool(
     snapshot: Snapshot,
     settings: EngineSettings,
     clock: RoundClock,
@@ -187,26 +172,26 @@ def _prepare(
     converted: Mapping[str, npt.NDArray[Any]],
 ) -> StaticPool:
     check_static_columns(snapshot)
-    whole = _whole(snapshot)
+    full_request = _join_requests(snapshot)
     multipliers = cost_multipliers(snapshot, settings)
     flags = snapshot.node_flags
     lost = (flags & NodeFlag.LOST) != 0
     known = sum_nodes(snapshot, np.ones(flags.size, np.bool_))
-    known_limit = _limits(snapshot, np.concatenate([known, snapshot.floating_total]))
-    feasible, pair = pool_feasibility.judge_shapes(snapshot, whole, known_limit, clock)
+    known_limit = _compute_limits(snapshot, np.concatenate([known, snapshot.floating_total]))
+    feasible, pair = pool_feasibility.judge_shapes(snapshot, full_request, known_limit, clock)
     shape_preemption = snapshot.class_preemption[snapshot.shape_class]
-    values = _values(snapshot, shape_preemption)
+    values = _list_run_values(snapshot, shape_preemption)
     levels, level = number_levels(values, np.zeros(0, np.int64))
     rank, bits = type_ranks.rank_types(snapshot, clock)
     is_cordoned = bool(((flags & NodeFlag.CORDONED) != 0).any())
     capacity = None
     if not is_cordoned:
-        capacity = measure_capacity(snapshot, settings, whole, multipliers, ~lost)
+        capacity = measure_capacity(snapshot, settings, full_request, multipliers, ~lost)
     shape_value = snapshot.class_value[snapshot.shape_class]
     shapes = ShapeTable(
         request=snapshot.shape_request,
-        full_request=whole,
-        cost=np.zeros(whole.shape[0]) if capacity is None else capacity.shape_cost,
+        full_request=full_request,
+        cost=np.zeros(full_request.shape[0]) if capacity is None else capacity.shape_cost,
         priority_class=snapshot.shape_class.astype(np.int64),
         class_value=shape_value,
         preemption=shape_preemption,
@@ -222,8 +207,8 @@ def _prepare(
         converted=converted,
         fit_order=np.array(fit_order(snapshot, settings), np.int64),
         multipliers=multipliers,
-        whole=whole,
-        whole_max=int(whole.max(initial=0)),
+        full_request=full_request,
+        full_request_max=int(full_request.max(initial=0)),
         class_shapes=tuple(
             (c, np.flatnonzero(snapshot.shape_class == c))
             for c in np.unique(snapshot.shape_class).tolist()
@@ -250,17 +235,21 @@ def _prepare(
 
 
 def measure_capacity(
-    snapshot: Snapshot, settings: EngineSettings, whole: Int64, multipliers: Float, counts: Bool
+    snapshot: Snapshot,
+    settings: EngineSettings,
+    full_request: Int64,
+    multipliers: Float,
+    counts: Bool,
 ) -> Capacity:
-    """R1: what the pool has, if these nodes ([N]) count."""
+    """R1: the capacity of the pool; `counts`: [N] whether a node counts."""
     total = np.concatenate([sum_nodes(snapshot, counts), snapshot.floating_total]).astype(np.int64)
     factor = fair_shares.cost_factors(total, multipliers)
     return Capacity(
         total=total,
         factor=factor,
-        limit=_limits(snapshot, total),
-        round_limit=_round_limit(snapshot, settings, total),
-        shape_cost=fair_shares.dominant_share(whole, factor),
+        limit=_compute_limits(snapshot, total),
+        round_limit=_compute_round_limit(snapshot, settings, total),
+        shape_cost=fair_shares.dominant_share(full_request, factor),
     )
 
 
@@ -281,18 +270,19 @@ def fit_order(snapshot: Snapshot, settings: EngineSettings) -> list[int]:
 
 
 def sum_nodes(snapshot: Snapshot, counts: Bool) -> Int64:
-    """[R] the total of these nodes: as a product, in a tenth of the time of a sum."""
+    """[R] the total of these nodes. A product takes a tenth of the time of a sum."""
     return counts.astype(np.int64) @ snapshot.node_allocatable
 
 
 def number_levels(values: Int64, of_runs: Int64) -> tuple[Int64, Int64]:
-    """The distinct values that anything runs at, ascending, and [S, W] rows of them (-1: none)."""
+    """The distinct values at which jobs run, ascending, and [S, W] the row of each of `values` in
+    them (-1: none). `of_runs`: values at which live runs run."""
     levels = np.unique(np.concatenate([values[values != NO_AWAY], of_runs]))
     rows = np.searchsorted(levels, values)
     return levels, np.where(values == NO_AWAY, -1, rows).astype(np.int64)
 
 
-def _values(snapshot: Snapshot, shape_preemption: Byte) -> Int64:
+def _list_run_values(snapshot: Snapshot, shape_preemption: Byte) -> Int64:
     width = snapshot.shape_match.shape[1]
     values = np.full((shape_preemption.size, width), NO_AWAY, np.int64)
     values[:, 0] = snapshot.class_value[snapshot.shape_class]
@@ -304,7 +294,7 @@ def _values(snapshot: Snapshot, shape_preemption: Byte) -> Int64:
     return values
 
 
-def _whole(snapshot: Snapshot) -> Int64:
+def _join_requests(snapshot: Snapshot) -> Int64:
     shapes = snapshot.shape_request.shape[0]
     beside = snapshot.shape_floating
     if beside is None:
@@ -312,7 +302,7 @@ def _whole(snapshot: Snapshot) -> Int64:
     return np.ascontiguousarray(np.concatenate([snapshot.shape_request, beside], axis=1))
 
 
-def _limits(snapshot: Snapshot, capacity: Int64) -> Float:
+def _compute_limits(snapshot: Snapshot, capacity: Int64) -> Float:
     """L2 in amounts: the smallest of the fraction of this pool, the absolute amount and the
     ceiling."""
     fraction, amount = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
@@ -324,14 +314,14 @@ def _limits(snapshot: Snapshot, capacity: Int64) -> Float:
     for part in (fraction, ceiling):
         if part is not None:
             finite = np.isfinite(part)
-            whole = np.where(finite, np.where(finite, part, 0.0) * capacity, np.inf)
-            np.minimum(result, whole, out=result)
+            limit = np.where(finite, np.where(finite, part, 0.0) * capacity, np.inf)
+            np.minimum(result, limit, out=result)
     if amount is not None:
         np.minimum(result, amount, out=result)
     return result
 
 
-def _round_limit(snapshot: Snapshot, settings: EngineSettings, capacity: Int64) -> Float:
+def _compute_round_limit(snapshot: Snapshot, settings: EngineSettings, capacity: Int64) -> Float:
     names = snapshot.resources + snapshot.floating
     fraction = np.array([settings.round_limit.get(name, 1.0) for name in names])
     result: Float = capacity * fraction * (1.0 + round_state.TOLERANCE)

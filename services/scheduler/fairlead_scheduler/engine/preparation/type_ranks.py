@@ -12,33 +12,33 @@ from fairlead_scheduler.engine.snapshot import Byte, Match, Snapshot
 from fairlead_scheduler.engine.state.capacity_tree import Bits
 
 NOT_ELIGIBLE: Final = 255
-_ELIGIBLE_TYPE: Final = int(Match.SUITS)
+_ELIGIBLE_TYPE: Final = int(Match.ELIGIBLE)
 
 
 def rank_types(snapshot: Snapshot, clock: RoundClock) -> tuple[Byte, Bits]:
     """`ShapeTable.type_rank` and `type_bits`.
 
-    Where nothing is preferred the ranks are the match itself, which is 0 for eligible types: with a
-    node type per node they would be the largest array of a round.
+    If nothing is preferred, `type_rank` is the match itself, which is 0 for eligible types. With a
+    node type per node a second array would be the largest of a round.
     """
-    match, wished = snapshot.shape_match, snapshot.shape_rank
-    ranks = 1 if wished is None else int(wished.max(initial=0)) + 1
-    rank = match if wished is None else np.empty(match.shape, np.uint8)
+    match, preferred = snapshot.shape_match, snapshot.shape_rank
+    ranks = 1 if preferred is None else int(preferred.max(initial=0)) + 1
+    rank = match if preferred is None else np.empty(match.shape, np.uint8)
     bits = np.zeros((*match.shape[:2], ranks), np.uint64)
     for part in clock.slice_pairs(match.shape[0], match.shape[1] * match.shape[2]):
-        if wished is not None:
-            _set_ranks(match[part], wished[part], rank[part])
+        if preferred is not None:
+            _set_ranks(match[part], preferred[part], rank[part])
         _set_bits(match[part], rank[part], bits[part])
     return rank, bits
 
 
 @entry_point
-def _set_ranks(match: Byte, wished: Byte, rank: Byte) -> None:
+def _set_ranks(match: Byte, preferred: Byte, rank: Byte) -> None:
     for s in range(match.shape[0]):
         for w in range(match.shape[1]):
             for kind in range(match.shape[2]):
                 eligible = match[s, w, kind] == _ELIGIBLE_TYPE
-                rank[s, w, kind] = wished[s, kind] if eligible else NOT_ELIGIBLE
+                rank[s, w, kind] = preferred[s, kind] if eligible else NOT_ELIGIBLE
 
 
 @entry_point

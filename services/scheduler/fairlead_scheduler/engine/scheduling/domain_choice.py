@@ -1,8 +1,8 @@
-"""Where gangs with a topology start, and where further members join them (T2 to T4).
+"""Chooses the domains in which gangs with a topology start and further members join (T2 to T4).
 
-The domains of a level are values of a label in the tables of N7: what is free on the nodes of each
-is kept up to date there. A scope starts on free capacity in the narrowest level that has a domain
-for it; a required domain is freed by preemption only when no domain has it.
+The domains of a level are values of a label in the tables of N7, which also contain what is free on
+the nodes of each domain. A scope starts on free capacity, in the narrowest level that has a domain
+with enough of it. Only if no level has such a domain, a required one is freed by preemption.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -20,8 +20,9 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     is_needed,
     place_counted,
     place_further_member,
-    start_counting,
-    sum_members,
+    set_needed_members,
+    sum_new_gang,
+    sum_preemptions,
     undo_offer,
 )
 from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING, start_gang
@@ -46,15 +47,15 @@ from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     DOES_NOT_FIT,
     INSUFFICIENT,
-    N_GROUP_SHAPE,
     N_JOURNAL,
+    N_MEMBER_SHAPE,
     N_WORK,
     N_WORK_END,
     NO_REASON,
     PREEMPTION_LIMIT,
     QUEUED,
     TOPOLOGY_LEVEL,
-    cost_with,
+    find_share_after,
 )
 from fairlead_scheduler.engine.state.run_states import FREE, URGENCY
 
@@ -68,22 +69,26 @@ class DomainRating(NamedTuple):
     """What T3 compares of a required domain that preemption would free."""
 
     value: int
-    """`NO_DOMAIN` when the members fit in none so far, `SEARCHING` when more are to be tried"""
+    """`NO_DOMAIN` if the members fit in no domain that was tried; `SEARCHING`"""
     rank: int
+    """the rank of this value in `ValueCapacity.value`"""
     victims: int
     """runs that would be preempted, and members that would run on top of less urgent runs"""
     lost_work: float
+    """in steps of `eviction.LOST_STEPS`"""
     limited: bool
-    """whether in any domain so far only the limit of preemptions (L8) prevented the start"""
+    """whether in any domain that was tried only the limit of preemptions (L8) prevented the
+    start"""
 
 
 @separate
-def start_gang_anywhere(model: RoundModel, q: int, g: int, after: float, top: int) -> int:
-    """Place the members that a gang with a topology needs, or nothing: `NO_REASON`, the code of
-    why not, or `SEARCHING`. With `top` = `FREE` nothing is preempted.
+def start_gang_in_domains(model: RoundModel, g: int, after: float, top: int) -> int:
+    """Place the members that a gang with a topology needs to start, or nothing: `NO_REASON`, the
+    code of the reason why it does not start, or `SEARCHING`. With `top` = `FREE` nothing is
+    preempted.
 
-    It returns `SEARCHING` between two domains that it tries to free when the pass has to return
-    (L6), and continues there when it is called again for the gang.
+    It returns `SEARCHING` when the pass has to return (L6) between two domains that it tries to
+    free. The next call for the gang continues there.
     """
     if model.values.domains.mode[g] == REQUIRED and model.values.domains.widest[g] < 0:
         return TOPOLOGY_LEVEL
@@ -109,10 +114,10 @@ def start_gang_anywhere(model: RoundModel, q: int, g: int, after: float, top: in
 
 @separate
 def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) -> int:
-    """Place the members that the gang needs, of one role or `ALL_ROLES`: `NO_REASON`, the code of
-    why not, or `SEARCHING`."""
+    """Place the members of a scope, of one role or `ALL_ROLES`, that the gang needs to start. It
+    returns as `start_gang_in_domains`."""
     scope = model.roles.first[g] if role < 0 else role
-    sum_needed(model, g, role)
+    sum_scope_request(model, g, role)
     freeing = top > FREE and (
         model.values.domains.freed[scope] >= 0 or model.values.domains.search[SCOPE] == scope + 1
     )
@@ -146,14 +151,16 @@ def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) ->
 
 @inlined
 def count_needed(model: RoundModel, g: int, role: int) -> int:
-    """How many members the gang needs to start, of one role or `ALL_ROLES`."""
+    """The number of members of a scope, of one role or `ALL_ROLES`, that the gang needs to
+    start."""
     return model.gangs.min_size[g] if role < 0 else model.roles.minimum[role]
 
 
 @inlined
-def count_scope(model: RoundModel, g: int, role: int) -> None:
-    """Set `roles.left` to the members that the gang needs, of one role or `ALL_ROLES`."""
-    start_counting(model, g, model.gangs.min_size[g])
+def set_needed_of_scope(model: RoundModel, g: int, role: int) -> None:
+    """Set `roles.left` to the members of a scope, of one role or `ALL_ROLES`, that the gang needs
+    to start."""
+    set_needed_members(model, g, model.gangs.min_size[g])
     if role >= 0:
         for other in range(model.roles.first[g], model.roles.first[g + 1]):
             if other != role:
@@ -164,19 +171,20 @@ def count_scope(model: RoundModel, g: int, role: int) -> None:
 def place_needed(
     model: RoundModel, g: int, role: int, after: float, label: int, value: int, top: int
 ) -> Attempt:
-    """Place the members that the gang needs, of one role or `ALL_ROLES`, in a domain."""
-    count_scope(model, g, role)
+    """Place the members of a scope, of one role or `ALL_ROLES`, that the gang needs to start, on
+    nodes with this `value` of the label."""
+    set_needed_of_scope(model, g, role)
     need = count_needed(model, g, role)
     return place_counted(model, g, need, after, label, value, top)
 
 
 @separate
-def sum_needed(model: RoundModel, g: int, role: int) -> None:
-    """Set `gangs.waiting_request` to what the members that the gang needs, of one role or
-    `ALL_ROLES`, need of nodes together."""
+def sum_scope_request(model: RoundModel, g: int, role: int) -> None:
+    """Set `gangs.waiting_request` to what the members of a scope, of one role or `ALL_ROLES`, that
+    the gang needs to start request of nodes together."""
     for r in range(model.gangs.waiting_request.size):
         model.gangs.waiting_request[r] = 0
-    count_scope(model, g, role)
+    set_needed_of_scope(model, g, role)
     model.counters[N_WORK] += model.gangs.first[g + 1] - model.gangs.queued_first[g]
     for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
         j = model.gangs.members[i]
@@ -192,10 +200,10 @@ def sum_needed(model: RoundModel, g: int, role: int) -> None:
 
 @separate
 def place_on_free_capacity(model: RoundModel, g: int, role: int, j: int) -> bool:
-    """T3: place job `j`, or `ALL_MEMBERS` that the gang needs of one role or `ALL_ROLES`, in a
-    domain of the narrowest level that has one with free capacity; nothing where none has.
+    """T3: place job `j`, or `ALL_MEMBERS` of a scope that the gang needs to start, in the narrowest
+    level that has a domain with free capacity for them. False, with nothing placed, if none has.
 
-    `gangs.waiting_request` is what they need together.
+    `gangs.waiting_request` is what they request together; the scope is one role or `ALL_ROLES`.
     """
     widest = model.values.domains.widest[g] if model.values.domains.mode[g] == REQUIRED else 0
     for h in range(model.values.domains.label.size - 1, widest - 1, -1):
@@ -206,10 +214,11 @@ def place_on_free_capacity(model: RoundModel, g: int, role: int, j: int) -> bool
 
 @separate
 def place_in_level(model: RoundModel, g: int, role: int, j: int, h: int) -> bool:
-    """Place them in the domain of a level with the least free capacity that they fit in.
+    """`place_on_free_capacity` in level `h`, in the domain with the least free capacity in which
+    the members fit.
 
-    Of the first `DOMAINS_CONSIDERED_MAX` domains that have enough in all, in the order of what was
-    free when the round started, at most `DOMAINS_TRIED_MAX` are tried.
+    Of the first `DOMAINS_CONSIDERED_MAX` domains with enough capacity in all, in the order of what
+    was free when the round started, at most `DOMAINS_TRIED_MAX` are tried.
     """
     label = model.values.domains.label[h]
     count = 0
@@ -233,7 +242,7 @@ def place_in_level(model: RoundModel, g: int, role: int, j: int, h: int) -> bool
         value = model.values.value[label, model.values.domains.candidates[at]]
         model.values.domains.candidates[at] = -1
         if j >= 0:
-            model.counters[N_GROUP_SHAPE] = 0
+            model.counters[N_MEMBER_SHAPE] = 0
             if place_job(model, j, 0.0, label, value, FREE) == NO_REASON:
                 return True
         elif place_needed(model, g, role, 0.0, label, value, FREE).placed == count_needed(
@@ -246,8 +255,8 @@ def place_in_level(model: RoundModel, g: int, role: int, j: int, h: int) -> bool
 
 @inlined
 def find_best_candidate(model: RoundModel, label: int, count: int) -> int:
-    """The place, among the candidates, of the domain that has the least free capacity, then the
-    first name."""
+    """The place among the first `count` candidates of the domain with the least free capacity; of
+    equal ones, the one with the first name."""
     best = -1
     candidates = model.values.domains.candidates
     model.counters[N_WORK] += count
@@ -261,8 +270,8 @@ def find_best_candidate(model: RoundModel, label: int, count: int) -> int:
 
 @inlined
 def is_fuller(model: RoundModel, label: int, a: int, b: int) -> bool:
-    """Whether the domain of rank `a` has less free capacity than that of rank `b`, by the resources
-    in the order of N3; of equal ones whether its name is first."""
+    """Whether the domain of rank `a` has less free capacity than the domain of rank `b`, compared
+    by resource in the order of N3; if they are equal, whether its name is first."""
     leaf = model.values.free.shape[1] // 2
     for i in range(model.nodes.waste_order.size):
         r = model.nodes.waste_order[i]
@@ -273,11 +282,11 @@ def is_fuller(model: RoundModel, label: int, a: int, b: int) -> bool:
 
 @separate
 def choose_freed_domain(model: RoundModel, g: int, role: int, after: float) -> DomainRating:
-    """T3: the required domain in which the fewest and then the cheapest runs are preempted.
+    """T3: the required domain in which the fewest runs are preempted, and of these the cheapest.
 
-    Domains on which enough could be freed are tried, the most free first, at most
-    `DOMAINS_TRIED_MAX`, and at least one before it returns `SEARCHING`.
-    `gangs.waiting_request` is what the members need together.
+    It tries domains in which enough could be freed, the most free first: at most
+    `DOMAINS_TRIED_MAX`, and at least one before it returns `SEARCHING`. `gangs.waiting_request` is
+    what the members request together.
     """
     search = model.values.domains.search
     scope = model.roles.first[g] if role < 0 else role
@@ -316,7 +325,8 @@ def choose_freed_domain(model: RoundModel, g: int, role: int, after: float) -> D
 
 @inlined
 def save_search(model: RoundModel, at: int, best: DomainRating) -> None:
-    """Save the progress of the search for a domain to free."""
+    """Save the progress of the search for a domain to free; `at` is the place of the last one that
+    was tried."""
     search = model.values.domains.search
     search[NEXT_AFTER] = at
     search[BEST_VALUE] = best.value
@@ -331,7 +341,7 @@ def try_to_free(
     model: RoundModel, best: DomainRating, g: int, role: int, after: float, rank: int
 ) -> DomainRating:
     """Place the members in the required domain of this rank, compare what that preempts with the
-    best so far, and undo it."""
+    best domain, and undo it; returns the better of the two."""
     label = model.values.domains.label[model.values.domains.widest[g]]
     value = model.values.value[label, rank]
     mark = model.counters[N_JOURNAL]
@@ -339,7 +349,8 @@ def try_to_free(
     limited = best.limited or attempt.limited
     result = DomainRating(best.value, best.rank, best.victims, best.lost_work, limited)
     if attempt.placed == count_needed(model, g, role):
-        rated = rate_freed_domain(model, mark, value, rank, limited)
+        cost = sum_preemptions(model, mark)
+        rated = DomainRating(value, rank, cost.victims, cost.lost_work, limited)
         if best.value < 0 or is_cheaper_domain(model, label, rated, best):
             result = rated
     undo_offer(model, mark)
@@ -347,26 +358,8 @@ def try_to_free(
 
 
 @inlined
-def rate_freed_domain(
-    model: RoundModel, mark: int, value: int, rank: int, limited: bool
-) -> DomainRating:
-    """Rate a domain by the preemptions in the journal after `mark`."""
-    victims = 0
-    lost_work = 0.0
-    for i in range(mark, model.counters[N_JOURNAL]):
-        entry = model.journal[i]
-        if entry < 0:
-            victims += 1
-            lost_work += model.runs.lost_work[-entry - 1]
-        elif model.runs.tier[entry - 1] == URGENCY:
-            victims += 1
-            lost_work += model.runs.urgency_loss[entry - 1]
-    return DomainRating(value, rank, victims, lost_work, limited)
-
-
-@inlined
 def is_cheaper_domain(model: RoundModel, label: int, a: DomainRating, b: DomainRating) -> bool:
-    """Whether `a` is better than `b`: fewer victims, less lost work, less free capacity."""
+    """Whether `a` is better than `b`: by fewer victims, less lost work, less free capacity."""
     if a.victims != b.victims:
         return a.victims < b.victims
     if a.lost_work != b.lost_work:
@@ -376,17 +369,13 @@ def is_cheaper_domain(model: RoundModel, label: int, a: DomainRating, b: DomainR
 
 @separate
 def start_offered_gang(model: RoundModel, q: int, g: int) -> int:
-    """Start a gang, with its topology if it has one: see `start_gang`."""
+    """Start gang `g` of queue `q`, with or without a topology. It returns as `start_gang`."""
     if model.values.domains.mode[g] == 0:
         return start_gang(model, q, g)
-    start_counting(model, g, model.gangs.min_size[g])
-    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED)
-    after = (
-        cost_with(model.usage.held[q], model.gangs.offer_request, model.entitlements.cost_factor)
-        / model.entitlements.weight[q]
-    )
+    sum_new_gang(model, g)
+    after = find_share_after(model, q, model.gangs.offer_request)
     mark = model.counters[N_JOURNAL]
-    code = start_gang_anywhere(model, q, g, after, URGENCY)
+    code = start_gang_in_domains(model, g, after, URGENCY)
     for i in range(mark, model.counters[N_JOURNAL]):
         if model.journal[i] > 0:
             join_scope(model, model.journal[i] - 1)
@@ -395,14 +384,14 @@ def start_offered_gang(model: RoundModel, q: int, g: int) -> int:
 
 @inlined
 def find_scope(model: RoundModel, j: int) -> int:
-    """The number of the member's scope."""
+    """The number of the scope of member `j`."""
     g = int(model.jobs.gang[j])
     return model.roles.first[g] if model.values.domains.whole[g] else int(model.jobs.role[j])
 
 
 @separate
 def join_scope(model: RoundModel, j: int) -> None:
-    """Narrow down the domains that have all members of a scope, after a member was placed."""
+    """After member `j` was placed: keep only the common domains of its scope that it is in, too."""
     scope = find_scope(model, j)
     for h in range(model.values.domains.label.size):
         label = model.values.domains.label[h]
@@ -417,10 +406,10 @@ def join_scope(model: RoundModel, j: int) -> None:
 @separate
 def place_joining_member(model: RoundModel, j: int) -> int:
     """T4: place a further member near the others of its scope, on tier (a): `NO_REASON`, or the
-    code of why not.
+    code of the reason why it was not placed.
 
-    It goes to the narrowest domain that has all others and free capacity for it, no wider than the
-    required level. The first member of its scope chooses a domain as a gang does.
+    It is placed in the narrowest domain that contains all others and has free capacity for it, no
+    wider than the required level. For the first member of a scope, a domain is chosen as by T3.
     """
     g = int(model.jobs.gang[j])
     if model.values.domains.mode[g] == 0:
@@ -440,10 +429,10 @@ def place_joining_member(model: RoundModel, j: int) -> int:
         for h in range(levels - 1, widest - 1, -1):
             label = model.values.domains.label[h]
             value = model.values.domains.common[scope, h]
-            model.counters[N_GROUP_SHAPE] = 0
+            model.counters[N_MEMBER_SHAPE] = 0
             if value >= 0 and place_job(model, j, 0.0, label, value, FREE) == NO_REASON:
                 return NO_REASON
     if required:
         return INSUFFICIENT
-    model.counters[N_GROUP_SHAPE] = 0
+    model.counters[N_MEMBER_SHAPE] = 0
     return place_job(model, j, 0.0, ANY_VALUE, ANY_VALUE, FREE)

@@ -1,4 +1,4 @@
-"""Whether a position can get a job: by node type and avoided nodes (N1, N10), and by free
+"""Whether a job can be placed on a position: by node type and avoided nodes (N1, N10), and by free
 capacity."""
 
 # mypy: disable-error-code="no-any-return"
@@ -12,7 +12,8 @@ from fairlead_scheduler.engine.state.round_model import RoundModel
 
 @inlined
 def is_eligible(model: RoundModel, j: int, s: int, w: int, p: int) -> bool:
-    """Whether the position is eligible for the job, free capacity aside (N1, N10)."""
+    """Whether position `p` is eligible for job `j` of shape `s`, at home or away entry `w`,
+    whatever its free capacity (N1, N10)."""
     size = model.capacity.tree_types.size // 2
     if (
         model.capacity.tree_types[size + p] == 0
@@ -29,18 +30,8 @@ def is_eligible(model: RoundModel, j: int, s: int, w: int, p: int) -> bool:
 
 
 @inlined
-def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
-    """The level at which a queued job preempts: its own, and for a member of a group no higher than
-    the lowest of the members that the group needs. Otherwise what preempts the lowest of them and
-    what the highest of them preempts could displace each other for ever (G6)."""
-    level = model.shapes.level[int(model.jobs.shape[j]), w]
-    g = int(model.jobs.gang[j])
-    return level if g < 0 else min(level, model.groups.level[g])
-
-
-@inlined
 def has_capacity(model: RoundModel, s: int, p: int) -> bool:
-    """Whether the request fits beside all runs."""
+    """Whether a job of shape `s` fits on position `p` beside all runs (N2a)."""
     size = model.capacity.tree_types.size // 2
     for r in range(model.shapes.request.shape[1]):
         if model.shapes.request[s, r] > model.capacity.tree[size + p, r]:

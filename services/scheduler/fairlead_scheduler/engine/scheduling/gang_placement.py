@@ -1,4 +1,4 @@
-"""Gangs: all or nothing, on one value of a label where they require it (N7 to N9)."""
+"""Places, undoes and returns members of gangs (N7, N8, G1)."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -10,16 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.placement import (
-    place_job,
-)
+from fairlead_scheduler.engine.scheduling.placement import place_job
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED,
     INSUFFICIENT,
-    N_GROUP_SHAPE,
     N_JOURNAL,
+    N_MEMBER_SHAPE,
     N_WORK,
     NO_REASON,
     PREEMPTION_LIMIT,
@@ -30,6 +28,7 @@ from fairlead_scheduler.engine.state.run_states import (
     CAUSE_SURPLUS,
     CAUSE_URGENCY,
     FREE,
+    URGENCY,
     breaks_gang,
     can_return,
     find_preemptor,
@@ -45,24 +44,26 @@ from fairlead_scheduler.engine.state.surplus import is_surplus
 
 
 class Attempt(NamedTuple):
-    """The result of placing members."""
+    """The result of an attempt to place members."""
 
     placed: int
+    """the number of members placed"""
     limited: bool
-    """whether the missing members lack only preemption tokens (L8)"""
+    """whether the others were not placed only for a lack of preemption tokens (L8)"""
 
 
 @inlined
-def start_counting(model: RoundModel, g: int, need: int) -> None:
-    """Set how many members the gang needs of each role: `need` of the only one of a gang that is no
-    group, else the minima."""
+def set_needed_members(model: RoundModel, g: int, need: int) -> None:
+    """Set `roles.left` to the members that gang `g` needs of each role: the minimum of each role of
+    a group, `need` for the only role of a plain gang."""
     for role in range(model.roles.first[g], model.roles.first[g + 1]):
         model.roles.left[role] = model.roles.minimum[role] if model.groups.grouped[g] else need
 
 
 @inlined
 def is_needed(model: RoundModel, g: int, j: int) -> bool:
-    """Whether member `j` is one of those that the gang needs, after those that came before."""
+    """Whether the gang needs member `j` beside the members that were subtracted from
+    `roles.left`."""
     if model.groups.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
         return False
     return model.roles.left[model.jobs.role[j]] > 0
@@ -70,9 +71,12 @@ def is_needed(model: RoundModel, g: int, j: int) -> bool:
 
 @separate
 def sum_members(model: RoundModel, g: int, first: int, last: int, state: int) -> int:
-    """Sum up in `gangs.offer_request` what the members in this state request that the gang needs by
-    `roles.left`; returns the lowest class value of all members in the state, of a group of the
-    needed ones (R4)."""
+    """Sum up in `gangs.offer_request` what the needed members request.
+
+    Those are members of gang `g` from place `first` up to `last`, in this state, that the gang
+    needs by `roles.left`. Returns the class value of the offer (R4): the lowest one of all members
+    in this state; of a group, of the needed ones.
+    """
     for r in range(model.gangs.offer_request.size):
         model.gangs.offer_request[r] = 0
     value = np.iinfo(np.int64).max
@@ -95,15 +99,21 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int) ->
 
 
 @separate
-def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bool:
-    """L2 for a gang: whether its first `need` queued members are too many for any of their classes.
+def sum_new_gang(model: RoundModel, g: int) -> int:
+    """Sum up in `gangs.offer_request` what the queued members request that gang `g` needs to start;
+    returns the class value of the offer (R4)."""
+    set_needed_members(model, g, model.gangs.min_size[g])
+    return sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED)
 
-    It uses `gangs.offer_request`.
-    """
+
+@separate
+def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bool:
+    """L2 for a gang: whether its first `need` queued members exceed the limit of queue `q` for any
+    of their classes. It overwrites `gangs.offer_request`."""
     for c in range(model.entitlements.class_limit.shape[1]):
         for r in range(model.gangs.offer_request.size):
             model.gangs.offer_request[r] = 0
-        start_counting(model, g, need)
+        set_needed_members(model, g, need)
         for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
             j = model.gangs.members[i]
             if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
@@ -139,16 +149,44 @@ def undo_offer(model: RoundModel, mark: int) -> None:
                 return_preemption_token(model)
 
 
+class PreemptionCost(NamedTuple):
+    """What the placements of an offer preempt."""
+
+    victims: int
+    """runs that are preempted, and placements on top of less urgent runs"""
+    lost_work: float
+    """in steps of `eviction.LOST_STEPS`"""
+
+
+@inlined
+def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
+    """Sum up the preemptions in the journal after `mark`. A placement on tier (c) counts as one,
+    with the work that would be lost below it."""
+    victims = 0
+    lost_work = 0.0
+    for i in range(mark, model.counters[N_JOURNAL]):
+        entry = model.journal[i]
+        if entry < 0:
+            victims += 1
+            lost_work += model.runs.lost_work[-entry - 1]
+        elif model.runs.tier[entry - 1] == URGENCY:
+            victims += 1
+            lost_work += model.runs.urgency_loss[entry - 1]
+    return PreemptionCost(victims, lost_work)
+
+
 @separate
 def place_members(
     model: RoundModel, g: int, need: int, after: float, value: int, top: int
 ) -> Attempt:
-    """Place up to `need` queued members within a label value; of a group those that it needs.
+    """Place up to `need` queued members of gang `g` on nodes with this `value` of its label; of a
+    group, the members that it needs.
 
-    Members of a shape that was not placed are not tried again. A group stops at the first role that
-    does not fit, and how many of it did is written to `roles.fitting` (G11).
+    After a member was not placed, the next members of its shape are not tried. The attempt ends at
+    the first role of a group that does not fit; `roles.fitting` is then the number of its members
+    that did (G11).
     """
-    start_counting(model, g, need)
+    set_needed_members(model, g, need)
     return place_counted(model, g, need, after, int(model.gangs.label[g]), value, top)
 
 
@@ -156,8 +194,9 @@ def place_members(
 def place_counted(
     model: RoundModel, g: int, need: int, after: float, label: int, value: int, top: int
 ) -> Attempt:
-    """`place_members` of as many of each role as `roles.left` says, within a value of any label."""
-    model.counters[N_GROUP_SHAPE] = 0
+    """`place_members`, with the members of each role that `roles.left` says, on nodes with this
+    `value` of any `label`."""
+    model.counters[N_MEMBER_SHAPE] = 0
     model.counters[N_WORK] += model.gangs.first[g + 1] - model.gangs.queued_first[g]
     placed = 0
     held_back = 0
@@ -188,10 +227,10 @@ def place_counted(
 
 @separate
 def place_further_member(model: RoundModel, j: int) -> int:
-    """Place a further member beside those that run, on tier (a): `NO_REASON`, or the code of why
-    not."""
+    """Place a further member of a gang that runs, on tier (a): `NO_REASON`, or the code of the
+    reason why it was not placed."""
     g = int(model.jobs.gang[j])
-    model.counters[N_GROUP_SHAPE] = 0
+    model.counters[N_MEMBER_SHAPE] = 0
     if model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
         return INSUFFICIENT
     return place_job(model, j, 0.0, model.gangs.label[g], model.gangs.value[g], FREE)
@@ -199,10 +238,8 @@ def place_further_member(model: RoundModel, j: int) -> int:
 
 @separate
 def preempt_evicted_run(model: RoundModel, j: int) -> None:
-    """Preempt an evicted run whose own node has no capacity: something more urgent is there (R5).
-
-    The other members go with it where the gang would have fewer than `minSize` left (N8).
-    """
+    """Preempt an evicted run that no longer fits on its node, because a more urgent job was placed
+    there (R5). If its gang would be too small without it, all members are preempted (N8)."""
     for_job = find_preemptor(model, model.runs.position[j], model.runs.level[j])
     whole = breaks_gang(model, j)
     preempt_run(model, j, CAUSE_URGENCY, for_job)
@@ -211,8 +248,9 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
 
 
 @inlined
-def count_returning(model: RoundModel, g: int) -> int:
-    """Set how many members of each role the gang needs to go on; returns their number."""
+def set_returning_members(model: RoundModel, g: int) -> int:
+    """Set `roles.left` to the evicted members of each role that gang `g` needs to continue; returns
+    the sum."""
     need = 0
     for role in range(model.roles.first[g], model.roles.first[g + 1]):
         model.roles.left[role] = min(model.roles.minimum[role], model.roles.live[role])
@@ -222,8 +260,9 @@ def count_returning(model: RoundModel, g: int) -> int:
 
 @separate
 def return_gang(model: RoundModel, g: int) -> None:
-    """Return as many evicted members as the gang needs to their nodes, or preempt all."""
-    need = count_returning(model, g)
+    """Return the evicted members that gang `g` needs to their nodes. If one of them does not fit
+    and the gang would be too small without it, the gang is preempted."""
+    need = set_returning_members(model, g)
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
         if need == 0:

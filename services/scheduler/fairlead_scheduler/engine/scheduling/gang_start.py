@@ -1,4 +1,4 @@
-"""How a gang starts: all or nothing, on the label value that it chooses (N7)."""
+"""Starts gangs, all or nothing, and chooses the label value on which a gang starts (N7)."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -12,8 +12,8 @@ import numpy as np
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     place_members,
-    start_counting,
-    sum_members,
+    sum_new_gang,
+    sum_preemptions,
     undo_offer,
 )
 from fairlead_scheduler.engine.scheduling.placement import (
@@ -32,14 +32,15 @@ from fairlead_scheduler.engine.state.round_state import (
     NO_REASON,
     PREEMPTION_LIMIT,
     QUEUED,
-    cost_with,
+    find_share_after,
 )
 from fairlead_scheduler.engine.state.run_states import FREE, URGENCY
 
 VALUES_TRIED_MAX: Final = 16
-"""How many label values are tried for a gang on free capacity, and then with preemption."""
+"""The most label values that are tried for a gang on free capacity, and then again with
+preemption."""
 VALUES_CONSIDERED_MAX: Final = 64
-"""How many values whose nodes have enough together are considered for being tried."""
+"""The most values with enough capacity on all their nodes together that are considered."""
 
 SEARCHING: Final = -2
 """Instead of a label value or a code: the search for a value continues in the next call."""
@@ -48,7 +49,9 @@ SEARCHING: Final = -2
 SEARCHED_GANG: Final = 0
 """gang + 1; 0 = no search is in progress"""
 STAGE: Final = 1
+"""`FREE_VALUES` or `PREEMPTIBLE_VALUES`"""
 NEXT_AFTER: Final = 2
+"""place of the last value that was tried in this stage, -1 = none was"""
 CONSIDERED: Final = 3
 TRIED: Final = 4
 TRIED_FREE: Final = 5
@@ -59,38 +62,35 @@ BEST_PREEMPTS: Final = 9
 LIMITED: Final = 10
 SEARCH_NUMBERS: Final = 11
 
+# Stages of the search.
 FREE_VALUES: Final = 0
+"""Values with free capacity for all queued members, the least free first."""
 PREEMPTIBLE_VALUES: Final = 1
+"""Values on which preemption could free enough, the most free first."""
 
 
 class ValueRating(NamedTuple):
-    """What N7 compares of a label value. Free capacity is in `ValueCapacity.least_waste`."""
+    """What N7 compares of a label value, beside its free capacity (`ValueCapacity.least_waste`)."""
 
     value: int
-    """`ANY_VALUE` when the gang fits on no value so far"""
+    """`ANY_VALUE` if the gang fits on no value that was tried"""
     placed: int
+    """the number of members placed"""
     preempts: int
-    """whether any run would be preempted"""
+    """1 if any run would be preempted"""
     lost_work: float
+    """in steps of `eviction.LOST_STEPS`"""
     limited: bool
-    """whether on any value so far only the limit of preemptions (L8) prevented the start"""
-
-
-class PreemptionCost(NamedTuple):
-    """What placing the members of a gang preempts."""
-
-    preempts: int
-    """whether any run is preempted"""
-    lost_work: float
+    """whether on any value that was tried only the limit of preemptions (L8) prevented the start"""
 
 
 class LabelValue(NamedTuple):
     """The label value that N7 chooses."""
 
     value: int
-    """-1 when the gang fits on no value"""
+    """`ANY_VALUE` if the gang fits on no value; `SEARCHING`"""
     limited: bool
-    """whether on some value only the limit of preemptions (L8) prevented the start"""
+    """whether on any value only the limit of preemptions (L8) prevented the start"""
 
 
 @separate
@@ -160,8 +160,8 @@ def save_search(model: RoundModel, stage: int, at: int, best: ValueRating) -> No
 def try_free_values(
     model: RoundModel, best: ValueRating, g: int, need: int, after: float, waiting: int
 ) -> ValueRating:
-    """Try values on which all queued members could find free capacity, the least free first; at
-    least one before the pass returns."""
+    """The stage `FREE_VALUES`: the best of these values and of `best`. It tries at least one value
+    before it returns `SEARCHING`."""
     label = model.gangs.label[g]
     search = model.values.search
     rank = search[NEXT_AFTER]
@@ -186,8 +186,8 @@ def try_free_values(
 def try_preemptible_values(
     model: RoundModel, best: ValueRating, g: int, need: int, after: float
 ) -> ValueRating:
-    """Try values on which enough could be freed, the most free first; at least one before the pass
-    returns."""
+    """The stage `PREEMPTIBLE_VALUES`: the best of these values and of `best`. It tries at least one
+    value before it returns `SEARCHING`."""
     label = model.gangs.label[g]
     search = model.values.search
     place = search[NEXT_AFTER]
@@ -220,8 +220,8 @@ def was_tried_free(model: RoundModel, value: int) -> bool:
 
 @inlined
 def find_next_value(model: RoundModel, tree: Int64, label: int, start: int) -> int:
-    """The first leaf from `start` on whose label value has, on its nodes together, what the gang at
-    hand needs; -1 without one, or when no more values are considered or tried."""
+    """The first leaf from `start` on whose label value has `gangs.waiting_request` on all its nodes
+    together; -1 without such a leaf, or if enough values were considered or tried."""
     search = model.values.search
     if search[CONSIDERED] == VALUES_CONSIDERED_MAX:
         return -1
@@ -247,7 +247,8 @@ def try_value(
     value: int,
     rank: int,
 ) -> ValueRating:
-    """Place the gang on a label value, compare the result with the best so far, and undo it."""
+    """Place gang `g` on a label value, compare the result with the best one, and undo it; returns
+    the better of the two."""
     label = model.gangs.label[g]
     mark = model.counters[N_JOURNAL]
     attempt = place_members(model, g, need, after, value, URGENCY)
@@ -257,7 +258,7 @@ def try_value(
         cost = sum_preemptions(model, mark)
         more = model.gangs.first[g + 1] - model.gangs.queued_first[g]
         placed = need + place_members(model, g, more, after, value, FREE).placed
-        rated = ValueRating(value, placed, cost.preempts, cost.lost_work, limited)
+        rated = ValueRating(value, placed, min(cost.victims, 1), cost.lost_work, limited)
         if best.value < 0 or is_better_value(model, rated, best, label, rank):
             result = rated
             leaf = model.values.free.shape[1] // 2 + rank
@@ -268,27 +269,11 @@ def try_value(
 
 
 @inlined
-def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
-    """Sum up the preemptions in the journal after `mark`, with the runs below jobs on tier (c)."""
-    preempts = 0
-    lost_work = 0.0
-    for i in range(mark, model.counters[N_JOURNAL]):
-        entry = model.journal[i]
-        if entry < 0:
-            preempts = 1
-            lost_work += model.runs.lost_work[-entry - 1]
-        elif model.runs.tier[entry - 1] == URGENCY:
-            preempts = 1
-            lost_work += model.runs.urgency_loss[entry - 1]
-    return PreemptionCost(preempts, lost_work)
-
-
-@inlined
 def is_better_value(
     model: RoundModel, a: ValueRating, b: ValueRating, label: int, rank: int
 ) -> bool:
-    """N7: whether `a`, the value of this rank with the gang placed on it, is better than `b`, the
-    best so far."""
+    """N7: whether `a`, for the value of this `rank` while the gang is placed on it, is better than
+    `b`, the best so far."""
     if a.placed != b.placed:
         return a.placed > b.placed
     if a.preempts != b.preempts:
@@ -315,10 +300,11 @@ def find_highest_level(model: RoundModel, g: int) -> int:
 
 @separate
 def sum_waiting(model: RoundModel, g: int, need: int) -> int:
-    """Set `gangs.waiting_request` to the least that `need` of the queued members can need of nodes
-    together; returns how many are queued.
+    """Set `gangs.waiting_request` to a lower bound of what any `need` of the queued members request
+    together; returns the number of queued members.
 
-    That is what all of them need, or `need` times the least of each resource.
+    The bound is what all queued members request, or less: `need` times the least request of any
+    member for each resource.
     """
     for r in range(model.gangs.waiting_request.size):
         model.gangs.waiting_request[r] = 0
@@ -352,7 +338,7 @@ def find_least_request(model: RoundModel, g: int, r: int) -> int:
 
 @inlined
 def has_free_capacity(model: RoundModel, label: int, rank: int) -> bool:
-    """Whether the nodes of the value have enough free capacity together for the gang at hand."""
+    """Whether the nodes of the value have `gangs.waiting_request` free together."""
     leaf = model.values.free.shape[1] // 2 + rank
     for r in range(model.gangs.waiting_request.size):
         if model.gangs.waiting_request[r] > model.values.free[label, leaf, r]:
@@ -362,7 +348,8 @@ def has_free_capacity(model: RoundModel, label: int, rank: int) -> bool:
 
 @inlined
 def could_be_better(model: RoundModel, label: int, rank: int) -> bool:
-    """Whether less would stay free on the value than on the best, with all queued members on it."""
+    """Whether less would stay free on this value, with all queued members on it, than on the best
+    one."""
     leaf = model.values.free.shape[1] // 2 + rank
     for i in range(model.nodes.waste_order.size):
         r = model.nodes.waste_order[i]
@@ -374,15 +361,11 @@ def could_be_better(model: RoundModel, label: int, rank: int) -> bool:
 
 @separate
 def start_gang(model: RoundModel, q: int, g: int) -> int:
-    """Place the `minSize` members that a gang needs, or nothing: `NO_REASON`, the code of why
-    not, or `SEARCHING`."""
+    """Place the members that a gang without a topology needs to start, or nothing: `NO_REASON`, the
+    code of the reason why it does not start, or `SEARCHING`."""
     need = model.gangs.min_size[g]
-    start_counting(model, g, need)
-    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED)
-    after = (
-        cost_with(model.usage.held[q], model.gangs.offer_request, model.entitlements.cost_factor)
-        / model.entitlements.weight[q]
-    )
+    sum_new_gang(model, g)
+    after = find_share_after(model, q, model.gangs.offer_request)
     value = model.gangs.value[g]
     limited = False
     if model.gangs.label[g] >= 0 and value < 0:

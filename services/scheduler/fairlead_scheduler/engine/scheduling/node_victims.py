@@ -1,4 +1,4 @@
-"""Which runs on one node would be preempted, and how that is rated (N2b, N4, R6, R9)."""
+"""Chooses the victims on one node and rates them (N2b, N4, R6, R9)."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -12,8 +12,12 @@ from fairlead_scheduler.engine.snapshot import Preemption
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED,
+    FOR_OWN_SURPLUS,
+    FOR_SHARE,
+    FOR_URGENCY,
     N_WORK,
     NON_PREEMPTIBLE,
+    TO_FIT,
     TOLERANCE,
     cost_of,
 )
@@ -30,12 +34,6 @@ from fairlead_scheduler.engine.state.surplus import (
     is_surplus,
     victim_kind,
 )
-from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
-
-FOR_MINIMUM: Final = 3
-"""G5: surplus members of the preemptor's own queue, of no higher value."""
-TO_FIT: Final = 2
-"""R6: preemptible runs of any value, until the node is not oversubscribed."""
 
 ANY_CLASS: Final = int(Preemption.ANY)
 NO_RUN: Final = -1
@@ -43,29 +41,33 @@ NO_RUN: Final = -1
 NOT_PERMITTED: Final = -1
 """Instead of the number of victims: no set of victims is permitted."""
 
+# What is assumed of a run (`VictimChoice.mark`).
 UNTOUCHED: Final = 0
 CHOSEN: Final = 1
+"""It is a victim."""
 MATE: Final = 2
+"""It goes with a victim of its gang."""
 
 
 class NodeVictims(NamedTuple):
     """The victims on a node, and what N4 compares of them."""
 
     victim_count: int
-    """`NOT_PERMITTED`, or how many they are: `victims.taken` up to that number, with `takes_gang`
-    where all members go with one"""
+    """`NOT_PERMITTED`, or the number of victims: `victims.taken` up to that number, with
+    `takes_gang` for a victim with which all members of its gang are preempted"""
     level: int
-    """the greatest level of any of them"""
+    """the greatest level of any victim"""
     kind: int
-    """the dearest kind of any of them (`surplus.victim_kind`); one that takes its whole gang along
-    is no surplus member"""
+    """the costliest kind of any victim (`surplus.victim_kind`); a victim that takes its whole gang
+    along counts as a member that the gang needs"""
     share_steps: int
-    """tier (b): how far the queue of the first one is above its entitled share, in steps"""
+    """tier (b): held / entitled share of the first victim's queue, in steps of 1e-9"""
     lost_work: float
+    """in steps of `eviction.LOST_STEPS`"""
     runs: int
-    """how many would stop, members of their gangs included"""
+    """the number of runs that would stop, members of the victims' gangs included"""
     first: int
-    """the first one, or `NO_RUN`"""
+    """the first victim, or `NO_RUN`"""
 
 
 class Taken(NamedTuple):
@@ -77,8 +79,8 @@ class Taken(NamedTuple):
 
 
 @inlined
-def goes_first(model: RoundModel, a: int, b: int) -> bool:
-    """The order of N2b: whether `a` is preempted before `b`."""
+def is_earlier_victim(model: RoundModel, a: int, b: int) -> bool:
+    """Whether run `a` comes before run `b` in the order of N2b."""
     if model.runs.level[a] != model.runs.level[b]:
         return model.runs.level[a] < model.runs.level[b]
     if model.usage.share_steps[model.jobs.queue[a]] != model.usage.share_steps[model.jobs.queue[b]]:
@@ -96,8 +98,19 @@ def goes_first(model: RoundModel, a: int, b: int) -> bool:
 
 
 @inlined
+def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
+    """The level at which queued job `j` preempts: its own, but for a member of a group at most the
+    lowest level of the members that the group needs. Otherwise a job that preempts the lowest of
+    these members and a run that the highest of them preempts could displace each other for ever
+    (G6)."""
+    level = model.shapes.level[int(model.jobs.shape[j]), w]
+    g = int(model.jobs.gang[j])
+    return level if g < 0 else min(level, model.groups.level[g])
+
+
+@inlined
 def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: int) -> bool:
-    """Whether the run can be a victim at all."""
+    """Whether run `j` can be a victim of the job `preemptor`, which preempts at `level`."""
     if model.runs.preemption[j] >= NON_PREEMPTIBLE or not is_live(model.runs.state[j]):
         return False
     if mode == TO_FIT:
@@ -112,7 +125,7 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
             and model.runs.level[j] <= level
             and model.jobs.queue[j] != model.jobs.queue[preemptor]
         )
-    if mode == FOR_MINIMUM:
+    if mode == FOR_OWN_SURPLUS:
         return (
             model.jobs.queue[j] == model.jobs.queue[preemptor]
             and is_surplus(model, j)
@@ -134,14 +147,15 @@ def is_enough(model: RoundModel) -> bool:
 
 @inlined
 def is_protected(model: RoundModel, q: int, after: float) -> bool:
-    """R13: whether queue `q` would hold no more per weight, without the assumed victims, than the
-    preemptor's queue with its whole offer (`after`)."""
+    """R13: whether queue `q`, without the assumed victims, would hold no more per weight than the
+    preemptor's queue with its whole offer (`after`, as of `find_share_after`)."""
     return after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE
 
 
 @inlined
 def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
-    """Assume that a run is preempted (sign 1), or undo that (-1)."""
+    """Assume that run `j` is preempted (sign 1), or undo that (sign -1). Only a run on position `p`
+    frees capacity there."""
     s = int(model.jobs.shape[j])
     if model.runs.position[j] == p:
         for r in range(model.victims.need.size):
@@ -154,7 +168,8 @@ def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
 
 @inlined
 def assume_preempted(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
-    """Assume that a victim is preempted, and all members of its gang if they go with it."""
+    """Assume that victim `j` is preempted, with `whole_gang` together with all live members of its
+    gang."""
     model.victims.mark[j] = CHOSEN
     assume_run(model, j, p, 1)
     if whole_gang:
@@ -188,8 +203,9 @@ def choose_victims(
 ) -> NodeVictims:
     """Choose the victims on position `p` for the job `preemptor`.
 
-    On tier (c) only those count that are needed beyond what is on top of others there already.
-    `after` is the preemptor's share / weight with its whole offer placed (R13).
+    On tier (c) earlier placements can be on top of less urgent runs there. The victims that these
+    placements need are chosen first and are not part of the result. `after` is the share / weight
+    of the preemptor's queue with its whole offer placed (R13).
     """
     size = model.capacity.tree_types.size // 2
     n = 0
@@ -244,15 +260,15 @@ def choose_victims(
 def take_until_fit(
     model: RoundModel, n: int, victim_count: int, p: int, after: float, mode: int
 ) -> Taken:
-    """Add some of the first `n` candidates to the victims, one by one in the order of N2b, or of
-    G10, until the job fits."""
+    """Add some of the first `n` candidates to the first `victim_count` victims, one by one in the
+    order of N2b (for own surplus, of G10), until the job fits."""
     examined = 0
     while n > 0 and not is_enough(model):
         first = 0
         for i in range(1, n):
             a, b = model.victims.candidates[i], model.victims.candidates[first]
-            sooner = goes_first(model, a, b)
-            if mode == FOR_MINIMUM and model.runs.level[a] == model.runs.level[b]:
+            sooner = is_earlier_victim(model, a, b)
+            if mode == FOR_OWN_SURPLUS and model.runs.level[a] == model.runs.level[b]:
                 time_a = model.groups.weighted_time[model.jobs.gang[a]]
                 time_b = model.groups.weighted_time[model.jobs.gang[b]]
                 sooner = time_a > time_b or (time_a == time_b and sooner)
@@ -274,7 +290,7 @@ def take_until_fit(
             and model.roles.live[role] - model.roles.assumed[role] <= (model.roles.minimum[role])
         ):
             whole = 1
-        if whole and mode == FOR_MINIMUM:
+        if whole and mode == FOR_OWN_SURPLUS:
             continue
         model.victims.taken[victim_count] = j
         model.victims.takes_gang[victim_count] = whole
@@ -285,11 +301,11 @@ def take_until_fit(
 
 @separate
 def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
-    """N2b: give each of `n` victims but the first `covered` back, in the order taken, where the job
-    fits without it.
+    """N2b: restore each of the first `n` victims, except the first `covered`, without which the job
+    fits, in the order taken.
 
-    A gang with several members taken one after another stays taken: what goes with the last
-    depends on those before.
+    If several members of a gang were taken one after another, they are not restored: the members
+    that go with the last of them depend on the others.
     """
     for k in range(covered, n):
         j = model.victims.taken[k]
@@ -313,7 +329,8 @@ def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
 
 @separate
 def return_spared(model: RoundModel, n: int, victim_count: int) -> int:
-    """Put the spared of the victims after the `n` candidates again; returns how many they are."""
+    """Put the victims that were spared back behind the first `n` candidates; returns their
+    number."""
     spared = 0
     retained = 0
     for k in range(victim_count):
@@ -329,7 +346,7 @@ def return_spared(model: RoundModel, n: int, victim_count: int) -> int:
 
 @inlined
 def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVictims:
-    """What N4 compares of the victims from `covered` to `n`; their number is left open."""
+    """Rate the victims from place `covered` up to `n`. The caller sets `victim_count`."""
     first = NO_RUN
     level = -1
     kind = SURPLUS_VICTIM
@@ -364,7 +381,8 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
 
 @separate
 def has_cheaper_victims(model: RoundModel, a: NodeVictims, b: NodeVictims) -> bool:
-    """N4 up to the node number: whether `a` is cheaper than `b`."""
+    """Whether victims `a` are cheaper than victims `b`, by all criteria of N4 but the node
+    number."""
     if a.level != b.level:
         return a.level < b.level
     if a.kind != b.kind:

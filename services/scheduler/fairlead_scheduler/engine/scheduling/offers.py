@@ -1,10 +1,9 @@
 """What a queue offers (rule R4): its first job or gang, or one behind it that is within budget.
 
-A queue whose first offer is over budget is represented by its first offer within budget, unless the
-first fits on free capacity: then the order inside the queue stays. The search for an offer within
-budget goes through the queue's order once in a round: what a queue holds grows, so that an offer
-which was over budget stays so. Where runs of the queue were preempted since, the next round finds
-it.
+If the first offer of a queue is over budget and does not fit on free capacity, the queue offers its
+first offer within budget instead. The search for an offer within budget goes through the order of
+the queue once in a round: what a queue holds mostly grows, so an offer that was over budget stays
+over budget. If runs of the queue were preempted since, only the next round finds it.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -15,13 +14,12 @@ from __future__ import annotations
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.domain_choice import (
     place_joining_member,
-    start_gang_anywhere,
+    start_gang_in_domains,
 )
 from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
     place_members,
-    start_counting,
-    sum_members,
+    sum_new_gang,
     undo_offer,
 )
 from fairlead_scheduler.engine.scheduling.gang_start import (
@@ -29,8 +27,7 @@ from fairlead_scheduler.engine.scheduling.gang_start import (
     find_next_value,
     sum_waiting,
 )
-from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job
-from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
+from fairlead_scheduler.engine.scheduling.placement import ANY_VALUE, find_free_node, place_job
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.domain_tables import DOMAINS_TRIED_MAX
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -48,7 +45,6 @@ from fairlead_scheduler.engine.state.round_state import (
     NEW_JOB,
     NO_OFFER,
     NO_REASON,
-    QUEUED,
     TOLERANCE,
     cost_of,
     cost_with,
@@ -59,11 +55,11 @@ from fairlead_scheduler.engine.state.surplus import is_surplus
 
 
 @inlined
-def rank_offer(model: RoundModel, q: int, whole: Int64, value: int, live: bool) -> None:
-    """Compute what R4 compares of a queue's offer: amounts, class value, whether it runs
-    already."""
+def rank_offer(model: RoundModel, q: int, more: Int64, value: int, live: bool) -> None:
+    """Compute what R4 compares of the offer of queue `q`, which needs `more`: its shares, its class
+    value, and whether it is of live runs."""
     weight = model.entitlements.weight[q]
-    proposed = cost_with(model.usage.counted[q], whole, model.entitlements.cost_factor) / weight
+    proposed = cost_with(model.usage.counted[q], more, model.entitlements.cost_factor) / weight
     over = proposed > model.entitlements.budget[q] + TOLERANCE
     model.offers.class_value[q] = value
     model.offers.over_budget[q] = over
@@ -72,13 +68,13 @@ def rank_offer(model: RoundModel, q: int, whole: Int64, value: int, live: bool) 
         if over
         else cost_of(model.usage.counted[q], model.entitlements.cost_factor) / weight
     )
-    model.offers.size[q] = cost_of(whole, model.entitlements.cost_factor) * weight
+    model.offers.size[q] = cost_of(more, model.entitlements.cost_factor) * weight
     model.offers.runs[q] = live
 
 
 @separate
 def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
-    """Offer a single job."""
+    """Offer job `j` alone; always True."""
     s = int(model.jobs.shape[j])
     model.offers.kind[q] = kind
     model.offers.job[q] = j
@@ -89,16 +85,8 @@ def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
 
 
 @separate
-def sum_new_gang(model: RoundModel, g: int) -> int:
-    """Sum up in `gangs.offer_request` what the queued members request that the gang needs to start;
-    returns the class value of the gang."""
-    start_counting(model, g, model.gangs.min_size[g])
-    return sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED)
-
-
-@separate
 def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
-    """Offer the gang whose last queued member is `j`."""
+    """Offer the gang whose last queued member is `j`; always True."""
     value = sum_new_gang(model, int(model.jobs.gang[j]))
     model.offers.kind[q] = NEW_GANG
     model.offers.job[q] = j
@@ -108,8 +96,9 @@ def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
 
 @inlined
 def offer_within_budget(model: RoundModel, q: int) -> bool:
-    """Replace the first offer of the queue, one of queued jobs, if R4 requires it; always True."""
-    forget_fit(model, q)
+    """If R4 requires it, replace the offer of queue `q`, which is its first one and of queued jobs;
+    always True."""
+    reset_fit(model, q)
     if (
         model.offers.over_budget[q]
         and model.counters[N_STOP] == NO_REASON
@@ -120,7 +109,7 @@ def offer_within_budget(model: RoundModel, q: int) -> bool:
 
 
 @inlined
-def forget_fit(model: RoundModel, q: int) -> None:
+def reset_fit(model: RoundModel, q: int) -> None:
     """Reset `fits_free_at` of the queue's offer."""
     if model.offers.fits_free_at[q] > 0:
         model.offers.fits_free_at[q] = 0
@@ -129,8 +118,8 @@ def forget_fit(model: RoundModel, q: int) -> None:
 
 @separate
 def replace_offer(model: RoundModel, q: int) -> None:
-    """Offer the first one within budget, if any, instead of this one over budget, unless this one
-    fits on free capacity."""
+    """Replace the offer of queue `q`, which is over budget, by the first one within budget, if
+    there is any and the present one does not fit on free capacity."""
     kind = find_within_budget(model, q)
     if kind == NO_OFFER:
         return
@@ -152,7 +141,7 @@ def replace_offer(model: RoundModel, q: int) -> None:
 
 @inlined
 def count_jobs(model: RoundModel, q: int) -> int:
-    """How many queued jobs the offer is."""
+    """The number of queued jobs in the offer of queue `q`."""
     if model.offers.kind[q] != NEW_GANG:
         return 1
     return count_starting(model, int(model.jobs.gang[model.offers.job[q]]))
@@ -160,8 +149,8 @@ def count_jobs(model: RoundModel, q: int) -> int:
 
 @inlined
 def count_starting(model: RoundModel, g: int) -> int:
-    """How many queued jobs count as the offer of a gang: all its members, of a group those that it
-    needs."""
+    """The number of queued jobs that count as the offer of a gang that starts: all its members; of
+    a group, the members that it needs."""
     if model.groups.grouped[g]:
         return model.gangs.min_size[g]
     return model.gangs.first[g + 1] - model.gangs.queued_first[g]
@@ -169,11 +158,11 @@ def count_starting(model: RoundModel, g: int) -> int:
 
 @inlined
 def count_tries(model: RoundModel, q: int) -> int:
-    """How many jobs are placed at most to find out whether the offer fits on free capacity: the
-    members of a gang on each label value that is tried.
+    """The most jobs that are placed to find out whether the offer of queue `q` fits on free
+    capacity; for a gang, its members on each label value that is tried.
 
-    It is tried again only after as many placements or preemptions, so that this never costs more
-    than they do.
+    The offer is checked again only after as many placements or preemptions, so the checks never
+    cost more than these.
     """
     g = int(model.jobs.gang[model.offers.job[q]]) if model.runs.active else -1
     if model.offers.kind[q] == NEW_GANG and model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
@@ -184,9 +173,9 @@ def count_tries(model: RoundModel, q: int) -> int:
 
 
 @inlined
-def is_within_budget(model: RoundModel, q: int, whole: Int64) -> bool:
-    """Whether the queue stays within its budget with these amounts."""
-    proposed = cost_with(model.usage.counted[q], whole, model.entitlements.cost_factor)
+def is_within_budget(model: RoundModel, q: int, more: Int64) -> bool:
+    """Whether queue `q` stays within its budget with these further amounts."""
+    proposed = cost_with(model.usage.counted[q], more, model.entitlements.cost_factor)
     limit = model.entitlements.budget[q] + TOLERANCE
     return proposed / model.entitlements.weight[q] <= limit
 
@@ -222,8 +211,8 @@ def find_within_budget(model: RoundModel, q: int) -> int:
 
 @separate
 def has_shape_within_budget(model: RoundModel, q: int) -> bool:
-    """Whether any queued job of the queue can be within budget: it costs less than to look at each
-    where they are many of few shapes."""
+    """Whether any queued job of queue `q` can be within budget. With many jobs of few shapes this
+    costs less than examining each job."""
     if model.progress.members_left[q] > 0:
         return True
     model.counters[N_WORK] += model.shapes.cost.size
@@ -239,8 +228,8 @@ def has_shape_within_budget(model: RoundModel, q: int) -> bool:
 
 @inlined
 def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
-    """The kind of offer that a queued job is at its place, if that is within budget; else
-    `NO_OFFER`."""
+    """The kind of the offer that queue `q` makes at the place of queued job `j`, if it is within
+    budget; else `NO_OFFER`."""
     s = int(model.jobs.shape[j])
     g = -1
     if model.runs.active:
@@ -264,7 +253,8 @@ def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
 
 @inlined
 def is_held_back(model: RoundModel, j: int) -> bool:
-    """Whether the freeze (G7) or the step (G8) of its group holds a surplus member back."""
+    """Whether `j` is a surplus member that the freeze (G7) or the step (G8) of its group holds
+    back."""
     return is_surplus(model, j) and (
         model.groups.frozen[model.jobs.gang[j]] != 0
         or model.roles.step_left[model.jobs.role[j]] <= 0
@@ -273,8 +263,8 @@ def is_held_back(model: RoundModel, j: int) -> bool:
 
 @inlined
 def joins_alone(model: RoundModel, g: int, j: int) -> bool:
-    """Whether a queued member is an offer of its own at its place: its gang runs, or it is a
-    surplus member of a group that started in this round."""
+    """Whether queued member `j` of gang `g` is offered alone: the gang runs, or `j` is a surplus
+    member of a group that started in this round."""
     mode = model.gangs.mode[g]
     return is_started(model, g) and (
         mode == GANG_RUNS
@@ -284,10 +274,11 @@ def joins_alone(model: RoundModel, g: int, j: int) -> bool:
 
 @separate
 def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
-    """Whether the queue's offer of queued jobs fits on free capacity (N2a) and within the limits.
+    """Whether the offer of queue `q`, of queued jobs, fits on free capacity (N2a) and within the
+    limits.
 
-    Free capacity only falls while nothing is preempted: until then what did not fit is not tried
-    again (see `count_tries`).
+    Free capacity only falls unless something is preempted, so an offer that did not fit is tried
+    again only after preemptions (see `count_tries`).
     """
     j = model.offers.job[q]
     preempted = model.counters[N_PREEMPTED] - model.progress.unfit[q, 1]
@@ -308,7 +299,7 @@ def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
         if fits and model.offers.kind[q] == FURTHER_MEMBER:
             fits = place_joining_member(model, j) == NO_REASON
         elif fits:
-            fits = place_job(model, j, 0.0, NOWHERE, NOWHERE, FREE) == NO_REASON
+            fits = place_job(model, j, 0.0, ANY_VALUE, ANY_VALUE, FREE) == NO_REASON
         undo_offer(model, mark)
     if not fits:
         model.progress.unfit[q, 0] = j
@@ -318,8 +309,8 @@ def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
 
 @separate
 def gang_fits_on_free_capacity(model: RoundModel, q: int, g: int) -> bool:
-    """Whether the members that a gang needs fit on free capacity and within the limits; where it
-    chooses a label value, on one of the first that N7 tries."""
+    """Whether the members that gang `g` needs fit on free capacity and within the limits. If the
+    gang has to choose a label value, the first values that N7 tries are tried."""
     need = model.gangs.min_size[g]
     sum_new_gang(model, g)
     if find_offer_limit(model, q, -1, model.gangs.offer_request, need) != NO_REASON:
@@ -328,7 +319,7 @@ def gang_fits_on_free_capacity(model: RoundModel, q: int, g: int) -> bool:
         return False
     mark = model.counters[N_JOURNAL]
     if model.values.domains.mode[g] != 0:
-        started = start_gang_anywhere(model, q, g, 0.0, FREE)
+        started = start_gang_in_domains(model, g, 0.0, FREE)
         undo_offer(model, mark)
         return started == NO_REASON
     label = model.gangs.label[g]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity
-from fairlead_scheduler.engine.scheduling.node_victims import TO_FIT, choose_victims
+from fairlead_scheduler.engine.scheduling.node_victims import choose_victims
 from fairlead_scheduler.engine.scheduling.offers import rank_offer
-from fairlead_scheduler.engine.scheduling.queue_selection import goes_before
+from fairlead_scheduler.engine.scheduling.queue_selection import is_next_queue
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
@@ -15,6 +15,7 @@ from fairlead_scheduler.engine.state.round_state import (
     NO_OFFER,
     PREEMPTED,
     RESTORED,
+    TO_FIT,
 )
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_URGENCY,
@@ -29,9 +30,12 @@ from fairlead_scheduler.engine.state.run_states import (
 
 @entry_point
 def resolve_oversubscription(model: RoundModel, position: int, work: int) -> int:
-    """R6: preempt as few of the less urgent runs as needed wherever a job was placed on top of
-    them. From this position on, until this number of positions and runs was examined; returns the
-    position after the last."""
+    """R6: where a job was placed on top of less urgent runs, preempt as many of them as needed for
+    the node to fit.
+
+    It examines nodes from `position` on, and returns once it has examined `work` positions and
+    runs: the position at which the next call continues.
+    """
     size = model.capacity.tree_types.size // 2
     end = model.counters[N_WORK] + work
     for p in range(position, model.nodes.node_type.size):
@@ -60,7 +64,7 @@ def resolve_oversubscription(model: RoundModel, position: int, work: int) -> int
 
 @inlined
 def fits_on_own_node(model: RoundModel, j: int) -> bool:
-    """Whether a preempted run fits on its own node beside all other runs."""
+    """Whether job `j` is a preempted run that fits on its own node beside all other runs."""
     return model.runs.state[j] == PREEMPTED and has_capacity(
         model, int(model.jobs.shape[j]), model.runs.position[j]
     )
@@ -68,7 +72,7 @@ def fits_on_own_node(model: RoundModel, j: int) -> bool:
 
 @inlined
 def is_below_need(model: RoundModel, g: int) -> bool:
-    """Whether any role of the gang has too few live runs for it to go on."""
+    """Whether any role of the gang has fewer live runs than the gang needs to continue."""
     for role in range(model.roles.first[g], model.roles.first[g + 1]):
         if model.roles.live[role] < model.roles.need[role]:
             return True
@@ -77,10 +81,10 @@ def is_below_need(model: RoundModel, g: int) -> bool:
 
 @separate
 def restore_gang(model: RoundModel, g: int) -> None:
-    """Restore the preempted members of a gang if that makes it as large as it must be, or none.
+    """Restore the preempted members of a gang that fit on their nodes if the gang can then
+    continue, otherwise none of them.
 
-    A gang that lost only members above `minSize` takes them back one by one, and so does a group
-    with those that it does not need.
+    Members that a gang does not need return one by one instead (`restore_next`).
     """
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
@@ -101,7 +105,7 @@ def restore_gang(model: RoundModel, g: int) -> None:
 
 @entry_point
 def start_second_pass(model: RoundModel, rows: Int64, first: Int64) -> None:
-    """Find the first run of each queue that could return, see `run_second_pass`."""
+    """Find the first run of each queue that could return. Parameters as of `run_second_pass`."""
     for q in range(model.entitlements.weight.size):
         model.offers.kind[q] = NO_OFFER
         offer_next_preempted(model, rows, first, q)
@@ -125,21 +129,21 @@ def offer_next_preempted(model: RoundModel, rows: Int64, first: Int64, q: int) -
 
 @entry_point
 def run_second_pass(
-    model: RoundModel, rows: Int64, first: Int64, away: Int64, work: int, late: int
+    model: RoundModel, rows: Int64, first: Int64, to_come: Int64, work: int, late: int
 ) -> bool:
-    """R7: preempted runs return to their own nodes where they still fit; True when all were
-    handled, False when they need more work than given.
+    """R7: return preempted runs to their own nodes if they still fit. False if `work` was used up
+    before all runs were handled; then it must be called again.
 
-    `rows` are those runs by queue, value they run at, priority, start, submission; `first` [Q+1]
-    is where each queue begins. The queue that is next is the one of R4, with the value that the run
-    runs at. A gang that is too small takes the place of the last of its members, a group that of
-    the last one it needs; `away` [G] is how many of them are still to come. When time is up
-    (`late`, L6) the runs that are left return queue by queue.
+    `rows` are the preempted runs, ordered by queue, the value at which they run, priority, start
+    and submission; `first` [Q+1] is where each queue begins in them. The next queue is that of R4,
+    by the value at which its run runs. The members that a gang needs are handled together at the
+    place of the last of them; `to_come` [G] is how many of them have not been reached. When time is
+    up (`late`, L6) the other runs return queue by queue.
     """
     if late:
         for q in range(model.entitlements.weight.size):
             while model.progress.next_queued[q] < first[q + 1]:
-                restore_next(model, rows[model.progress.next_queued[q]], q, away)
+                restore_next(model, rows[model.progress.next_queued[q]], q, to_come)
         return True
     end = model.counters[N_WORK] + work
     while model.counters[N_WORK] < end:
@@ -153,25 +157,26 @@ def run_second_pass(
                 offer_next_preempted(model, rows, first, q)
                 if model.offers.kind[q] == NO_OFFER:
                     continue
-            if best < 0 or goes_before(model, q, best):
+            if best < 0 or is_next_queue(model, q, best):
                 best = q
         if best < 0:
             return True
-        restore_next(model, model.offers.job[best], best, away)
+        restore_next(model, model.offers.job[best], best, to_come)
         offer_next_preempted(model, rows, first, best)
     return False
 
 
 @inlined
-def restore_next(model: RoundModel, j: int, q: int, away: Int64) -> None:
-    """Restore the queue's next preempted run where it fits, or its gang with the last member."""
+def restore_next(model: RoundModel, j: int, q: int, to_come: Int64) -> None:
+    """Restore run `j`, the next of queue `q`, if it fits on its node. The members that a gang needs
+    are restored with the last of them."""
     model.progress.next_queued[q] += 1
     g = int(model.jobs.gang[j])
     base = g >= 0 and model.roles.base[j] != 0
     if base:
-        away[g] -= 1
+        to_come[g] -= 1
     if g >= 0 and is_below_need(model, g):
-        if base and away[g] == 0:
+        if base and to_come[g] == 0:
             restore_gang(model, g)
     elif fits_on_own_node(model, j):
         restore_run(model, j, RESTORED)

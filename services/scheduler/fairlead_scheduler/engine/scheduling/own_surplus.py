@@ -1,4 +1,5 @@
-"""Capacity of surplus members of the preemptor's own queue (G5, G10), before any preemption."""
+"""Finds capacity of surplus members of the preemptor's own queue (G5, G10), which is taken before
+runs of other queues are preempted."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -6,13 +7,13 @@
 from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.eligibility import find_preempting_level, is_eligible
+from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
-    FOR_MINIMUM,
     NO_RUN,
     NOT_PERMITTED,
     NodeVictims,
     choose_victims,
+    find_preempting_level,
     has_cheaper_victims,
     is_candidate,
 )
@@ -23,13 +24,14 @@ from fairlead_scheduler.engine.scheduling.victim_search import (
     CheapestNode,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_state import FOR_OWN_SURPLUS
 from fairlead_scheduler.engine.state.value_capacity import has_value
 
 
 @inlined
 def find_least_time(model: RoundModel, victim_count: int) -> float:
-    """The least weighted running time of any group that would lose a victim (G10); 0 where the
-    queue does not have `order: fair`."""
+    """The least weighted running time of any group that would lose a member (G10); 0 if the queue
+    does not have `order: fair`. The victims are `victims.taken` up to `victim_count`."""
     least = 0.0
     for k in range(victim_count):
         time = model.groups.weighted_time[model.jobs.gang[model.victims.taken[k]]]
@@ -39,11 +41,11 @@ def find_least_time(model: RoundModel, victim_count: int) -> float:
 
 @separate
 def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) -> CheapestNode:
-    """The node, within a label value, with the cheapest surplus members of the job's own queue
-    without which it fits.
+    """The node on which job `j` fits without the cheapest surplus members of its own queue; with
+    `label` >= 0 among the nodes with this `value` of the label.
 
-    Runs are examined in the order of `surplus_runs`, and their nodes compared by G10, then as by
-    N4, within the bounds of the victim search. No group loses a member that it needs.
+    Nodes are examined in the order of `groups.surplus_runs` and compared by G10, then by N4, within
+    the bounds of the victim search. No group loses a member that it needs.
     """
     q = int(model.jobs.queue[j])
     level = find_preempting_level(model, j, w)
@@ -60,7 +62,7 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
         known = False
         for at in range(examined):
             known = known or model.victims.examined[at] == p
-        if known or not is_candidate(model, k, j, level, FOR_MINIMUM):
+        if known or not is_candidate(model, k, j, level, FOR_OWN_SURPLUS):
             continue
         if not is_eligible(model, j, int(model.jobs.shape[j]), w, p):
             continue
@@ -68,7 +70,7 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
             continue
         model.victims.examined[examined] = p
         examined += 1
-        found = choose_victims(model, j, p, level, 0.0, FOR_MINIMUM)
+        found = choose_victims(model, j, p, level, 0.0, FOR_OWN_SURPLUS)
         if found.victim_count == NOT_PERMITTED:
             continue
         compared += 1

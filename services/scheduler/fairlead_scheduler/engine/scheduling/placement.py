@@ -8,20 +8,19 @@ from __future__ import annotations
 from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.eligibility import (
-    find_preempting_level,
-    has_capacity,
-    is_eligible,
-)
+from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_eligible
+from fairlead_scheduler.engine.scheduling.node_victims import find_preempting_level
 from fairlead_scheduler.engine.scheduling.own_surplus import find_own_surplus
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
+    FOR_SHARE,
+    FOR_URGENCY,
     INSUFFICIENT,
-    N_GROUP_AT,
-    N_GROUP_SHAPE,
     N_JOURNAL,
+    N_MEMBER_AT,
+    N_MEMBER_SHAPE,
     N_REOPENED,
     N_WORK,
     NO_REASON,
@@ -42,19 +41,18 @@ from fairlead_scheduler.engine.state.run_states import (
     preempt_run,
     take_preemption_token,
 )
-from fairlead_scheduler.engine.state.victim_order import FOR_SHARE, FOR_URGENCY
 
 ANY_VALUE: Final = -1
+"""Instead of a label, and of its value: any node will do."""
 
 
 @separate
 def find_free_node(model: RoundModel, s: int, w: int) -> int:
-    """Tier (a): the first position in the order of N3 with free capacity, or -1.
+    """Tier (a): the first position in the order of N3 with free capacity for a job of shape `s` at
+    home or away entry `w`, or `NOWHERE`. Nodes that the shape prefers most come first (N1).
 
-    Nodes that the shape prefers most come first (N1).
-
-    Free capacity only falls during the pass, so the search continues where it last ended; what
-    frees capacity resets the cursors of the shapes that it could serve.
+    Free capacity only falls during the pass, so the search continues where it last ended.
+    `reopen_shapes` moves the cursor back where capacity was freed.
     """
     for k in range(model.shapes.type_bits.shape[2]):
         start = model.capacity.cursor[s, w, k]
@@ -78,14 +76,14 @@ def find_free_node(model: RoundModel, s: int, w: int) -> int:
 
 
 @separate
-def find_free_node_for_member(
+def find_free_node_for_job(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
-    """Tier (a) for a member of a gang, which can be bound to a label value, or a job that avoids
-    nodes.
+    """Tier (a) for job `j` if it is a member of a gang or avoids nodes: `find_free_node` without
+    the nodes that it avoids, and with `label` >= 0 only among the nodes with this `value` of the
+    label.
 
-    It moves no cursor: what a gang tries can be undone. Within a label value the search continues
-    where that of the previous member ended, as long as they are of one shape.
+    It moves no cursor, because the placement of a member can be undone.
     """
     if label >= 0:
         return find_free_node_with_label(model, j, s, w, label, value)
@@ -114,10 +112,11 @@ def find_free_node_for_member(
 def find_free_node_with_label(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
-    """The first position with free capacity and this label value, of those preferred most."""
+    """`find_free_node_for_job` within a label value. It continues where the search for the previous
+    member ended, if that member is of the same shape."""
     first = model.nodes.value_first[label, value]
-    if model.counters[N_GROUP_SHAPE] == s + 1:
-        first = model.counters[N_GROUP_AT]
+    if model.counters[N_MEMBER_SHAPE] == s + 1:
+        first = model.counters[N_MEMBER_AT]
     best = NOWHERE
     model.counters[N_WORK] += model.nodes.value_first[label, value + 1] - first
     for i in range(first, model.nodes.value_first[label, value + 1]):
@@ -125,8 +124,8 @@ def find_free_node_with_label(
         if not has_capacity(model, s, p) or not is_eligible(model, j, s, w, p):
             continue
         if best < 0:
-            model.counters[N_GROUP_SHAPE] = s + 1
-            model.counters[N_GROUP_AT] = i
+            model.counters[N_MEMBER_SHAPE] = s + 1
+            model.counters[N_MEMBER_AT] = i
             best = p
         elif (
             model.shapes.type_rank[s, w, model.nodes.node_type[p]]
@@ -140,8 +139,8 @@ def find_free_node_with_label(
 
 @separate
 def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
-    """Whether any other queue has evicted runs and holds enough for R13 to permit preempting
-    one."""
+    """Whether any other queue than `q` has evicted runs and holds so much that R13 permits to
+    preempt one of them. `after` is as of `find_share_after`."""
     model.counters[N_WORK] += model.entitlements.weight.size
     for k in range(model.entitlements.weight.size):
         if k != q and model.usage.evicted_runs[k] > 0:
@@ -152,9 +151,9 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
 
 
 @inlined
-def may_take_surplus(model: RoundModel, j: int, label: int) -> bool:
-    """Whether surplus members of the job's queue ran when the round started, and it is permitted to
-    take their capacity (G5): it is not a member of a gang with a `uniformityLabel`."""
+def can_take_surplus(model: RoundModel, j: int, label: int) -> bool:
+    """Whether surplus members of the queue of job `j` ran when the round started, and the job is
+    permitted to take their capacity (G5): a member of a gang with a `uniformityLabel` is not."""
     q = int(model.jobs.queue[j])
     if model.groups.surplus_first[q + 1] == model.groups.surplus_first[q]:
         return False
@@ -163,7 +162,7 @@ def may_take_surplus(model: RoundModel, j: int, label: int) -> bool:
 
 @inlined
 def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
-    """Whether anything preemptible runs below this level."""
+    """Whether there are preemptible runs below this level."""
     for lv in range(level):  # noqa: SIM110 - kernels have no generators
         if model.capacity.runs_at_level[lv] > 0:
             return True
@@ -172,8 +171,8 @@ def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
 
 @separate
 def preempt_chosen(model: RoundModel, j: int, victim_count: int) -> None:
-    """Preempt this number of chosen victims of tier (b) for `j`, with the members of their gangs
-    that must go, each for a token (L8)."""
+    """Preempt the first `victim_count` chosen victims of tier (b) for job `j`, and the members of
+    their gangs that are preempted with them. Each preemption takes a token (L8)."""
     for k in range(victim_count):
         victim = model.victims.chosen[k]
         preempt_run(model, victim, CAUSE_FAIR_SHARE, j)
@@ -189,7 +188,8 @@ def preempt_chosen(model: RoundModel, j: int, victim_count: int) -> None:
 
 @inlined
 def is_preemption_limited(model: RoundModel) -> bool:
-    """L8: whether no token is left for the offer's first victim; its further ones can overdraw."""
+    """L8: whether no token is left and the present offer has preempted nothing yet. An offer that
+    has can overdraw the bucket."""
     if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
         return False
     for i in range(model.counters[N_JOURNAL]):
@@ -201,10 +201,11 @@ def is_preemption_limited(model: RoundModel) -> bool:
 
 @separate
 def place_job(model: RoundModel, j: int, after: float, label: int, value: int, top: int) -> int:
-    """Place a queued job on the first tier that has a node, at home or away, no higher than `top`.
+    """Place queued job `j` on the first tier that has a node for it, at home or away, up to `top`.
 
-    Returns `NO_REASON`, or the code of why it was not placed. `after` is the share / weight of its
-    queue with the whole offer placed; `label` and `value` bind it to a part of the pool.
+    Returns `NO_REASON`, or the code of the reason why it was not placed. `after` is the share /
+    weight of its queue with the whole offer placed (`find_share_after`). With a `label` other than
+    `ANY_VALUE` only nodes with this `value` of the label are tried.
     """
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
@@ -219,19 +220,19 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
         if level < 0:
             continue
         tier = FREE
-        frees = False
+        took_surplus = False
         p = (
-            find_free_node_for_member(model, j, s, w, label, value)
+            find_free_node_for_job(model, j, s, w, label, value)
             if bound
             else find_free_node(model, s, w)
         )
-        if p < 0 and top > FREE and may_take_surplus(model, j, label):
+        if p < 0 and top > FREE and can_take_surplus(model, j, label):
             own = find_own_surplus(model, j, w, label, value)
             p = own.position
             if p >= 0:
                 for i in range(own.victim_count):
                     preempt_run(model, model.victims.chosen[i], CAUSE_SURPLUS, j)
-                frees = True
+                took_surplus = True
         while p < 0 and tier < top:
             tier += 1
             if tier == FAIR_SHARE:
@@ -255,7 +256,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
             allocate(model, q, j, s, w, p)
             add_placement(model, j, w, p, tier)
             model.runs.urgency_loss[j] = lost_work if tier == URGENCY else 0.0
-            if tier == FAIR_SHARE or frees:
+            if tier == FAIR_SHARE or took_surplus:
                 reopen_shapes(model, model.counters[N_JOURNAL] - 1)
             return NO_REASON
     return code
@@ -263,9 +264,10 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
 
 @separate
 def reopen_shapes(model: RoundModel, mark: int) -> None:
-    """Reopen the shapes that the capacity could serve which the journal before `mark` freed.
+    """Reopen the shapes for which the last preemptions in the journal before `mark` freed capacity.
 
-    Cursors of those shapes go back to it, and where they were passed over they are tried again.
+    Their cursors move back to the nodes of these preemptions, and queues that skip such a shape try
+    it again.
     """
     size = model.capacity.tree_types.size // 2
     while mark > 0 and model.journal[mark - 1] < 0:

@@ -1,4 +1,4 @@
-"""Which queue is next (rule R4): a binary heap of queues, compared by their offers."""
+"""Chooses the next queue (rule R4): a binary heap of queues, ordered by their offers."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.gang_placement import count_returning, sum_members
+from fairlead_scheduler.engine.scheduling.gang_placement import set_returning_members, sum_members
 from fairlead_scheduler.engine.scheduling.offers import (
     count_starting,
     count_tries,
@@ -46,8 +46,8 @@ from fairlead_scheduler.engine.state.surplus import is_surplus
 
 
 @inlined
-def goes_before(model: RoundModel, a: int, b: int) -> bool:
-    """Whether the offer of queue `a` goes before that of queue `b`, by R4 (1) to (5)."""
+def is_next_queue(model: RoundModel, a: int, b: int) -> bool:
+    """Whether queue `a` comes before queue `b` with their present offers, by R4 (1) to (5)."""
     if model.offers.class_value[a] != model.offers.class_value[b]:
         return model.offers.class_value[a] > model.offers.class_value[b]
     if model.offers.over_budget[a] != model.offers.over_budget[b]:
@@ -68,18 +68,18 @@ def goes_before(model: RoundModel, a: int, b: int) -> bool:
 
 @inlined
 def sift_down(model: RoundModel, i: int) -> None:
-    """Move the queue at heap place `i` down to where it belongs."""
+    """Move the queue at heap place `i` down to its place."""
     size = model.counters[N_QUEUES]
     q = model.offers.heap[i]
     while True:
         child = 2 * i + 1
         if child >= size:
             break
-        if child + 1 < size and goes_before(
+        if child + 1 < size and is_next_queue(
             model, model.offers.heap[child + 1], model.offers.heap[child]
         ):
             child += 1
-        if not goes_before(model, model.offers.heap[child], q):
+        if not is_next_queue(model, model.offers.heap[child], q):
             break
         model.offers.heap[i] = model.offers.heap[child]
         i = child
@@ -88,13 +88,15 @@ def sift_down(model: RoundModel, i: int) -> None:
 
 @inlined
 def was_handled(model: RoundModel, q: int, at: int) -> bool:
-    """Whether the job at this place of the order was handled before an earlier one (R4)."""
+    """Whether the job at place `at` of the order was handled before an earlier one of queue `q`
+    (R4)."""
     return at < model.progress.next_within[q] and model.progress.handled[model.jobs.order[at]] != 0
 
 
 @inlined
 def examine_next(model: RoundModel, q: int) -> int:
-    """The next queued job to examine, by its place in the order, or -1 when the queue is done."""
+    """The place in the order of the next queued job of queue `q` to examine; -1 if the queue offers
+    no more of them. The job counts for the look-back (L5)."""
     if (
         model.progress.stop_code[q] != NO_REASON
         or model.progress.next_queued[q] >= model.jobs.order_end[q]
@@ -152,8 +154,8 @@ def find_offer(model: RoundModel, q: int) -> bool:
 
 @inlined
 def offer_next_evicted(model: RoundModel, q: int) -> bool:
-    """Offer the queue's next evicted run, or a gang at the place of its last evicted member that it
-    needs."""
+    """Offer the next evicted run of queue `q`, or the evicted members that a gang needs, at the
+    place of the last of them; False if no evicted run is left."""
     while model.progress.next_evicted[q] < model.evicted.end[q]:
         j = model.evicted.rows[model.progress.next_evicted[q]]
         g = int(model.jobs.gang[j])
@@ -172,9 +174,9 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
 
 @separate
 def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
-    """Offer the evicted members that a gang needs, at the place of its last one, `j`."""
+    """Offer the evicted members that the gang of `j`, the last of them, needs."""
     g = int(model.jobs.gang[j])
-    count_returning(model, g)
+    set_returning_members(model, g)
     value = sum_members(model, g, model.gangs.first[g], model.gangs.queued_first[g], EVICTED)
     model.offers.kind[q] = EVICTED_GANG
     model.offers.job[q] = j
@@ -183,7 +185,7 @@ def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
 
 @separate
 def offer_next_member(model: RoundModel, q: int) -> bool:
-    """Offer the next further member of the gang that the queue is at."""
+    """Offer the next further member of the gang that queue `q` is at; False if none is left."""
     while model.progress.next_member[q] < model.progress.members_end[q]:
         j = model.gangs.members[model.progress.next_member[q]]
         if model.runs.state[j] == EVICTED:
@@ -199,15 +201,15 @@ def offer_next_member(model: RoundModel, q: int) -> bool:
 
 @separate
 def offer_gang(model: RoundModel, q: int, j: int) -> bool:
-    """Offer a queued member of a gang, or the gang, where the queue has reached it; False for
-    neither.
+    """At the place of queued member `j`: offer it alone, or offer its gang if `j` is the last of
+    the members that start together; False for neither.
 
-    Members that must start together are counted by the look-back (L5) at the place of the last one,
-    so that it never cuts a gang.
+    The look-back (L5) counts members that start together at the place of the last one, so that it
+    never divides a gang.
     """
     g = int(model.jobs.gang[j])
     if joins_alone(model, g, j):
-        if is_tried(model, q, j):
+        if can_be_placed(model, q, j):
             return offer_job(model, q, j, FURTHER_MEMBER)
         return False
     if model.gangs.mode[g] != GANG_WAITS:
@@ -220,10 +222,13 @@ def offer_gang(model: RoundModel, q: int, j: int) -> bool:
 
 
 @inlined
-def is_tried(model: RoundModel, q: int, j: int) -> bool:
-    """Whether a further member can still be placed: nothing holds back its shape or, of a surplus
-    member, its group (G7) or its role (G8), and if a member of its role found no free capacity,
-    runs were preempted since."""
+def can_be_placed(model: RoundModel, q: int, j: int) -> bool:
+    """Whether further member `j` could still be placed.
+
+    It could not if its shape is skipped, if its role found no free capacity and no run was
+    preempted since, or, for a surplus member, if the freeze (G7) or the step (G8) holds it back;
+    the last two are recorded as the code of its gang.
+    """
     g, role = int(model.jobs.gang[j]), int(model.jobs.role[j])
     if is_surplus(model, j):
         if model.groups.frozen[g] != 0:
@@ -240,7 +245,7 @@ def is_tried(model: RoundModel, q: int, j: int) -> bool:
 
 @separate
 def start_queues(model: RoundModel) -> None:
-    """Find every queue's first offer and make the heap."""
+    """Find the first offer of every queue and make the heap."""
     model.counters[N_STARTED] = 1
     for q in range(model.entitlements.weight.size):
         model.offers.kind[q] = NO_OFFER
@@ -252,9 +257,10 @@ def start_queues(model: RoundModel) -> None:
 
 @separate
 def renew_offers(model: RoundModel) -> None:
-    """Find new offers for queues whose own offer was preempted, in whole or in part, by this one.
+    """Find new offers for queues whose present offer was preempted, in whole or in part, by the
+    offer that was just handled.
 
-    The heap compares queues by their offers, so an offer that no longer exists must be replaced.
+    The heap orders queues by their offers, so an offer that no longer exists must be replaced.
     """
     for i in range(model.counters[N_JOURNAL]):
         if model.journal[i] >= 0:
@@ -280,10 +286,10 @@ def renew_offers(model: RoundModel) -> None:
 
 @separate
 def recheck_fitting_offers(model: RoundModel, top: int) -> bool:
-    """Check again the first offers over budget that fitted on free capacity, before the offer of
-    queue `top`, which is over budget too; True if any queue has another offer now.
+    """Before an offer over budget of queue `top` is handled, check again the first offers over
+    budget that fitted on free capacity; True if any queue has another offer now.
 
-    An offer is checked again after as many placements as the check costs (`count_tries`).
+    Each offer is checked again only after as many placements as the check costs (`count_tries`).
     """
     renewed = False
     model.counters[N_WORK] += model.entitlements.weight.size
@@ -303,7 +309,7 @@ def recheck_fitting_offers(model: RoundModel, top: int) -> bool:
 
 @inlined
 def find_in_heap(model: RoundModel, q: int) -> int:
-    """Where the queue is in the heap, or -1."""
+    """The heap place of queue `q`, or -1."""
     model.counters[N_WORK] += model.counters[N_QUEUES]
     for i in range(model.counters[N_QUEUES]):
         if model.offers.heap[i] == q:
@@ -313,7 +319,7 @@ def find_in_heap(model: RoundModel, q: int) -> int:
 
 @separate
 def reorder_heap(model: RoundModel, i: int, found: bool) -> None:
-    """The queue at heap place `i` has another offer (`found`) or leaves the heap."""
+    """Move the queue at heap place `i` after it got another offer (`found`), or remove it."""
     if not found:
         model.offers.kind[model.offers.heap[i]] = NO_OFFER
         size = model.counters[N_QUEUES] - 1
@@ -321,7 +327,7 @@ def reorder_heap(model: RoundModel, i: int, found: bool) -> None:
         model.offers.heap[i] = model.offers.heap[size]
         if i == size:
             return
-    while i > 0 and goes_before(model, model.offers.heap[i], model.offers.heap[(i - 1) // 2]):
+    while i > 0 and is_next_queue(model, model.offers.heap[i], model.offers.heap[(i - 1) // 2]):
         parent = (i - 1) // 2
         model.offers.heap[i], model.offers.heap[parent] = (
             model.offers.heap[parent],
@@ -340,7 +346,7 @@ def make_heap(model: RoundModel) -> None:
 
 @separate
 def return_queues(model: RoundModel) -> None:
-    """Return queues to the heap that have something to try again since capacity was freed."""
+    """Return queues to the heap that have an offer again because capacity was freed."""
     model.counters[N_REOPENED] = 0
     model.counters[N_WORK] += model.entitlements.weight.size
     for q in range(model.entitlements.weight.size):
@@ -353,7 +359,7 @@ def return_queues(model: RoundModel) -> None:
         i = model.counters[N_QUEUES]
         model.offers.heap[i] = q
         model.counters[N_QUEUES] = i + 1
-        while i > 0 and goes_before(model, q, model.offers.heap[(i - 1) // 2]):
+        while i > 0 and is_next_queue(model, q, model.offers.heap[(i - 1) // 2]):
             model.offers.heap[i] = model.offers.heap[(i - 1) // 2]
             i = (i - 1) // 2
         model.offers.heap[i] = q
@@ -361,7 +367,8 @@ def return_queues(model: RoundModel) -> None:
 
 @inlined
 def replace_top(model: RoundModel, found: bool) -> None:
-    """After the top queue was handled: it has a new offer (`found`) or leaves the heap."""
+    """Move the top queue after its offer was handled and it got another one (`found`), or remove
+    it."""
     if not found:
         model.offers.kind[model.offers.heap[0]] = NO_OFFER
         size = model.counters[N_QUEUES] - 1

@@ -1,4 +1,7 @@
-"""The pass over all offers: the queue of R4 places its next job by N2 and N3."""
+"""The scheduling pass: handles the offers of queues in the order of R4."""
+
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
 
 from __future__ import annotations
 
@@ -14,10 +17,16 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
     gang_exceeds_class_limit,
     preempt_evicted_run,
     return_gang,
+    sum_new_gang,
 )
 from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING
-from fairlead_scheduler.engine.scheduling.offers import forget_fit, sum_new_gang
-from fairlead_scheduler.engine.scheduling.placement import find_free_node, place_job, reopen_shapes
+from fairlead_scheduler.engine.scheduling.offers import reset_fit
+from fairlead_scheduler.engine.scheduling.placement import (
+    ANY_VALUE,
+    find_free_node,
+    place_job,
+    reopen_shapes,
+)
 from fairlead_scheduler.engine.scheduling.queue_selection import (
     find_offer,
     recheck_fitting_offers,
@@ -26,7 +35,6 @@ from fairlead_scheduler.engine.scheduling.queue_selection import (
     return_queues,
     start_queues,
 )
-from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
@@ -50,9 +58,9 @@ from fairlead_scheduler.engine.state.round_state import (
     RATE_LIMIT,
     ROUND_LIMIT,
     TOLERANCE,
-    cost_with,
     count_handled,
     find_offer_limit,
+    find_share_after,
     skip_shape,
 )
 from fairlead_scheduler.engine.state.run_states import (
@@ -73,11 +81,10 @@ MORE: Final = 1
 
 @entry_point
 def run_pass(model: RoundModel, offers: int, work: int) -> int:
-    """Handle up to `offers` offers, fewer where they need more than `work`. `DONE` when none is
-    left, else `MORE`.
+    """Handle offers: at most `offers` of them, and until `counters[N_WORK]` has grown by `work`.
+    Returns `DONE` if no offer is left, else `MORE`.
 
-    `counters[N_WORK]` counts the jobs that are tried, and the nodes, runs, shapes and label values
-    that are examined for them. It also returns between two label values of a gang.
+    It also returns while a gang searches for a label value or a domain.
     """
     end = model.counters[N_WORK] + work
     model.counters[N_WORK_END] = end
@@ -92,18 +99,18 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
         if model.counters[N_FITS_FREE] > 0:
             if model.offers.over_budget[q] and recheck_fitting_offers(model, q):
                 continue
-            forget_fit(model, q)
+            reset_fit(model, q)
         kind = model.offers.kind[q]
         model.counters[N_JOURNAL] = 0
         if kind == NEW_JOB:
-            goes_on = handle_new_job(model, q, model.offers.job[q])
+            continues = handle_new_job(model, q, model.offers.job[q])
         else:
-            goes_on = handle_run_or_gang(model, q, kind, model.offers.job[q])
+            continues = handle_run_or_gang(model, q, kind, model.offers.job[q])
             if model.values.search[SEARCHED_GANG] != 0:
                 return MORE
         if model.counters[N_JOURNAL] > 0:
-            freeze_givers(model)
-        replace_top(model, goes_on and find_offer(model, q))
+            freeze_yielding_groups(model)
+        replace_top(model, continues and find_offer(model, q))
         if model.counters[N_JOURNAL] > 0:
             renew_offers(model)
         if model.counters[N_REOPENED]:
@@ -112,8 +119,8 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
 
 
 @inlined
-def freeze_givers(model: RoundModel) -> None:
-    """G10: a group that gave surplus to the offer at hand gives no more in this round."""
+def freeze_yielding_groups(model: RoundModel) -> None:
+    """G10: freeze groups with `freezeSeconds` that lost surplus members to the present offer."""
     for i in range(model.counters[N_JOURNAL]):
         j = -model.journal[i] - 1
         if j >= 0 and model.runs.cause[j] == CAUSE_SURPLUS:
@@ -124,7 +131,7 @@ def freeze_givers(model: RoundModel) -> None:
 
 @inlined
 def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
-    """Try to place a queued job; False when the queue must stop."""
+    """Try to place queued job `j`; False if queue `q` must stop."""
     if model.counters[N_STOP] != NO_REASON:
         return False
     s = int(model.jobs.shape[j])
@@ -136,16 +143,10 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
         else:
             skip_shape(model, q, s, INSUFFICIENT)
     elif permitted:
-        after = (
-            cost_with(
-                model.usage.held[q], model.shapes.full_request[s], model.entitlements.cost_factor
-            )
-            / model.entitlements.weight[q]
-        )
-        code = place_job(model, j, after, NOWHERE, NOWHERE, URGENCY)
+        after = find_share_after(model, q, model.shapes.full_request[s])
+        code = place_job(model, j, after, ANY_VALUE, ANY_VALUE, URGENCY)
         if code != NO_REASON and not avoids_nodes(model, j):
-            # The job keeps its place: when nothing behind it can be tried either, it is the first
-            # to be tried again once capacity was freed.
+            # The job keeps its place in the order: once capacity was freed it is tried again first.
             skip_shape(model, q, s, code)
             if not model.offers.replaces_first[q]:
                 model.progress.examined[q] -= 1
@@ -163,7 +164,7 @@ def avoids_nodes(model: RoundModel, j: int) -> bool:
 
 @inlined
 def pass_offer(model: RoundModel, q: int, j: int) -> None:
-    """Continue behind an offer of queued jobs that ends with job `j`."""
+    """Let queue `q` continue behind its offer of queued jobs, whose last job is `j`."""
     if model.offers.replaces_first[q]:
         model.progress.handled[j] = 1
         model.progress.next_within[q] += 1
@@ -173,53 +174,89 @@ def pass_offer(model: RoundModel, q: int, j: int) -> None:
 
 @separate
 def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
-    """Handle an offer of an evicted run or of a gang; False when the queue must stop."""
-    g = int(model.jobs.gang[j])
+    """Handle an offer of an evicted run or of a gang; False if queue `q` must stop."""
     if kind == EVICTED_RUN:
-        if model.runs.state[j] == EVICTED:
-            if can_return(model, j):
-                return_run(model, j)
-            else:
-                preempt_evicted_run(model, j)
-                reopen_shapes(model, model.counters[N_JOURNAL])
-        skip_evicted(model, q, j)
-        return True
-    if kind == EVICTED_GANG:
-        return_gang(model, g)
-        reopen_shapes(model, model.counters[N_JOURNAL])
-        model.gangs.returned[g] = 1
-        if not model.groups.grouped[g]:
-            model.progress.next_member[q] = model.gangs.first[g]
-            model.progress.members_end[q] = model.gangs.queued_first[g]
-        model.progress.next_evicted[q] += 1
-        return True
-    if model.counters[N_STOP] != NO_REASON:
+        handle_evicted_run(model, q, j)
+    elif kind == EVICTED_GANG:
+        handle_evicted_gang(model, q, int(model.jobs.gang[j]))
+    elif model.counters[N_STOP] != NO_REASON:
         return False
-    s = int(model.jobs.shape[j])
-    if kind == FURTHER_MEMBER:
-        if (
-            is_started(model, g)
-            and check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
-        ):
-            code = place_joining_member(model, j)
-            if code == NO_REASON and model.values.domains.mode[g] != 0:
-                join_scope(model, j)
-            if code == NO_REASON and is_surplus(model, j):
-                model.roles.step_left[model.jobs.role[j]] -= 1
-            if code != NO_REASON:
-                model.gangs.code[g] = code
-                if code == INSUFFICIENT and model.groups.grouped[g] and not avoids_nodes(model, j):
-                    model.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
-                if model.gangs.rest[g] and code == INSUFFICIENT:
-                    fail_job(model, j)
-        if (
-            model.progress.next_member[q] < model.progress.members_end[q]
-            and model.gangs.members[model.progress.next_member[q]] == j
-        ):
-            model.progress.next_member[q] += 1
+    elif kind == FURTHER_MEMBER:
+        handle_further_member(model, q, j)
+    else:
+        handle_new_gang(model, q, j)
+    return True
+
+
+@inlined
+def handle_evicted_run(model: RoundModel, q: int, j: int) -> None:
+    """Return evicted run `j` to its node, or preempt it (R5)."""
+    if model.runs.state[j] == EVICTED:
+        if can_return(model, j):
+            return_run(model, j)
         else:
-            pass_offer(model, q, j)
-        return True
+            preempt_evicted_run(model, j)
+            reopen_shapes(model, model.counters[N_JOURNAL])
+    if is_at_member(model, q, j):
+        model.progress.next_member[q] += 1
+    else:
+        model.progress.next_evicted[q] += 1
+
+
+@inlined
+def handle_evicted_gang(model: RoundModel, q: int, g: int) -> None:
+    """Return the evicted members that gang `g` needs, or preempt them (R5, N8). The other evicted
+    members of a plain gang are offered next."""
+    return_gang(model, g)
+    reopen_shapes(model, model.counters[N_JOURNAL])
+    model.gangs.returned[g] = 1
+    if not model.groups.grouped[g]:
+        model.progress.next_member[q] = model.gangs.first[g]
+        model.progress.members_end[q] = model.gangs.queued_first[g]
+    model.progress.next_evicted[q] += 1
+
+
+@inlined
+def handle_further_member(model: RoundModel, q: int, j: int) -> None:
+    """Try to place further member `j` beside the running ones of its gang (N7, N8, G3)."""
+    g = int(model.jobs.gang[j])
+    s = int(model.jobs.shape[j])
+    if (
+        is_started(model, g)
+        and check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
+    ):
+        code = place_joining_member(model, j)
+        if code == NO_REASON and model.values.domains.mode[g] != 0:
+            join_scope(model, j)
+        if code == NO_REASON and is_surplus(model, j):
+            model.roles.step_left[model.jobs.role[j]] -= 1
+        if code != NO_REASON:
+            model.gangs.code[g] = code
+            if code == INSUFFICIENT and model.groups.grouped[g] and not avoids_nodes(model, j):
+                model.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
+            if model.gangs.rest[g] and code == INSUFFICIENT:
+                fail_job(model, j)
+    if is_at_member(model, q, j):
+        model.progress.next_member[q] += 1
+    else:
+        pass_offer(model, q, j)
+
+
+@inlined
+def is_at_member(model: RoundModel, q: int, j: int) -> bool:
+    """Whether queue `q` offers the further members of a gang one by one and is at member `j`."""
+    return (
+        model.progress.next_member[q] < model.progress.members_end[q]
+        and model.gangs.members[model.progress.next_member[q]] == j
+    )
+
+
+@inlined
+def handle_new_gang(model: RoundModel, q: int, j: int) -> None:
+    """Try to start the gang of queued member `j` (N7, G1). The further members of a plain gang that
+    started are offered next. While the gang searches for a label value or a domain, its offer stays
+    as it is."""
+    g = int(model.jobs.gang[j])
     need = model.gangs.min_size[g]
     sum_new_gang(model, g)
     model.gangs.code[g] = check_limits(model, q, -1, model.gangs.offer_request, need)
@@ -229,35 +266,22 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
     if model.gangs.code[g] == NO_REASON:
         started = start_offered_gang(model, q, g)
         if started == SEARCHING:
-            return True
+            return
         model.gangs.code[g] = started
         if started == NO_REASON and not model.groups.grouped[g]:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
     pass_offer(model, q, j)
-    return True
 
 
 @inlined
-def skip_evicted(model: RoundModel, q: int, j: int) -> None:
-    """Continue after an evicted run, in the order or among the members of its gang."""
-    if (
-        model.progress.next_member[q] < model.progress.members_end[q]
-        and model.gangs.members[model.progress.next_member[q]] == j
-    ):
-        model.progress.next_member[q] += 1
-    else:
-        model.progress.next_evicted[q] += 1
+def check_limits(model: RoundModel, q: int, s: int, more: Int64, jobs: int) -> int:
+    """Rules L2 to L4 and L7 for an offer of this number of queued jobs that needs `more`:
+    `NO_REASON`, or the code of the limit that it exceeds.
 
-
-@inlined
-def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
-    """Rules L2 to L4 and L7 for an offer of queued jobs: `NO_REASON`, or the code of the limit.
-
-    What stops the round is written to counters[N_STOP], what stops the queue to
-    `progress.stop_code`, what holds back single jobs of shape `s` to `progress.skip_code`. A gang
-    (s = -1) is only skipped; its L2 is checked elsewhere, because its members can be of several
-    classes.
+    The code is also written to counters[N_STOP] if the limit stops the round, to
+    `progress.stop_code` if it stops the queue, and to `progress.skip_code` for single jobs of shape
+    `s`. For a gang (s = -1) L2 is not checked: `gang_exceeds_class_limit` does that.
     """
     code = NO_REASON
     for r in range(model.entitlements.cost_factor.size):
@@ -271,7 +295,7 @@ def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> 
         model.progress.stop_code[q] = RATE_LIMIT
         code = RATE_LIMIT
     else:
-        code = find_offer_limit(model, q, s, whole, jobs)
+        code = find_offer_limit(model, q, s, more, jobs)
     if code != NO_REASON and s >= 0:
         skip_shape(model, q, s, code)
     return code

@@ -15,7 +15,8 @@ Reads, of the `RoundModel`:
 - `jobs`: shape, queue, gang, priority and submission number of the job and of runs;
 - `runs`: the runs of each position, their state, level, preemption mode, lost work and start;
 - `capacity`: what is free on each position, and what runs hold there by level, evicted or not;
-- `gangs`: members, how many are live and how many must be;
+- `gangs`, `roles`: members, how many are live and how many must be; `groups`: what is frozen, and
+  the level at which members preempt;
 - `usage`: what queues hold, how far they are above their share, their evicted runs; `entitlements`:
   weights, entitled shares and cost factors (R13, N2b);
 - `evicted`: each queue's cheapest single victims, and where its runs are of one priority.
@@ -23,9 +24,10 @@ Reads, of the `RoundModel`:
 Writes:
 
 - `victims.chosen` and `chosen_takes_gang`: the victims on the node that is found;
-- marks and assumptions of `victims`, and `usage.share_steps` of queues that are assumed to lose
-  runs, which are all set back; its other scratch values (candidates, need, taken, examined) keep
-  those of the last node;
+- `mark`, `assumed_held`, `roles.assumed` and `usage.share_steps`, for the runs that are assumed to
+  be preempted; all of them are reset before it returns;
+- `victims.candidates`, `need`, `taken`, `takes_gang` and `examined`: scratch space, with the values
+  of the last node;
 - `evicted.cheapest_next`, past runs that are no longer evicted;
 - `victim_order`, which is made by the first search of a round; `counters[N_WORK]`.
 """
@@ -38,22 +40,21 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.eligibility import find_preempting_level, is_eligible
+from fairlead_scheduler.engine.scheduling.eligibility import is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import (
     NO_RUN,
     NOT_PERMITTED,
     NodeVictims,
     choose_victims,
+    find_preempting_level,
     has_cheaper_victims,
     is_protected,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import EVICTED, N_WORK
+from fairlead_scheduler.engine.state.round_state import EVICTED, FOR_SHARE, FOR_URGENCY, N_WORK
 from fairlead_scheduler.engine.state.run_states import MIXED_PRIORITIES
 from fairlead_scheduler.engine.state.surplus import MEMBER_VICTIM, SINGLE_VICTIM, victim_kind
 from fairlead_scheduler.engine.state.victim_order import (
-    FOR_SHARE,
-    FOR_URGENCY,
     NO_QUEUE,
     QUEUE_BITS,
     choose_tree,
@@ -71,6 +72,9 @@ NODES_COMPARED_MAX: Final = 8
 """How many nodes with a permitted set of victims a search compares."""
 
 NOWHERE: Final = -1
+"""Instead of a position: no position."""
+NOT_ENOUGH: Final = -1
+"""Instead of a level: no preemption frees enough."""
 
 
 class CheapestNode(NamedTuple):
@@ -79,25 +83,28 @@ class CheapestNode(NamedTuple):
     position: int
     """`NOWHERE` when no node has a permitted set of victims"""
     victim_count: int
-    """how many: they are `victims.chosen` up to this number, with `chosen_takes_gang`"""
+    """the number of victims: `victims.chosen` up to this number, with `chosen_takes_gang`"""
     lost_work: float
-    """work that is lost with them"""
+    """the work that is lost with them, in steps of `eviction.LOST_STEPS`"""
 
 
 class Search(NamedTuple):
     """How far a search has come."""
 
     examined: int
-    """nodes: `victims.examined` up to this number"""
+    """the number of nodes examined: `victims.examined` up to this number"""
     compared: int
+    """the number of nodes with a permitted set of victims"""
     position: int
-    """the best so far, or `NOWHERE`"""
+    """the best node so far, or `NOWHERE`"""
     best: NodeVictims
+    """the victims there"""
 
 
 @inlined
 def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: int) -> int:
-    """The lowest level up to which runs must be preempted for the request to fit, or -1."""
+    """The lowest level up to which all runs on position `p` must be preempted for a job of shape
+    `s` to fit, or `NOT_ENOUGH`."""
     size = model.capacity.tree_types.size // 2
     top = level + 1 if mode == FOR_SHARE else level
     for r in range(model.victims.need.size):
@@ -112,14 +119,19 @@ def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: i
                 enough = False
         if enough:
             return lv
-    return NOWHERE
+    return NOT_ENOUGH
 
 
 @separate
 def find_cheapest_node(
     model: RoundModel, j: int, w: int, after: float, mode: int, label: int, value: int
 ) -> CheapestNode:
-    """N4: the node with the cheapest victims on tier (b) or (c). See `CheapestNode`."""
+    """N4: the node with the cheapest victims for job `j` at home or away entry `w`.
+
+    `mode` is `FOR_SHARE` (tier (b)) or `FOR_URGENCY` (tier (c)); `after` is the share / weight of
+    the job's queue with its whole offer placed (R13). With `label` >= 0 only nodes with this
+    `value` of the label are searched.
+    """
     if mode == FOR_SHARE and label < 0:
         single = find_single_victim(model, j, w, after)
         if single >= 0:
@@ -147,7 +159,7 @@ def is_open(search: Search) -> bool:
 def search_nodes(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, q: int
 ) -> Search:
-    """Examine nodes in the order of N4, on tier (b) those that ran something of queue `q`."""
+    """Examine nodes in the order of N4, on tier (b) only nodes with runs of queue `q`."""
     s = int(model.jobs.shape[j])
     level = find_preempting_level(model, j, w)
     tree = choose_tree(model, level, mode)
@@ -177,8 +189,8 @@ def search_nodes(
 
 @separate
 def ran_queue(model: RoundModel, p: int, q: int) -> bool:
-    """Whether a preemptible run of the queue was on the position when the round started. The trees
-    distinguish queues modulo 64."""
+    """Whether a preemptible run of queue `q` was on position `p` when the round started. It
+    examines the runs only if two queues can share a bit of the trees."""
     if model.entitlements.weight.size <= QUEUE_BITS:
         return True
     j = model.runs.head[p]
@@ -200,10 +212,8 @@ def search_label_value(
     label: int,
     value: int,
 ) -> Search:
-    """Examine the nodes of a label value in the order of N4.
-
-    The first `NODES_EXAMINED_MAX` on which the job would fit are collected first.
-    """
+    """Examine the nodes of a label value in the order of N4, at most `NODES_EXAMINED_MAX` on which
+    the job would fit after preemption."""
     s = int(model.jobs.shape[j])
     level = find_preempting_level(model, j, w)
     choose_tree(model, level, mode)
@@ -234,7 +244,7 @@ def search_label_value(
 def examine_node(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, p: int
 ) -> Search:
-    """Choose the victims on position `p` where it is eligible, and compare them with the best."""
+    """If position `p` is eligible, choose the victims there and compare them with the best ones."""
     s = int(model.jobs.shape[j])
     level = find_preempting_level(model, j, w)
     for i in range(search.examined):
@@ -264,11 +274,13 @@ def examine_node(
 
 @inlined
 def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: int) -> bool:
-    """Whether victims on `p`, tier (c), cost at least as much as the best so far.
+    """Whether on tier (c) any victims on position `p` cost at least as much as the best ones so
+    far.
 
-    They are no fewer than the largest runs below the level that the job needs, and each costs as
-    much as the cheapest run on the node when the round started. Nothing is known where a job was
-    placed in this round that could be a victim, or on top of others.
+    The number of victims is at least what the job lacks divided by the largest request of any run
+    below its level, and each victim costs at least as much as the cheapest run that was on the node
+    when the round started. It is False where this bound does not hold: a job that could be a victim
+    was placed in this round, or the node is oversubscribed.
     """
     cheapest = model.victim_order.cheapest[p]
     if cheapest < 0 or search.best.first < 0 or search.best.kind == MEMBER_VICTIM:
@@ -302,16 +314,17 @@ def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: 
 
 @inlined
 def find_cheapest_evicted(model: RoundModel, q: int) -> int:
-    """The cheapest evicted run of a queue that has one."""
+    """The cheapest evicted run of a queue, which must have evicted runs."""
     while model.runs.state[model.evicted.cheapest[model.evicted.cheapest_next[q]]] != EVICTED:
         model.evicted.cheapest_next[q] += 1
     return model.evicted.cheapest[model.evicted.cheapest_next[q]]
 
 
 @separate
-def goes_after_queue(model: RoundModel, q: int, other: int) -> bool:
-    """Whether queue `q` comes after `other` on tier (b): by the level of its cheapest evicted run,
-    then by how far it is above its share, then by name. Both have evicted runs."""
+def is_later_victim_queue(model: RoundModel, q: int, other: int) -> bool:
+    """Whether queue `q` comes after queue `other` on tier (b), by the level of the cheapest evicted
+    run of each, then by how far it is above its share, then by name. Both must have evicted
+    runs."""
     if q == other:
         return False
     level = model.runs.level[find_cheapest_evicted(model, q)]
@@ -325,8 +338,8 @@ def goes_after_queue(model: RoundModel, q: int, other: int) -> bool:
 
 @separate
 def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: int) -> int:
-    """Of the queues that R13 permits to preempt, the one after `previous` (`NO_QUEUE`: the first);
-    -1 = none."""
+    """The queue that follows `previous` among those whose runs R13 permits to preempt; the first of
+    them after `NO_QUEUE`, and `NO_QUEUE` after the last."""
     level = find_preempting_level(model, j, w)
     found = NO_QUEUE
     model.counters[N_WORK] += model.entitlements.weight.size
@@ -337,30 +350,31 @@ def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: i
             continue
         if model.runs.level[find_cheapest_evicted(model, q)] > level:
             continue
-        if previous >= 0 and not goes_after_queue(model, q, previous):
+        if previous >= 0 and not is_later_victim_queue(model, q, previous):
             continue
-        if found < 0 or goes_after_queue(model, found, q):
+        if found < 0 or is_later_victim_queue(model, found, q):
             found = q
     return found
 
 
 class VictimQueue(NamedTuple):
-    """The queue that loses a run where one is enough."""
+    """The queue that loses a run if one run is enough."""
 
     queue: int
     """`NO_QUEUE`: all nodes must be examined"""
     cheapest: int
-    """its cheapest evicted run"""
+    """the cheapest evicted run of the queue"""
     tied: int
-    """whether another queue is as far above its share, at the same level"""
+    """1 if another queue is as far above its share, with evicted runs of the same level"""
 
 
 @inlined
 def find_victim_queue(model: RoundModel, j: int, w: int, after: float) -> VictimQueue:
-    """Of the queues that R13 permits to preempt, and that have evicted runs at the lowest level of
-    any of them, the one furthest above its share; of several, the one of the cheapest run.
+    """The queue that would lose a run on tier (b) if one run is enough.
 
-    It returns `NO_QUEUE` where that level is too high for the job, or where runs of different
+    Among the queues whose runs R13 permits to preempt, and of these the ones with evicted runs at
+    the lowest level, it is the one furthest above its share; among equal ones, the queue of the
+    cheapest run. It is `NO_QUEUE` if that level is too high for the job, or if runs of different
     priorities would have to be compared.
     """
     queue = NO_QUEUE
@@ -402,7 +416,7 @@ def find_victim_queue(model: RoundModel, j: int, w: int, after: float) -> Victim
 
 @inlined
 def fits_without_run(model: RoundModel, s: int, k: int) -> bool:
-    """Whether a job of shape `s` would fit on the position of run `k` without that run."""
+    """Whether a job of shape `s` would fit on the node of run `k` without that run."""
     leaf = model.capacity.tree_types.size // 2 + model.runs.position[k]
     for r in range(model.shapes.request.shape[1]):
         free = model.capacity.tree[leaf, r] + model.shapes.request[model.jobs.shape[k], r]
@@ -413,12 +427,12 @@ def fits_without_run(model: RoundModel, s: int, k: int) -> bool:
 
 @separate
 def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
-    """N4 on tier (b) where one run is enough, without looking at every node; -1 = look at all.
+    """The position of the victim on tier (b) if one run is enough, found without examining nodes;
+    `NOWHERE` if nodes must be examined.
 
-    The cheapest run of `find_victim_queue` on an eligible node that frees enough is what examining
-    every node would find, provided that it is not a member of a gang, that priorities do not
-    differ, and that no cheaper run would do only together with others. Where one of these does not
-    hold, all nodes are examined.
+    The cheapest run of the queue of `find_victim_queue` that is on an eligible node and frees
+    enough is also what examining nodes would find, under three conditions: it is not a member of a
+    gang, the priorities do not differ, and no cheaper run would be enough together with others.
     """
     s = int(model.jobs.shape[j])
     found = find_victim_queue(model, j, w, after)

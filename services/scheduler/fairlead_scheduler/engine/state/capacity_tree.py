@@ -35,8 +35,8 @@ def build_tree(free: Int64, bits: Bits) -> tuple[Int64, Bits]:
 
 
 def fill_leaves(tree: Int64, types: Bits, free: Int64, bits: Bits) -> None:
-    """Give the first leaves of a tree of `build_tree` these amounts and bits; the others had none
-    before."""
+    """Set the first leaves of a tree of `build_tree` to these amounts and bits. All other leaves
+    must be empty."""
     size, leaves = tree.shape[0] // 2, free.shape[0]
     tree[size : size + leaves] = free
     types[size : size + leaves] = bits
@@ -70,7 +70,7 @@ def _fill_types(types: Bits) -> None:
 
 @entry_point
 def _fill_amounts(tree: Int64) -> None:
-    """As `fill_tree` level by level, without a call of numpy for each."""
+    """`fill_tree` for compiled kernels: without a call of numpy per level of the tree."""
     for i in range(tree.shape[0] // 2 - 1, 0, -1):
         for r in range(tree.shape[1]):
             tree[i, r] = max(tree[2 * i, r], tree[2 * i + 1, r])
@@ -143,7 +143,7 @@ def subtract_request(tree: Int64, p: int, request: Int64, sign: int) -> None:
 
 @inlined
 def update_path(tree: Int64, p: int) -> None:
-    """Compute the amounts above leaf `p` again, after it changed."""
+    """Compute the amounts above leaf `p` again after the leaf changed."""
     resources = tree.shape[1]
     i = (tree.shape[0] // 2 + p) >> 1
     while i:

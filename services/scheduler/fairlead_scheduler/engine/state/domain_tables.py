@@ -1,8 +1,8 @@
 """The topology of a pool as kernels share it: what gangs ask for, and where their members are
 (rules T).
 
-A *scope* is what has to be near: all members of a gang, or those of one role. It has the number of
-its role, and for a whole gang that of its first role.
+A *scope* is a set of members that must be near each other: all members of a gang, or those of one
+role. Its number is that of the role; for a whole gang it is the number of the first role.
 """
 
 # mypy: disable-error-code="no-any-return"

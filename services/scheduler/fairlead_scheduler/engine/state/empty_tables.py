@@ -1,4 +1,4 @@
-"""Tables of a model before the round: what follows from sizes alone."""
+"""Makes the tables of a model whose initial values follow from their sizes alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the kernels of a round share, in structures of arrays.
+"""The model of a round: the structures of arrays that its kernels share.
 
-Each structure has one purpose, and says which modules write it after the preparation. Kernels take
-the whole `RoundModel`, which is one address (see address_types.py), so a call costs the same
-whatever the callee needs.
+Each structure has one purpose, and its docstring names the modules that write it after the
+preparation. Every kernel takes the whole `RoundModel`, which is passed as one address (see
+address_types.py), so a call costs the same whatever the callee reads.
 
 Nodes are numbered by *position*: the order of N3 at the start of the round, which is also the order
 of the leaves of the capacity tree. Letters for shapes of arrays are as in snapshot.py; W = 1+K,
@@ -22,12 +22,12 @@ from fairlead_scheduler.engine.state.domain_tables import DomainTables
 
 @by_address
 class ShapeTable(NamedTuple):
-    """What jobs of each shape need and where they can run; constant during a round."""
+    """What jobs of each shape request and where they can run; constant during a round."""
 
     request: Int64
-    """[S, R] what a job needs of its node"""
+    """[S, R] what a job requests of its node"""
     full_request: Int64
-    """[S, R+F] with floating resources"""
+    """[S, R+F] the same with floating resources"""
     cost: Float
     """[S] cost of one job"""
     priority_class: Int64
@@ -37,12 +37,11 @@ class ShapeTable(NamedTuple):
     preemption: Byte
     """[S] `Preemption`"""
     type_rank: Byte
-    """[S, W, T] rank of the node type in what the shape prefers, 0 first; P or more where the type
-    is not eligible"""
+    """[S, W, T] rank of the node type for the shape, 0 preferred most; P or more = not eligible"""
     type_bits: Bits
     """[S, W, P] eligible types as bits, for each of P ranks"""
     level: Int64
-    """[S, W] row of the value that a job runs at, home or away; -1 = no such entry"""
+    """[S, W] level of the value at which a job runs, home or away; -1 = no such entry"""
     least_request: Int64
     """[R] the least that any shape needs"""
 
@@ -54,9 +53,9 @@ class NodeTable(NamedTuple):
     node_type: Int64
     """[N]"""
     number: Int64
-    """[N] the node's number for life"""
+    """[N] the permanent number of the node"""
     waste_order: Int64
-    """Resource rows in the order in which waste is compared (N3)"""
+    """resources in the order in which waste is compared (N3)"""
     value_first: Int64
     """[U, V+1] where the positions with a label value begin in `value_positions`"""
     value_positions: Int64
@@ -74,14 +73,14 @@ class RoundJobs(NamedTuple):
     gang: Int32
     """[J] or -1"""
     role: Int32
-    """[J] number in `RoleTables`, -1 for jobs of no gang"""
+    """[J] number in `RoleTables`, -1 for a job without a gang"""
     priority: Int64
-    """[J] see surplus.py"""
+    """[J] lowered for surplus members, see surplus.py"""
     submission: Int64
     order: Int32
-    """Queued rows in the order of R3, queue by queue"""
+    """rows of queued jobs in the order of R3, queue by queue"""
     order_end: Int64
-    """[Q] where each queue's rows end in `order`"""
+    """[Q] where the rows of each queue end in `order`"""
 
 
 @by_address
@@ -103,8 +102,7 @@ class Entitlements(NamedTuple):
     round_limit: Float
     """[R+F] L3 in amounts"""
     floating_left: Int64
-    """[R+F] what is left of floating resources (L7) when the round starts; a huge number for
-    resources of nodes"""
+    """[R+F] L7: what is left when the round starts; a huge number for resources of nodes"""
     now_ms: int
     lookback: int
 
@@ -121,7 +119,7 @@ class NodeCapacity(NamedTuple):
     tree_types: Bits
     """[2*size] node types below each tree node, as bits"""
     cursor: Int64
-    """[S, W, P] no position of this rank before it has capacity for the shape"""
+    """[S, W, P] no earlier position of this rank has free capacity for the shape"""
     preemptible: Int64
     """[N, L, R] held by preemptible runs that are not evicted"""
     evicted: Int64
@@ -135,19 +133,19 @@ class QueueUsage(NamedTuple):
     """What queues hold, and the tokens that are left. Written by run_states.py."""
 
     held: Int64
-    """[Q, R+F] with evicted runs that were not taken yet (R13)"""
+    """[Q, R+F] what live runs hold, including evicted runs that were not preempted yet (R13)"""
     counted: Int64
-    """[Q, R+F] as R4 counts: evicted runs only once they have returned"""
+    """[Q, R+F] the same as R4 counts it: evicted runs only once they have returned"""
     by_class: Int64
-    """[Q, C, R+F] for L2"""
+    """[Q, C, R+F] what live runs hold by priority class (L2)"""
     started: Int64
-    """[R+F] new in this round (L3)"""
+    """[R+F] what jobs that start in this round request (L3)"""
     tokens: Float
-    """[1+Q+1] left in the global bucket (first), in each queue's, and for preemption (last)"""
+    """[1+Q+1] tokens left: in the global bucket, in the bucket of each queue, for preemptions"""
     share_steps: Int64
     """[Q] held / entitled share in steps of 1e-9 (N2b)"""
     evicted_runs: Int64
-    """[Q] evicted runs that have not returned"""
+    """[Q] evicted runs that have neither returned nor been preempted"""
 
 
 @by_address
@@ -161,32 +159,31 @@ class QueueProgress(NamedTuple):
     skip_code: Byte
     """[Q, S] why jobs of this shape are skipped, 0 = they are not"""
     unfit_queues: Int64
-    """[S] how many queues skip the shape because no node has capacity"""
+    """[S] how many queues skip the shape because no node has capacity for it"""
     jobs_left: Int32
-    """[Q, S] jobs not handled yet, members of gangs aside"""
+    """[Q, S] single queued jobs that were not handled yet"""
     open_shapes: Int64
-    """[Q] shapes with jobs not handled yet and not skipped"""
+    """[Q] shapes that are not skipped and have jobs left"""
     members_left: Int64
-    """[Q] queued members of gangs not passed in the order yet"""
+    """[Q] queued members of gangs behind `next_queued`"""
     stop_code: Byte
-    """[Q] the code by which the queue stopped alone, 0 = it did not"""
+    """[Q] why the queue alone stopped, 0 = it did not"""
     examined: Int64
-    """[Q] L5"""
+    """[Q] queued jobs that were examined (L5)"""
     next_queued: Int64
-    """[Q] place in `RoundJobs.order` of the offer, or where the search for one continues"""
+    """[Q] place in `RoundJobs.order` of the first offer, or where the search for it continues"""
     next_within: Int64
     """[Q] place in `RoundJobs.order` where the search for an offer within budget continues"""
     handled: Byte
     """[J] whether the job was handled before an earlier one of its queue"""
     unfit: Int64
-    """[Q, 2] the first offer that was last found not to fit on free capacity (its job, -1), and
-    counters[N_PREEMPTED] then"""
+    """[Q, 2] job of the offer that last did not fit on free capacity, counters[N_PREEMPTED] then"""
     next_evicted: Int64
     """[Q] place in `EvictedRuns.rows`"""
     next_member: Int64
-    """[Q] place in `GangTables.members` of the gang's further members that the queue offers now"""
+    """[Q] place in `GangTables.members` of the next further member of the gang at hand"""
     members_end: Int64
-    """[Q]"""
+    """[Q] where these further members end"""
 
 
 @by_address
@@ -197,9 +194,9 @@ class QueueOffers(NamedTuple):
     """
 
     kind: Byte
-    """[Q]"""
+    """[Q] `NEW_JOB` to `NO_OFFER` of round_state.py"""
     job: Int64
-    """[Q] the job, or a member of the gang"""
+    """[Q] the job, or the last member of the gang that the offer contains"""
     heap: Int64
     """[Q] queues that have an offer, as a binary heap by R4"""
     class_value: Int64
@@ -207,16 +204,16 @@ class QueueOffers(NamedTuple):
     over_budget: Bool
     """[Q] whether the queue is over budget with the offer"""
     share: Float
-    """[Q] current where within budget, proposed where over it"""
+    """[Q] the current share if the offer is within budget, the proposed share if it is over it"""
     size: Float
     """[Q] cost x weight of the offer"""
     runs: Bool
     """[Q] whether the offer is of evicted runs"""
     replaces_first: Bool
-    """[Q] whether the offer is one within budget, from behind the first"""
+    """[Q] whether the offer is within budget and replaces the first offer of the queue"""
     fits_free_at: Int64
-    """[Q] counters[N_PLACED] + 1 when the offer, over budget, was last found to fit on free
-    capacity while an offer within budget is behind it; 0 for all other offers"""
+    """[Q] counters[N_PLACED] + 1 when the offer, over budget and before one within budget, was last
+    found to fit on free capacity; 0 for all other offers"""
 
 
 @by_address
@@ -226,65 +223,65 @@ class Placements(NamedTuple):
     job: Int32
     position: Int32
     away: Int32
-    """column of W"""
+    """column of W: 0 at home, else 1 + the away entry"""
 
 
 @by_address
 class RunTable(NamedTuple):
-    """Runs and new placements: their state, and what preempted them.
+    """Runs and placements: their state, and the job for which each was preempted.
 
     Written by run_states.py; `urgency_loss` by placement.py.
     """
 
     active: int
-    """0 when nothing can be preempted and there are no gangs: then nothing of runs, evicted runs,
-    gangs or victims is read"""
+    """0 if nothing can be preempted and there are no gangs: then no table of these is read"""
     state: Byte
     """[J]"""
     position: Int64
     """[J] meaningless for a job without a run, as the next four are"""
     level: Int64
-    """[J] row of the value it runs at"""
+    """[J] level of the value at which it runs"""
     preemption: Byte
-    """[J] `Preemption`, the strictest of its gang (also before it runs), NONE for a run that is
-    stopping"""
+    """[J] `Preemption`, the strictest of its gang; NONE for a run that is stopping"""
     lost_work: Float
     """[J] R9, in steps of `eviction.LOST_STEPS`"""
     started: Int64
     """[J] when its run started; the time of the round for new placements"""
     head: Int64
-    """[N] last run of each position, -1"""
+    """[N] the run that was linked to each position last, -1 = none"""
     link: Int64
-    """[J] the run before it on the same position, -1"""
+    """[J] the run that was linked to the same position before, -1 = none"""
     tier: Byte
-    """[J] of what is new"""
+    """[J] the tier of a placement"""
     cause: Byte
     """[J] why it was preempted"""
     preemptor: Int64
     """[J] the job that it was preempted for"""
     share_before: Float
-    """[J] E5: how far its queue was above its share before the run was taken"""
+    """[J] E5: held / entitled share of its queue before it was preempted"""
     state_before: Int64
-    """[J] state before it was preempted"""
+    """[J] its state before it was preempted"""
     urgency_loss: Float
-    """[J] work that would be lost for what was placed on top of less urgent runs"""
+    """[J] work that would be lost for a placement on tier (c)"""
 
 
 @by_address
 class EvictedRuns(NamedTuple):
     """The runs that R2 evicted, in the order of R3 and as single victims.
 
-    Only `cheapest_next` changes: victim_search.py moves it on, run_states.py resets it.
+    Only `cheapest_next` changes: victim_search.py advances it, run_states.py resets it.
     """
 
     rows: Int64
+    """in the order of R3, queue by queue"""
     end: Int64
+    """[Q] where each queue ends in `rows`"""
     cheapest: Int64
-    """by queue, level, gangs last, lost work, start, id: N4 for a single victim"""
+    """the same runs by queue, then as single victims of N4, the cheapest first"""
     cheapest_next: Int64
-    """[Q] the first of them that may still be evicted"""
+    """[Q] place in `cheapest` before which no run of the queue is evicted any more"""
     cheapest_first: Int64
-    """[Q+1]"""
+    """[Q+1] where each queue begins in `cheapest`"""
     priority: Int64
     """[Q] the priority of all the queue's evicted runs; a huge number where they differ"""
 
@@ -298,7 +295,7 @@ class GangTables(NamedTuple):
     """
 
     first: Int64
-    """[G+1] where a gang's members begin in `members`: first live runs, then queued jobs, as R3"""
+    """[G+1] where the members of each gang begin in `members`, live ones before queued ones"""
     queued_first: Int64
     """[G] where its queued members begin"""
     members: Int64
@@ -307,50 +304,48 @@ class GangTables(NamedTuple):
     live: Int64
     """[G] live runs"""
     last_evicted: Int64
-    """[G] the last of the evicted members that it needs in the order of R3, of a gang that is no
-    group the last of all; -1 for none"""
+    """[G] the last one, in the order of R3, of the evicted members that it needs; -1 = none"""
     returned: Byte
     """[G] whether the evicted members that it needs were handled"""
     last_queued: Int64
-    """[G] the last of its queued members in the order of R3, surplus aside, -1 for none"""
+    """[G] the last one, in the order of R3, of its queued members, surplus aside; -1 = none"""
     mode: Byte
-    """[G]"""
+    """[G] how its queued members are offered: `GANG_WAITS` and others of run_states.py"""
     code: Byte
-    """[G] why it waits, 0 = not tried"""
+    """[G] why it waits, 0 = it was not tried"""
     label: Int64
+    """[G] row of its uniformity label, -1 = none"""
     value: Int64
-    """[G] value of the label that the gang is bound to, -1 = free to choose"""
+    """[G] value of the label to which it is bound, -1 = it can choose"""
     waiting_request: Int64
-    """[R] what the queued members of the gang at hand need of nodes"""
+    """[R] scratch: what queued members of the present gang request of nodes together"""
     offer_request: Int64
-    """[R+F] what the offer of the gang at hand needs"""
+    """[R+F] scratch: what the offer of the present gang requests"""
 
 
 @by_address
 class GroupTables(NamedTuple):
-    """Which gangs are groups, and what holds of these. scheduling_pass.py writes `frozen`."""
+    """Properties of gangs that are groups. scheduling_pass.py writes `frozen`."""
 
     grouped: Byte
-    """[G] whether it is a group: its surplus members have places of their own in the order"""
+    """[G] whether the gang is a group: its surplus members are offered one by one"""
     frozen: Byte
     """[G] G7: `FROZEN` and `PROTECTED` of run_states.py"""
     gives_once: Byte
-    """[G] whether it is frozen as soon as it gave surplus to an offer (G10)"""
+    """[G] whether it freezes as soon as it lost a surplus member to an offer (G10)"""
     weighted_time: Float
     """[G] G9, of groups with surplus in queues with `order: fair`, else 0"""
     level: Int64
-    """[G] the lowest level of the members that it needs: they preempt as jobs of that level. Above
-    all levels for a gang that is not a group"""
+    """[G] the highest level at which members preempt (G6); above all levels for a plain gang"""
     surplus_runs: Int64
     """surplus members that ran when the round started, by queue, in the order of G5 and G10"""
     surplus_first: Int64
-    """[Q+1] where each queue begins in them"""
+    """[Q+1] where each queue begins in `surplus_runs`"""
 
 
 @by_address
 class RoleTables(NamedTuple):
-    """Roles of gangs; a plain gang has one. The roles of a gang are adjacent rows, the role with
-    the costliest members first (G1).
+    """Roles of gangs, in adjacent rows, costliest members first (G1); a plain gang has one.
 
     `live` is written by run_states.py, `left` and `fitting` by gang_placement.py, `assumed` by
     node_victims.py, `full` and `step_left` by scheduling_pass.py.
@@ -361,22 +356,21 @@ class RoleTables(NamedTuple):
     minimum: Int64
     """[K] members that the gang needs"""
     need: Int64
-    """[K] how many must be live for it to go on: the minimum, or as many as ran when fewer did"""
+    """[K] how many must be live to continue: the minimum, or as many as ran if fewer did"""
     live: Int64
     """[K] live runs"""
     left: Int64
-    """[K] members that the gang at hand still needs"""
+    """[K] scratch: members that the present gang still needs"""
     fitting: Int64
     """[K] how many of the needed members were placed when the role did not fit (G11), else -1"""
     assumed: Int64
-    """[K] how many members would go"""
+    """[K] how many members are assumed to be preempted"""
     full: Int64
-    """[K] counters[N_PREEMPTED] + 1 when no free capacity was found for a member, 0 = not tried"""
+    """[K] counters[N_PREEMPTED] + 1 when no free capacity was found for a member last, 0 = never"""
     step_left: Int64
     """[K] surplus members that can still start in this round (G8)"""
     base: Byte
-    """[J] whether the live run is one of those that its gang needs; all of a gang that is no
-    group"""
+    """[J] whether its gang needs the live run; True for all members of a plain gang"""
 
 
 @by_address
@@ -388,7 +382,7 @@ class ValueCapacity(NamedTuple):
     """
 
     rank: Int64
-    """[U, N] rank of the value that each position has, -1 = has none or gets nothing new"""
+    """[U, N] rank of the value of each position, -1 = it has none or accepts no new jobs"""
     value: Int64
     """[U, V] values by rank"""
     bits: Bits
@@ -396,13 +390,13 @@ class ValueCapacity(NamedTuple):
     free: Int64
     """[U, 2*size, R] tree over the ranks: what is free on the nodes of each value together"""
     preemptible: Int64
-    """[U, 2*size, R] the same with what preemptible runs hold, greatest rank first"""
+    """[U, 2*size, R] the same with what preemptible runs hold, the greatest rank first"""
     counted: Int64
-    """[2, N, R] what each position adds: free, with preemptible runs"""
+    """[2, N, R] what each position adds to `free` (0) and to `preemptible` (1)"""
     least_waste: Int64
-    """[R] what stays free on the best value so far"""
+    """[R] what would stay free on the best value so far"""
     tried: Int64
-    """values that were tried for the gang at hand"""
+    """values that were tried on free capacity for the present gang"""
     search: Int64
     """[SEARCH_NUMBERS of gang_start.py] how far the search for a value has come"""
     best_lost_work: Float
@@ -412,35 +406,42 @@ class ValueCapacity(NamedTuple):
 
 @by_address
 class AvoidedNodes(NamedTuple):
-    """N10: nodes that jobs avoid, linked by job; constant during a round."""
+    """N10: the nodes that jobs avoid, as linked lists; constant during a round."""
 
     first: Int64
-    """[J] last pair of the job, -1; [0] when there are no pairs"""
+    """[J] a pair of the job, -1 = none; [0] if there are no pairs"""
     link: Int64
+    """[A] the next pair of the same job, -1 = none"""
     position: Int64
+    """[A] the position of the avoided node"""
 
 
 @by_address
 class VictimChoice(NamedTuple):
     """The victims on the present node (N2b) and on the best node so far (N4).
 
-    Written by node_victims.py; `chosen` and `chosen_takes_gang` by victim_search.py.
+    Written by node_victims.py; `chosen`, `chosen_takes_gang`, `examined` by victim_search.py and
+    own_surplus.py; `mark` also by oversubscription.py.
     """
 
     candidates: Int64
+    """runs on the present node that can be victims"""
     mark: Byte
-    """[J] whether it is assumed to be preempted"""
+    """[J] whether it is assumed to be preempted: `UNTOUCHED` to `MATE` of node_victims.py"""
     taken: Int64
+    """victims on the present node, in the order taken"""
     takes_gang: Int64
-    """whether all members of the gang go with `taken`"""
+    """whether the whole gang is preempted with each of `taken`"""
     chosen: Int64
+    """victims on the best node so far"""
     chosen_takes_gang: Int64
+    """whether the whole gang is preempted with each of `chosen`"""
     assumed_held: Int64
-    """[Q, R+F] what each queue would lose"""
+    """[Q, R+F] what each queue would lose with the assumed victims"""
     need: Int64
-    """[R] what is still lacking on the node at hand"""
+    """[R] what is still lacking on the present node"""
     examined: Int64
-    """positions that the search at hand examined"""
+    """positions that the present search has examined"""
 
 
 @by_address
@@ -467,8 +468,7 @@ class VictimOrder(NamedTuple):
     queues: Bits
     """[2*size] queues that had preemptible runs below each tree node, as bits (queue modulo 64)"""
     amounts: Int64
-    """[trees, 2*size, R] trees over the order, for tier (b), then for tier (c): what is free after
-    the preemption of all runs below a level"""
+    """[trees, 2*size, R] free after preemption: trees of tier (b) by level, then of tier (c)"""
 
 
 @by_address
@@ -494,7 +494,7 @@ class RoundModel(NamedTuple):
     victims: VictimChoice
     victim_order: VictimOrder
     journal: Int64
-    """row + 1 placed, -row - 1 preempted: what an offer did, to undo it or to update what depends
-    on it"""
+    """what the present offer did, to undo it: row + 1 of a placed job, -row - 1 of a preempted
+    run"""
     counters: Int64
     """[COUNTERS] scalars by the N_ constants of round_state.py"""

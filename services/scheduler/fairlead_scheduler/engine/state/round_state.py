@@ -1,5 +1,12 @@
-"""Numbers that kernels share: the scalars of the model, kinds of offers, states of runs, codes; and
-what several steps ask of it (costs, the limit of L2, what a queue still tries)."""
+"""Constants that kernels share, and small functions of the model that several steps use.
+
+The constants are indexes of `RoundModel.counters`, kinds of offers, states of runs, the ways to
+choose victims, and codes of reasons. The functions compute costs, check limits, and record what a
+queue still tries.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
 
 from __future__ import annotations
 
@@ -15,13 +22,21 @@ TOLERANCE: Final = 1e-9
 
 # Scalars of the model, by index into `RoundModel.counters`.
 N_PLACED: Final = 0
+"""Entries of `RoundModel.placements`"""
 N_STOP: Final = 1
+"""The code of what stopped the round (L3, L4, L6), or `NO_REASON`"""
 N_QUEUES: Final = 2
+"""Queues in the heap of `QueueOffers`"""
 N_JOURNAL: Final = 3
-N_GROUP_SHAPE: Final = 4
-N_GROUP_AT: Final = 5
+"""Entries of `RoundModel.journal`"""
+N_MEMBER_SHAPE: Final = 4
+"""1 + the shape of the last member that was placed within a label value; 0 = none was"""
+N_MEMBER_AT: Final = 5
+"""Where its node is in `NodeTable.value_positions`: the search for the next member starts there"""
 N_REOPENED: Final = 6
+"""1 if queues must return to the heap, because freed capacity made a shape worth trying again"""
 N_WORK: Final = capacity_tree.N_WORK
+"""Jobs tried, and nodes, runs, shapes and label values examined (L6)"""
 N_PREEMPTED: Final = 8
 """Preemptions in the pass, also those that were undone: without one, free capacity only falls"""
 N_FITS_FREE: Final = 9
@@ -57,6 +72,16 @@ DISPLACED: Final = 6
 EXCLUDED: Final = 7
 FAILED: Final = 8
 
+# For what victims are chosen (`node_victims.choose_victims`).
+FOR_SHARE: Final = 0
+"""Tier (b): evicted runs of other queues, of no higher value, under R13."""
+FOR_URGENCY: Final = 1
+"""Tier (c): preemptible runs of lower value, evicted or not."""
+TO_FIT: Final = 2
+"""R6: preemptible runs of any value, until the node is not oversubscribed."""
+FOR_OWN_SURPLUS: Final = 3
+"""G5: surplus members of the preemptor's own queue, of no higher value."""
+
 NON_PREEMPTIBLE: Final = 2
 """`Preemption.NONE` as a number: runs with this or a greater number cannot be victims."""
 
@@ -77,11 +102,11 @@ TOPOLOGY_LEVEL: Final = int(Code.TOPOLOGY_LEVEL)
 
 
 @inlined
-def cost_with(held: Int64, whole: Int64, factor: Float) -> float:
-    """Cost of what is held together with `whole`."""
+def cost_with(held: Int64, more: Int64, factor: Float) -> float:
+    """The cost of what is held together with these further amounts."""
     result = 0.0
     for r in range(factor.size):
-        amount = (held[r] + whole[r]) * factor[r]
+        amount = (held[r] + more[r]) * factor[r]
         if amount > result:
             result = amount
     return result
@@ -89,7 +114,7 @@ def cost_with(held: Int64, whole: Int64, factor: Float) -> float:
 
 @inlined
 def cost_of(held: Int64, factor: Float) -> float:
-    """Cost of what is held."""
+    """The cost of what is held."""
     result = 0.0
     for r in range(factor.size):
         amount = held[r] * factor[r]
@@ -99,33 +124,43 @@ def cost_of(held: Int64, factor: Float) -> float:
 
 
 @inlined
-def exceeds_class_limit(model: RoundModel, q: int, c: int, whole: Int64) -> bool:
-    """L2: whether the amounts exceed the queue's limit for a class."""
+def find_share_after(model: RoundModel, q: int, more: Int64) -> float:
+    """The cost of what queue `q` would hold with these further amounts, divided by its weight: what
+    R13 compares."""
+    return (
+        cost_with(model.usage.held[q], more, model.entitlements.cost_factor)
+        / model.entitlements.weight[q]
+    )
+
+
+@inlined
+def exceeds_class_limit(model: RoundModel, q: int, c: int, more: Int64) -> bool:
+    """L2: whether these further amounts exceed the queue's limit for class `c`."""
     for r in range(model.entitlements.cost_factor.size):
-        after = model.usage.by_class[q, c, r] + whole[r]
-        if whole[r] > 0 and after > model.entitlements.class_limit[q, c, r] * (1.0 + TOLERANCE):
+        after = model.usage.by_class[q, c, r] + more[r]
+        if more[r] > 0 and after > model.entitlements.class_limit[q, c, r] * (1.0 + TOLERANCE):
             return True
     return False
 
 
 @inlined
-def find_offer_limit(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
-    """Rules L2, L4 and L7 for one offer of queued jobs: the code of the limit that it exceeds,
-    or `NO_REASON`.
+def find_offer_limit(model: RoundModel, q: int, s: int, more: Int64, jobs: int) -> int:
+    """Rules L2, L4 and L7 for an offer of this number of queued jobs that needs `more`: the code of
+    the limit that it exceeds, or `NO_REASON`.
 
-    Its L2 is left aside for a gang (s = -1), whose members can be of several classes.
+    L2 is not checked for a gang (s = -1), because its members can be of several classes.
     """
     if min(model.usage.tokens[0], model.usage.tokens[1 + q]) < jobs - TOLERANCE:
         return RATE_LIMIT
     code = NO_REASON
     for r in range(model.entitlements.cost_factor.size):
-        if model.usage.started[r] + whole[r] > model.entitlements.floating_left[r]:
+        if model.usage.started[r] + more[r] > model.entitlements.floating_left[r]:
             code = FLOATING_LIMIT
     if (
         code == NO_REASON
         and s >= 0
         and model.entitlements.class_limit.size > 0
-        and exceeds_class_limit(model, q, model.shapes.priority_class[s], whole)
+        and exceeds_class_limit(model, q, model.shapes.priority_class[s], more)
     ):
         code = QUEUE_LIMIT
     return code
@@ -133,7 +168,7 @@ def find_offer_limit(model: RoundModel, q: int, s: int, whole: Int64, jobs: int)
 
 @inlined
 def skip_shape(model: RoundModel, q: int, s: int, code: int) -> None:
-    """Stop offering jobs of this shape from this queue, for this reason."""
+    """Let queue `q` offer no more jobs of shape `s` in this round; `code` is the reason."""
     if model.progress.skip_code[q, s] == NO_REASON:
         model.progress.skip_code[q, s] = code
         model.progress.unfit_queues[s] += code == INSUFFICIENT
@@ -143,7 +178,7 @@ def skip_shape(model: RoundModel, q: int, s: int, code: int) -> None:
 
 @inlined
 def count_handled(model: RoundModel, q: int, s: int) -> None:
-    """Count one job of the shape as handled."""
+    """Count a job of shape `s` of queue `q` as handled."""
     model.progress.jobs_left[q, s] -= 1
     if model.progress.jobs_left[q, s] == 0 and model.progress.skip_code[q, s] == NO_REASON:
         model.progress.open_shapes[q] -= 1

@@ -52,7 +52,7 @@ CAUSE_GANG: Final = int(Cause.GANG)
 CAUSE_SURPLUS: Final = int(Cause.SURPLUS)
 
 MIXED_PRIORITIES: Final = (1 << 63) - 1
-"""`one_priority` of queues whose evicted runs differ in priority."""
+"""`EvictedRuns.priority` of a queue whose evicted runs differ in priority."""
 
 SHARE_STEPS: Final = 1e9
 """Shares of queues are compared in steps of 1e-9 (a total order, see R4)."""
@@ -146,7 +146,8 @@ def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
 
 @inlined
 def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
-    """Add a placement on position `p`; `round_state.allocate` does the rest."""
+    """Link job `j` to position `p` as a placement at home or away entry `w`, and count it as a live
+    run. `allocate` must have taken the capacity before."""
     q = int(model.jobs.queue[j])
     s = int(model.jobs.shape[j])
     model.runs.state[j] = PLACED
@@ -198,8 +199,7 @@ def remove_placement(model: RoundModel, j: int) -> None:
 
 @separate
 def count_run(model: RoundModel, j: int, sign: int) -> None:
-    """Count a live run (sign 1), or count it no longer (sign -1), in capacity, usage and its
-    gang."""
+    """Add a live run to capacity, usage and its gang (sign 1), or subtract it (sign -1)."""
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
     p = model.runs.position[j]
@@ -233,8 +233,7 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
 
 @separate
 def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
-    """Preempt a live run for a job: its capacity is free, and the cause and the job are
-    recorded."""
+    """Preempt a live run for a job: free its capacity, and record the cause and the job."""
     q = int(model.jobs.queue[j])
     model.runs.share_before[j] = model.usage.share_steps[q] / SHARE_STEPS
     count_run(model, j, -1)
@@ -249,7 +248,7 @@ def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
 
 @inlined
 def preempt_gang(model: RoundModel, g: int, for_job: int) -> None:
-    """Preempt all live members of a gang for a job for which one of them is preempted (N8)."""
+    """Preempt all live members of a gang for the job for which one of them was preempted (N8)."""
     for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
         if is_live(model.runs.state[model.gangs.members[i]]):
             preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
@@ -268,9 +267,10 @@ def restore_run(model: RoundModel, j: int, state: int) -> None:
 
 @separate
 def return_run(model: RoundModel, j: int) -> None:
-    """Return an evicted run to its own node (R5), where its request was counted all along.
+    """Return an evicted run to its own node (R5). Its request was never subtracted there.
 
-    Millions do, so the trees of tier (b) keep counting it: the victim search corrects them.
+    Millions of runs can return, so the trees of tier (b) are not updated here: the victim search
+    corrects the nodes that it examines.
     """
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
@@ -291,7 +291,7 @@ def return_run(model: RoundModel, j: int) -> None:
 def can_return(model: RoundModel, j: int) -> bool:
     """R5: whether an evicted run fits on its node when less urgent runs do not count.
 
-    Nodes that accept no new jobs have no new ones, so runs always return there.
+    A node that accepts no new jobs has no placements, so a run can always return there.
     """
     p = model.runs.position[j]
     size = model.capacity.tree_types.size // 2
@@ -312,7 +312,8 @@ def can_return(model: RoundModel, j: int) -> bool:
 def return_evicted_runs(model: RoundModel) -> None:
     """Return all runs that are still evicted, when a round ends early (L6).
 
-    R6 decides where they no longer fit. The order of the victim search is not kept up to date.
+    R6 decides which of them no longer fit. The order of the victim search is not updated: nothing
+    is searched after this.
     """
     if not model.runs.active:
         return
@@ -358,7 +359,7 @@ def breaks_gang(model: RoundModel, j: int) -> bool:
 
 @inlined
 def is_started(model: RoundModel, g: int) -> bool:
-    """Whether further members of the gang can join it: it runs, or needs no member."""
+    """Whether further members can join the gang: it runs, or its minimum is 0."""
     return model.gangs.live[g] > 0 or model.gangs.min_size[g] == 0
 
 

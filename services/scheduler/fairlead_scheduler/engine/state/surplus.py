@@ -1,9 +1,10 @@
-"""How a priority says that a job is a surplus member of its group, and which one (rule G2).
+"""How the priority of a surplus member contains its surplus rank (rule G2).
 
 Inside a queue and a class value, surplus members come after all other jobs, in the order in which
-their groups grow, and are the first victims (G4). So the priority of a surplus member counts as
-lower by `SURPLUS_STEP` for each place of its rank: this one number orders everything that
-priorities order. Priorities have 32 bits.
+their groups grow, and are the first victims (G4). So the priority of a surplus member is lowered by
+`SURPLUS_STEP` for each place of its rank, and everything that priorities order is ordered by this
+one number. Priorities that users give have 32 bits. `fairlead_scheduler.state.groups` has the same
+numbers for the job table.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -21,27 +22,27 @@ from fairlead_scheduler.engine.state.round_model import RoundModel
 
 SURPLUS_STEP: Final = 1 << 32
 PRIORITY_MIN: Final = -(1 << 31)
-"""The least priority that a job can be given; what is below it is that of a surplus member."""
+"""The least priority that a user can give; only a lowered one is below it."""
 
 SURPLUS_VICTIM: Final = -1
 SINGLE_VICTIM: Final = 0
 MEMBER_VICTIM: Final = 1
-"""How dear a victim is by what it is (N4, G4): surplus members first, members that a gang needs
-last."""
+"""The kinds of victims from the cheapest to the costliest (N4, G4): a surplus member, a single run,
+a member that its gang needs."""
 
 
-def count_surplus(priority: Int64, rank: Int64) -> Int64:
-    """Priorities as they count, of jobs with these surplus ranks (0: no surplus member)."""
+def lower_priority(priority: Int64, rank: Int64) -> Int64:
+    """Lower the priorities of jobs with these surplus ranks (0: not a surplus member)."""
     return priority - rank * SURPLUS_STEP
 
 
 def find_surplus(priority: Int64) -> Bool:
-    """Which jobs are surplus members, by their priorities as they count."""
+    """Which jobs are surplus members, by their priorities."""
     return np.asarray(priority < PRIORITY_MIN)
 
 
 def find_victim_kinds(gang: Int32, priority: Int64) -> Int64:
-    """`victim_kind` of runs with these gangs (-1: of none) and priorities."""
+    """`victim_kind` of runs with these gangs (-1: not in a gang) and priorities."""
     member = np.where(find_surplus(priority), SURPLUS_VICTIM, MEMBER_VICTIM)
     return np.where(gang < 0, SINGLE_VICTIM, member).astype(np.int64)
 
@@ -54,7 +55,7 @@ def is_surplus(model: RoundModel, j: int) -> bool:
 
 @inlined
 def victim_kind(model: RoundModel, j: int) -> int:
-    """How dear the run is as a single victim, by what it is."""
+    """The kind of run `j` as a victim: `SURPLUS_VICTIM`, `SINGLE_VICTIM` or `MEMBER_VICTIM`."""
     if model.jobs.gang[j] < 0:
         return SINGLE_VICTIM
-    return SURPLUS_VICTIM if model.jobs.priority[j] < PRIORITY_MIN else MEMBER_VICTIM
+    return SURPLUS_VICTIM if is_surplus(model, j) else MEMBER_VICTIM

@@ -1,7 +1,6 @@
 """What is free on the nodes of each label value together (N7), kept up to date for gangs.
 
-Nodes that get nothing new count nothing, and a node whose runs hold more than it has counts as
-full.
+A node that accepts no new jobs counts as 0, and so does a node whose runs hold more than it has.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -23,7 +22,8 @@ WITH_PREEMPTIBLE: Final = 1
 
 @inlined
 def count_position(model: RoundModel, p: int, r: int, kind: int) -> int:
-    """What the position adds to its values: what is free, also with what is preemptible."""
+    """What position `p` adds to its values of resource `r`: what is free there, and with kind
+    `WITH_PREEMPTIBLE` also what preemptible runs hold."""
     size = model.capacity.tree_types.size // 2
     amount = model.capacity.tree[size + p, r]
     if kind == WITH_PREEMPTIBLE:
@@ -34,14 +34,14 @@ def count_position(model: RoundModel, p: int, r: int, kind: int) -> int:
 
 @inlined
 def has_value(model: RoundModel, p: int, label: int, value: int) -> bool:
-    """Whether the position, one that can get something new, has this value of the label."""
+    """Whether the position accepts new jobs and has this value of the label."""
     rank = model.values.rank[label, p]
     return rank >= 0 and model.values.value[label, rank] == value
 
 
 @separate
 def add_changes(model: RoundModel, p: int) -> None:
-    """Add to the values of a position what changed there since it was counted."""
+    """Add to the values of position `p` what changed there since it was last counted."""
     values = model.values
     size = values.free.shape[1] // 2
     last = values.value.shape[1] - 1

@@ -1,10 +1,10 @@
 """The order in which N4 examines nodes, and what preemption could free on each of them.
 
-The order is that of the cheapest preemptible run on each node as the round started. Trees over it
-hold, per level, the capacity of a node that is free after the preemption of all runs that a
-preemptor of that level can preempt, so that the next node on which it would fit is found in one
-descent. Order and trees are made when a round first needs them. Trees of tier (b) can hold too much
-on nodes to which evicted runs have returned.
+Nodes are ordered by the cheapest preemptible run on each when the round started. Trees over this
+order hold, per level, what would be free on a node if a preemptor of that level preempted all runs
+that it can. So the next node on which a job would fit is found in one descent. The order and the
+trees are made when a round first needs them. A tree of tier (b) can overestimate a node to which
+evicted runs have returned; `correct_amounts` repairs it.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -21,17 +21,13 @@ from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.capacity_tree import find_first_marked_fit, update_path
 from fairlead_scheduler.engine.state.round_model import RoundModel, VictimOrder
 from fairlead_scheduler.engine.state.round_state import (
+    FOR_SHARE,
     NON_PREEMPTIBLE,
     PREEMPTED,
     RESTORED,
     RUNNING,
 )
 from fairlead_scheduler.engine.state.surplus import SURPLUS_VICTIM, victim_kind
-
-FOR_SHARE: Final = 0
-"""Tier (b): evicted runs of other queues, of no higher value, under R13."""
-FOR_URGENCY: Final = 1
-"""Tier (c): preemptible runs of lower value, evicted or not."""
 
 LEVELS_MAX: Final = 16
 """Trees per tier. The last one is for all further levels, and counts the runs of all levels."""
@@ -48,8 +44,9 @@ def ran_before(state: int) -> bool:
 
 @inlined
 def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
-    """The last criteria of N4, for single victims of one value: surplus members first, the one
-    that joined last first of all, other members last; lost work, younger, greater id."""
+    """Whether run `a` is a cheaper victim than run `b` of the same value, by the last criteria of
+    N4: surplus members before single runs before other members, among surplus members the one with
+    the highest rank; then less lost work, later start, greater id."""
     kind = victim_kind(model, a)
     if kind != victim_kind(model, b):
         return kind < victim_kind(model, b)
@@ -64,7 +61,8 @@ def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
 
 @inlined
 def is_earlier_node(model: RoundModel, a: int, b: int) -> bool:
-    """Whether position `a` comes before `b`: the cheaper run, those without any by node number."""
+    """Whether position `a` comes before `b`: by the cheaper run; positions without a run come last,
+    by node number."""
     run_a, run_b = model.victim_order.cheapest[a], model.victim_order.cheapest[b]
     if run_a < 0 or run_b < 0:
         if run_a < 0 and run_b < 0:
@@ -123,7 +121,7 @@ def sift_node(model: RoundModel, i: int, size: int) -> None:
 
 @separate
 def make_order(model: RoundModel) -> None:
-    """Sort the nodes, and note the node types and the queues that are on each."""
+    """Sort the nodes, and record the node type and the queues with runs of each."""
     find_cheapest_runs(model)
     order = model.victim_order
     count = model.nodes.node_type.size
@@ -149,8 +147,8 @@ def make_order(model: RoundModel) -> None:
 
 @inlined
 def set_amounts(model: RoundModel, tree: int, p: int) -> None:
-    """Set the leaf of a position: what is free after the preemption of all runs that its level can
-    preempt."""
+    """Set the leaf of position `p`: what is free there after the preemption of all runs that the
+    level of the tree can preempt."""
     order = model.victim_order
     per_tier = order.made.size // 2
     levels = model.capacity.runs_at_level.size
@@ -170,7 +168,7 @@ def set_amounts(model: RoundModel, tree: int, p: int) -> None:
 
 @separate
 def choose_tree(model: RoundModel, level: int, mode: int) -> int:
-    """The tree for preemptors of this level on a tier, made where it is not."""
+    """The number of the tree for preemptors of this level; it is made if it does not exist yet."""
     order = model.victim_order
     per_tier = order.made.size // 2
     below = level + 1 if mode == FOR_SHARE else level

@@ -1,1 +1,1 @@
-"""Orders of the jobs of a pool, rows that enter and leave its rounds, and tasks beside them."""
+"""Orders of the jobs of a pool, rows that enter and leave its rounds, and waiting tasks."""

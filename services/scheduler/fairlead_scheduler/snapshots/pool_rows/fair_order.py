@@ -1,9 +1,10 @@
 """The order of queues with `order: fair`: the weighted running time of their jobs (rule G9).
 
-It is resource score x running seconds, summed over all runs, / level. The members of a gang or
-group count together. While nothing of it runs, each second since its last run ended takes off what
-a second of its minimal set would add. It changes as time passes, so each round of a pool measures
-it: of members of gangs, and of single jobs that ran before. Every other job has 0.
+It is the sum of resource score x running seconds over all runs, divided by the priority. The
+members of a gang or group count together. While nothing of it runs, each second since its last run
+ended subtracts what a second of its minimal set would add. It changes as time passes, so each round
+of a pool measures it, for members of gangs and for single jobs that ran before. For other jobs it
+is 0.
 """
 
 from collections.abc import Mapping
@@ -26,14 +27,14 @@ Float = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
 RUN_MAX: Final = float(1 << 48)
-"""No job adds more to the weighted running time of its gang (90 years of a GPU): sums of whole
-numbers stay exact, in any order."""
-LEVEL_MIN: Final = 1
-"""Priorities below count as this one."""
+"""The most that a job adds to the weighted running time of its gang (90 years of a GPU), so that
+sums of whole numbers are exact in any order."""
+DIVISOR_MIN: Final = 1
+"""The running time is divided by the priority, at least by this."""
 
 
 class RunTimes(NamedTuple):
-    """What the former runs of some jobs took."""
+    """How long the former runs of some jobs took."""
 
     rows: Rows
     """ascending"""
@@ -59,7 +60,7 @@ class FairOrder:
         return bool(self._fair.any())
 
     def set_queues(self, rows: QueueRows, queues: Queues) -> bool:
-        """Find the queues with `order: fair`; says whether other queues have it now."""
+        """Find the queues with `order: fair`. Returns whether they are other queues than before."""
         if self._names is rows.names and self._version == queues.version:
             return False
         before = self._fair_names
@@ -69,8 +70,8 @@ class FairOrder:
         return before != self._fair_names
 
     def find_former_runs(self, view: View, columns: RoundColumns, rows: Rows) -> None:
-        """Other queues have `order: fair` now: of the jobs of the pool, find those that ran
-        before."""
+        """Copy the times of former runs to the columns, for the rows of the pool, after other
+        queues got `order: fair`."""
         columns.ran_ms[rows] = 0
         if self.present:
             rare = view.jobs.rare_properties
@@ -89,8 +90,8 @@ class FairOrder:
         weights: Mapping[str, float],
         now_ms: int,
     ) -> Int32:
-        """Measure the jobs of the pool of this number; returns the queued ones whose weighted
-        running time is another than before."""
+        """Measure the jobs of the pool with this number. Returns the rows of queued jobs whose
+        weighted running time changed."""
         rows, times = self.measure(view, columns, number, gangs, shapes, weights, now_ms)
         marks = (columns.weighted_time > 0) & (columns.pool == number)
         marks[rows] = False
@@ -112,8 +113,8 @@ class FairOrder:
         weights: Mapping[str, float],
         now_ms: int,
     ) -> tuple[Rows, Float]:
-        """The jobs of the pool of this number whose weighted running time can be above 0, and that
-        time in thousandths of the score x seconds."""
+        """The rows of the pool with this number whose weighted running time can be above 0, and
+        that time in thousandths of score x seconds."""
         score = self._score_shapes(shapes, weights)
         ran = np.flatnonzero((columns.ran_ms > 0) & (columns.pool == number))
         former = RunTimes(ran, columns.ran_ms[ran], columns.ran_until_ms[ran])
@@ -147,8 +148,8 @@ class FairOrder:
         return self._score
 
 
-def _find_levels(view: View, rows: Rows) -> Int64:
-    return np.maximum(groups.given_priority(view.jobs.priority[rows]), LEVEL_MIN)
+def _find_divisors(view: View, rows: Rows) -> Int64:
+    return np.maximum(groups.given_priority(view.jobs.priority[rows]), DIVISOR_MIN)
 
 
 def _whole_seconds(ms: Int64) -> Int64:
@@ -158,11 +159,12 @@ def _whole_seconds(ms: Int64) -> Int64:
 def _measure_single_jobs(
     view: View, columns: RoundColumns, former: RunTimes, score: Float, now_ms: int
 ) -> Float:
-    """The weighted running time of jobs of no gang; 0 for one that runs: it is not ordered."""
+    """The weighted running time of jobs without a gang; 0 for jobs that run, which are not ordered
+    by it."""
     rows = former.rows
     left_s = _whole_seconds(former.ran_ms) - _whole_seconds(now_ms - former.until_ms)
     added = np.minimum(score[columns.shape[rows]] * np.maximum(left_s, 0), RUN_MAX)
-    return np.where(columns.node[rows] < 0, added, 0.0) / _find_levels(view, rows)
+    return np.where(columns.node[rows] < 0, added, 0.0) / _find_divisors(view, rows)
 
 
 def _measure_members(
@@ -196,7 +198,7 @@ def _measure_members(
     runs[gang[live]] = True
     waited = np.where(runs, 0, _whole_seconds(now_ms - until))
     paid = np.minimum(pace.astype(np.float64) * waited, total.astype(np.float64))
-    level = np.ones(total.size, np.int64)
-    np.maximum.at(level, gang, _find_levels(view, rows))
-    time: Float = np.maximum(total - paid.astype(np.int64), 0) / level
+    divisor = np.ones(total.size, np.int64)
+    np.maximum.at(divisor, gang, _find_divisors(view, rows))
+    time: Float = np.maximum(total - paid.astype(np.int64), 0) / divisor
     return time[gang]

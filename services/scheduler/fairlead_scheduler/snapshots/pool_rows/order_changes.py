@@ -1,4 +1,4 @@
-"""What enters and leaves the rounds of a pool, and what their orders depend on."""
+"""The rows that enter and leave the rounds of a pool, and the columns by which they are ordered."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from fairlead_scheduler.state import job_table
 
 
 class ChangedRow(NamedTuple):
-    """A row that changed: whether its job waits in the pool, or runs there, or neither."""
+    """A row that changed, and whether its job waits or runs in the pool."""
 
     row: int
     waits: bool
@@ -18,7 +18,7 @@ class ChangedRow(NamedTuple):
 
 
 class EnteringRows(NamedTuple):
-    """Rows that enter the pool's rounds once every pool has released what changed."""
+    """Rows that enter the rounds of the pool once every pool has released the rows that changed."""
 
     now: RowDescription
     rare: list[tuple[int, job_table.RareProperties]]
@@ -30,7 +30,7 @@ class EnteringRows(NamedTuple):
 
 
 class OrderChanges:
-    """What entered and left the orders since they were last updated."""
+    """Rows that entered and left the orders since these were last updated."""
 
     def __init__(self) -> None:
         self.runs: list[Int32] = []
@@ -40,7 +40,7 @@ class OrderChanges:
 
 
 class SortedColumns(NamedTuple):
-    """What the orders depend on, by row of the job table (`job_order.JobColumns`)."""
+    """The columns by which jobs are ordered, by row of the job table (`job_order.JobColumns`)."""
 
     class_value: Int64
     shape_class: Int32

@@ -1,4 +1,4 @@
-"""Tasks of arrays that wait beside the queued jobs of a pool: they are no jobs yet, but demand."""
+"""Counts the waiting tasks of arrays: they are not jobs yet, but part of the demand of a pool."""
 
 from collections.abc import Iterable
 

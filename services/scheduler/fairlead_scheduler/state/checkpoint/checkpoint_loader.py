@@ -141,7 +141,9 @@ class CheckpointLoader:
         """Find the rows to examine, after everything was added."""
         view, jobs = self._view, self._view.jobs
         rows = view.live_rows()
-        is_over = job_table.IS_HELD[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
+        is_over = (
+            job_table.IS_WITH_RUN[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
+        )
         is_marked = (
             jobs.flags[rows]
             & (job_table.CANNOT_START | job_table.STOPPING | job_table.LATE_SUCCESS)

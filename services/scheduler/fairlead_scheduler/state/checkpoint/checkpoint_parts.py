@@ -107,7 +107,7 @@ class CheckpointParts:
             groups=_take_groups(view, part),
             arrays=_take_arrays(view, part),
             ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in ended.items()],
-            buckets=msgspec.json.encode(view.buckets.levels()),
+            buckets=msgspec.json.encode(view.buckets.save()),
         )
         view.recent.update({job_id: each.state for job_id, each in ended.items()})
         jobs.unsaved[rows] = False

@@ -8,9 +8,11 @@ import numpy as np
 from fairlead_common.domain.ids import (
     ArrayId,
     JobId,
+    array_id,
     parse_task_id,
     partition_of_job,
     submission_number,
+    task_ids,
 )
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
@@ -108,16 +110,23 @@ def note_priority(view: View, job_id: JobId, message: Message) -> None:
         view.unsaved_arrays[array] = message.position
 
 
-def cancel_task(view: View, event: ev.JobCancelRequested, message: Message) -> None:
-    """Cancel what the id of a job without a row names: a waiting task, or a whole array."""
-    array, index = parse_task_id(event.job_id)
-    state = view.arrays.get(array)
-    if state is None or state.is_ended:
-        return
-    if index < 0:
-        _request(view, state, state.indexes, event.reason, message)
-    elif index in state.waiting:
-        _request(view, state, index_sets.collect([index]), event.reason, message)
+def cancel_tasks(view: View, batch: Iterable[ev.JobCancelRequested], message: Message) -> None:
+    """Cancel what the ids of jobs without a row name: waiting tasks, or whole arrays.
+
+    The tasks of an array are one request, because each request costs as much as the array has
+    ranges.
+    """
+    named: dict[tuple[ArrayId, str], list[int]] = {}
+    for event in batch:
+        array, index = parse_task_id(event.job_id)
+        if array in view.arrays and not view.arrays[array].is_ended:
+            named.setdefault((array, event.reason), []).append(index)
+    for (array, reason), indexes in named.items():
+        state = view.arrays[array]
+        if min(indexes) < 0:
+            _request(view, state, state.indexes, reason, message)
+        elif waiting := index_sets.collect([each for each in indexes if each in state.waiting]):
+            _request(view, state, waiting, reason, message)
 
 
 def _request(
@@ -161,13 +170,18 @@ def fold_tasks_cancelled(
 
 
 def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, message: Message) -> None:
-    """Released tasks of other arrays that wait for these tasks cannot start."""
-    if not any(other.after == state.array for other in view.arrays.values()):
-        return
-    for job_id in list(view.dependents):
-        array, index = parse_task_id(job_id)
-        if array == state.array and index in cancelled:
-            end_events.update_dependents(view, job_id, JobState.CANCELLED, message)
+    """Jobs that wait for these tasks cannot start."""
+    waited_for = view.dependents
+    if len(cancelled) < len(waited_for):
+        found = [job_id for job_id in task_ids(state.array, cancelled) if job_id in waited_for]
+    else:
+        found = [
+            job_id
+            for job_id in waited_for
+            if array_id(job_id) == state.array and parse_task_id(job_id)[1] in cancelled
+        ]
+    for job_id in found:
+        end_events.update_dependents(view, job_id, JobState.CANCELLED, message)
 
 
 def fold_ended(

@@ -16,7 +16,8 @@ from fairlead_scheduler.state.job_table import Rows
 from fairlead_scheduler.state.view import View
 
 ROW_RELEASE_DELAY_MS: Final = 30_000
-"""How long a job that ended while queued keeps its row: it may just have been leased."""
+"""How long the row of a job that ended while queued is retained: a lease can already be on its
+way."""
 
 _Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRejected
 
@@ -31,7 +32,7 @@ def fold_decision(
     found = view.jobs.rows.find(ids)
     if len(batch) > FEW and _is_usual(view, ids, found):
         to = JOB_STEPS.get((job_table.JOB_STATES[states.item(found[0])], tag))
-        if to is None:  # it is the same for all that have a run
+        if to is None:  # all of these jobs have a run, and the same effect
             view.note_ignored(states.item(found[0]), tag)
         else:
             _end_jobs(view, ids, found, to, message)
@@ -53,7 +54,7 @@ def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
     if rows.min() < 0 or len(set(ids)) < len(ids):
         return False
     if not (
-        job_table.IS_HELD[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
+        job_table.IS_WITH_RUN[jobs.state[rows]] & ~job_table.IS_LIVE_RUN[jobs.run_state[rows]]
     ).all():
         return False
     if view.gangs and any(
@@ -66,7 +67,7 @@ def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
 def _end_jobs(
     view: View, ids: Sequence[JobId], rows: Rows, state: JobState, message: Message
 ) -> None:
-    """As `end_job` of each of these jobs, which are usual."""
+    """`end_job` of each of these jobs, for which `_is_usual` holds."""
     jobs = view.jobs
     for job_id, digest in zip(ids, map(jobs.digest_of, rows.tolist()), strict=True):
         view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
@@ -150,7 +151,8 @@ def mark_cannot_start(view: View, row: int, other: JobId, why: str) -> None:
 
 
 def release_expired_rows(view: View, partition: int, time_ms: int) -> None:
-    """Release rows by the time of their own partition: others may be read far ahead."""
+    """Release rows of jobs that ended while queued, by the time of their own partition: another
+    partition can be read far ahead."""
     lingering = view.lingering.get(partition)
     while lingering and lingering[0][0] + ROW_RELEASE_DELAY_MS <= time_ms:
         _, job_id = lingering.popleft()
@@ -167,7 +169,7 @@ def _is_releasable(view: View, row: int) -> bool:
 
 
 def release_row(view: View, row: int) -> None:
-    """Release the row of an ended job; the rest of this batch still knows that it ended."""
+    """Release the row of an ended job. Its state is retained in `View.recent`."""
     jobs = view.jobs
     state = job_table.JOB_STATES[int(jobs.state[row])]
     view.recent.setdefault(jobs.rows.id_at(row), state)

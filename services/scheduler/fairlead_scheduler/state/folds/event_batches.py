@@ -1,8 +1,9 @@
-"""Batches of messages that hold one kind of event, as columns.
+"""Batches of messages that contain one kind of event, as columns.
 
-Decoded events that are freed soon reuse memory in the processor's cache; ten thousand events that
-stay until all are decoded are spread over a large heap. So events are turned into columns as soon
-as there are `EVENTS_PER_BATCH`: a message often holds only one, and each new list costs.
+Decoded events that are freed soon reuse memory in the processor's cache. Ten thousand events that
+stay until all are decoded are spread over a large heap. So events are turned into columns whenever
+there are `EVENTS_PER_BATCH` of them, not per message: a message often contains only one event, and
+each new list has a cost.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,15 +37,13 @@ class MessagePart(NamedTuple):
 
 
 class RunLengthColumn(Generic[T]):
-    """A column as runs of equal values: the jobs of a message are mostly equal.
-
-    So thousands of values need not be converted one by one.
-    """
+    """A column in run-length encoding: the jobs of a message are mostly equal, so thousands of
+    values need not be converted one by one."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
         self.counts: list[int] = []
-        """The length of the run of each value."""
+        """How often each of `values` occurs in succession."""
 
     def add(self, values: list[T]) -> None:
         """Append the values of the next jobs, at least one."""
@@ -82,9 +81,9 @@ class SubmissionBatch:
         self.parts: list[MessagePart] = []
         self.ids: list[JobId] = []
         self.specs: list[ev.JobSubmitted | bytes] = []
-        """As in `Specs.fresh`."""
+        """As in `Specs.unsaved`."""
         self.repeatable: list[JobId] = []
-        """Jobs with a client id: only they may have been submitted before."""
+        """Jobs with a client id: only they can have been submitted before."""
         self.rare: list[tuple[int, ev.JobSubmitted]] = []
         """(Index of the job, event) for jobs with properties that have no column."""
         self.digests: list[npt.NDArray[np.bytes_]] = []
@@ -136,7 +135,7 @@ class SubmissionBatch:
         ]
         self.ids += [event.job_id for event in events]
         self.repeatable += [event.job_id for event in events if event.client_id is not None]
-        self.digests.append(_digests([event.digest for event in events]))
+        self.digests.append(_pack_digests([event.digest for event in events]))
         raws = [b"".join((event.shape,)) for event in events]  # a fifth of the time of `bytes`
         kinds = zip(raws, [event.priority_class for event in events], strict=True)
         self.shape += map(self.shapes.__getitem__, kinds)
@@ -164,16 +163,18 @@ class SubmissionBatch:
         return set(chain.from_iterable([event.after for _, event in self.rare]))
 
 
-def _digests(those: list[str]) -> npt.NDArray[np.bytes_]:
-    usual = job_index.pack_equal_lengths(those, job_table.DIGEST.itemsize)
-    return np.array([one.encode() for one in those], job_table.DIGEST) if usual is None else usual
+def _pack_digests(digests: list[str]) -> npt.NDArray[np.bytes_]:
+    packed = job_index.pack_equal_lengths(digests, job_table.DIGEST.itemsize)
+    if packed is None:
+        return np.array([digest.encode() for digest in digests], job_table.DIGEST)
+    return packed
 
 
 def find_first_flags(event: ev.JobSubmitted) -> int:
-    """The flags of a new job, dependencies aside."""
+    """The flags of a new job, without those that depend on other jobs."""
     return (
         int(lifecycle.SUBMIT_HELD.sets) * event.hold
-        | job_table.INFEASIBLE_WAITS * (event.when_infeasible == "wait")
+        | job_table.WAITS_IF_INFEASIBLE * (event.when_infeasible == "wait")
         | job_table.PREEMPTED_IS_FINAL * (event.on_preemption == "fail")
     )
 

@@ -8,7 +8,7 @@ from fairlead_scheduler.state.job_table import JobTable, Rows
 
 
 def apply(jobs: JobTable, row: int, change: FlagChange) -> bool:
-    """Change the flags of a job; False if the change does not apply to it."""
+    """Apply a change to the flags of a job; False if it does not apply to the job."""
     flags = jobs.flags.item(row)
     if job_table.JOB_STATES[jobs.state.item(row)] not in change.states or flags & int(
         change.unless
@@ -19,7 +19,7 @@ def apply(jobs: JobTable, row: int, change: FlagChange) -> bool:
 
 
 def apply_all(jobs: JobTable, rows: Rows, change: FlagChange) -> Rows:
-    """As `apply` of each of these rows, which are distinct; returns those that it applies to."""
+    """`apply` for each of these distinct rows; returns the rows to which the change applies."""
     states = np.array([state in change.states for state in job_table.JOB_STATES])
     chosen: Rows = rows[states[jobs.state[rows]] & ((jobs.flags[rows] & int(change.unless)) == 0)]
     mask = job_table.ALL_FLAGS ^ int(change.clears)

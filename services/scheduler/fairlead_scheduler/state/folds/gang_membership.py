@@ -84,7 +84,7 @@ def add_group_member(view: View, row: int, member: ev.GroupMember) -> None:
 
 
 def set_surplus_rank(view: View, row: int, state: GroupState) -> bool:
-    """Rank a member by the terms of its group; False if it has that rank already."""
+    """Set the surplus rank of a member by the terms of its group; False if it had that rank."""
     member = view.jobs.rare_properties_of(row).member
     rank = 0 if member is None else groups.surplus_rank(state.terms, member)
     now: int = view.jobs.priority.item(row)
@@ -94,7 +94,8 @@ def set_surplus_rank(view: View, row: int, state: GroupState) -> bool:
 
 
 def drop_ended_group(view: View, state: GroupState, message: Message) -> None:
-    """Forget a group that has ended and whose members have; its id is known among ended jobs."""
+    """Forget a group after it and all its members have ended; its id is retained as one of an ended
+    job."""
     if not state.is_final or state.gang_name in view.gang_members:
         return
     del view.groups[state.group]
@@ -141,13 +142,13 @@ def remove_member(
         and not rare.gang_cannot_start
         and len(members) < view.gangs[rare.gang].min_size
     ):
-        doom = (
+        reason = (
             rare.cannot_start_reason
             or f"gang member {view.jobs.rows.id_at(row)} could not start: {failed}"
         )
         for job_id in members:
             member = view.jobs.rows[job_id]
-            _mark_cannot_start(view, member, doom)
+            _mark_cannot_start(view, member, reason)
             view.mark_changed(member, message.position)
 
 
@@ -171,10 +172,8 @@ def _remove_group_member(view: View, row: int, member: ev.GroupMember, message: 
 
 
 def _note_lost_member(state: GroupState, member: ev.GroupMember, ended_as: JobState) -> None:
-    """Note that a member ended without success, if the group cannot do without it.
-
-    A member that somebody cancelled takes its group with it.
-    """
+    """Note that a member that the group needs ended without success. If the member was cancelled,
+    the group is cancelled, too."""
     role = groups.find_role(state.terms, member.role)
     if role is None or member.index >= role.min:
         return
@@ -185,8 +184,9 @@ def _note_lost_member(state: GroupState, member: ev.GroupMember, ended_as: JobSt
         state.cancel_reason = reason
 
 
-def _mark_cannot_start(view: View, row: int, doom: str) -> None:
+def _mark_cannot_start(view: View, row: int, reason: str) -> None:
+    """Note that a member can never start, because of its gang."""
     rare = view.jobs.rare_properties_of(row)
-    rare.cannot_start_reason, rare.gang_cannot_start = doom, True
+    rare.cannot_start_reason, rare.gang_cannot_start = reason, True
     flag_changes.apply(view.jobs, row, lifecycle.GANG_FAILED)
     view.rows_to_examine.add(row)

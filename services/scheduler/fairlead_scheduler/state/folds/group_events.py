@@ -1,4 +1,4 @@
-"""The fold of the events of groups: their terms, requests about them, and what became of them.
+"""The fold of the events of groups: their terms, requests about them, and decisions.
 
 Members join and leave in `gang_membership.py`.
 """
@@ -134,7 +134,7 @@ def _live_group(view: View, event: ev.GroupEvent) -> GroupState | None:
 
 
 def note_scaled(view: View, row: int, message: Message) -> None:
-    """A surplus member was started, or is stopped, by the scheduler (G7)."""
+    """Note the time at which the scheduler started or stopped a surplus member (G7)."""
     rare = view.jobs.rare_properties.get(row)
     if rare is None or rare.member is None:
         return
@@ -154,7 +154,7 @@ def note_addresses(view: View, started: Iterable[tuple[int, ev.JobRunRunning]]) 
 
 
 def count_restart(view: View, group: GroupId, message: Message) -> None:
-    """The restart of a member used up a restart of its group."""
+    """Count the restart of a member as a restart of its group."""
     state = view.groups.get(group)
     if state is not None and not state.is_final:
         state.restarts += 1

@@ -46,7 +46,7 @@ def find_ignoring_labels(view: View, partition: int, chosen: JobFilter) -> list[
         shapes = jobs.shapes.values
         rows = _where(rows, jobs.shape, lambda n: shapes[n].priority_class in chosen.classes)
     if chosen.executor is not None or chosen.node is not None:
-        rows = rows[(jobs.node[rows] >= 0) & job_table.IS_HELD[jobs.state[rows]]]
+        rows = rows[(jobs.node[rows] >= 0) & job_table.IS_WITH_RUN[jobs.state[rows]]]
         nodes = jobs.nodes.values
         rows = _where(rows, jobs.node, lambda n: _is_meant(nodes[n], chosen))
     found: list[int] = rows.tolist()

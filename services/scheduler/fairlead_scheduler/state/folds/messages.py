@@ -34,7 +34,7 @@ FoldInput = Message | SubmissionBatch | SuccessBatch
 
 
 def read_messages(entries: Iterable[Entry]) -> Iterator[Message]:
-    """Messages, one by one. Raises `records.Undecodable`."""
+    """Messages, one by one. Raises `decoders.Undecodable`."""
     for entry in entries:
         sequence = decoders.decode_jobs(entry)
         yield Message(entry.partition, entry.position, entry.time_ms, sequence)
@@ -44,7 +44,7 @@ def decode_batch(entries: Iterable[Entry]) -> list[FoldInput]:
     """The messages of a batch in the order to fold them; messages of one event type are batched.
 
     Messages of one partition stay in order; events of one partition do not affect another.
-    Raises `records.Undecodable`; nothing is applied yet.
+    Raises `decoders.Undecodable`.
     """
     groups: list[list[Message] | SubmissionBatch | SuccessBatch] = []
     newest: dict[type, int] = {}
@@ -82,10 +82,8 @@ _BATCHES: Final[Mapping[type | None, type[SubmissionBatch | SuccessBatch]]] = {
 
 
 def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
-    """Ids in these messages that only the checkpoint may know.
-
-    These include the ids of all new jobs, which the view hardly ever knows.
-    """
+    """Ids in these messages that can be those of ended jobs in the checkpoint: new jobs, groups and
+    arrays with a client id, and unknown dependencies."""
     ids: set[JobId] = set()
     others: set[JobId] = set()
     for each in messages:

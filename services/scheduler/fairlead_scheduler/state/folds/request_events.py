@@ -30,12 +30,15 @@ def fold_cancel_requested(
     view: View, message: Message, batch: Sequence[ev.JobCancelRequested], _i: int, _ended: EndedJobs
 ) -> None:
     """End queued jobs; request the stop of running ones."""
+    without_row = []
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
             _cancel(view, row, message, event.reason)
-        elif view.arrays:
-            array_events.cancel_task(view, event, message)
+        else:
+            without_row.append(event)
+    if view.arrays:
+        array_events.cancel_tasks(view, without_row, message)
 
 
 def _cancel(view: View, row: int, message: Message, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The resource score of a job: how dear a second of its run is in a queue with `order: fair` (G9).
+"""The resource score of a job: what a second of its run costs in a queue with `order: fair` (G9).
 
 It is the sum of weight x amount over its resources, in thousandths: a GPU weighs 100, a CPU 1, a
 GiB of memory 0.1, and anything else nothing unless the setting `scoreWeights` names it.

@@ -75,7 +75,7 @@ def _lease_all(view: View, taken: Mapping[int, ev.JobRunLeased], message: Messag
 
 
 def _lease_few(view: View, taken: Mapping[int, ev.JobRunLeased], message: Message) -> list[int]:
-    """As `_lease_all`, row by row."""
+    """`_lease_all`, row by row."""
     jobs, ended = view.jobs, list[int]()
     for row, event in taken.items():
         state = jobs.state.item(row)
@@ -108,7 +108,8 @@ def fold_preempting(
 ) -> None:
     """Mark runs as preempted for a job, or stopped because their gang returns to the queue."""
     jobs = view.jobs
-    balanced = {e.for_job for e in batch if e.cause is ev.PreemptionCause.FAIR_SHARE}
+    fair_share = ev.PreemptionCause.FAIR_SHARE
+    share_preemptors = {event.for_job for event in batch if event.cause is fair_share}
     for event in batch:
         row = _row_of_newest_run(view, event)
         if row is None or not job_table.IS_LIVE_RUN[jobs.run_state[row]]:
@@ -119,7 +120,7 @@ def fold_preempting(
             stop = lifecycle.STOP_WITH_GANG
             request_events.request_stop(view, row, stop, event.reason, message)
             continue
-        if event.for_job in balanced and view.buckets.limited:  # L8: gang mates included
+        if event.for_job in share_preemptors and view.buckets.limited:  # L8, also for gang members
             pool = jobs.pools.values[jobs.pool[row]]
             view.buckets.pool(pool).preemptions.take(1, message.time_ms)
         stop = lifecycle.PREEMPT_FOR_JOB
@@ -170,7 +171,7 @@ def fold_run_progress(
     _i: int,
     _ended: EndedJobs,
 ) -> None:
-    """Runs became pending or running."""
+    """Note that runs became pending or running."""
     if len(batch) <= job_index.FEW:
         for event in batch:
             _fold_one_run_progress(view, message, event)
@@ -198,7 +199,7 @@ def fold_run_progress(
 def _fold_one_run_progress(
     view: View, message: Message, event: ev.JobRunPending | ev.JobRunRunning
 ) -> None:
-    """As `fold_run_progress` of one event."""
+    """`fold_run_progress` of one event."""
     row = _row_of_newest_run(view, event)
     if row is None:
         return
@@ -221,7 +222,7 @@ _JOB_LEASED: Final = job_table.STATE_CODE[JobState.LEASED]
 def fold_run_end(
     view: View, message: Message, batch: Sequence[run_times.RunEnd], _i: int, _ended: EndedJobs
 ) -> None:
-    """Runs ended; the leader decides what that means for their jobs."""
+    """Note that runs ended. Housekeeping decides what happens to their jobs."""
     jobs = view.jobs
     table = _RUN_TABLES[cast(str, batch[0].__struct_config__.tag)]
     run, state, run_state = jobs.run, jobs.state, jobs.run_state
@@ -256,9 +257,9 @@ def fold_run_end(
 
 
 def _fold_late_run_end(view: View, row: int, event: run_times.RunEnd, message: Message) -> None:
-    """An executor reports the end of a run that was given up, or repeats an end.
+    """Fold the end of a run that was given up, or a repeated end.
 
-    The lease can be ended now. A success counts unless a later run has started.
+    Housekeeping ends the lease. A success counts for the job unless a later run has started.
     """
     if isinstance(event, ev.JobRunLost) and message.sequence.by == job_table.BY_SCHEDULER:
         return
@@ -283,28 +284,30 @@ def _is_newest_started(view: View, row: int, run: int) -> bool:
     return newest == run or (newest == run + 1 and jobs.run_state.item(row) == _LEASED)
 
 
-def fold_successes(view: View, those: SuccessBatch) -> bool:
-    """As `run_ended`, all at once; False if one is unusual, or they are few.
+def fold_successes(view: View, batch: SuccessBatch) -> bool:
+    """`fold_run_end` of many successes at once; False, without any change, if they are few or one
+    is unusual.
 
-    They come by the thousand in small messages: one per executor and job set. Unusual are runs
-    that are not the newest or have ended, jobs without a row, and repeated events.
+    Thousands of successes arrive in small messages, one per executor and job set. A success is
+    unusual if its run is not the newest one or has ended, if its job has no row, or if it is
+    repeated.
     """
     jobs = view.jobs
-    if len(those.ids) <= job_index.FEW:
+    if len(batch.ids) <= job_index.FEW:
         return False
-    at = jobs.rows.find(those.ids)
+    at = jobs.rows.find(batch.ids)
     distinct = set(at.tolist())
-    if len(distinct) < len(those.ids) or job_index.NO_ROW in distinct:
+    if len(distinct) < len(batch.ids) or job_index.NO_ROW in distinct:
         return False
-    usual = (jobs.run[at] == those.runs) & ~job_table.IS_ENDED[jobs.state[at]]
+    usual = (jobs.run[at] == batch.runs) & ~job_table.IS_ENDED[jobs.state[at]]
     run_state = jobs.run_state[at]
     if not (usual & job_table.IS_LIVE_RUN[run_state]).all():
         return False
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
-    positions = np.repeat([entry.position for entry in those.entries], those.sizes)
+    positions = np.repeat([entry.position for entry in batch.entries], batch.sizes)
     if view.groups:
-        begins = np.concatenate([[0], np.cumsum(those.sizes)]).tolist()
-        for entry, begin, end in zip(those.entries, begins[:-1], begins[1:], strict=True):
+        begins = np.concatenate([[0], np.cumsum(batch.sizes)]).tolist()
+        for entry, begin, end in zip(batch.entries, begins[:-1], begins[1:], strict=True):
             rows = at[begin:end].tolist()
             run_times.count_member_successes(view, rows, entry.time_ms, entry.position)
     view.mark_all_changed(at, positions)
@@ -318,7 +321,8 @@ def _table(
     codes: Mapping[JobState, int] | Mapping[RunState, int],
     tag: str,
 ) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """code -> code for one event: the life-cycle table as an array; no row means no change."""
+    """The life-cycle table for one event as an array: code of a state -> code of the next state. A
+    state without a row stays."""
     table = np.arange(256, dtype=np.uint8)
     for (state, event_tag), to in steps.items():
         if event_tag == tag:

@@ -1,7 +1,7 @@
-"""The fold of how long runs took: what order `fair` of a queue counts (rule G9).
+"""The fold of how long runs took, which queues with `order: fair` count (rule G9).
 
-A run takes from its lease to its end, as for lost work (R9). One that its executor returned never
-ran and does not count.
+The time of a run is from its lease to its end, as for lost work (R9). A run that its executor
+returned never ran and does not count.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The fold of batch: new jobs get rows, many in one step."""
+"""The fold of submissions: new jobs get rows, many in one step."""
 
 from collections.abc import Sequence
 
@@ -36,8 +36,8 @@ def fold_submitted(
 ) -> None:
     """Add jobs whose id is not known; of equal ids in one batch the first counts.
 
-    A standby that lags behind the checkpoint reads of jobs there that end later than they are
-    submitted here. They have not ended yet: what their end means for others follows in the log.
+    A standby can be behind the checkpoint, which then names jobs as ended whose end this view has
+    not folded yet. Such a job is added nevertheless: its end follows in the log.
     """
     if len(events) == 1:
         (event,) = events
@@ -58,7 +58,7 @@ def fold_submitted(
 
 
 def _select_ended(ended_jobs: EndedJobs, message: Message) -> EndedJobs:
-    """The jobs that had ended when this message came."""
+    """The jobs that had ended when this message was appended."""
     return {job_id: job for job_id, job in ended_jobs.items() if job.at_ms <= message.time_ms}
 
 
@@ -110,8 +110,8 @@ def _add_rare_properties(
 def _add_job(
     view: View, message: Message, place: int, event: ev.JobSubmitted, ended_jobs: EndedJobs
 ) -> None:
-    """As `add_jobs` of one job, whose id is not known: without columns, which take more time than
-    one job."""
+    """`add_jobs` of one job whose id is not known, without columns: making them takes more time
+    than adding one job."""
     jobs, sequence, submitted_ms = view.jobs, message.sequence, message.time_ms
     row = jobs.allocate_one()
     jobs.rows.add_one(event.job_id, row)
@@ -158,7 +158,7 @@ def _are_new(view: View, ids: job_index.HashedIds, ended_jobs: EndedJobs) -> boo
 def _fill_positions(
     view: View, at: Rows, parts: Sequence[MessagePart], sizes: Sequence[int]
 ) -> None:
-    """Fill what follows from the position of the message, and the initial state."""
+    """Fill the columns that follow from the positions of the messages, and the initial state."""
     jobs = view.jobs
     numbers = [submission_number(p.time_ms, p.partition, p.position, 0) for p in parts]
     places = [np.arange(part.first, part.first + part.size) for part in parts]

@@ -94,7 +94,7 @@ def prepare_groups(
         found.append(FieldError("/groups", "is missing"))
     elif not groups:
         found.append(FieldError("/groups", "has no group; at least one is required"))
-    members = sum(role.max or 0 for group in groups for role in group.roles or ())
+    members = sum(_find_maximum(role) for group in groups for role in group.roles or ())
     if len(groups) > limits.jobs_max or (members > limits.jobs_max and len(groups) > 1):
         detail = (
             f"have {members} members; at most {limits.jobs_max} are allowed in one request. Send"
@@ -114,6 +114,11 @@ def prepare_groups(
         )
     made = PreparedGroups(queue or "", job_set or "", reader.partition, prepared)
     return made, [*known, *validation.without_implied(found, known)]
+
+
+def _find_maximum(role: Role) -> int:
+    """The maximum of a role: without one, its minimum."""
+    return (role.min if role.max is None else role.max) or 0
 
 
 def _check_client_ids(groups: Sequence[Group]) -> Iterator[FieldError]:
@@ -274,8 +279,8 @@ class _GroupReader:
             return None
         assert role.name is not None
         assert role.min is not None
-        most = role.min if role.max is None else role.max
-        return _RoleMembers(events.GroupRole(role.name, role.min, most), template)
+        terms = events.GroupRole(role.name, role.min, _find_maximum(role))
+        return _RoleMembers(terms, template)
 
     def _read_template(
         self, group_pointer: str, pointer: str, job: Job, shared: SharedTerms

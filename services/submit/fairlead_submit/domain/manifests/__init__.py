@@ -1,1 +1,1 @@
-"""Manifests of Kubernetes, converted to jobs with a report of what became of each field."""
+"""Manifests of Kubernetes, converted to jobs with a report that says what each field becomes."""

@@ -1,4 +1,4 @@
-"""The fields of manifests, and the report of what became of each.
+"""The fields of manifests, and the report that says what each becomes.
 
 A converter takes the fields that it uses, ignores or refuses others with a reason, and ends with
 `ManifestObject.ignore_others`, so that no field is dropped without an entry in the report.
@@ -26,7 +26,7 @@ class FieldUse(StrEnum):
 
 
 class ReportedField(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A field (`pointer` begins at the request), what became of it, and the reason or result."""
+    """A field (`pointer` begins at the request), its use, and what it becomes or why not."""
 
     pointer: str
     use: FieldUse

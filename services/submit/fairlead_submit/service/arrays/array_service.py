@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_common.domain import ids, position_tokens
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.ids import JobId, is_job_id, job_set_partition
+from fairlead_common.domain.ids import ArrayId, JobId, is_job_id, job_set_partition
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events, index_sets
@@ -15,10 +15,11 @@ from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.protocol import Record
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
-from fairlead_submit.domain import secret_variables
+from fairlead_submit.domain import name_rules, resubmission
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.callers import RequestContext, require_verb
+from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import ArrayCancellation, ArrayResubmission
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.quotas import QuotaTracker
@@ -48,7 +49,10 @@ class ArrayService:
         disk: Disk,
         quotas: QuotaTracker,
         queue_secrets: SecretStore,
+        policy: JobPolicy,
     ) -> None:
+        self._allow = policy.allow
+        self._classes = frozenset(item.name for item in policy.priority_classes)
         self._writer = writer
         self._queues = queues
         self._job_views = job_views
@@ -76,20 +80,24 @@ class ArrayService:
     async def resubmit(self, array: str, body: bytes, context: RequestContext) -> ArrayActionResult:
         """Submit tasks again, as a new array. Raises a `Problem` or `WorldError`."""
         request, found = self._resubmission(body)
+        client_id = request.client_id
+        if client_id is not None and (detail := name_rules.check_printable(client_id)):
+            found.append(FieldError("/clientId", detail))
         known = await self._find(array, context, Verb.SUBMIT)
         indexes = _choose(known, request.indexes, found)
         before, queue_secrets = known.submitted, await self._secrets.get_queue_secrets(known.queue)
-        spec = secret_variables.refresh_secrets(bytes(before.template.spec), queue_secrets)
-        if isinstance(spec, str):
-            raise validation_problem([FieldError("", f"cannot be submitted again: {spec}")])
+        renewed = resubmission.renew_terms(
+            before.template, self._allow.get(known.queue), queue_secrets, self._classes
+        )
+        if isinstance(renewed, str):
+            raise validation_problem([FieldError("", f"cannot be submitted again: {renewed}")])
         terms = ArrayTerms(before.count, indexes, before.running_max)
-        job_id = _make_id(known, request.client_id)
+        new_id = _make_id(known, client_id)
         annotations = {**before.template.annotations, events.RESUBMITTED_FROM: before.array}
         template = msgspec.structs.replace(
-            before.template,
-            job_id=JobId(ids.array_id(job_id)),
-            client_id=request.client_id,
-            spec=msgspec.Raw(spec),
+            renewed,
+            job_id=JobId(new_id),
+            client_id=client_id,
             digest=array_terms.make_digest(f"{before.array} {before.template.digest}", terms),
             annotations=annotations,
         )
@@ -138,11 +146,11 @@ def _choose(known: KnownArray, text: str | None, found: list[FieldError]) -> Ind
     return chosen
 
 
-def _make_id(known: KnownArray, client_id: str | None) -> JobId:
+def _make_id(known: KnownArray, client_id: str | None) -> ArrayId:
     partition = job_set_partition(known.queue, known.job_set)
     if client_id is not None:
-        return ids.client_job_id(partition, known.queue, known.job_set, client_id)
-    return ids.new_job_id(partition, clock.now_ms(), secrets.randbits(79))
+        return ids.client_array_id(partition, known.queue, known.job_set, client_id)
+    return ids.array_id(ids.new_job_id(partition, clock.now_ms(), secrets.randbits(79)))
 
 
 def _make_records(

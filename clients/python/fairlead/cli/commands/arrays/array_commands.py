@@ -11,13 +11,11 @@ from fairlead.cli.support import command_base, job_selection, output_formats
 if TYPE_CHECKING:
     from fairlead import ArrayView, Client
 
-_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
-_ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
 _OPTION: Final = re.compile(
     r"(?P<indexes>\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?(?:,\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?)*)"
     r"(?:%(?P<max>\d{1,9}))?"
 )
-OneArray = Annotated[str, typer.Argument(metavar="ARRAY", help=_HELP)]
+OneArray = Annotated[str, typer.Argument(metavar="ARRAY", help=job_selection.NAME_HELP)]
 Indexes = Annotated[
     str,
     typer.Option(help="Only tasks with these indexes, as 0-9,20-29:2.", metavar="SET"),
@@ -52,14 +50,12 @@ def register(app: typer.Typer) -> None:
 
 def list_all(
     context: typer.Context,
-    queue: Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")] = "",
-    jobset: Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")] = "",
+    queue: job_selection.OnlyQueue = "",
+    jobset: job_selection.OnlyJobSet = "",
     active: Annotated[
         bool, typer.Option("--active", help="Only those with tasks that have not ended.")
     ] = False,
-    limit: Annotated[
-        int, typer.Option(min=1, help="The maximum number of results.", metavar="NUMBER")
-    ] = 100,
+    limit: output_formats.LimitOption = 100,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """List arrays with their tasks by state, newest first."""
@@ -101,9 +97,7 @@ def cancel(
     context: typer.Context,
     array: OneArray,
     indexes: Indexes = "",
-    reason: Annotated[
-        str, typer.Option(help="The reason, for later reference.", metavar="TEXT")
-    ] = "",
+    reason: command_base.Reason = "",
     queue: job_selection.OfQueue = "",
     jobset: job_selection.OfJobSet = "",
 ) -> None:
@@ -144,18 +138,7 @@ def parse_option(text: str) -> dict[str, object]:
 
 
 def _find_id(client: "Client", text: str, queue: str, job_set: str) -> str:
-    """The id of the array that is meant."""
-    if _ID.fullmatch(text):
-        return text
-    if "/" in text:
-        queue, _, rest = text.partition("/")
-        job_set, _, text = rest.rpartition("/")
-    else:
-        queue, job_set = job_selection.find_place(client, queue, job_set)
-    found = next(iter(client.arrays(queue=queue, job_set=job_set, client_id=text)), None)
-    if found is None:
-        command_base.fail(f"there is no array {text!r} in {queue}/{job_set}")
-    return found.id
+    return job_selection.find_id(client, "array", client.arrays, text, queue, job_set)
 
 
 def _describe_counts(states: Mapping[str, int]) -> str:
@@ -171,7 +154,7 @@ def _print_array(detail: "ArrayView") -> None:
             ("Queue", detail.queue),
             ("Job set", detail.job_set),
             ("Tasks", f"{detail.tasks:,} (indexes {detail.indexes} of {detail.count:,})"),
-            ("At a time", most),
+            ("Running at most", most),
             ("After tasks of", detail.after_corresponding),
             ("States", _describe_counts(detail.states)),
             ("Not released", f"{detail.waiting:,}" if detail.waiting else None),

@@ -11,11 +11,8 @@ if TYPE_CHECKING:
     from fairlead import Client, GroupDetail, GroupView
     from fairlead.models.group_models import GroupActionResult, RoleCounts
 
-_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
-_ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
 _NUMBERS: Final = re.compile(r"([^=]+)=(?:(\d{1,9})?\.\.)?(\d{1,9})?")
-OneGroup = Annotated[str, typer.Argument(metavar="GROUP", help=_HELP)]
-Reason = Annotated[str, typer.Option(help="The reason, for later reference.", metavar="TEXT")]
+OneGroup = Annotated[str, typer.Argument(metavar="GROUP", help=job_selection.NAME_HELP)]
 
 
 def register(app: typer.Typer) -> None:
@@ -61,8 +58,8 @@ def register(app: typer.Typer) -> None:
 
 def list_all(
     context: typer.Context,
-    queue: Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")] = "",
-    jobset: Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")] = "",
+    queue: job_selection.OnlyQueue = "",
+    jobset: job_selection.OnlyJobSet = "",
     state: Annotated[
         str,
         typer.Option(
@@ -70,9 +67,7 @@ def list_all(
             metavar="STATES",
         ),
     ] = "",
-    limit: Annotated[
-        int, typer.Option(min=1, help="The maximum number of results.", metavar="NUMBER")
-    ] = 100,
+    limit: output_formats.LimitOption = 100,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
     """List groups, newest first. RUNNING: how many members of each role run, and of how many."""
@@ -210,7 +205,7 @@ def watch(
 def restart(
     context: typer.Context,
     group: OneGroup,
-    reason: Reason = "",
+    reason: command_base.Reason = "",
     queue: job_selection.OfQueue = "",
     jobset: job_selection.OfJobSet = "",
 ) -> None:
@@ -223,7 +218,7 @@ def restart(
 def cancel(
     context: typer.Context,
     group: OneGroup,
-    reason: Reason = "",
+    reason: command_base.Reason = "",
     queue: job_selection.OfQueue = "",
     jobset: job_selection.OfJobSet = "",
 ) -> None:
@@ -269,18 +264,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _find_id(client: "Client", text: str, queue: str, job_set: str) -> str:
-    """The id of the group that is meant."""
-    if _ID.fullmatch(text):
-        return text
-    if "/" in text:
-        queue, _, rest = text.partition("/")
-        job_set, _, text = rest.rpartition("/")
-    else:
-        queue, job_set = job_selection.find_place(client, queue, job_set)
-    found = next(iter(client.groups(queue=queue, job_set=job_set, client_id=text)), None)
-    if found is None:
-        command_base.fail(f"there is no group {text!r} in {queue}/{job_set}")
-    return found.id
+    return job_selection.find_id(client, "group", client.groups, text, queue, job_set)
 
 
 def _count_running(group: "GroupView") -> str:

@@ -31,9 +31,9 @@ PERIODS: Final = (("Last hour", 1), ("Last 24 hours", 24), ("Last 7 days", 168))
 From = Annotated[str | None, Query(alias="from", max_length=40)]
 CAUSES: Final = {
     "fair-share": "its queue had more than its fair share",
-    "urgency": "a job of a higher class needed the place",
+    "urgency": "a more urgent job needed the capacity",
     "gang": "another member of its gang was preempted",
-    "request": "somebody requested it",
+    "request": "a user requested it",
 }
 """Sentences for people, by cause."""
 
@@ -152,7 +152,7 @@ def _round_time(now_ms: int, hours: int) -> str:
 
 
 def describe_preemption(row: Any, visible_queues: QueueScope) -> PreemptionResponse:
-    """A preemption. The job that got its place is left out if the caller may not view it."""
+    """A preemption. The job that got its place is left out if it is not visible."""
     held_ms, lost = None, None
     if row["leased_ms"] is not None and row["ended_ms"] is not None:
         held_ms = max(row["ended_ms"] - row["leased_ms"], 0)

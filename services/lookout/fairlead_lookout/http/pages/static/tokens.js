@@ -1,4 +1,4 @@
-// Lists, creates and withdraws the caller's own tokens through the API.
+// Lists, creates and revokes the caller's own tokens through the API.
 "use strict";
 
 const PATH = "/api/v1/tokens";
@@ -35,8 +35,8 @@ function addRow(token) {
   set("created", day(token.createdAt));
   set("expires", day(token.expiresAt));
   const button = row.querySelector("button");
-  button.setAttribute("aria-label", `Withdraw ${title}`);
-  button.addEventListener("click", () => withdraw(token, title).catch((error) => show(error.message, true)));
+  button.setAttribute("aria-label", `Revoke ${title}`);
+  button.addEventListener("click", () => revoke(token, title).catch((error) => show(error.message, true)));
   element("tokens").append(row);
 }
 
@@ -51,15 +51,15 @@ async function list(cursor) {
   element("no-tokens").hidden = element("tokens").children.length > 0;
 }
 
-async function withdraw(token, title) {
-  const dialog = element("withdraw");
-  element("withdraw-title").textContent = `Withdraw ${title}?`;
+async function revoke(token, title) {
+  const dialog = element("revoke");
+  element("revoke-title").textContent = `Revoke ${title}?`;
   dialog.returnValue = "";
   dialog.showModal();
   await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
   if (dialog.returnValue === "confirm") {
     await call(`${PATH}/${token.id}`, { method: "DELETE" });
-    show(`${title} was withdrawn.`, false);
+    show(`${title} was revoked.`, false);
     await list(null);
   }
 }

@@ -36,11 +36,6 @@ SET cancelled_ranges = 1 + length(cancelled_indexes) - length(replace(cancelled_
 WHERE cancelled_indexes IS NOT NULL;
 CREATE OR REPLACE VIEW fairlead_lookout.known_arrays AS
     SELECT id AS array_id, queue, job_set, digest, submitted, ended_ms IS NOT NULL AS ended,
-           cancelled_ranges, submitted::json ->> 'indexes' AS indexes
+           cancelled_ranges
     FROM fairlead_lookout.arrays;
 ALTER TABLE fairlead_lookout.arrays DROP COLUMN cancelled_indexes;
-
--- For submit: the task with index i of an array was cancelled before it became a job if bit i % 65536
--- of chunk i / 65536 is set.
-CREATE VIEW fairlead_lookout.known_cancelled_tasks AS
-    SELECT array_id, chunk, bits FROM fairlead_lookout.array_cancelled_tasks;

@@ -1,4 +1,4 @@
-"""Arrays with a row per job grow where they are, and ids are found whatever the rows came to."""
+"""Columns with a row per job grow in place, and ids are found in whatever order rows were added."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.arrays import LARGE, RESERVED, STEP, grow_array
+from fairlead_scheduler.state.growing_columns import LARGE, RESERVED, STEP, grow_array
 from fairlead_scheduler.state.job_index import NO_ROW, JobIndex
 
 
