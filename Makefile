@@ -37,8 +37,9 @@ check: checks  ## format, lint, types, layers, unit and contract tests
 test: checks needs  ## everything of check, and all other tests with what they need
 	$(PYTEST) tests $(ARGS)
 
-nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation seeds and long chaos
+nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation seeds, 5,000 storms and long chaos
 	FAIRLEAD_SEEDS=1000 $(PYTEST) tests/simulation
+	FAIRLEAD_SEEDS=5000 $(PYTEST) tests/properties/engine/test_storms.py
 	@seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
 	echo "Properties with fresh random examples; again: FAIRLEAD_EXAMPLES=$(EXAMPLES) pytest tests/properties --hypothesis-seed=$$seed"; \
 	FAIRLEAD_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/properties --hypothesis-seed=$$seed

@@ -51,7 +51,12 @@ class VirtualCluster:
     def __init__(self, world: World, executor: str, nodes: int) -> None:
         self._world = world
         self._nodes = [
-            Node(executor=executor, name=f"{executor}-n{number}", allocatable=dict(NODE))
+            Node(
+                executor=executor,
+                name=f"{executor}-n{number}",
+                allocatable=dict(NODE),
+                labels={"zone": executor, "rack": f"r{number}"},
+            )
             for number in range(nodes)
         ]
         self._pods: dict[RunId, Pod] = {}

@@ -42,9 +42,7 @@ def _check_minima(view: View, state: GroupState, rows: Sequence[int]) -> None:
     found = [view.jobs.rare_properties[row].member for row in wanted]
     counts = Counter(member.role for member in found if member is not None)
     for role in state.terms.roles:
-        done = state.ended.get(role.name, set())
-        count = counts[role.name] + sum(index >= role.min for index in done)
-        least = groups.minimum_left(state, role)
+        count, least = counts[role.name], groups.minimum_left(state, role)
         assert count >= least, f"{state.group}: {count} of {least} members of role {role.name}"
 
 

@@ -12,12 +12,18 @@ from fairlead_common.domain.ids import GroupId, JobId, client_job_id, job_set_pa
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import MemberFailure
+from fairlead_common.domain.records.group_terms import Topology, TopologyMode, TopologyScope
 from fairlead_lookout.domain.group_fold import FINAL
 from fairlead_lookout.domain.group_records import GroupChanges
 from tests.simulation.simulated_users import QUEUES
 from tests.simulation.world import World, Writer
 
 GROUPS_MAX = 6
+TOPOLOGIES = (
+    Topology(level="rack"),
+    Topology(level="zone", scope=TopologyScope.GROUP),
+    Topology(level="hostname", mode=TopologyMode.PREFERRED),
+)
 MEMBERS_MAX = 60
 
 
@@ -100,6 +106,7 @@ class GroupUsers:
             restart_limit=chance.randint(0, 3),
             freeze_s=chance.choice((0, 30)),
             step_max=chance.choice((0, 1)),
+            topology=chance.choice((None, None, *TOPOLOGIES)),
         )
         known = SubmittedGroup((queue, job_set), terms, [], {}, Counter(), {})
         self.groups[group] = known

@@ -33,6 +33,7 @@ RULES = Rules(
     rate=Rate(per_second=1, burst=6),
     queue_rate=Rate(per_second=1, burst=5),
     gang_assembly_timeout_s=90,
+    topology=("zone", "rack", "hostname"),
 )
 HEARTBEAT_MS = 5_000
 STEP_S_MAX = 20.0
@@ -244,6 +245,8 @@ class Scheduler:
 
 
 def configure_queues(world: World, names: tuple[str, ...]) -> None:
-    """Queues as submit would announce them."""
+    """Queues as submit would announce them; the last one has `order: fair`."""
     writer = Writer(world, "config")
-    writer.append_surely([configuration.record(configuration.Queue(name=n)) for n in names])
+    queues = [configuration.Queue(name=name) for name in names[:-1]]
+    queues.append(configuration.Queue(name=names[-1], order=configuration.FAIR))
+    writer.append_surely([configuration.record(queue) for queue in queues])

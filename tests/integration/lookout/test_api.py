@@ -120,7 +120,7 @@ async def test_a_job_is_found_by_queue_job_set_and_client_id(
     fresh_database: str, valkey_url: str
 ) -> None:
     key = "q/x/y/one"
-    named = ids.job_id_of(key)
+    named, _ = ids.job_ids_of(key)
     async with running(fresh_database, valkey_url) as harness:
         submission = msgspec.structs.replace(submitted("a"), job_id=named, client_id="one")
         after = await harness.append_events(submission, job_set="x/y")
@@ -129,6 +129,25 @@ async def test_a_job_is_found_by_queue_job_set_and_client_id(
         page = await harness.client.get(f"/jobs/{key}")
         assert (page.status_code, page.headers["location"]) == (303, f"/jobs/{named}")
         assert (await harness.client.get("/jobs/q//one")).status_code == 404
+
+
+async def test_a_job_whose_client_id_has_a_slash_is_found_by_it(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """As members of groups have: `q/x/fit/worker-0` can be of the job sets `x/fit` and `x`."""
+    _, member = ids.job_ids_of("q/x/fit/worker-0")
+    async with running(fresh_database, valkey_url) as harness:
+        submission = msgspec.structs.replace(
+            submitted("a"), job_id=member, client_id="fit/worker-0"
+        )
+        after = await harness.append_events(submission, job_set="x")
+        assert (await harness.read("/jobs/q/x/fit/worker-0", after))["id"] == member
+        log = await harness.get("/jobs/q/x/fit/worker-0/logs")
+        assert "has not run yet" in log.text
+        page = await harness.client.get("/jobs/q/x/fit/worker-0")
+        assert page.headers["location"] == f"/jobs/{member}"
+        missing = await harness.get("/jobs/q/x/fit/worker-1")
+        assert missing.json()["detail"] == "Job 'q/x/fit/worker-1' does not exist."
 
 
 async def test_a_job_cancelled_for_another_names_it_by_its_client_id(

@@ -1,5 +1,7 @@
 """What the API says of arrays: counts, reasons, lists, and tasks that are no jobs yet."""
 
+from importlib import resources
+
 import asyncpg
 import msgspec
 
@@ -86,6 +88,57 @@ async def test_a_task_without_a_row_is_answered_from_its_array(
         assert found["states"] == {"QUEUED": 6, "CANCELLED": 4}
         page = await harness.client.get(f"/jobs/{ids.task_id(array_id('a'), 8)}")
         assert page.status_code == 200
+
+
+async def test_tasks_that_were_cancelled_one_by_one_take_one_row(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.append_events(array("a", 1_000))
+        for first in (0, 400):
+            after = await harness.append_events(
+                *(
+                    events.ArrayTasksCancelled(array=array_id("a"), indexes=str(index), tasks=1)
+                    for index in range(first, first + 400, 2)
+                )
+            )
+        for index in (0, 399, 400, 799):
+            job = await harness.read(f"/jobs/{ids.task_id(array_id('a'), index)}", after)
+            assert job["state"] == ("QUEUED" if index % 2 else "CANCELLED")
+    connection = await asyncpg.connect(fresh_database)
+    rows = await connection.fetch("SELECT * FROM fairlead_lookout.array_cancelled_tasks")
+    (ranges,) = await connection.fetch("SELECT cancelled_ranges FROM fairlead_lookout.known_arrays")
+    await connection.close()
+    assert (len(rows), ranges["cancelled_ranges"]) == (1, 400)
+
+
+async def test_the_migration_finds_the_tasks_that_were_cancelled_before(
+    fresh_database: str,
+) -> None:
+    folder = resources.files("fairlead_lookout.store").joinpath("sql/migrations")
+    scripts = sorted((item.name, item.read_text()) for item in folder.iterdir())
+    connection = await asyncpg.connect(fresh_database)
+    await connection.execute("CREATE SCHEMA fairlead_lookout")
+    for _, script in [each for each in scripts if each[0] < "0090"]:
+        await connection.execute(script)
+    row = ("a", "q", "s", "default", "d", 200_000, 0, "{}", 1, "anna", "5-9:2,3,70000-70001")
+    await connection.execute(
+        "INSERT INTO fairlead_lookout.arrays (id, queue, job_set, class, digest, tasks, waiting,"
+        " submitted, submitted_ms, submitted_by, cancelled_indexes)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        *row,
+    )
+    for _, script in [each for each in scripts if each[0] >= "0090"]:
+        await connection.execute(script)
+    found = await connection.fetch(
+        "SELECT chunk * 65536 + bit AS index"
+        " FROM fairlead_lookout.array_cancelled_tasks, generate_series(0, 65535) AS bit"
+        " WHERE get_bit(bits, bit) = 1 ORDER BY index"
+    )
+    (ranges,) = await connection.fetch("SELECT cancelled_ranges FROM fairlead_lookout.known_arrays")
+    await connection.close()
+    assert [each["index"] for each in found] == [3, 5, 7, 9, 70_000, 70_001]
+    assert ranges["cancelled_ranges"] == 3
 
 
 async def test_a_repeated_submission_and_a_new_process_count_nothing_twice(

@@ -113,6 +113,32 @@ async def test_a_dry_run_reports_each_role_and_creates_nothing(submit: Watched) 
     assert await happened(submit) == []
 
 
+async def test_a_dry_run_says_that_no_node_has_the_required_level(submit: Watched) -> None:
+    node = Node(
+        executor="e",
+        name="n",
+        allocatable={"cpu": 8_000, "memory": 2**34},
+        labels={"example.com/rack": "r1"},
+    )
+    producer = await submit.log.producer("test-nodes")
+    await producer.append([heartbeat_record(Heartbeat(executor="e")), node_record(node)])
+    await producer.close()
+    for level, mode, missing in (
+        ("shelf", "required", True),
+        ("shelf", "preferred", False),
+        ("rack", "required", False),
+        ("hostname", "required", False),
+    ):
+        group = {"roles": ROLES, "topology": {"level": level, "mode": mode}}
+        (found,) = (await send(submit, group, query="?dryRun=true"))["groups"]
+        assert [role["feasible"] for role in found["roles"]] == [not missing] * 2
+        if missing:
+            assert found["roles"][0]["why"] == (
+                "no node of pool 'default' has a label 'shelf', which `topology.level` requires;"
+                " the group would wait for such a node"
+            )
+
+
 async def test_raising_a_maximum_submits_members_like_those_that_there_are(
     submit: Watched,
 ) -> None:

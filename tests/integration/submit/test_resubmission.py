@@ -182,7 +182,7 @@ async def test_failed_jobs_are_resubmitted_once_and_superseded(submit: Watched) 
     )
     assert sorted(await again(submit)) == ["bad~2", "then~2", "v~2~2"]
     assert await again(submit) == []
-    second = {name: ids.job_id_of(f"{submit.queue}/set/{name}~2") for name in ("bad", "then")}
+    second = {name: ids.job_ids_of(f"{submit.queue}/set/{name}~2")[0] for name in ("bad", "then")}
     made = await in_set(submit, "set", missing="")
     assert made[bad].job_id == second["bad"]
     assert made[then].after == (second["bad"],)

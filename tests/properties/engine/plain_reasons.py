@@ -10,7 +10,8 @@ from collections import Counter, defaultdict
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, NodeFlag, Preemption
-from tests.properties.engine.plain import MARGIN, Amounts, Pool, after, kind_of, plus, strictest
+from tests.properties.engine.plain import MARGIN, Amounts, Pool, after, plus
+from tests.properties.engine.plain_progress import kind_of, strictest
 
 WORDS = {Match.TAINT: Bucket.TAINT, Match.LABEL: Bucket.LABEL, Match.AFFINITY: Bucket.AFFINITY}
 
@@ -126,25 +127,16 @@ def share_would_do(
 
 
 def check_preemptors(pool: Pool, plan: Plan) -> None:
-    """No run was preempted for a further member of a gang (E5)."""
-    further = further_members(pool, plan)
-    for j, preemptor in zip(plan.preempted_job.tolist(), plan.preemptor_job.tolist(), strict=True):
-        assert preemptor not in further, f"{j} names a further member (N8)"
-
-
-def further_members(pool: Pool, plan: Plan) -> set[int]:
-    """N8: placed members above `minSize`, which are placed on free capacity only."""
+    """No run was preempted for a further member of a gang (E5, N8): for members of a gang that ran
+    before, and for no more members than it needs to start."""
     live: dict[int, int] = defaultdict(int)
     for j, n in enumerate(pool.node):
         live[pool.gang(j)] += n >= 0
-    runs = {g for g, count in live.items() if count}
-    started: dict[int, int] = defaultdict(int)
-    found: set[int] = set()
-    for j in plan.placed_job.tolist():
-        g = pool.gang(j)
+    preemptors: dict[int, set[int]] = defaultdict(set)
+    for j, preemptor in zip(plan.preempted_job.tolist(), plan.preemptor_job.tolist(), strict=True):
+        g = pool.gang(preemptor)
         if g < 0 or pool.snapshot.gang_min is None:
             continue
-        started[g] += 1
-        if g in runs or started[g] > int(pool.snapshot.gang_min[g]):
-            found.add(j)
-    return found
+        preemptors[g].add(preemptor)
+        most = 0 if live[g] else int(pool.snapshot.gang_min[g])
+        assert len(preemptors[g]) <= most, f"{j} was preempted for a further member (N8)"

@@ -8,14 +8,10 @@ from hypothesis import strategies as st
 
 from fairlead_scheduler.cases.case_file import Case, CaseRound
 from fairlead_scheduler.cases.case_world import World
-from fairlead_scheduler.engine import Plan, schedule
-from fairlead_scheduler.engine.plan import reason_texts
-from fairlead_scheduler.engine.preparation import snapshot_checks
-from fairlead_scheduler.snapshots import BuiltSnapshot
-from tests.properties.engine import plain, row_permutations
+from fairlead_scheduler.engine import schedule
+from tests.properties.engine import plain_progress, row_permutations
+from tests.properties.engine.checked_rounds import count_changes, run_checked_round
 from tests.properties.engine.plain import Pool
-from tests.properties.engine.plain_groups import check_groups, check_topology
-from tests.properties.engine.plain_reasons import check_preemptors, check_reasons
 from tests.properties.engine.worlds import BOUNDED, cases
 
 DECISIONS = (
@@ -29,30 +25,12 @@ FEW = 10
 """Rounds after which a pool is at rest."""
 
 
-def one_round(world: World) -> tuple[BuiltSnapshot, Plan]:
-    """A round with all its checks, folded back."""
-    built = world.build()
-    assert snapshot_checks.list_problems(built.snapshot) == []
-    plan = schedule(built.snapshot, world.engine)
-    pool = Pool(built.snapshot, world.engine)
-    plain.check(pool, plan)
-    check_groups(pool, plan)
-    check_topology(pool, plan)
-    check_reasons(pool, plan)
-    check_preemptors(pool, plan)
-    for row in range(plan.reasons.code.size):
-        assert reason_texts.describe_reason(built.snapshot, plan, row)
-        assert plan.reasons.counts[row].sum() == built.snapshot.node_number.size
-    world.settle(built, plan)
-    return built, plan
-
-
 def played(case: Case) -> World:
     """The world after the case's rounds."""
     world = World(case)
     for turn in case.rounds:
         world.begin(turn, 0)
-        one_round(world)
+        run_checked_round(world)
     return world
 
 
@@ -112,19 +90,13 @@ def test_without_submissions_the_rounds_come_to_rest_and_every_job_has_what_it_c
     world = played(case)
     for _ in range(FEW):
         world.begin(CaseRound(), 0)
-        built, plan = one_round(world)
-        if not changes(plan):
+        built, plan = run_checked_round(world)
+        if not count_changes(plan):
             break
     else:
         raise AssertionError(f"something still changes after {FEW} quiet rounds")
-    plain.check_progress(Pool(built.snapshot, world.engine), plan)
+    plain_progress.check_progress(Pool(built.snapshot, world.engine), plan)
     for _ in range(3):
         world.begin(CaseRound(), 0)
-        built, plan = one_round(world)
-        assert not changes(plan), "a round changed something after one that changed nothing"
-
-
-def changes(plan: Plan) -> int:
-    """How many jobs the plan starts, stops or ends."""
-    columns = (plan.placed_job, plan.preempted_job, plan.rejected_job, plan.failed_job)
-    return sum(column.size for column in columns)
+        built, plan = run_checked_round(world)
+        assert not count_changes(plan), "a round changed something after one that changed nothing"

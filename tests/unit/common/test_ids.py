@@ -154,20 +154,32 @@ def test_the_number_has_bits_for_every_partition() -> None:
 def test_a_job_is_named_by_queue_job_set_and_client_id(job_set: str) -> None:
     partition = ids.job_set_partition("q", job_set)
     expected = ids.client_job_id(partition, "q", job_set, "trial-7")
-    assert ids.job_id_of(f"q/{job_set}/trial-7") == expected
-    assert ids.job_id_of(expected) == expected
+    assert ids.job_ids_of(f"q/{job_set}/trial-7")[0] == expected
+    assert ids.job_ids_of(expected) == [expected]
+
+
+def test_a_name_with_more_slashes_can_be_that_of_several_jobs() -> None:
+    def named(job_set: str, client_id: str) -> str:
+        partition = ids.job_set_partition("q", job_set)
+        return ids.client_job_id(partition, "q", job_set, client_id)
+
+    assert ids.job_ids_of("q/s/fit/worker-0") == [
+        named("s/fit", "worker-0"),
+        named("s", "fit/worker-0"),
+    ]
+    assert ids.job_ids_of("q/s//c") == [named("s/", "c"), named("s", "/c")]
 
 
 def test_an_array_is_named_by_its_client_id_or_by_a_task() -> None:
     partition = ids.job_set_partition("q", "s")
     expected = ids.client_array_id(partition, "q", "s", "scan")
-    assert ids.array_id_of("q/s/scan") == expected
-    assert ids.array_id_of(ids.task_id(expected, 7)) == expected
+    assert ids.array_ids_of("q/s/scan") == [expected]
+    assert ids.array_ids_of(ids.task_id(expected, 7)) == [expected]
 
 
 @pytest.mark.parametrize("text", ["", "trial-7", "s/trial-7", "//", "q//c", "/s/c", "q/s/"])
 def test_an_invalid_job_reference_is_refused(text: str) -> None:
-    for parse in (ids.job_id_of, ids.array_id_of):
+    for parse in (ids.job_ids_of, ids.array_ids_of):
         with pytest.raises(ValueError, match="neither a job id"):
             parse(text)
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.records import events
-from fairlead_lookout.domain.array_records import ArrayChange
+from fairlead_common.domain.records import events, index_sets
+from fairlead_lookout.domain.array_records import CHUNK_TASKS, ArrayChange
 from tests.unit.lookout.builders import PlainView, job_id, message, submitted
 
 ID = ids.array_id(job_id("array"))
@@ -89,10 +89,30 @@ def test_cancelled_tasks_are_counted_and_the_last_one_finishes_the_job_set() -> 
         message(4, events.ArrayEnded(array=ID)),
     )
     assert changes.arrays.changes == {
-        ID: ArrayChange(ID, cancelled=9, cancelled_indexes="1-9", ended_ms=1_000_004)
+        ID: ArrayChange(ID, cancelled=9, cancelled_ranges=1, ended_ms=1_000_004)
     }
     assert view.counts() == {"CANCELLED": 10}
     assert view.types()[-3:] == ["arrayTasksCancelled", "finished", "arrayEnded"]
+
+
+@pytest.mark.parametrize(
+    "indexes", ["7", "0-999999", "3-999999:7", "5-900000:70001", "65535-65536"]
+)
+def test_cancelled_tasks_are_bits_however_they_are_named(indexes: str) -> None:
+    view, wanted = PlainView(), index_sets.parse(indexes)
+    view.fold(message(0, array("0-999999", 1_000_000)))
+    done = events.ArrayTasksCancelled(array=ID, indexes=str(wanted), tasks=len(wanted))
+    again = events.ArrayTasksCancelled(array=ID, indexes="7", tasks=1)
+    changes = view.fold(message(1, done, again)).arrays
+    marked = {
+        chunk * CHUNK_TASKS + bit
+        for (_, chunk), bits in changes.cancelled_tasks.items()
+        for bit in range(CHUNK_TASKS)
+        if bits[bit : bit + 1] == b"1"
+    }
+    assert marked == {*wanted, 7}
+    assert {len(bits) for bits in changes.cancelled_tasks.values()} == {CHUNK_TASKS}
+    assert changes.changes[ID].cancelled_ranges == len(wanted.ranges) + 1
 
 
 @pytest.mark.parametrize("seed", range(20))

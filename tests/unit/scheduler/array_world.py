@@ -129,3 +129,14 @@ class World:
 def tags(facts: list[ev.AnyEvent]) -> dict[str, int]:
     """How many events of each type."""
     return dict(Counter(str(fact.__struct_config__.tag) for fact in facts))
+
+
+def lease(world: World, *indexes: int) -> None:
+    """A round starts these tasks."""
+    for index in indexes:
+        world.fold(ev.JobRunLeased(job_id=world.task(index), run=1, executor="e0", node="n0"))
+
+
+def second() -> ArrayId:
+    """The id of another array."""
+    return array_id(client_job_id(0, "q", "s", "second"))

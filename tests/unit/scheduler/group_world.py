@@ -10,6 +10,7 @@ from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.groups import GroupPhase
+from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import message, submitted
 from tests.unit.scheduler.test_housekeeping import kept
@@ -31,6 +32,7 @@ class World:
     def __init__(self, terms: ev.Group = TERMS, **fields: object) -> None:
         self.view = View()
         self.leases = Leases()
+        self.queues = Queues()
         self.excluded: set[int] = set()
         self.names: dict[JobId, str] = {}
         self.log: list[ev.AnyEvent] = []
@@ -94,7 +96,7 @@ class World:
 
     def cycle(self) -> list[ev.AnyEvent]:
         """One cycle of housekeeping: its decisions come back through the log."""
-        found = kept(self.view, self.leases)
+        found = kept(self.view, self.leases, queues=self.queues)
         self.excluded = found.excluded
         batches = list(found.batches())
         for batch in batches:

@@ -4,10 +4,12 @@ import pytest
 
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import FailureCategory, MemberFailure, PreemptionCause
+from fairlead_scheduler.rules import group_life_cycle
 from fairlead_scheduler.rules.group_life_cycle import COMPLETED
 from fairlead_scheduler.state.groups import GroupPhase
-from tests.unit.scheduler.group_world import ID, World, job, running, with_terms
+from tests.unit.scheduler.group_world import ID, PS, World, job, running, with_terms
 
 # C1 --------------------------------------------------------------------------------------------
 
@@ -99,6 +101,59 @@ def test_a_member_restarts_alone_while_each_role_has_its_minimum() -> None:
     assert "restart 1 of 2 of its group after exit-code: boom" in again.reason
     assert world.view.groups[ID].restarts == 1
     assert (world.phase(), world.state("worker-1")) == (GroupPhase.RUNNING, "RUNNING")
+
+
+def short() -> World:
+    """A running group without worker-0, which starts again, and without its stand-in worker-2."""
+    world = running()
+    world.fail("worker-0")
+    world.settle()
+    assert world.succeed("worker-2") == ["jobSucceeded worker-2"]
+    assert world.settle() == [], "the next round may start worker-0"
+    return world
+
+
+def test_a_group_whose_stand_in_has_ended_restarts_if_the_next_round_starts_no_other() -> None:
+    world = short()
+    group_life_cycle.note_round(world.view)
+    decided = world.settle()
+    assert decided[0] == "groupRestarting"
+    assert world.stops() == {"ps-0", "worker-1"}
+    restarting = world.last(ev.GroupRestarting)
+    assert isinstance(restarting, ev.GroupRestarting)
+    assert restarting.reason == "1 of the 2 members that role worker needs run"
+    world.end_stopped("ps-0", "worker-1")
+    assert world.phase() is GroupPhase.QUEUED
+    world.start("ps-0", "worker-0", "worker-1")
+    assert world.settle() == ["groupRunning"]
+    assert not world.view.short_groups
+
+
+def test_a_group_goes_on_if_the_next_round_starts_what_it_lacks() -> None:
+    world = short()
+    group_life_cycle.note_round(world.view)
+    world.start("worker-0")
+    assert world.settle() == []
+    assert not world.view.short_groups
+    assert not world.view.groups_to_examine
+
+
+def test_a_group_in_a_cordoned_queue_goes_on_with_less_than_its_minimum() -> None:
+    world = short()
+    world.queues.by_name["q"] = Queue(name="q", cordoned=True)
+    group_life_cycle.note_round(world.view)
+    assert world.settle() == []
+
+
+def test_a_group_whose_minimum_was_raised_goes_on_until_capacity_is_free() -> None:
+    world = running()
+    world.fold(
+        ev.GroupChanged(group=ID, terms=with_terms(roles=(PS, ev.GroupRole("worker", 4, 4))))
+    )
+    world.add("worker-3")
+    for _ in range(2):
+        assert world.settle() == []
+        group_life_cycle.note_round(world.view)
 
 
 def test_the_group_restarts_if_a_role_is_below_its_minimum() -> None:

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from fairlead_common.domain.ids import (
-    ArrayId,
     JobId,
     array_id,
     client_job_id,
@@ -24,7 +23,7 @@ from fairlead_scheduler.rules.lease_changes import new_lease
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.view import View
-from tests.unit.scheduler.array_world import ID, World, array, node, tags
+from tests.unit.scheduler.array_world import ID, World, array, lease, node, second, tags
 from tests.unit.scheduler.saved import Table
 
 
@@ -35,11 +34,6 @@ def released(world: World) -> list[int]:
         for fact in world.release()
         if isinstance(fact, ev.JobSubmitted) and fact.array is not None
     ]
-
-
-def lease(world: World, *indexes: int) -> None:
-    for index in indexes:
-        world.fold(ev.JobRunLeased(job_id=world.task(index), run=1, executor="e0", node="n0"))
 
 
 def test_a_window_of_tasks_is_released_and_refilled_as_they_start() -> None:
@@ -157,7 +151,8 @@ def test_a_task_is_a_job_with_the_index_in_its_environment() -> None:
     row = world.view.jobs.rows[job.job_id]
     change = new_lease(world.view, row, job, job_table.NodeName("e0", "n0"), ())
     made = msgspec.json.decode(change.record.value or b"")["env"]
-    assert {name: made[name] for name in made if "ARRAY" in name} == {
+    assert {name: made[name] for name in made if "ARRAY" in name or "INDEX" in name} == {
+        "JOB_COMPLETION_INDEX": "5",
         "FAIRLEAD_ARRAY_ID": ID,
         "FAIRLEAD_ARRAY_INDEX": "5",
         "FAIRLEAD_ARRAY_COUNT": "16",
@@ -301,6 +296,29 @@ def test_requests_with_a_filter_apply_to_waiting_tasks() -> None:
     assert done.tasks == 9
 
 
+def test_a_change_of_priority_reaches_tasks_that_were_being_released() -> None:
+    """One of which somebody gives a priority meanwhile has that one."""
+    world, table = World(), Table()
+    world.fold(array("0-9", running_max=3))
+    releasing = decide_arrays(world.view, world.counts)
+    world.fold(ev.JobsReprioritized(filter=ev.JobFilter(queue="q"), priority=7))
+    world.fold(*(fact for batch in releasing for _, fact in batch.facts))
+    world.fold(ev.JobReprioritized(job_id=world.task(1), priority=3))
+    lease(world, 2)
+    world.fold(ev.JobSucceeded(job_id=world.task(2)))
+    table.save(world.view)
+    assert table.load().arrays == world.view.arrays
+    decided = world.release()
+    assert [fact.job_id for fact in decided if isinstance(fact, ev.JobReprioritized)] == [
+        world.task(0),
+        world.task(2),
+    ]
+    jobs = world.view.jobs
+    rows = [jobs.rows[world.task(index)] for index in range(2)]
+    assert jobs.priority[rows].tolist() == [7, 3]
+    assert "jobReprioritized" not in tags(world.release())
+
+
 def test_the_id_of_a_waiting_task_or_of_the_array_can_be_cancelled() -> None:
     world = World()
     world.fold(array("0-9", running_max=1))
@@ -375,71 +393,6 @@ def test_the_demand_of_a_queue_counts_the_waiting_tasks() -> None:
     assert built.snapshot.queued_beside.sum() == 5800 - array_tasks.WINDOW_TASKS
 
 
-def second() -> ArrayId:
-    return array_id(client_job_id(0, "q", "s", "second"))
-
-
-def is_ready(world: World, index: int) -> bool:
-    """Whether a task of the second array waits for no other job."""
-    row = world.view.jobs.rows[task_id(second(), index)]
-    return not world.view.jobs.flags[row] & job_table.NOT_READY
-
-
-def following() -> World:
-    """Two arrays with released tasks; those of the second follow those of the first."""
-    world = World()
-    world.fold(array("0-9", running_max=2))
-    world.fold(array("0-9", made=second(), after=ID, running_max=4))
-    world.release()
-    assert not any(is_ready(world, index) for index in range(4))
-    return world
-
-
-def test_a_task_waits_for_the_task_of_another_array_with_its_index() -> None:
-    world = following()
-    lease(world, 0, 1)
-    world.succeed(1)
-    world.fold(ev.JobSucceeded(job_id=world.task(1)))
-    assert [index for index in range(4) if is_ready(world, index)] == [1]
-    world.fold(
-        ev.JobFailed(job_id=world.task(0), category=ev.FailureCategory.OOM, reason="too large")
-    )
-    row = world.view.jobs.rows[task_id(second(), 0)]
-    assert world.view.jobs.flags[row] & job_table.CANNOT_START
-
-
-def test_a_task_cannot_start_after_one_that_was_cancelled_before_its_release() -> None:
-    world = following()
-    world.fold(ev.ArrayCancelRequested(array=ID, indexes="3,7"))
-    world.release()
-    jobs = world.view.jobs
-    assert jobs.flags[jobs.rows[task_id(second(), 3)]] & job_table.CANNOT_START
-    gone = [task_id(second(), index) for index in range(4)]
-    world.fold(*(ev.JobCancelled(job_id=job_id, reason="") for job_id in gone))
-    world.release()
-    assert jobs.flags[jobs.rows[task_id(second(), 7)]] & job_table.CANNOT_START
-    assert not jobs.flags[jobs.rows[task_id(second(), 6)]] & job_table.CANNOT_START
-
-
-def test_tasks_follow_an_array_that_has_ended() -> None:
-    """Its successes are found among the ended jobs, and what it never released is not awaited."""
-    world = World()
-    world.fold(array("0-1"))
-    world.release()
-    lease(world, 0, 1)
-    world.succeed(0)
-    world.fold(
-        ev.JobSucceeded(job_id=world.task(0)), ev.JobCancelled(job_id=world.task(1), reason="")
-    )
-    assert tags(world.release()) == {"arrayEnded": 1}
-    world.fold(array("0-2", made=second(), after=ID))
-    world.release()
-    assert is_ready(world, 0)
-    jobs = world.view.jobs
-    for index in (1, 2):
-        assert jobs.flags[jobs.rows[task_id(second(), index)]] & job_table.CANNOT_START
-
-
 NOTHING = ev.JobReleased(job_id=client_job_id(0, "q", "s", "nobody"))
 
 
@@ -481,3 +434,13 @@ def other(name: str, queue: str = "q") -> ev.JobSubmitted:
 
 def test_the_ids_of_tasks_name_their_array() -> None:
     assert task_id(ID, 7)[:-5] == ID[:-5]
+
+
+def test_waiting_tasks_that_are_named_by_their_ids_are_one_request() -> None:
+    """One request each would divide the set again for each of them: minutes for 10,000 ids."""
+    world = World()
+    world.fold(array("0-9999", running_max=1))
+    world.fold(*(ev.JobCancelRequested(job_id=world.task(n)) for n in range(1, 2_000, 2)))
+    assert len(world.state.cancel_requests) == 1
+    assert len(world.state.waiting) == 9_000
+    assert tags(world.release()) == {"arrayTasksCancelled": 1, "jobSubmitted": 1}

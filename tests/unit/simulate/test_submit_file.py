@@ -1,5 +1,6 @@
 """Simulations of files for `fairlead submit`."""
 
+import csv
 from pathlib import Path
 
 import msgspec
@@ -59,6 +60,36 @@ def write_files(
     (folder / "jobs.yaml").write_text(text)
     (folder / "nodes.yaml").write_text("- {name: n, count: 1, resources: {cpu: 4, memory: 16Gi}}")
     return simulation.SimulationOptions(folder / "jobs.yaml", folder / "nodes.yaml", run_s=run_s)
+
+
+ARRAYS = """
+queue: default
+jobSet: s
+defaults: {cpu: 1, memory: 1Gi}
+jobs:
+  - {clientId: first, command: [echo], startAfter: "2099-01-01T00:00:00Z"}
+  - {clientId: scan, command: [echo], array: {count: 10, indexes: "0-8:2", maxRunning: 2}}
+  - {clientId: then, command: [echo], array: {count: 5, afterCorresponding: scan}}
+  - {command: [echo], array: {count: 3}, after: [first]}
+"""
+
+
+def test_arrays_release_their_tasks_in_virtual_time(tmp_path: Path) -> None:
+    """`maxRunning` bounds them; a task whose corresponding one does not exist is cancelled."""
+    options = write_files(tmp_path, ARRAYS)
+    (tmp_path / "nodes.yaml").write_text("- {name: n, resources: {cpu: 16, memory: 64Gi}}")
+    found = simulation.read_input(options)
+    out = tmp_path / "out"
+    summary = simulation.run_simulation(options, found, out, ignore_progress).summary
+    assert summary.states == {JobState.SUCCEEDED: 12, JobState.CANCELLED: 2}
+    with (out / "jobs.csv").open() as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    scans = [float(rows[f"scan[{index}]"]["start_s"]) for index in (0, 2, 4, 6, 8)]
+    assert scans[:2] == [0, 0]
+    assert 60 <= scans[2] <= 62 < 120 <= scans[4] <= 124
+    assert 60 <= float(rows["then[0]"]["start_s"]) <= 62
+    assert rows["then[1]"]["state"] == "CANCELLED"
+    assert float(rows["array-3[2]"]["start_s"]) >= 60
 
 
 def test_jobs_of_a_submission_run_in_virtual_time(tmp_path: Path) -> None:

@@ -81,6 +81,27 @@ def test_each_completion_is_a_job() -> None:
     assert all(one["retry"] == {"limit": 0} for one in made)
 
 
+def test_many_completions_are_the_tasks_of_an_array() -> None:
+    spec = {"completions": 100_000, "parallelism": 50, "completionMode": "Indexed"}
+    (made,) = converted(job({**spec, "backoffLimit": 0}))
+    assert made == {
+        "clientId": "scan",
+        "podSpec": {"containers": [CONTAINER]},
+        "retry": {"limit": 0},
+        "array": {"count": 100_000, "maxRunning": 50},
+    }
+    assert "/manifests/0/spec/parallelism" not in ignored(job(spec))
+    (made,) = converted(job({"parallelism": 1_001}))
+    assert made["array"] == {"count": 1_001}
+    assert len(converted(job({"completions": 100}))) == 100
+
+
+def test_arrays_of_manifests_are_not_held_and_count_as_one_job() -> None:
+    found = refused(job({"completions": 2_000, "suspend": True}))
+    assert found == {"/manifests/0/spec/suspend": "is not possible with more than 1000 completions"}
+    assert len(converted(job({"completions": 2_000}), job({"completions": 3_000}))) == 2
+
+
 def test_a_work_queue_has_as_many_jobs_as_its_parallelism() -> None:
     assert len(converted(job({"parallelism": 4}))) == 4
 

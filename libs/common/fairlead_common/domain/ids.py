@@ -29,6 +29,8 @@ COLUMNS_MIN: Final = 64
 
 TASK_CHARACTERS: Final = 5
 """The last characters of a task's id: its index and one. Those of its array's id are zeros."""
+CLIENT_ID_PARTS_MAX: Final = 16
+"""Parts between slashes of a client id that is named after its queue and job set, at most."""
 TASK_NUMBERS: Final = len(ALPHABET) ** TASK_CHARACTERS
 """How many ids begin like the id of an array."""
 
@@ -120,32 +122,40 @@ def client_job_ids(
     return [JobId(prefix + _base32(int.from_bytes(item, "big") >> 6)) for item in digests]
 
 
-def job_id_of(reference: str) -> JobId:
-    """The id of the job that is named: by its id, or as `queue/jobSet/clientId`.
+def job_ids_of(reference: str) -> list[JobId]:
+    """The ids of the jobs that a text can name: by an id, or as `queue/jobSet/clientId`.
 
-    Raises ValueError for a text of neither form. A job set's name can contain slashes; a client id
-    with slashes cannot be named in this form.
+    Job sets and client ids can contain slashes, as the client ids of members of groups do. With
+    more than two slashes there are several ids. That with the longest job set is first; a client id
+    has at most `CLIENT_ID_PARTS_MAX` parts.
+    Raises ValueError for a text of neither form.
     """
     if is_job_id(reference):
-        return JobId(reference)
-    queue, job_set, client_id = _split_reference(reference)
-    return client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+        return [JobId(reference)]
+    return [
+        client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+        for queue, job_set, client_id in _split_reference(reference)
+    ]
 
 
-def array_id_of(reference: str) -> ArrayId:
-    """As `job_id_of`, of an array; the id of a task names its array."""
+def array_ids_of(reference: str) -> list[ArrayId]:
+    """As `job_ids_of`, of arrays; the id of a task names its array."""
     if is_job_id(reference):
-        return array_id(reference)
-    queue, job_set, client_id = _split_reference(reference)
-    return client_array_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+        return [array_id(reference)]
+    return [
+        client_array_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+        for queue, job_set, client_id in _split_reference(reference)
+    ]
 
 
-def _split_reference(reference: str) -> tuple[str, str, str]:
-    queue, _, rest = reference.partition("/")
-    job_set, _, client_id = rest.rpartition("/")
-    if not (queue and job_set and client_id):
+def _split_reference(reference: str) -> list[tuple[str, str, str]]:
+    queue, *parts = reference.split("/")
+    ends = range(len(parts) - 1, max(0, len(parts) - 1 - CLIENT_ID_PARTS_MAX), -1)
+    named = [(queue, "/".join(parts[:at]), "/".join(parts[at:])) for at in ends]
+    found = [each for each in named if all(each)]
+    if not found:
         raise ValueError(f"{reference!r} is neither a job id nor queue/jobSet/clientId")
-    return queue, job_set, client_id
+    return found
 
 
 def partition_of_job(job_id: str) -> int:

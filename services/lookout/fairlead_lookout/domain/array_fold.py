@@ -11,7 +11,13 @@ import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events, index_sets
-from fairlead_lookout.domain.array_records import ArrayChange, ArrayChanges, ArrayRow
+from fairlead_common.domain.records.index_sets import IndexSet
+from fairlead_lookout.domain.array_records import (
+    CHUNK_TASKS,
+    ArrayChange,
+    ArrayChanges,
+    ArrayRow,
+)
 from fairlead_lookout.domain.event_unions import ArrayEvent
 from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Message
 from fairlead_lookout.domain.public_events import EventType, EventWriter
@@ -46,7 +52,7 @@ class ArrayFold:
         edit_set: Callable[[JobSetKey], JobSet],
         known: Set[str],
     ) -> None:
-        self.changes: Final = ArrayChanges([], {}, {})
+        self.changes: Final = ArrayChanges([], {}, {}, {})
         self._writer = writer
         self._edit_set = edit_set
         self._known = known
@@ -101,14 +107,26 @@ class ArrayFold:
         if not tasks:
             return
         change.cancelled += tasks
-        before = change.cancelled_indexes
-        change.cancelled_indexes = event.indexes if before is None else f"{before},{event.indexes}"
+        indexes = index_sets.parse(event.indexes)
+        change.cancelled_ranges += len(indexes.ranges)
+        self._mark_cancelled(event.array, indexes)
         self._count(event.array, QUEUED, -tasks)
         self._count(event.array, CANCELLED, tasks)
         counts, class_ = job_set.counts, event.priority_class
         counts[class_, QUEUED] = counts.get((class_, QUEUED), 0) - tasks
         counts[class_, CANCELLED] = counts.get((class_, CANCELLED), 0) + tasks
         job_set.live -= tasks
+
+    def _mark_cancelled(self, array: str, indexes: IndexSet) -> None:
+        marks = self.changes.cancelled_tasks
+        for each in indexes.as_ranges():
+            for chunk in range(each[0] // CHUNK_TASKS, each[-1] // CHUNK_TASKS + 1):
+                bits = marks.setdefault((array, chunk), bytearray(b"0" * CHUNK_TASKS))
+                start = chunk * CHUNK_TASKS
+                skipped = max(0, -((each[0] - start) // each.step))
+                first = each[skipped] - start
+                marked = len(bits[first : each[-1] - start + 1 : each.step])
+                bits[first : each[-1] - start + 1 : each.step] = b"1" * marked
 
     def _count(self, array: str, state: str, tasks: int) -> None:
         counts = self.changes.counts

@@ -1,6 +1,11 @@
 """The rows of arrays that a batch writes."""
 
+from typing import Final
+
 import msgspec
+
+CHUNK_TASKS: Final = 65_536
+"""Indexes in one row of bits of cancelled tasks; migration 0090 names it too."""
 
 
 class ArrayRow(msgspec.Struct, frozen=True):
@@ -25,13 +30,14 @@ class ArrayChange(msgspec.Struct):
     """What a batch changes of an array.
 
     `released` and `cancelled`: how many more tasks became jobs, or were cancelled before;
-    `cancelled_indexes`: theirs, None for none. `requested`: somebody wants tasks cancelled.
+    `cancelled_ranges`: as how many ranges these were named. `requested`: somebody wants tasks
+    cancelled.
     """
 
     array_id: str
     released: int = 0
     cancelled: int = 0
-    cancelled_indexes: str | None = None
+    cancelled_ranges: int = 0
     requested: bool = False
     reason: str | None = None
     by: str | None = None
@@ -41,9 +47,12 @@ class ArrayChange(msgspec.Struct):
 class ArrayChanges(msgspec.Struct, frozen=True):
     """Everything that a batch changes of arrays.
 
-    `counts`: (array, state) -> how many more tasks are in it.
+    `counts`: (array, state) -> how many more tasks are in it. `cancelled_tasks`: (array, chunk) ->
+    for each of its `CHUNK_TASKS` indexes `1` if the task was cancelled before it became a job, else
+    `0`.
     """
 
     new: list[ArrayRow]
     changes: dict[str, ArrayChange]
     counts: dict[tuple[str, str], int]
+    cancelled_tasks: dict[tuple[str, int], bytearray]

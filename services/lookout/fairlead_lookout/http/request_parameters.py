@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
-from fastapi import Depends, Header, Path, Query
+from fastapi import Header, Path, Query
 
-from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.web.query_validation import validated_by
 from fairlead_lookout.store.queries.list_filters import LABEL
@@ -26,21 +25,9 @@ JobSetName = Annotated[str, Path(max_length=256)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Cursor = Annotated[str | None, Query(max_length=400)]
 IfNoneMatch = Annotated[str | None, Header(max_length=400)]
-_JobText = Annotated[
-    str, Path(max_length=512, description="A job's id, or `queue/jobSet/clientId`.")
+JobReference = Annotated[
+    str, Path(alias="job", max_length=512, description="A job's id, or `queue/jobSet/clientId`.")
 ]
-
-
-def parse_job_id(job: _JobText) -> str:
-    """The id of the job that a path names; a text that names none is returned unchanged."""
-    try:
-        return ids.job_id_of(job)
-    except ValueError:
-        return job
-
-
-JobId = Annotated[str, Depends(parse_job_id)]
-"""A path parameter: a job's id, or `queue/jobSet/clientId`."""
 
 
 def check_states(text: str) -> None:

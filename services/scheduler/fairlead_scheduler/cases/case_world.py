@@ -183,12 +183,11 @@ class World(SchedulerHarness):
         self.append(self._queue_of(name), [ended, event])
 
     def _cancel(self, name: str) -> None:
-        job_id = JobId(name)
-        queue = self._queue_of(name)
+        job_id, queue, row = JobId(name), self._queue_of(name), self.row_of(name)
+        runs = job_table.IS_LIVE_RUN[self.view.jobs.run_state[row]]
+        run = int(self.view.jobs.run[row])
         self.append(queue, [ev.JobCancelRequested(job_id=job_id)])
-        row = self.row_of(name)
-        if job_table.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
-            run = int(self.view.jobs.run[row])
+        if runs:
             stopped = ev.JobRunStopped(job_id=job_id, run=run, reason="")
             self.append(queue, [stopped, ev.JobCancelled(job_id=job_id, reason="")])
 

@@ -11,7 +11,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import ArrayId, JobId, parse_task_id, partition_of_job, task_id
+from fairlead_common.domain.ids import (
+    ArrayId,
+    JobId,
+    parse_task_id,
+    partition_of_job,
+    task_id,
+    task_ids,
+)
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.index_sets import RANGES_MAX, IndexSet
 from fairlead_scheduler.rules.append_batches import AppendBatch, explain_too_large
@@ -85,12 +92,14 @@ def decide_arrays(view: View, counts: TaskCounts, *, release: bool = True) -> li
     left, bytes_left = RELEASED_TASKS_MAX if release else 0, RELEASED_BYTES_ALL_MAX
     open_tasks = _find_open_tasks(view, counts)
     for array, state in sorted(view.arrays.items(), key=lambda each: each[1].number):
-        if view.stopped and partition_of_job(array) in view.stopped:
+        if state.is_ended or (view.stopped and partition_of_job(array) in view.stopped):
             continue
         slot = view.array_slots.slot(array)
         live = counts.live.item(slot)
         for request in state.cancel_requests:
             batches += _cancel(state, open_tasks.get(slot, ()), request)
+        if state.outdated:
+            batches += _reprioritize(state)
         if not state.waiting:
             if not live and not state.cancel_requests:
                 batches.append(AppendBatch(((state.job_set, ev.ArrayEnded(array=array)),)))
@@ -171,6 +180,17 @@ def _cancel(
             reason=request.reason,
         )
         yield AppendBatch(((state.job_set, done),), facts_size=len(done.indexes))
+
+
+def _reprioritize(state: ArrayState) -> Iterator[AppendBatch]:
+    """Give tasks that were released meanwhile the priority that a request gave to their array."""
+    for at in range(0, len(state.outdated), TASKS_PER_BATCH):
+        priority, reason = state.template.priority, "the priority of its array was changed"
+        facts = [
+            (state.job_set, ev.JobReprioritized(job_id=job_id, priority=priority, reason=reason))
+            for job_id in task_ids(state.array, state.outdated[at : at + TASKS_PER_BATCH])
+        ]
+        yield AppendBatch(tuple(facts))
 
 
 def find_waiting(view: View, counts: TaskCounts) -> tuple[tuple[ArrayId, int], ...]:

@@ -14,7 +14,7 @@ from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
 from fairlead_scheduler.engine.round_clock import RoundClock
-from fairlead_scheduler.rules import array_tasks, housekeeping, plan_batches
+from fairlead_scheduler.rules import array_tasks, group_life_cycle, housekeeping, plan_batches
 from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimits
 from fairlead_scheduler.rules.lease_changes import Leases
@@ -208,6 +208,8 @@ class Decider:
         pool = self._pools.get(name)
         if pool is None:
             pool = self._pools[name] = _Pool()
+        if self.view.short_groups:
+            group_life_cycle.note_round(self.view)
         begun_s = timer_s()
         self._builder.update(now_ms, decided.excluded)
         stale = self.clusters.find_silent_executors(self._settings.executor_stale_s)

@@ -20,6 +20,7 @@ from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
 from fairlead_scheduler.rules.run_ends import End, is_wanted_run
 from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.groups import GroupPhase, GroupState
+from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
 COMPLETED: Final = "stopped: the group has completed"
@@ -73,8 +74,7 @@ class GroupEnds:
     ) -> SettledEnd:
         """C2 and C3: a member failed for good by its own retry policy."""
         terms, counted = state.terms, end.category not in NOT_COUNTED
-        role = groups.find_role(terms, member.role)
-        is_needed = role is None or member.index < role.min
+        is_needed = groups.is_needed(terms, member)
         reason = f"member {_name(member)} failed ({end.category.value}): {end.reason}"
         if state.group in self.decided:
             again = ev.JobRequeued(job_id=end.job_id, reason=f"its group stops: {end.reason}")
@@ -149,7 +149,7 @@ def end_with_group(state: GroupState, member: ev.GroupMember, job_id: JobId) -> 
 
 
 def decide_groups(
-    view: View, live_leases: Leases, ends: GroupEnds, excluded: set[int]
+    view: View, live_leases: Leases, queues: Queues, ends: GroupEnds, excluded: set[int]
 ) -> Iterator[AppendBatch]:
     """Decide the state of groups, and end or stop members that they no longer need.
 
@@ -159,6 +159,7 @@ def decide_groups(
         state = view.groups.get(group)
         if state is None:
             view.groups_to_examine.discard(group)
+            view.short_groups.pop(group, None)
             continue
         rows = [view.jobs.rows[each] for each in sorted(view.gang_members.get(state.gang_name, ()))]
         if group in ends.decided or partition_of_job(group) in view.stopped:
@@ -168,6 +169,8 @@ def decide_groups(
         if any(groups.is_outdated(state, _member(view, row)) for row in rows):
             excluded.update(rows)  # members start after those of earlier generations have ended
         decision = None if state.is_final else _decide_group(view, state, rows)
+        if decision is None:
+            decision = _restart_if_short(view, queues, state, rows)
         if decision is not None:
             restart = decision if isinstance(decision, ev.GroupRestarting) else None
             stops, leases = stop_members(
@@ -179,7 +182,8 @@ def decide_groups(
             facts = tuple((state.job_set, fact) for fact in (decision, *stops))
             batches.append(AppendBatch(facts, tuple(leases)))
             excluded.update(rows)
-        if not batches and not _is_stopping(state, rows):
+        is_short = group in view.short_groups
+        if not batches and not is_short and not _is_stopping(state, rows):
             view.groups_to_examine.discard(group)
         yield from batches
 
@@ -254,6 +258,50 @@ def _decide_group(
         if _has_minima(state, _count_by_role(view, started)):
             return ev.GroupRunning(group=group)
     return None
+
+
+def _restart_if_short(
+    view: View, queues: Queues, state: GroupState, rows: Sequence[int]
+) -> ev.GroupRestarting | None:
+    """Queue a running group again that has less than a minimum, if a round did not change that.
+
+    That happens where a surplus member that stood in for one that starts again has ended.
+    """
+    short = None if state.is_final else _explain_shortage(view, state, rows)
+    if short is None or queues.get(state.job_set.queue).cordoned:
+        view.short_groups.pop(state.group, None)
+        return None
+    if not view.short_groups.setdefault(state.group, False):
+        return None
+    del view.short_groups[state.group]
+    return ev.GroupRestarting(group=state.group, reason=short)
+
+
+def _explain_shortage(view: View, state: GroupState, rows: Sequence[int]) -> str | None:
+    """Which role of a running group has less than its minimum while a needed member waits to start
+    again; None if there is no such role. Members of a raised minimum have never run.
+    """
+    if state.phase is not GroupPhase.RUNNING or state.cancel_reason is not None:
+        return None
+    jobs, running = view.jobs, _count_by_role(view, list_wanted(view, state))
+    again = {
+        _member(view, row).role
+        for row in rows
+        if jobs.state[row] == job_table.QUEUED
+        and jobs.run[row]
+        and groups.is_needed(state.terms, _member(view, row))
+        and not groups.is_outdated(state, _member(view, row))
+    }
+    for role in state.terms.roles:
+        count, least = running.get(role.name, 0), groups.minimum_left(state, role)
+        if role.name in again and count < least:
+            return f"{count} of the {least} members that role {role.name} needs run"
+    return None
+
+
+def note_round(view: View) -> None:
+    """Note that a round has offered what groups with less than their minimum lack."""
+    view.short_groups = dict.fromkeys(view.short_groups, True)
 
 
 def has_completed(view: View, state: GroupState, rows: Sequence[int]) -> bool:

@@ -150,7 +150,7 @@ def decide_housekeeping(
         excluded.add(row)
         batches.append(batch)
     if view.groups_to_examine:
-        batches += group_life_cycle.decide_groups(view, live_leases, ends, excluded)
+        batches += group_life_cycle.decide_groups(view, live_leases, queues, ends, excluded)
     excluded.update(_members_of_stopping_gangs(view))
     waiting, cleared = _find_unconfirmed_ends(view, live_leases, clusters, limits)
     excluded.update(waiting)

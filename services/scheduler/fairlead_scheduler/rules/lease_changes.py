@@ -234,6 +234,7 @@ def _array_environment(task: ev.ArrayTask | None) -> dict[str, str]:
         "FAIRLEAD_ARRAY_ID": task.array,
         "FAIRLEAD_ARRAY_INDEX": str(task.index),
         "FAIRLEAD_ARRAY_COUNT": str(task.count),
+        "JOB_COMPLETION_INDEX": str(task.index),  # what Kubernetes calls it
     }
 
 

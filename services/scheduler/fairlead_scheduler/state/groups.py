@@ -151,6 +151,12 @@ def minimum_left(state: GroupState, role: ev.GroupRole) -> int:
     return role.min - sum(index < role.min for index in over)
 
 
+def is_needed(terms: ev.Group, member: ev.GroupMember) -> bool:
+    """Whether the member is not a surplus member."""
+    role = find_role(terms, member.role)
+    return role is None or member.index < role.min
+
+
 def surplus_rank(terms: ev.Group, member: ev.GroupMember) -> int:
     """The place of a member among the surplus members of its group, from 1; 0 for other members.
 

@@ -2,10 +2,9 @@
 
 A task is a job from its `JobSubmitted` on, which the leader writes when the task can soon start
 (`rules/array_tasks.py`). Until then it is an index in `ArrayState.waiting`. The array is in the
-view until all its tasks have ended.
+view until all its tasks have ended, and those of the arrays that follow it.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -15,10 +14,10 @@ from fairlead_common.domain.ids import (
     TASK_CHARACTERS,
     ArrayId,
     JobId,
-    parse_task_id,
     task_id,
     task_ids,
 )
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
@@ -53,10 +52,16 @@ class ArrayState(msgspec.Struct):
     after: ArrayId | None = None
     """A task starts when the task of this array with its index has succeeded."""
     cancelled: list[IndexSet] = []
-    """The indexes of tasks that were cancelled before they were released: tasks of other arrays can
-    depend on them."""
+    """As `unsuccessful`, of checkpoints that were saved before it existed."""
     cancel_requests: list[CancelRequest] = []
-    """Requests that are not done, the oldest first. Each ends with its `ArrayTasksCancelled`."""
+    """The oldest first. Each ends with its `ArrayTasksCancelled`."""
+    unsuccessful: bytearray = msgspec.field(default_factory=bytearray)
+    """Bits of tasks that ended without success or were cancelled before their
+    release: other arrays can follow them for longer than ended jobs are stored."""
+    outdated: list[int] = []
+    """Of tasks that were being released while a request changed the priority of the array."""
+    is_ended: bool = False
+    """All its tasks have ended. Other arrays follow it."""
 
 
 def make_task(state: ArrayState, job_id: JobId, index: int) -> ev.JobSubmitted:
@@ -119,17 +124,43 @@ class ArraySlots:
         return np.where(prefixes[at] == own, slots[at], 0).astype(np.int32)
 
 
-def will_never_run(arrays: Mapping[ArrayId, ArrayState], job_id: JobId) -> bool:
-    """Whether a task that is no job will never be one: its array has ended, does not have it, or it
-    was cancelled.
+def find_result(state: ArrayState, index: int) -> JobState | None:
+    """The result of a task that is no job (any more): CANCELLED also for one that did not succeed
+    and for one that the array does not have; None if it waits.
     """
-    array, index = parse_task_id(job_id)
-    state = arrays.get(array)
-    if state is None or index not in state.indexes:
-        return True
-    return any(index in each for each in state.cancelled)
+    if index not in state.indexes or is_marked(state.unsuccessful, index):
+        return JobState.CANCELLED
+    if index in state.waiting or any(index in each.waiting for each in state.cancel_requests):
+        return None
+    return JobState.SUCCEEDED
 
 
 def parse_indexes(text: str) -> IndexSet:
     """The set that an event names."""
     return index_sets.parse(text) if text else index_sets.NONE
+
+
+def mark_index(bits: bytearray, index: int) -> None:
+    """Set the bit of an index."""
+    _grow(bits, index)
+    bits[index >> 3] |= 128 >> (index & 7)
+
+
+def mark_indexes(bits: bytearray, indexes: IndexSet) -> None:
+    """Set the bits of these indexes."""
+    if not indexes:
+        return
+    _grow(bits, indexes.ranges[-1][1])
+    marks = np.unpackbits(np.frombuffer(bits, np.uint8))
+    for first, last, step in indexes.ranges:
+        marks[first : last + 1 : step] = 1
+    bits[:] = np.packbits(marks).tobytes()
+
+
+def is_marked(bits: bytearray, index: int) -> bool:
+    """Whether the bit of an index is set."""
+    return index >> 3 < len(bits) and bool(bits[index >> 3] & 128 >> (index & 7))
+
+
+def _grow(bits: bytearray, index: int) -> None:
+    bits.extend(bytes(max(0, (index >> 3) + 1 - len(bits))))

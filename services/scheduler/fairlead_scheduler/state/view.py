@@ -69,6 +69,9 @@ class View:
         newest message that changed them."""
         self.groups_to_examine: set[GroupId] = set()
         """Groups that changed, or whose members did: housekeeping examines them."""
+        self.short_groups: dict[GroupId, bool] = {}
+        """Running groups with less than their minimum, and whether a round has offered what they
+        lack since they were found. Of a leader only."""
         self.group_records_due: set[GroupId] = set()
         """Groups whose live members changed: their executors get a new record."""
         self.arrays: dict[ArrayId, ArrayState] = {}

@@ -15,6 +15,7 @@ from fairlead_common.domain import node_eligibility, quantities, shapes
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.records.group_terms import Topology, TopologyMode
 from fairlead_common.domain.shapes import Shape
 
 CHECKS_MAX: Final = 2_000_000
@@ -44,6 +45,8 @@ class JobKind(msgspec.Struct, frozen=True):
 
 
 FEASIBLE: Final = Verdict(True)
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""A level that every pool can have: the node itself."""
 
 
 def check_feasibility(
@@ -69,6 +72,23 @@ def check_feasibility(
         else:
             found[kind] = _check_kind(kind, there, queue, classes[kind.priority_class])
     return found
+
+
+def find_missing_level(topology: Topology | None, pool: str, nodes: Iterable[Node]) -> str | None:
+    """Why no node of a pool can be in a domain of the level that a group requires, if that is so.
+
+    Which labels are levels only the scheduler knows; without nodes nothing is known.
+    """
+    if topology is None or topology.mode is not TopologyMode.REQUIRED or not topology.level:
+        return None
+    level = topology.level
+    labels = {key for node in nodes if node.pool == pool for key in (*node.labels, HOSTNAME)}
+    if not labels or any(level in (key, key.rpartition("/")[2]) for key in labels):
+        return None
+    return (
+        f"no node of pool {pool!r} has a label {level!r}, which `topology.level` requires; the"
+        " group would wait for such a node"
+    )
 
 
 def _check_kind(

@@ -136,7 +136,7 @@ def check_ids(given: Sequence[str], ids_max: int) -> list[FieldError]:
     found = []
     for index, text in enumerate(given):
         try:
-            ids.job_id_of(text)
+            ids.job_ids_of(text)
         except ValueError:
             detail = f"{validation.quote(text)} is not a job id or queue/jobSet/clientId"
             found.append(FieldError(f"/ids/{index}", detail))

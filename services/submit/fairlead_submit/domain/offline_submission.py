@@ -1,6 +1,6 @@
 """Submissions without a service, for simulations: from a request to events, or all its errors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,8 +26,10 @@ def prepare_events(
     priority_classes: tuple[PriorityClass, ...],
     job_defaults: Mapping[str, Any],  # the setting `jobDefaults`
     first_number: int,
-) -> tuple[list[events.JobSubmitted], dict[JobId, str], list[FieldError]]:
-    """The events of one submission, the jobs elsewhere that it names, and every error.
+) -> tuple[
+    Sequence[events.JobSubmitted | events.ArraySubmitted], dict[JobId, str], list[FieldError]
+]:
+    """The events of one submission, the jobs and arrays elsewhere that it names, and every error.
 
     Environments are ignored: they decide nothing, and secrets are known to the service only.
     `first_number` makes the ids of jobs without a client id differ between submissions. Raises
@@ -46,9 +48,8 @@ def prepare_events(
         )
     except Problem as problem:
         return [], {}, problem.field_errors or [FieldError("", problem.detail)]
-    if prepared.arrays:
-        found.append(FieldError("/jobs", "have an array, which simulations do not support yet"))
-    return prepared.jobs, prepared.outside, found
+    arrays_outside = {JobId(array): pointer for array, pointer in prepared.arrays_outside.items()}
+    return prepared.make_events(prepared.jobs), prepared.outside | arrays_outside, found
 
 
 def _without_environments(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,11 +48,6 @@ class NamedJobs(msgspec.Struct, frozen=True):
     ids: list[JobId]
     texts: Sequence[str]
 
-    @classmethod
-    def parse(cls, texts: Sequence[str]) -> "NamedJobs":
-        """The jobs with these texts, which have been validated."""
-        return cls([ids.job_id_of(text) for text in texts], texts)
-
 
 class ActionService:
     """Carries out actions on jobs by ids or by a filter."""
@@ -84,7 +79,9 @@ class ActionService:
         if isinstance(request, Release) or request.ids is not None:
             if found:
                 raise validation_problem(found)
-            named = NamedJobs.parse(request.ids or ())
+            named = NamedJobs(
+                await self._job_views.choose_ids(request.ids or ()), request.ids or ()
+            )
             if dry_run:
                 return await self._preview(kind, named, context)
             return await self._act_by_ids(kind, named, request, context)

@@ -19,7 +19,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import feasibility, secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.feasibility import JobKind
+from fairlead_submit.domain.feasibility import JobKind, Verdict
 from fairlead_submit.domain.groups.group_submission import (
     PreparedGroup,
     PreparedGroups,
@@ -186,6 +186,10 @@ class GroupService:
         snapshot = await self._cluster_view.read()
         nodes = list(snapshot.nodes.values())
         kinds = [list(_list_kinds(group)) for group in prepared.groups]
+        levels = [
+            feasibility.find_missing_level(group.event.terms.topology, of_group[0][1].pool, nodes)
+            for group, of_group in zip(prepared.groups, kinds, strict=True)
+        ]
         verdicts = await self._validation.run(
             lambda: feasibility.check_feasibility(
                 [kind for of_group in kinds for _, kind in of_group], nodes, queue, self._classes
@@ -195,11 +199,12 @@ class GroupService:
             msgspec.structs.replace(
                 _describe(group, known),
                 roles=[
-                    RoleVerdict(name, verdicts[kind].feasible, verdicts[kind].why)
+                    RoleVerdict(name, verdict.feasible, verdict.why)
                     for name, kind in of_group
+                    for verdict in [verdicts[kind] if missing is None else Verdict(False, missing)]
                 ],
             )
-            for group, of_group in zip(prepared.groups, kinds, strict=True)
+            for group, of_group, missing in zip(prepared.groups, kinds, levels, strict=True)
         ]
 
     async def _append(

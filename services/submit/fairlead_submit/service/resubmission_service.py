@@ -228,7 +228,7 @@ class ResubmissionService:
             return request.queue or source.name
         assert request.ids is not None
         scope = await self._permissions.find_scope(context.caller)
-        named = [ids.job_id_of(text) for text in request.ids]
+        named = await self._job_views.choose_ids(request.ids)
         jobs, is_certain = await self._job_views.wait_for_current_jobs(named)
         if not is_certain:
             raise _view_unavailable()
@@ -296,7 +296,7 @@ class ResubmissionService:
     ) -> int:
         """Store the jobs of the action, and return their number."""
         if request.filter is None:
-            named = {ids.job_id_of(text) for text in request.ids or ()}
+            named = set(await self._job_views.choose_ids(request.ids or ()))
             return await resubmission_store.insert_named_items(connection, action, named)
         states = FAILED if request.failed else frozenset(JobState)
         wanted = job_views.make_arguments(job_actions.make_job_filter(request.filter), states)

@@ -9,7 +9,13 @@ import msgspec
 
 from fairlead_common import db
 from fairlead_common.db.connection_pool import DatabaseUnavailable
-from fairlead_common.domain.ids import GroupId, JobId, job_set_partition, partition_of_job
+from fairlead_common.domain.ids import (
+    GroupId,
+    JobId,
+    job_ids_of,
+    job_set_partition,
+    partition_of_job,
+)
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.events import ArraySubmitted, Group, JobFilter, JobSubmitted
@@ -160,6 +166,15 @@ class JobViews:
             job_id: KnownJob(row["state"], row["queue"], row["job_set"] or "")
             for job_id, row in rows.items()
         }
+
+    async def choose_ids(self, references: Sequence[str]) -> list[JobId]:
+        """The id that each of these texts names: of several that it can name, that of a job which
+        the view has. Raises `DatabaseUnavailable`, and ValueError for an invalid text.
+        """
+        named = [job_ids_of(text) for text in references]
+        ambiguous = [job_id for each in named if len(each) > 1 for job_id in each]
+        known = await self.find_jobs(ambiguous)
+        return [next((one for one in each if one in known), each[0]) for each in named]
 
     async def find_digests(self, ids: Sequence[str]) -> dict[str, str]:
         """Digests of what the client sent when it submitted these jobs, of those that are known;

@@ -3,10 +3,14 @@
 import json
 from typing import Any
 
+import pytest
+
 from fairlead_common.domain.ids import GroupId, RunId
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import LeasedMember
 from fairlead_common.domain.secret_values import Keyring
+from fairlead_executor.backends.kubernetes.domain import group_manifests
+from fairlead_executor.backends.kubernetes.domain.api_objects import ObjectMeta, PodObject
 from fairlead_executor.backends.kubernetes.domain.pod_manifest import build_pod
 from fairlead_executor.backends.kubernetes.settings import KubernetesSettings
 from fairlead_executor.domain.cluster_protocol import GroupFile
@@ -74,6 +78,37 @@ def file(run: RunId, content: str, *, service: bool = True) -> GroupFile:
 def content(world: FakeWorld) -> str | None:
     found = world.server.find("configmaps", CONFIG_MAP)
     return None if found is None else str(found["data"]["members.json"])
+
+
+@pytest.mark.parametrize(
+    ("role", "address", "omitted"),
+    [
+        ("trainer", "10.100.100.100", False),
+        ("x" * 40, "fd00:1234:5678:9abc:def0:1234:5678:9abc", True),
+    ],
+)
+def test_a_config_map_holds_the_largest_group(role: str, address: str, omitted: bool) -> None:
+    """10,000 members: without hosts, and where that is not enough without the last of them."""
+    members = [
+        {"role": role, "index": index, "host": "n" * 60, "address": address, "state": "RUNNING"}
+        for index in range(10_000)
+    ]
+    whole = json.dumps({"group": "fit", "members": members})
+    made = group_manifests.build_config_map(file(RunId("r"), whole), "default", {}, [])
+    written = made["data"]["members.json"]
+    assert len(written) < 1_048_576 < len(whole)
+    found = json.loads(written)
+    count = len(found["members"])
+    assert found["members"] == [{**member, "host": ""} for member in members[:count]]
+    assert (count < 10_000) == omitted
+    assert found.get("omitted", 0) == 10_000 - count
+
+
+def test_a_large_group_has_few_owners_and_a_small_file_stays_as_it_is() -> None:
+    pods = [PodObject(ObjectMeta(name=f"p{number}", uid=str(number))) for number in range(10_000)]
+    owners = group_manifests.list_owners(pods)
+    assert [owner["name"] for owner in owners] == [f"p{n}" for n in range(100)]
+    assert group_manifests.shorten_content(b"{}") == b"{}"
 
 
 async def test_the_objects_of_a_group_follow_what_is_written_and_end_with_it(

@@ -122,8 +122,6 @@ def list_references(
 def _make_reference(client: "Client", text: str, queue: str, job_set: str) -> str:
     if _ID.fullmatch(text) or (text.count("/") > 1 and not (queue or job_set)):
         return text
-    if "/" in text:
-        command_base.fail(f"{text!r}: name a job whose client id has a slash by its id")
     queue, job_set = find_job_set(client, queue, job_set)
     return f"{queue}/{job_set}/{text}"
 

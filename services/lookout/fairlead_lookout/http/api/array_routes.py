@@ -1,5 +1,6 @@
 """Routes of arrays."""
 
+import contextlib
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -72,11 +73,8 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
 async def find_array(deps: Deps, visible_queues: QueueScope, text: str) -> ArrayRecord:
     """The array. Raises a 404 `Problem`, also if the caller may not view its queue."""
-    try:
-        array = ids.array_id_of(text)
-    except ValueError:
-        raise Problem("not-found", f"There is no array {text[:100]!r}.") from None
-    found = await array_lists.read_array(deps.view, array)
-    if found is None or found.row["queue"] not in visible_queues:
-        raise Problem("not-found", f"There is no array {text[:100]!r}.")
-    return found
+    with contextlib.suppress(ValueError):
+        for found in await array_lists.read_named_arrays(deps.view, ids.array_ids_of(text)):
+            if found.row["queue"] in visible_queues:
+                return found
+    raise Problem("not-found", f"There is no array {text[:100]!r}.")

@@ -1,7 +1,7 @@
 """Routes of public events: the history of a job set, queue or group, and new events as a stream."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Path, Query
@@ -25,6 +25,7 @@ from fairlead_lookout.store.queries import (
     job_set_events,
     queue_events,
 )
+from fairlead_lookout.store.queries.job_set_events import EventRange, Events
 
 COMMENT_S: Final = 15.0
 EVENT_STREAMS: Final = Gauge("fairlead_lookout_event_streams", "Event streams open now.")
@@ -43,8 +44,39 @@ _ANSWERS[200]["content"][SSE] = {
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
+class AskedEvents(NamedTuple):
+    """Which events of a job set or group a request asks for, and in which form."""
+
+    wanted: EventRange
+    as_sse: bool
+
+    def from_beginning(self) -> "AskedEvents":
+        """The same from the first event on."""
+        return self._replace(wanted=msgspec.structs.replace(self.wanted, seen=job_set_events.BEGIN))
+
+
+def parse_asked_events(
+    until: Literal["finished"] | None = None,
+    follow: bool = False,
+    accept: Accept = NDJSON,
+    last_event_id: LastEventId = None,
+    from_: LastEventIdQuery = None,
+) -> AskedEvents:
+    """What the parameters ask for. Raises a 400 `Problem` for an invalid event id."""
+    as_sse = SSE in accept
+    wanted = EventRange(
+        seen=_parse_seen(last_event_id or from_),
+        follow=follow or as_sse,
+        until_finished=until is not None,
+    )
+    return AskedEvents(wanted, as_sse)
+
+
+_Asked = Annotated[AskedEvents, Depends(parse_asked_events)]
+
+
 def add_routes(router: APIRouter, deps: Deps) -> None:
-    """Events of queues and of job sets."""
+    """Events of queues, of job sets and of groups."""
     VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
@@ -87,40 +119,17 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         visible_queues: VisibleQueues,
         queue: QueueName,
         job_set: JobSetName,
-        until: Literal["finished"] | None = None,
-        follow: bool = False,
+        asked: _Asked,
         after: After = None,
         wait: Wait = None,
-        accept: Accept = NDJSON,
-        last_event_id: LastEventId = None,
-        from_: LastEventIdQuery = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
         found = await find_job_set(deps, visible_queues, queue, job_set)
-        seen = _parse_seen(last_event_id or from_)
-        as_sse = SSE in accept
-        too_old = await job_set_events.is_too_old(deps.view, found, seen)
-        wanted = job_set_events.EventRange(
-            seen=job_set_events.BEGIN if too_old else seen,
-            follow=follow or as_sse,
-            until_finished=until is not None,
-        )
-        batches = job_set_events.read_events(deps.view, deps.streams, found, wanted)
-        written = (
-            (
-                job_set_events.encode_sse(found.partition, some)
-                if as_sse
-                else job_set_events.encode_ndjson(some)
-            )
-            async for some in batches
-        )
-        return _make_stream(deps, written, as_sse=as_sse, reset=too_old)
-
-    _add_group_events(router, deps)
-
-
-def _add_group_events(router: APIRouter, deps: Deps) -> None:
-    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
+        too_old = await job_set_events.is_too_old(deps.view, found, asked.wanted.seen)
+        if too_old:
+            asked = asked.from_beginning()
+        batches = job_set_events.read_events(deps.view, deps.streams, found, asked.wanted)
+        return _stream_batches(deps, found.partition, batches, asked, reset=too_old)
 
     @router.get(
         "/groups/{group}/events",
@@ -130,33 +139,14 @@ def _add_group_events(router: APIRouter, deps: Deps) -> None:
     async def get_group_events(
         visible_queues: VisibleQueues,
         group: Annotated[str, Path(max_length=64)],
-        until: Literal["finished"] | None = None,
-        follow: bool = False,
+        asked: _Asked,
         after: After = None,
         wait: Wait = None,
-        accept: Accept = NDJSON,
-        last_event_id: LastEventId = None,
-        from_: LastEventIdQuery = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
         await find_group_row(deps, visible_queues, group)
-        as_sse = SSE in accept
-        wanted = job_set_events.EventRange(
-            seen=_parse_seen(last_event_id or from_),
-            follow=follow or as_sse,
-            until_finished=until is not None,
-        )
-        partition = partition_of_job(group)
-        batches = group_history.read_events(deps.view, deps.progress, group, wanted)
-        written = (
-            (
-                job_set_events.encode_sse(partition, some)
-                if as_sse
-                else job_set_events.encode_ndjson(some)
-            )
-            async for some in batches
-        )
-        return _make_stream(deps, written, as_sse=as_sse, reset=False)
+        batches = group_history.read_events(deps.view, deps.progress, group, asked.wanted)
+        return _stream_batches(deps, partition_of_job(group), batches, asked, reset=False)
 
 
 def _parse_seen(event_id: str | None) -> tuple[int, int]:
@@ -180,6 +170,26 @@ def _invalid_id(error: ValueError) -> Problem:
         "The event id is not valid. Use the `id` of an event of this stream.",
         [field_error],
     )
+
+
+def _stream_batches(
+    deps: Deps,
+    partition: int,
+    batches: AsyncIterator[Events],
+    asked: AskedEvents,
+    *,
+    reset: bool,
+) -> StreamingResponse:
+    """The response of these batches of events of a partition."""
+    written = (
+        (
+            job_set_events.encode_sse(partition, some)
+            if asked.as_sse
+            else job_set_events.encode_ndjson(some)
+        )
+        async for some in batches
+    )
+    return _make_stream(deps, written, as_sse=asked.as_sse, reset=reset)
 
 
 def _make_stream(

@@ -21,7 +21,7 @@ from fairlead_lookout.http.long_polls import read_until, read_when_exists, wait_
 from fairlead_lookout.http.request_parameters import (
     Cursor,
     IfNoneMatch,
-    JobId,
+    JobReference,
     Limit,
     Text,
     Time,
@@ -163,7 +163,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
     )
     async def get_job(
         visible_queues: VisibleQueues,
-        job_id: JobId,
+        job: JobReference,
         spec: bool = False,
         after: After = None,
         wait: Wait = None,
@@ -172,20 +172,20 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         await wait_for_position(deps, after, wait)
 
         async def read() -> responses.JobDetailResponse:
-            return await describe_job(deps, job_id, visible_queues, spec=spec)
+            return await describe_job(deps, job, visible_queues, spec=spec)
 
-        def is_wanted(job: responses.JobDetailResponse) -> bool:
-            return not etags.is_known(if_none_match, _make_tag(job))
+        def is_wanted(found: responses.JobDetailResponse) -> bool:
+            return not etags.is_known(if_none_match, _make_tag(found))
 
         wait_s = query_validation.parse_wait_s(wait)
-        job = await read_when_exists(deps, wait_s, read)
-        if if_none_match is not None and not is_wanted(job):
-            partition = ids.partition_of_job(job_id)
-            job = await read_until(deps, partition, wait_s, read, is_wanted)
-        headers = {"ETag": _make_tag(job)}
+        found = await read_when_exists(deps, wait_s, read)
+        if if_none_match is not None and not is_wanted(found):
+            partition = ids.partition_of_job(found.id)
+            found = await read_until(deps, partition, wait_s, read, is_wanted)
+        headers = {"ETag": _make_tag(found)}
         if etags.is_known(if_none_match, headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        return json_response(job, headers)
+        return json_response(found, headers)
 
 
 def _make_tag(job: responses.JobDetailResponse) -> str:
@@ -194,21 +194,37 @@ def _make_tag(job: responses.JobDetailResponse) -> str:
     return make_etag([code, msgspec.structs.replace(job, why=None, position_in_queue=None)])
 
 
-async def find_job(deps: Deps, job_id: str, visible_queues: QueueScope) -> JobRecord:
-    """The job. Raises a 404 `Problem`, also if the caller may not view its queue."""
+async def find_job(deps: Deps, job: str, visible_queues: QueueScope) -> JobRecord:
+    """The job with this id or `queue/jobSet/clientId`. Raises a 404 `Problem`, also if the caller
+    may not view its queue.
+    """
+    job_id = await _choose_id(deps, job, visible_queues)
     found = await deps.view.read_job(job_id)
     if found is None:
         found = await array_lists.read_waiting_task(deps.view, job_id)
     if found is None or found.row["queue"] not in visible_queues:
-        raise Problem("not-found", f"Job {job_id!r} does not exist.")
+        raise Problem("not-found", f"Job {job!r} does not exist.")
     return found
 
 
+async def _choose_id(deps: Deps, job: str, visible_queues: QueueScope) -> str:
+    """The id of the job that is named: of several that it can be, one that exists."""
+    try:
+        named = ids.job_ids_of(job)
+    except ValueError:
+        return job
+    if len(named) == 1:
+        return named[0]
+    rows = (await deps.view.read_jobs(named)).rows
+    visible = (row["id"] for row in rows if row["queue"] in visible_queues)
+    return next(visible, named[0])
+
+
 async def describe_job(
-    deps: Deps, job_id: str, visible_queues: QueueScope = ALL_QUEUES, *, spec: bool
+    deps: Deps, job: str, visible_queues: QueueScope = ALL_QUEUES, *, spec: bool
 ) -> responses.JobDetailResponse:
     """Everything about a job. Raises a 404 `Problem`."""
-    return await describe_record(deps, await find_job(deps, job_id, visible_queues), spec=spec)
+    return await describe_record(deps, await find_job(deps, job, visible_queues), spec=spec)
 
 
 async def _read_queue_position(deps: Deps, found: JobRecord) -> str | None:

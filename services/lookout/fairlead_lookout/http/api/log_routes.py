@@ -14,7 +14,7 @@ from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.json_answers import document_responses
 from fairlead_lookout.http.long_polls import after_position
-from fairlead_lookout.http.request_parameters import JobId, Start, parse_start_ms
+from fairlead_lookout.http.request_parameters import JobReference, Start, parse_start_ms
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 Bytes = Annotated[
@@ -35,7 +35,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
     )
     async def get_logs(
         visible_queues: VisibleQueues,
-        job_id: JobId,
+        job: JobReference,
         run: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
         container: Annotated[str | None, Query(max_length=63)] = None,
         stream: Literal["stdout", "stderr"] = "stdout",
@@ -68,7 +68,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             if value is not None:
                 parameters[name] = str(value)
         with slot:
-            body = await open_log(deps, job_id, run, parameters, visible_queues)
+            body = await open_log(deps, job, run, parameters, visible_queues)
         return StreamingResponse(
             _hold_slot(body, slot),
             media_type="text/plain; charset=utf-8",
@@ -85,13 +85,13 @@ async def _hold_slot(body: AsyncIterator[bytes], slot: Slot) -> AsyncIterator[by
 
 async def open_log(
     deps: Deps,
-    job_id: str,
+    job: str,
     run: int | None,
     parameters: dict[str, str],
     visible_queues: QueueScope = ALL_QUEUES,
 ) -> AsyncIterator[bytes]:
     """The log of a run, by default the newest. Raises `Problem`."""
-    found = await job_routes.find_job(deps, job_id, visible_queues)
+    found = await job_routes.find_job(deps, job, visible_queues)
     container = parameters.get("container")
     names = executor_logs.list_containers(found.submitted.spec)
     if container is not None and container not in names:
@@ -102,6 +102,6 @@ async def open_log(
     wanted = [row for row in found.runs if run is None or row["number"] == run]
     if not wanted:
         which = "has not run yet" if run is None else f"has no run {run}"
-        raise Problem("not-found", f"Job {job_id} {which}, so it has no log.")
+        raise Problem("not-found", f"Job {job} {which}, so it has no log.")
     newest: Any = wanted[0]
-    return await deps.logs.open(newest, job_id, parameters)
+    return await deps.logs.open(newest, found.row["id"], parameters)

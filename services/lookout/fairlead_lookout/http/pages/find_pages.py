@@ -95,12 +95,12 @@ async def _find_job_sets(deps: Deps, visible_queues: QueueScope, text: str) -> l
 
 
 async def _find_jobs(deps: Deps, visible_queues: QueueScope, text: str) -> list[FoundLink]:
-    """The job with this id, or with this `queue/jobSet/clientId`."""
+    """The job with this id, or the jobs that can be this `queue/jobSet/clientId`."""
     try:
-        job_id = ids.job_id_of(text)
+        named = ids.job_ids_of(text)
     except ValueError:
         return []
-    rows = (await deps.view.read_jobs([job_id])).rows
+    rows = (await deps.view.read_jobs(named)).rows
     return [
         FoundLink("Job", row["client_id"] or row["id"], f"/jobs/{row['id']}", row["state"].lower())
         for row in rows

@@ -15,7 +15,6 @@ from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages import run_timelines
 from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
-from fairlead_lookout.http.request_parameters import parse_job_id
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
@@ -26,12 +25,12 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
     @router.get("/jobs/{queue}/{job_set:path}/{client_id}")
     async def named_job(request: Request, queue: str, job_set: str, client_id: str) -> Response:
         """A redirect to the page of a job that the caller may view, or an error page."""
-        job_id = parse_job_id(f"{queue}/{job_set}/{client_id}")
+        named = f"{queue}/{job_set}/{client_id}"
         try:
-            await job_routes.find_job(deps, job_id, await deps.visibility(request))
+            found = await job_routes.find_job(deps, named, await deps.visibility(request))
         except (Problem, WorldError) as error:
             return sender.error_page(request, error)
-        return RedirectResponse(f"/jobs/{job_id}", 303)
+        return RedirectResponse(f"/jobs/{found.row['id']}", 303)
 
 
 async def _job(deps: Deps, job_id: str, choice: log_pages.Choice) -> Fragment:

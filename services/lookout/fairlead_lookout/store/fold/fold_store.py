@@ -323,6 +323,9 @@ class FoldStore:
             arrays=[msgspec.structs.astuple(one) for one in changes.arrays.new],
             array_changes=[msgspec.structs.astuple(one) for one in changes.arrays.changes.values()],
             array_counts=[(*key, tasks) for key, tasks in changes.arrays.counts.items() if tasks],
+            cancelled_tasks=[
+                (*key, bits.decode()) for key, bits in changes.arrays.cancelled_tasks.items()
+            ],
         )
 
     async def write(self, rows: FoldRows) -> None:
@@ -350,6 +353,7 @@ class FoldStore:
         await self._execute_all("add_arrays", rows.arrays)
         await self._execute_all("change_arrays", rows.array_changes)
         await self._execute_all("add_array_counts", rows.array_counts)
+        await self._execute_all("add_cancelled_tasks", rows.cancelled_tasks)
         # Last, because other processes wait while these rows are locked.
         await self._execute_all("write_shapes", rows.shapes)
         await self._execute_all("add_queue_counts", rows.queue_counts)

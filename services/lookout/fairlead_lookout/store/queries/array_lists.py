@@ -1,5 +1,6 @@
 """Reads arrays, and tasks that are no jobs yet."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -67,10 +68,9 @@ async def read_arrays(
     return ArrayPage(arrays, list_cursors.encode(query, last["submitted_ms"], last["id"]))
 
 
-async def read_array(view: ViewReader, array: str) -> ArrayRecord | None:
-    """An array."""
-    rows = await view.fetch("array", array)
-    return _decode(rows[0]) if rows else None
+async def read_named_arrays(view: ViewReader, arrays: Sequence[str]) -> list[ArrayRecord]:
+    """The arrays with these ids, in this order; those that do not exist are left out."""
+    return [_decode(row) for row in await view.fetch("arrays_by_id", list(arrays))]
 
 
 def _decode(row: Any) -> ArrayRecord:
@@ -84,13 +84,12 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
     None if the id is not that of a task, or the task can have had a row that was removed since.
     """
     array, index = ids.parse_task_id(job_id)
-    found = await read_array(view, array) if index >= 0 else None
-    if found is None or index not in index_sets.parse(found.submitted.indexes):
+    arrays = await read_named_arrays(view, [array]) if index >= 0 else []
+    if not arrays or index not in index_sets.parse(arrays[0].submitted.indexes):
         return None
+    (found,) = arrays
     row, template = found.row, found.submitted.template
-    cancelled = any(
-        index in index_sets.parse(text) for text in _list_sets(row["cancelled_indexes"])
-    )
+    cancelled = bool(await view.fetch("cancelled_task", array, index))
     if not cancelled and row["ended_ms"] is not None:
         return None
     task = ArrayTask(found.submitted.array, index, found.submitted.count, 0)
@@ -103,11 +102,6 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
         preempted_runs=[],
         waits_in_array=not cancelled,
     )
-
-
-def _list_sets(text: str | None) -> list[str]:
-    """The ranges of several sets, which are not ascending together."""
-    return text.split(",") if text else []
 
 
 _NO_VALUE: Final = dict.fromkeys(

@@ -423,15 +423,20 @@ ON CONFLICT (id) DO NOTHING;
 UPDATE fairlead_lookout.arrays a
 SET waiting = a.waiting - n.released - n.cancelled,
     cancelled = a.cancelled + n.cancelled,
-    cancelled_indexes = CASE WHEN n.indexes IS NULL THEN a.cancelled_indexes
-                             ELSE concat_ws(',', a.cancelled_indexes, n.indexes) END,
+    cancelled_ranges = a.cancelled_ranges + n.ranges,
     cancel_reason = CASE WHEN n.requested THEN n.reason ELSE a.cancel_reason END,
     cancelled_by = CASE WHEN n.requested THEN n.by ELSE a.cancelled_by END,
     ended_ms = coalesce(a.ended_ms, n.ended_ms)
-FROM unnest($1::text[], $2::int[], $3::int[], $4::text[], $5::boolean[], $6::text[], $7::text[],
+FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::boolean[], $6::text[], $7::text[],
             $8::bigint[])
-    AS n (id, released, cancelled, indexes, requested, reason, by, ended_ms)
+    AS n (id, released, cancelled, ranges, requested, reason, by, ended_ms)
 WHERE a.id = n.id;
+
+-- name: add_cancelled_tasks
+INSERT INTO fairlead_lookout.array_cancelled_tasks (array_id, chunk, bits)
+SELECT array_id, chunk, bits::bit varying
+FROM unnest($1::text[], $2::int[], $3::text[]) AS n (array_id, chunk, bits)
+ON CONFLICT (array_id, chunk) DO UPDATE SET bits = array_cancelled_tasks.bits | excluded.bits;
 
 -- name: add_array_counts
 INSERT INTO fairlead_lookout.array_counts (array_id, state, tasks)
@@ -447,6 +452,8 @@ WITH old AS (
     RETURNING a.id, a.queue, a.job_set, a.class, a.cancelled
 ), counts AS (
     DELETE FROM fairlead_lookout.array_counts c USING old WHERE c.array_id = old.id
+), marks AS (
+    DELETE FROM fairlead_lookout.array_cancelled_tasks c USING old WHERE c.array_id = old.id
 )
 SELECT queue, job_set, class, sum(cancelled)::int AS tasks FROM old
 GROUP BY queue, job_set, class HAVING sum(cancelled) > 0;

@@ -584,11 +584,17 @@ WHERE ($1::text[] IS NULL OR a.queue = ANY ($1)) AND a.queue <> ALL ($2)
 ORDER BY a.submitted_ms DESC, a.id DESC
 LIMIT $9;
 
--- name: array
+-- name: cancelled_task
+-- A row if the task of array $1 with index $2 was cancelled before it became a job.
+SELECT FROM fairlead_lookout.array_cancelled_tasks
+WHERE array_id = $1 AND chunk = $2 / 65536 AND get_bit(bits, $2 % 65536) = 1;
+
+-- name: arrays_by_id
 SELECT a.*, c.counts
 FROM fairlead_lookout.arrays a
 CROSS JOIN LATERAL (
     SELECT json_object_agg(state, tasks)::text AS counts
     FROM fairlead_lookout.array_counts WHERE array_id = a.id AND tasks > 0
 ) c
-WHERE a.id = $1;
+WHERE a.id = ANY ($1::text[])
+ORDER BY array_position($1::text[], a.id);

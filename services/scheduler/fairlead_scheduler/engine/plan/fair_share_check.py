@@ -28,7 +28,7 @@ from fairlead_scheduler.engine.snapshot import (
     Snapshot,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel, RunTable
-from fairlead_scheduler.engine.state.round_state import RESTORED, TOLERANCE, cost_with
+from fairlead_scheduler.engine.state.round_state import EVICTED, RESTORED, TOLERANCE, cost_with
 from fairlead_scheduler.engine.state.run_states import is_live
 
 NODES_PER_ROW_MAX: Final = 64
@@ -387,7 +387,9 @@ def compare_shares(snapshot: Snapshot, model: RoundModel, fair: Float, reasons: 
     the fair share of each queue, [Q]."""
     if not model.runs.active:
         return
-    back = snapshot.job_queue[model.runs.state == RESTORED]
+    # A pass that has nothing left to place ends before it returns all that was evicted.
+    returned = (model.runs.state == RESTORED) | (model.runs.state == EVICTED)
+    back = snapshot.job_queue[returned]
     rows = np.flatnonzero(reasons.code == Code.OVER_FAIR_SHARE)
     if not back.size or not rows.size:
         return

@@ -6,7 +6,7 @@ start and run for the time that the caller gives, because such a file contains n
 `startAfter` and `maxQueueSeconds` are ignored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,25 +14,29 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import JobId, task_ids
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import index_sets
 from fairlead_scheduler.simulate.input import yaml_documents
 from fairlead_scheduler.simulate.input.input_errors import InputErrors
 from fairlead_scheduler.simulate.input.job_lines import to_ms
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
 from fairlead_scheduler.simulate.input.yaml_documents import Document
-from fairlead_scheduler.simulate.model.trace import NEVER, Trace
+from fairlead_scheduler.simulate.model.trace import JOBS_MAX, NEVER, Trace
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 GROUP: Final = "fairlead.submissions"
+_SPEC: Final = msgspec.Raw(b"{}")
 _NOT_INSTALLED: Final = "needs the package fairlead-submit to read this file; install it"
 
+_Submitted = ev.JobSubmitted | ev.ArraySubmitted
 Prepare = Callable[
     [Mapping[str, Any], tuple[PriorityClass, ...], Mapping[str, Any], int],
-    tuple[list[ev.JobSubmitted], dict[JobId, str], list[FieldError]],
+    tuple[Sequence[_Submitted], dict[JobId, str], list[FieldError]],
 ]
-"""A submission, classes, defaults of jobs and a number -> events, jobs outside the file, errors."""
+"""A submission, classes, defaults of jobs and a number -> events, jobs and arrays outside the
+submission, errors."""
 
 
 class FileSubmission(NamedTuple):
@@ -41,7 +45,7 @@ class FileSubmission(NamedTuple):
     document: Document
     queue: str
     job_set: str
-    jobs: list[ev.JobSubmitted]
+    jobs: Sequence[_Submitted]
     outside: dict[JobId, str]
 
 
@@ -128,28 +132,71 @@ def _add(
                 line = submitted.document.line(*_split_pointer(pointer))
                 reason = "refers to a job that is not in the file"
                 errors.add(submitted.document.file, line, "after", reason)
+        if sum(_count_jobs(each) for each in submitted.jobs) > JOBS_MAX:
+            errors.add(submitted.document.file, 0, "", f"more than {JOBS_MAX} jobs")
     if errors.count:
         return others
     for submitted in found:
-        for event in submitted.jobs:
+        for submission in submitted.jobs:
+            if isinstance(submission, ev.ArraySubmitted):
+                others += _add_array(trace, submitted.queue, submission, run_s, pool, names)
+                continue
+            event = submission
             if event.pool != pool:
                 others += 1
                 continue
-            job = trace.add(
-                names[event.job_id],
-                submit_ms=0,
-                run_ms=to_ms(run_s),
-                queue=submitted.queue,
-                shape=trace.shapes.number(bytes(event.shape)),
-                priority_class=event.priority_class,
-                priority=event.priority,
-                runtime_ms_max=1000 * (event.runtime_s_max or 0) or NEVER,
-            )
+            job = _add_job(trace, names[event.job_id], submitted.queue, event, run_s)
             gang = event.gang
             if gang is not None and len(places[submitted.queue]) > 1:
                 gang = msgspec.structs.replace(gang, name=f"{submitted.job_set}/{gang.name}")
             add_optional_fields(trace, job, event, gang, [names[other] for other in event.after])
     return others
+
+
+def _count_jobs(event: _Submitted) -> int:
+    return len(index_sets.parse(event.indexes)) if isinstance(event, ev.ArraySubmitted) else 1
+
+
+def _add_job(trace: Trace, name: str, queue: str, event: ev.JobSubmitted, run_s: float) -> int:
+    return trace.add(
+        name,
+        submit_ms=0,
+        run_ms=to_ms(run_s),
+        queue=queue,
+        shape=trace.shapes.number(bytes(event.shape)),
+        priority_class=event.priority_class,
+        priority=event.priority,
+        runtime_ms_max=1000 * (event.runtime_s_max or 0) or NEVER,
+    )
+
+
+def _add_array(
+    trace: Trace,
+    queue: str,
+    array: ev.ArraySubmitted,
+    run_s: float,
+    pool: str,
+    names: Mapping[JobId, str],
+) -> int:
+    """Add the tasks of an array; returns how many are of another pool, and so not added."""
+    indexes = index_sets.parse(array.indexes)
+    if array.template.pool != pool:
+        return len(indexes)
+    after = tuple(JobId(names[other]) for other in array.template.after)
+    template = msgspec.structs.replace(
+        array.template,
+        after=after,
+        client_id=names[array.template.job_id],
+        spec=_SPEC,
+        start_after_ms=None,
+    )
+    made = msgspec.structs.replace(array, template=template)
+    for job_id in task_ids(array.array, indexes):
+        job = _add_job(trace, job_id, queue, template, run_s)
+        trace.arrays[job] = made
+        if template.checkpoint_s is not None:
+            trace.checkpoint_ms[job] = 1000 * template.checkpoint_s
+    return 0
 
 
 def add_optional_fields(
@@ -175,8 +222,10 @@ def _name_jobs(found: list[FileSubmission]) -> dict[JobId, str]:
     names: dict[JobId, str] = {}
     taken: set[str] = set()
     for submitted in found:
-        for event in submitted.jobs:
-            name = event.client_id or f"job-{len(names)}"
+        for submission in submitted.jobs:
+            is_array = isinstance(submission, ev.ArraySubmitted)
+            event = submission.template if isinstance(submission, ev.ArraySubmitted) else submission
+            name = event.client_id or f"{'array' if is_array else 'job'}-{len(names)}"
             if name in taken:
                 name = f"{submitted.queue}/{submitted.job_set}/{name}"
             taken.add(name)

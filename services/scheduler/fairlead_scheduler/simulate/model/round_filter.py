@@ -1,8 +1,8 @@
 """Whether a round could decide anything; most rounds of a long trace could not. Pure.
 
 `engine.placement_check` says whether a round could place a queued job. Where something else is
-decided, every round runs: limits, gangs, dependencies, cordons, queues with `order: fair`, and runs
-that are being stopped.
+decided, every round runs: limits, gangs, dependencies, cordons, queues with `order: fair`, tasks
+of arrays, and runs that are being stopped.
 """
 
 from typing import Final
@@ -124,6 +124,11 @@ def _is_plain(trace: Trace, settings: SimulationSettings) -> bool:
             for queue in settings.queues.values()
         )
         and not (
-            trace.gangs or trace.members or trace.after or trace.infeasible_waits or trace.retry
+            trace.gangs
+            or trace.members
+            or trace.arrays
+            or trace.after
+            or trace.infeasible_waits
+            or trace.retry
         )
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import GroupId, JobId, parse_run_id
+from fairlead_common.domain.ids import ArrayId, GroupId, JobId, parse_run_id
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
@@ -92,7 +92,7 @@ class World:
     def submit(self, now_ms: int, jobs: Sequence[int]) -> None:
         """Submit these jobs in this order."""
         by_queue: dict[int, list[ev.AnyEvent]] = {}
-        announced: set[GroupId] = set()
+        announced: set[GroupId | ArrayId] = set()
         for job in jobs:
             events = by_queue.setdefault(self.trace.queue[job], [])
             member = self.trace.members.get(job)
@@ -100,7 +100,12 @@ class World:
                 announced.add(member.group)
                 terms = self.trace.groups[member.group]
                 events.append(ev.GroupSubmitted(group=member.group, terms=terms, digest=""))
-            events.append(self._make_submitted(job))
+            array = self.trace.arrays.get(job)
+            if array is None:
+                events.append(self._make_submitted(job))
+            elif array.array not in announced:
+                announced.add(array.array)
+                events.append(array)
             self.ledger.record_submitted(job)
         for queue, events in by_queue.items():
             for start in range(0, len(events), EVENTS_MAX):
@@ -110,6 +115,8 @@ class World:
 
         if self.trace.existing_runs:
             self._add_existing_runs(now_ms, jobs)
+        if self.trace.arrays:
+            self.run_housekeeping(now_ms)
 
     def _add_existing_runs(self, now_ms: int, jobs: Iterable[int]) -> None:
         """Add the existing runs of these jobs; a job whose node does not exist stays queued."""
@@ -179,8 +186,8 @@ class World:
         self._fold_reports(self._runs.begin_ready(now_ms), now_ms)
         failed = not all(isinstance(event, ev.JobRunSucceeded) for _, event in ended)
         if (
-            failed or self.trace.after
-        ):  # the job, or a job that depends on it, is perhaps able to start
+            failed or self.trace.after or self.trace.arrays
+        ):  # the job, a job that depends on it or the next task is perhaps able to start
             self.run_housekeeping(now_ms)
 
     def _fold_reports(self, reports: Iterable[Report], now_ms: int) -> None:
@@ -238,9 +245,9 @@ class World:
         return sorted(rare.after) if rare is not None else []
 
     def run_housekeeping(self, now_ms: int) -> None:
-        """Requeue or end the jobs of ended runs, and the jobs that depend on them."""
+        """Requeue or end the jobs of ended runs and those that depend on them; release tasks."""
         view = self.view
-        while (view.rows_to_examine or view.groups_to_examine) and (
+        while (view.rows_to_examine or view.groups_to_examine or view.arrays) and (
             batches := list(self._decider.decide_housekeeping(now_ms).batches())
         ):
             self._apply(batches, now_ms)
@@ -285,13 +292,15 @@ class World:
                         number[event.job_id], _ENDS[type(event)], event, now_ms
                     )
                 case (
-                    ev.GroupRunning()
+                    ev.JobSubmitted()
+                    | ev.ArrayEnded()
+                    | ev.GroupRunning()
                     | ev.GroupRestarting()
                     | ev.GroupSucceeded()
                     | ev.GroupFailed()
                     | ev.GroupCancelled()
                 ):
-                    pass  # what they mean for members are decisions about these
+                    pass  # what they mean for members and tasks are decisions about these
                 case _:
                     raise AssertionError(f"unexpected decision {type(event).__name__}")
         return reports
@@ -325,10 +334,11 @@ class World:
     def _find_ended(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, job_table.EndedJob]:
         """The ended jobs on which the submitted jobs depend."""
         known: dict[JobId, job_table.EndedJob] = {}
-        if self.trace.after:
+        if self.trace.after or self.trace.arrays:
             for event in events:
                 for other in event.after if isinstance(event, ev.JobSubmitted) else ():
-                    state = self.ledger.state_of(self.trace.number[other])
+                    job = self.trace.number.get(other)  # an array can lack the task
+                    state = None if job is None else self.ledger.state_of(job)
                     if state in JOB_ENDED:
                         known[other] = job_table.EndedJob(state, "", 0)
         return known

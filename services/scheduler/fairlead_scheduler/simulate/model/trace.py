@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import GroupId
+from fairlead_common.domain.ids import GroupId, parse_task_id
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.job_table import Numbering
 
@@ -55,6 +55,8 @@ class Trace:
         self.groups: dict[GroupId, ev.Group] = {}
         self.members: dict[int, ev.GroupMember] = {}
         """The jobs that are members of these groups."""
+        self.arrays: dict[int, ev.ArraySubmitted] = {}
+        """The jobs that are tasks of these arrays; the scheduler releases them."""
         self.after: dict[int, tuple[str, ...]] = {}
         self.failures: dict[int, Failure] = {}
         self.retry: dict[int, ev.RetryPolicy] = {}
@@ -94,6 +96,14 @@ class Trace:
         self.priority.append(priority)
         self.runtime_ms_max.append(runtime_ms_max)
         return number
+
+    def name_of(self, job: int) -> str:
+        """The name of a job in the results."""
+        array = self.arrays.get(job)
+        if array is None:
+            return self.ids[job]
+        index = parse_task_id(self.ids[job])[1]
+        return f"{array.template.client_id or array.array}[{index}]"
 
     def order_by_submission(self) -> npt.NDArray[np.intp]:
         """Numbers of the jobs in order of submission; for equal times in order of input."""

@@ -226,7 +226,7 @@ def _find_longest(ledger: Ledger, columns: dict[str, Int64]) -> Longest | None:
     waited = until - columns["submit"]
     job = int(waited.argmax())
     return Longest(
-        id=ledger.trace.ids[job],
+        id=ledger.trace.name_of(job),
         queue=ledger.trace.queues.values[ledger.trace.queue[job]],
         seconds=int(waited[job]) / 1000,
         started=bool(start[job] != NOT_YET),
@@ -244,7 +244,7 @@ def _amounts(ledger: Ledger, amounts_ms: list[int]) -> dict[str, float | int]:
 
 def _name_job(ledger: Ledger, job: int) -> dict[str, str]:
     trace = ledger.trace
-    return {"queue": trace.queues.values[trace.queue[job]], "job": trace.ids[job]}
+    return {"queue": trace.queues.values[trace.queue[job]], "job": trace.name_of(job)}
 
 
 def _list_stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:

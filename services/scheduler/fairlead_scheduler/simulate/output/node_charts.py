@@ -55,7 +55,7 @@ def _draw_runs(ledger: Ledger, queues: Sequence[str]) -> str:
             colour = queues.index(queue) if queue in queues else svg_charts.OTHER
             x, end = frame.x(run.start_ms / 1000), frame.x(run.end_ms / 1000)
             lasted = text_summary.format_duration((run.end_ms - run.start_ms) / 1000)
-            text = escape(f"{ledger.trace.ids[run.job]} of queue {queue}: {lasted}")
+            text = escape(f"{ledger.trace.name_of(run.job)} of queue {queue}: {lasted}")
             parts.append(
                 f'<rect class="run f{colour}" x="{x:.1f}" y="{top + lane * height:.1f}" '
                 f'width="{max(0.8, end - x):.1f}" height="{height:.1f}">'

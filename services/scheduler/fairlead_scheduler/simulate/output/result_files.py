@@ -93,7 +93,7 @@ class FolderSink:
         """Write the row of a run that ended."""
         self._rows[RUNS].writerow(
             (
-                self._trace.ids[job],
+                self._trace.name_of(job),
                 run,
                 node,
                 format_seconds(start_ms),
@@ -141,10 +141,10 @@ def format_seconds(time_ms: int) -> str:
 
 def _list_job_rows(ledger: Ledger) -> Iterable[tuple[object, ...]]:
     trace = ledger.trace
-    for job, job_id in enumerate(trace.ids):
+    for job in range(len(trace)):
         state = ledger.state_of(job)
         yield (
-            job_id,
+            trace.name_of(job),
             trace.queues.values[trace.queue[job]],
             format_seconds(trace.submit_ms[job]),
             format_seconds(ledger.start_ms[job]),

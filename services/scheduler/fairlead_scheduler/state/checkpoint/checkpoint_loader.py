@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fairlead_common.domain.ids import JOB_ID_LENGTH, partition_of_job
 from fairlead_common.domain.records.events import GroupMember
-from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.state import groups, job_table, task_arrays
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, decode_name
 from fairlead_scheduler.state.groups import GroupState
@@ -100,6 +100,9 @@ class CheckpointLoader:
         view, jobs = self._view, self._view.jobs
         for each in encoded:
             state = _array_decoder.decode(each)
+            for cancelled in state.cancelled:
+                task_arrays.mark_indexes(state.unsuccessful, cancelled)
+            state.cancelled = []
             view.arrays[state.array] = state
             view.array_slots.add(state.array)
         if view.arrays:

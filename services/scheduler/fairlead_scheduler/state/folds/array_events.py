@@ -21,7 +21,12 @@ from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import end_events
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
-from fairlead_scheduler.state.task_arrays import ArrayState, CancelRequest, parse_indexes
+from fairlead_scheduler.state.task_arrays import (
+    ArrayState,
+    CancelRequest,
+    mark_indexes,
+    parse_indexes,
+)
 from fairlead_scheduler.state.view import View
 
 
@@ -69,6 +74,9 @@ def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
             jobs.array[row] = slot
             released.setdefault(task.array, []).append(task.index)
             view.unsaved_arrays[task.array] = jobs.position.item(row)
+            state = view.arrays[task.array]
+            if event.priority != state.template.priority:
+                state.outdated = [*state.outdated, task.index]
     for array, indexes in released.items():
         state, those = view.arrays[array], index_sets.collect(indexes)
         state.waiting = state.waiting.minus(those)
@@ -88,9 +96,18 @@ def fold_cancel_requested(
     """No waiting task among these is released any more; housekeeping decides the rest."""
     for event in batch:
         state = view.arrays.get(event.array)
-        if state is not None:
+        if state is not None and not state.is_ended:
             indexes = parse_indexes(event.indexes) or state.indexes
             _request(view, state, indexes, event.reason, message)
+
+
+def note_priority(view: View, job_id: JobId, message: Message) -> None:
+    """Note that somebody gave a priority to a released task, which can have ended."""
+    array, index = parse_task_id(job_id)
+    state = view.arrays.get(array)
+    if state is not None and index in state.outdated:
+        state.outdated = [other for other in state.outdated if other != index]
+        view.unsaved_arrays[array] = message.position
 
 
 def cancel_tasks(view: View, batch: Iterable[ev.JobCancelRequested], message: Message) -> None:
@@ -102,7 +119,7 @@ def cancel_tasks(view: View, batch: Iterable[ev.JobCancelRequested], message: Me
     named: dict[tuple[ArrayId, str], list[int]] = {}
     for event in batch:
         array, index = parse_task_id(event.job_id)
-        if array in view.arrays:
+        if array in view.arrays and not view.arrays[array].is_ended:
             named.setdefault((array, event.reason), []).append(index)
     for (array, reason), indexes in named.items():
         state = view.arrays[array]
@@ -147,7 +164,7 @@ def fold_tasks_cancelled(
             ]
             state.cancel_requests = [request for request in left if request.waiting] + others
             if cancelled:
-                state.cancelled = [*state.cancelled, cancelled]
+                mark_indexes(state.unsuccessful, cancelled)
                 _cancel_followers(view, state, cancelled, message)
             view.unsaved_arrays[event.array] = message.position
 
@@ -170,19 +187,32 @@ def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, messag
 def fold_ended(
     view: View, message: Message, batch: Sequence[ev.ArrayEnded], _i: int, _ended: EndedJobs
 ) -> None:
-    """Forget arrays; their ids remain known among those of ended jobs."""
+    """Forget arrays that no other one follows; their ids remain known among those of ended jobs."""
     of_jobs = view.jobs.array[: view.jobs.used]
     slots = [view.array_slots.slot(event.array) for event in batch]
     of_jobs[np.isin(of_jobs, slots)] = 0
     for event in batch:
-        state = view.arrays.pop(event.array, None)
-        if state is None:
+        state = view.arrays.get(event.array)
+        if state is None or state.is_ended:
             continue
-        view.array_slots.remove(event.array)
+        state.is_ended = True
         view.ended[JobId(event.array)] = job_table.EndedJob(
             JobState.SUCCEEDED, state.template.digest, message.time_ms, message.position
         )
         view.unsaved_arrays[event.array] = message.position
+        _forget_ended(view, state, message)
+
+
+def _forget_ended(view: View, state: ArrayState, message: Message) -> None:
+    """Forget an array that has ended, unless others follow it, and what only it followed."""
+    if any(other.after == state.array for other in view.arrays.values()):
+        return
+    del view.arrays[state.array]
+    view.array_slots.remove(state.array)
+    view.unsaved_arrays[state.array] = message.position
+    followed = None if state.after is None else view.arrays.get(state.after)
+    if followed is not None and followed.is_ended:
+        _forget_ended(view, followed, message)
 
 
 def apply_bulk_request(
@@ -192,7 +222,7 @@ def apply_bulk_request(
     for state in view.arrays.values():
         if partition_of_job(state.array) != message.partition:
             continue
-        if not _matches(state, event.filter):
+        if state.is_ended or not _matches(state, event.filter):
             continue
         if isinstance(event, ev.JobsCancelRequested):
             if state.waiting:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from fairlead_common.domain import lifecycle
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import JobId, parse_task_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state import job_table, task_arrays
 from fairlead_scheduler.state.folds import flag_changes, gang_membership
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.job_index import FEW
@@ -73,6 +73,9 @@ def _end_jobs(
         view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
         view.specs.drop(job_id)
     jobs.state[rows] = job_table.STATE_CODE[state]
+    if state is not JobState.SUCCEEDED:
+        for row in rows[jobs.array[rows] > 0].tolist():
+            _note_task(view, jobs.rows.id_at(row), message)
     view.mark_all_changed(rows, message.position)
     view.rows_to_examine.difference_update(rows.tolist())
     jobs.release_all(rows)
@@ -86,6 +89,8 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
     jobs.state[row] = job_table.STATE_CODE[state]
     digest = jobs.digest_of(row)
     view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
+    if state is not JobState.SUCCEEDED and jobs.array[row]:
+        _note_task(view, job_id, message)
     view.mark_changed(row, message.position)
     view.rows_to_examine.discard(row)
     view.specs.drop(job_id)
@@ -103,6 +108,13 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
         jobs.release(row)
     else:
         view.rows_to_examine.add(row)
+
+
+def _note_task(view: View, job_id: JobId, message: Message) -> None:
+    """Note at its array that a task did not succeed."""
+    array, index = parse_task_id(job_id)
+    task_arrays.mark_index(view.arrays[array].unsuccessful, index)
+    view.unsaved_arrays[array] = message.position
 
 
 def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:
@@ -124,17 +136,16 @@ def update_dependents(view: View, job_id: JobId, state: JobState, message: Messa
         rare = view.jobs.rare_properties_of(row)
         rare.after.discard(job_id)
         if state is not JobState.SUCCEEDED:
-            mark_cannot_start(view, row, job_id, state)
+            mark_cannot_start(view, row, job_id, f"ended {state.value}")
         elif not rare.after:
             flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_SUCCEEDED)
         view.mark_changed(row, message.position)
 
 
-def mark_cannot_start(view: View, row: int, other: JobId, state: JobState) -> None:
-    """Note that a job on which this one depends ended without success."""
-    view.jobs.rare_properties_of(
-        row
-    ).cannot_start_reason = f"job {other}, which it waits for, ended {state.value}"
+def mark_cannot_start(view: View, row: int, other: JobId, why: str) -> None:
+    """Note that a job on which this one depends ended without success; `why` says how it ended."""
+    rare = view.jobs.rare_properties_of(row)
+    rare.cannot_start_reason = f"job {other}, which it waits for, {why}"
     flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_FAILED)
     view.rows_to_examine.add(row)
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain import lifecycle
-from fairlead_common.domain.ids import JobId, array_id, submission_number
+from fairlead_common.domain.ids import JobId, array_id, parse_task_id, submission_number
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index, job_table, task_arrays
@@ -203,12 +203,17 @@ def _milliseconds(seconds: int | None) -> int:
     return 1000 * (seconds or 0)
 
 
-def _depends_on_missing_task(view: View, event: ev.JobSubmitted, other: JobId) -> bool:
-    """Whether a task depends on `other`, a task of another array that will never become a job."""
+def _find_followed(view: View, event: ev.JobSubmitted, other: JobId) -> JobState | None:
+    """The result of a task of another array that this task follows, where that task is no job; None
+    if it waits, or if this job is not a task that follows it.
+    """
     state = None if event.array is None else view.arrays.get(event.array.array)
     if state is None or state.after is None or array_id(other) != state.after:
-        return False
-    return task_arrays.will_never_run(view.arrays, other)
+        return None
+    followed = view.arrays.get(state.after)
+    if followed is None:
+        return JobState.CANCELLED
+    return task_arrays.find_result(followed, parse_task_id(other)[1])
 
 
 def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, ended_jobs: EndedJobs) -> None:
@@ -216,12 +221,16 @@ def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, ended_jobs: 
     for other in event.after:
         ended = ended_jobs.get(other)
         state = ended.state if ended is not None else view.state_of(other)
+        is_followed = state is None
+        if is_followed:
+            state = _find_followed(view, event, other)
         if state is JobState.SUCCEEDED:
             continue
-        if state is None and _depends_on_missing_task(view, event, other):
-            state = JobState.CANCELLED
         if state is not None and state in JOB_ENDED:
-            end_events.mark_cannot_start(view, row, other, state)
+            why = f"ended {state.value}"
+            if is_followed:
+                why = "did not succeed, or its result is not stored any more"
+            end_events.mark_cannot_start(view, row, other, why)
             continue
         rare.after.add(other)
         view.dependents.setdefault(other, set()).add(event.job_id)

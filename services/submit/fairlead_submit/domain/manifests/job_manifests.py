@@ -1,7 +1,8 @@
-"""Jobs of `batch/v1`: one job of Fairlead for each completion."""
+"""Jobs of `batch/v1`: one job of Fairlead for each completion, or an array with a task for each."""
 
 from typing import Final
 
+from fairlead_submit.domain.arrays.array_terms import COUNT_MAX
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
 from fairlead_submit.domain.manifests.pod_manifests import (
     Document,
@@ -11,6 +12,8 @@ from fairlead_submit.domain.manifests.pod_manifests import (
     read_pod,
 )
 
+JOBS_MAX: Final = 1_000
+"""A Job with more completions becomes an array."""
 BACKOFF_LIMIT: Final = 6
 """What Kubernetes takes for a Job without `backoffLimit`."""
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
@@ -44,6 +47,8 @@ def read_job(manifest: ManifestObject, jobs_max: int) -> tuple[Metadata, list[Do
     indexed = _take_completion_mode(spec)
     count = _take_count(spec, jobs_max)
     common: Document = {"retry": {"limit": _take_retries(spec)}}
+    if count > JOBS_MAX:
+        common["array"] = _take_array(spec, count)
     deadline = spec.take_count(
         "activeDeadlineSeconds", "maxRuntimeSeconds of each job, not of all together", least=1
     )
@@ -67,9 +72,23 @@ def read_job(manifest: ManifestObject, jobs_max: int) -> tuple[Metadata, list[Do
     annotations = {**metadata.annotations, **inner.annotations}
     if annotations:
         job["annotations"] = annotations
+    if count > JOBS_MAX:
+        return metadata, [{**job, "clientId": metadata.name} if metadata.name else job]
     return metadata, [
         _make_job(job, metadata.name, index, count, indexed) for index in range(count)
     ]
+
+
+def _take_array(spec: ManifestObject, count: int) -> Document:
+    """The array of a Job with many completions."""
+    if spec.peek("suspend") is True:
+        spec.refuse_field("suspend", f"is not possible with more than {JOBS_MAX} completions")
+    array: Document = {"count": count}
+    if spec.has("completions"):
+        running = spec.take_count("parallelism", "array.maxRunning", least=1)
+        if running is not None:
+            array["maxRunning"] = min(running, count)
+    return array
 
 
 def _make_job(job: Document, name: str, index: int, count: int, indexed: bool) -> Document:
@@ -92,16 +111,21 @@ def _take_completion_mode(spec: ManifestObject) -> bool:
 
 
 def _take_count(spec: ManifestObject, jobs_max: int) -> int:
-    """The number of jobs: `completions`, or `parallelism` for a work queue."""
+    """The number of jobs or tasks: `completions`, or `parallelism` for a work queue."""
     name = "completions" if spec.has("completions") else "parallelism"
-    count = spec.take_count(name, "the number of jobs", least=1)
-    if count is not None and count > jobs_max:
+    becomes = f"the number of jobs; above {JOBS_MAX}, array.count"
+    count = spec.take_count(name, becomes, least=1) or 1
+    jobs = 1 if count > JOBS_MAX else count
+    if count > COUNT_MAX:
+        spec.refuse_field(name, f"is {count}; an array has at most {COUNT_MAX} tasks")
+        return 0
+    if jobs > jobs_max:
         spec.refuse_field(
             name,
-            f"is {count}; with it the request would exceed its limit by {count - jobs_max} jobs",
+            f"is {count}; with it the request would exceed its limit by {jobs - jobs_max} jobs",
         )
         return 0
-    return 1 if count is None else count
+    return count
 
 
 def _take_retries(spec: ManifestObject) -> int:

@@ -1,11 +1,13 @@
 """What pods of groups have in common, and the ConfigMap and the headless service of a group. Pure.
 
 The ConfigMap holds the group file; pods mount it as a volume, which their kubelet keeps current.
-Both objects are owned by the pods of the group, so that Kubernetes removes them if no executor can.
+Both objects are owned by pods of the group, so that Kubernetes removes them if no executor can.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.records.leases import Lease
@@ -18,6 +20,10 @@ FOLDER: Final = "/var/run/fairlead/group"
 FILE: Final = "members.json"
 VARIABLE: Final = "FAIRLEAD_GROUP_FILE"
 _VOLUME: Final = "fairlead-group"
+CONTENT_BYTES_MAX: Final = 1_000_000
+"""Kubernetes refuses a ConfigMap with more than 1 MiB of data,"""
+OWNERS_MAX: Final = 100
+"""and its store an object of more than 1.5 MiB: an owner takes about 100 bytes."""
 
 Json = dict[str, Any]
 """A JSON object. `Any`: JSON."""
@@ -58,7 +64,7 @@ def mount_group_file(container: Json, lease: Lease) -> None:
 
 
 def list_owners(pods: Sequence[PodObject]) -> list[Json]:
-    """The owners of the objects of a group: its pods."""
+    """The owners of the objects of a group: its first pods, and others when the members change."""
     return [
         {
             "apiVersion": "v1",
@@ -66,7 +72,7 @@ def list_owners(pods: Sequence[PodObject]) -> list[Json]:
             "name": pod.metadata.name,
             "uid": pod.metadata.uid,
         }
-        for pod in pods
+        for pod in pods[:OWNERS_MAX]
     ]
 
 
@@ -83,8 +89,24 @@ def build_config_map(
             "labels": {**labels, GROUP: group.group},
             "ownerReferences": owners,
         },
-        "data": {FILE: group.content.decode()},
+        "data": {FILE: shorten_content(group.content).decode()},
     }
+
+
+def shorten_content(content: bytes, bytes_max: int = CONTENT_BYTES_MAX) -> bytes:
+    """The group file in a form that a ConfigMap holds: of a very large group without hosts, and
+    then without the last members, whose number is `omitted`.
+    """
+    if len(content) <= bytes_max:
+        return content
+    file = msgspec.json.decode(content)
+    members = [{**member, "host": ""} for member in file["members"]]
+    content = msgspec.json.encode({**file, "members": members})
+    if len(content) > bytes_max:
+        count = len(members) * bytes_max // (2 * len(content))
+        file = {**file, "members": members[:count], "omitted": len(members) - count}
+        content = msgspec.json.encode(file)
+    return content
 
 
 def build_service(

@@ -1,0 +1,56 @@
+"""No preempted work starts a cycle (R10, R13): crowded clusters come to rest, whatever runs there.
+
+`FAIRLEAD_SEEDS` says how many clusters are tried; `pytest tests/properties/engine/test_storms.py -k
+"[17]"` tries one again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import pytest
+
+from tests.properties.engine.checked_rounds import count_changes, run_checked_round
+from tests.properties.engine.storms import FREEZES_S, Storm
+
+SEEDS: Final = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
+FOUND: Final = (40, 76, 210)
+"""Clusters that found something: a gang with order fair, a surplus member whose group returned, and
+a reason after a pass that had nothing left to place."""
+TURNS: Final = 3
+STEP_S: Final = 10
+FEW: Final = 10
+"""Rounds after which a cluster is at rest, if no group in it grows step by step."""
+QUIET: Final = 1 + max(FREEZES_S) // STEP_S
+"""Rounds without a change in which every freeze ends."""
+PAUSES_S: Final = (3_600, 30 * 86_400)
+"""In these only the running times of queues with order fair change."""
+
+
+def come_to_rest(storm: Storm) -> None:
+    """Play rounds until nothing changes."""
+    quiet, rounds_max = 0, FEW + QUIET * storm.surplus
+    for _ in range(rounds_max + QUIET):
+        storm.pass_time(STEP_S)
+        _, plan = run_checked_round(storm.world)
+        quiet = 0 if count_changes(plan) else quiet + 1
+        if quiet > QUIET:
+            return
+    raise AssertionError(f"something still changes after {rounds_max} rounds")
+
+
+@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *FOUND}))
+def test_a_crowded_cluster_comes_to_rest_and_stays_there(seed: int) -> None:
+    storm = Storm(seed)
+    for _ in range(TURNS):
+        storm.submit()
+        run_checked_round(storm.world)
+        come_to_rest(storm)
+        for pause_s in PAUSES_S:
+            storm.pass_time(pause_s)
+            _, plan = run_checked_round(storm.world)
+            assert not count_changes(plan), "time alone changed what runs"
+        storm.end_some()
+        run_checked_round(storm.world)
+        come_to_rest(storm)
