@@ -8,6 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from fairlead_common.db.connection_pool import Connection
 from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
@@ -16,6 +17,7 @@ from fairlead_common.domain.errors import (
 )
 from fairlead_common.log.compacted_view import read_newest
 from fairlead_common.log.opening import maintain_log, open_log
+from fairlead_common.log.postgres.connection import Link
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.postgres.notifications import Notifier
 from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS, Record, Topic
@@ -229,3 +231,22 @@ async def test_cleanup_repeats_until_it_is_cancelled(log: PostgresLog) -> None:
 async def test_an_unknown_url_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="redis"):
         await open_log("redis://127.0.0.1:6379")
+
+
+async def test_a_cancelled_query_whose_connection_is_lost_is_not_repeated(database: str) -> None:
+    """The rollback fails then, and its error takes the place of the cancellation."""
+    link, calls = Link(database, timeout_s=60), asyncio.Queue[Connection]()
+
+    async def call(connection: Connection) -> None:
+        async with connection.transaction():
+            await calls.put(connection)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(link.query(call))
+    (await calls.get()).terminate()
+    task.cancel()
+    repeated = asyncio.create_task(calls.get())
+    await asyncio.wait([task, repeated], return_when=asyncio.FIRST_COMPLETED)
+    assert task.cancelled()
+    repeated.cancel()
+    await link.close()

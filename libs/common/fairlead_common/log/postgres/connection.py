@@ -55,6 +55,14 @@ def is_refusal(error: asyncpg.PostgresError) -> bool:
     return str(error.sqlstate)[:2] in _REFUSED_CLASSES
 
 
+def _stay_cancelled() -> None:
+    """Raise `CancelledError` if this task was cancelled and an error replaced it: on a connection
+    that is lost, what a call does in the end (as a rollback) fails."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class AnswerLost(Exception):
     """The connection was lost after a statement was sent on it."""
 
@@ -89,6 +97,7 @@ class Link:
                 except (*CONNECTION_ERRORS, asyncpg.PostgresError) as error:
                     if is_away(error, connection):
                         self.drop()
+                        _stay_cancelled()
                     elif isinstance(error, asyncpg.PostgresError) and is_refusal(error):
                         raise LogUnavailable(f"Postgres refused: {error}") from error
                     else:
@@ -110,6 +119,7 @@ class Link:
                 if not is_away(error, connection):
                     raise
                 self.drop()
+                _stay_cancelled()
                 raise AnswerLost(str(error) or f"no answer within {answer_s:g} s") from error
 
     def drop(self) -> None:
