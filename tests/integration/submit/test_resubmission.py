@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -266,10 +267,11 @@ async def test_a_step_looks_up_its_own_jobs_and_no_others(submit: Watched) -> No
 
 
 def _read(plan: Any) -> Iterator[tuple[str, int]]:
-    """The tables that a plan reads, and how many of their rows. `Any`: JSON of Postgres."""
+    """The tables that a plan reads, without their weeks, and how many of their rows. `Any`: JSON of
+    Postgres."""
     if "Relation Name" in plan:
         rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
-        yield plan["Relation Name"], rows * plan["Actual Loops"]
+        yield re.sub(r"_\d+$", "", plan["Relation Name"]), rows * plan["Actual Loops"]
     for part in plan.get("Plans", ()):
         yield from _read(part)
 

@@ -36,6 +36,10 @@ async def view_knows(submit: Served, jobs: Sequence[tuple[str, str, str]]) -> No
         " SELECT job_id, digest FROM fairlead_lookout.known_jobs"
     )
     await submit.pool.execute(
+        "CREATE TABLE fairlead_lookout.known_arrays (array_id text, digest text, queue text,"
+        " job_set text, submitted bytea, ended boolean, cancelled_ranges int)"
+    )
+    await submit.pool.execute(
         "CREATE TABLE fairlead_lookout.view_positions (partition int, position bigint)"
     )
     await submit.pool.executemany(
