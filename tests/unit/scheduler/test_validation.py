@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import ArrayId, JobId
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
@@ -81,6 +81,10 @@ def never_release(view: View) -> None:
     view.lingering.clear()
 
 
+def count_an_unknown_follower(view: View) -> None:
+    view.array_followers[ArrayId("a")] += 1
+
+
 def lose_an_id(view: View) -> None:
     view.jobs.rows.remove(row_of(view, "waits"))
 
@@ -96,6 +100,7 @@ def lose_an_id(view: View) -> None:
         (name_no_shape, "numbers of a shape have no name"),
         (wait_with_a_run, "queued jobs with a live run"),
         (never_release, "ended jobs are never released"),
+        (count_an_unknown_follower, "array a has 0 followers, and 1 are counted"),
         (lose_an_id, "the index has 5 ids, but 6 rows have a job"),
     ],
 )

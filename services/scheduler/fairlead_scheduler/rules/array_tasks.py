@@ -184,11 +184,12 @@ def _cancel(
 
 def _reprioritize(state: ArrayState) -> Iterator[AppendBatch]:
     """Give tasks that were released meanwhile the priority that a request gave to their array."""
-    for at in range(0, len(state.outdated), TASKS_PER_BATCH):
+    outdated = sorted(state.outdated)
+    for at in range(0, len(outdated), TASKS_PER_BATCH):
         priority, reason = state.template.priority, "the priority of its array was changed"
         facts = [
             (state.job_set, ev.JobReprioritized(job_id=job_id, priority=priority, reason=reason))
-            for job_id in task_ids(state.array, state.outdated[at : at + TASKS_PER_BATCH])
+            for job_id in task_ids(state.array, outdated[at : at + TASKS_PER_BATCH])
         ]
         yield AppendBatch(tuple(facts))
 

@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import GroupId, JobId, RunId, partition_of_job, run_id
+from fairlead_common.domain.ids import GroupId, JobId, partition_of_job, run_id
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, MemberFailure, PreemptionCause
-from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
@@ -385,8 +384,7 @@ def stop_members(
         facts.append(
             ev.JobRunPreempting(job_id=job_id, run=run, cause=PreemptionCause.GROUP, reason=reason)
         )
-        known = live_leases.by_run.get(RunId(run_id(job_id, run)))
-        if known is not None and known.desired_state is DesiredState.RUN:
+        if live_leases.is_run_desired(run_id(job_id, run)):
             leases.append(lease_changes.stop_lease(view, row, reason))
     return facts, leases
 

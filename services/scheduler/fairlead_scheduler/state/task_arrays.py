@@ -58,7 +58,7 @@ class ArrayState(msgspec.Struct):
     unsuccessful: bytearray = msgspec.field(default_factory=bytearray)
     """Bits of tasks that ended without success or were cancelled before their
     release: other arrays can follow them for longer than ended jobs are stored."""
-    outdated: list[int] = []
+    outdated: set[int] = set()
     """Of tasks that were being released while a request changed the priority of the array."""
     is_ended: bool = False
     """All its tasks have ended. Other arrays follow it."""

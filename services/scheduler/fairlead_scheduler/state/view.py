@@ -75,9 +75,12 @@ class View:
         self.group_records_due: set[GroupId] = set()
         """Groups whose live members changed: their executors get a new record."""
         self.arrays: dict[ArrayId, ArrayState] = {}
-        """Arrays with tasks that have not ended."""
+        """Arrays with tasks that have not ended, and those that others follow. Only `add_array` and
+        `remove_array` change which these are."""
         self.array_slots = ArraySlots()
         """The numbers of these arrays in `JobTable.array`."""
+        self.array_followers: Counter[ArrayId] = Counter()
+        """How many of these arrays follow each array."""
         self.unsaved_arrays: dict[ArrayId, int] = {}
         """The same for arrays."""
         self.rows_to_examine: set[int] = set()
@@ -142,6 +145,22 @@ class View:
             rare = rare_properties.get(row)
             if rare is not None and rare.member is not None:
                 self.group_records_due.add(rare.member.group)
+
+    def add_array(self, state: ArrayState) -> None:
+        """Add an array that the view does not have."""
+        self.arrays[state.array] = state
+        self.array_slots.add(state.array)
+        if state.after is not None:
+            self.array_followers[state.after] += 1
+
+    def remove_array(self, state: ArrayState) -> None:
+        """Remove an array that no other one follows and that has no tasks in the table."""
+        del self.arrays[state.array]
+        self.array_slots.remove(state.array)
+        if state.after is not None:
+            self.array_followers[state.after] -= 1
+            if not self.array_followers[state.after]:
+                del self.array_followers[state.after]
 
     def mark_changed(self, row: int, position: int) -> None:
         """Note in the journal and for the checkpoint that a row changed."""

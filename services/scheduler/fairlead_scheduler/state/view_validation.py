@@ -7,6 +7,7 @@ few passes over all jobs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,7 @@ def list_view_violations(view: View) -> list[str]:
             _check_dependencies(view),
             _check_gangs(view),
             _check_groups(view),
+            _check_arrays(view),
             _check_ended(view),
         )
     )
@@ -218,6 +220,17 @@ def _check_groups(view: View) -> Iterator[str]:
             not state.succeeded[role] <= state.ended.get(role, set()) for role in state.succeeded
         ):
             yield f"members of group {group} have succeeded, but not ended"
+
+
+def _check_arrays(view: View) -> Iterator[str]:
+    """The number of arrays that follow each array is that of the arrays."""
+    followed = Counter(state.after for state in view.arrays.values() if state.after is not None)
+    for array in sorted(followed.keys() | view.array_followers.keys()):
+        if followed[array] != view.array_followers[array]:
+            yield (
+                f"array {array} has {followed[array]} followers, and"
+                f" {view.array_followers[array]} are counted"
+            )
 
 
 def _check_ended(view: View) -> Iterator[str]:

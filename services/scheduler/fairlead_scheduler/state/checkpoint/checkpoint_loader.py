@@ -103,8 +103,7 @@ class CheckpointLoader:
             for cancelled in state.cancelled:
                 task_arrays.mark_indexes(state.unsuccessful, cancelled)
             state.cancelled = []
-            view.arrays[state.array] = state
-            view.array_slots.add(state.array)
+            view.add_array(state)
         if view.arrays:
             rows = view.live_rows()
             jobs.array[rows] = view.array_slots.find_of_rows(jobs, rows)

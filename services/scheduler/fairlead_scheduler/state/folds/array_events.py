@@ -45,18 +45,19 @@ def fold_submitted(
             continue
         indexes = parse_indexes(event.indexes)
         place = (message.time_ms, message.partition, message.position, index)
-        view.arrays[event.array] = ArrayState(
-            array=event.array,
-            job_set=job_table.JobSet(sequence.queue, sequence.job_set),
-            template=event.template,
-            count=event.count,
-            indexes=indexes,
-            waiting=indexes,
-            number=submission_number(*place),
-            running_max=event.running_max,
-            after=event.after,
+        view.add_array(
+            ArrayState(
+                array=event.array,
+                job_set=job_table.JobSet(sequence.queue, sequence.job_set),
+                template=event.template,
+                count=event.count,
+                indexes=indexes,
+                waiting=indexes,
+                number=submission_number(*place),
+                running_max=event.running_max,
+                after=event.after,
+            )
         )
-        view.array_slots.add(event.array)
         view.unsaved_arrays[event.array] = message.position
 
 
@@ -76,7 +77,7 @@ def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
             view.unsaved_arrays[task.array] = jobs.position.item(row)
             state = view.arrays[task.array]
             if event.priority != state.template.priority:
-                state.outdated = [*state.outdated, task.index]
+                state.outdated.add(task.index)
     for array, indexes in released.items():
         state, those = view.arrays[array], index_sets.collect(indexes)
         state.waiting = state.waiting.minus(those)
@@ -106,7 +107,7 @@ def note_priority(view: View, job_id: JobId, message: Message) -> None:
     array, index = parse_task_id(job_id)
     state = view.arrays.get(array)
     if state is not None and index in state.outdated:
-        state.outdated = [other for other in state.outdated if other != index]
+        state.outdated.remove(index)
         view.unsaved_arrays[array] = message.position
 
 
@@ -205,10 +206,9 @@ def fold_ended(
 
 def _forget_ended(view: View, state: ArrayState, message: Message) -> None:
     """Forget an array that has ended, unless others follow it, and what only it followed."""
-    if any(other.after == state.array for other in view.arrays.values()):
+    if state.array in view.array_followers:
         return
-    del view.arrays[state.array]
-    view.array_slots.remove(state.array)
+    view.remove_array(state)
     view.unsaved_arrays[state.array] = message.position
     followed = None if state.after is None else view.arrays.get(state.after)
     if followed is not None and followed.is_ended:
