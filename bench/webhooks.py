@@ -21,6 +21,7 @@ import asyncpg
 
 from fairlead_common.db import open_pool
 from fairlead_common.domain.secret_values import Keyring
+from fairlead_common.domain.timestamps import find_day
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.domain.webhooks.webhook_requests import WebhookConfiguration
 from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Kind, KindOptions
@@ -29,7 +30,6 @@ from fairlead_lookout.service.webhooks.delivery_loop import DeliveryLoop, Sender
 from fairlead_lookout.service.webhooks.http_client import HttpClient
 from fairlead_lookout.service.webhooks.request_sender import RequestSender
 from fairlead_lookout.store.view_schema import migrate_schema
-from fairlead_lookout.store.webhooks.delivery_store import find_day
 from fairlead_lookout.store.webhooks.fan_out_store import NewDelivery
 from fairlead_lookout.store.webhooks.webhook_schema import create_delivery_day, migrate_webhooks
 from fairlead_lookout.store.webhooks.webhook_store import WebhookStore

@@ -8,7 +8,7 @@ from fairlead_common.db.connection_pool import (
     translate_errors,
 )
 from fairlead_common.db.migrations import is_migrated, migrate
-from fairlead_common.db.statements import Statements, load
+from fairlead_common.db.statements import Statements, load, to_columns
 
 __all__ = [
     "Connection",
@@ -19,5 +19,6 @@ __all__ = [
     "load",
     "migrate",
     "open_pool",
+    "to_columns",
     "translate_errors",
 ]

@@ -30,7 +30,7 @@ class LockClass(enum.IntEnum):
     """Key: 0. Its holder prunes and compacts the log in Postgres."""
     CORDON = 0x0FA6
     """Key: hash of a cordon's name. Taken for a transaction; cordons of one hash take turns."""
-    LOOKOUT_DAYS = 0x0FA7
+    LOOKOUT_TABLES = 0x0FA7
     """Key: 0. Taken for a transaction that creates or drops a day's table of events, or the tables
     of a week of jobs."""
     WEBHOOK_FAN_OUT = 0x0FA8
@@ -39,7 +39,7 @@ class LockClass(enum.IntEnum):
     """Key: a share of the webhooks. Its holder sends their deliveries."""
     WEBHOOK_SENDER = 0x0FAA
     """Key: a random number per process. The locks held say how many processes send deliveries."""
-    WEBHOOK_DAYS = 0x0FAB
+    WEBHOOK_TABLES = 0x0FAB
     """Key: 0. Taken for a transaction that creates or drops a day's table of deliveries."""
 
 

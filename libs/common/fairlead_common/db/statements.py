@@ -4,9 +4,9 @@ A block begins with a line `-- name: insert_job` and ends where the next begins.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 _NAME: Final = re.compile(r"^-- name: *([a-z][a-z0-9_]*) *$", re.MULTILINE)
 
@@ -35,3 +35,11 @@ class Statements(Mapping[str, str]):
 def load(package: str, path: str) -> Statements:
     """The statements of the SQL file at `path` inside a package."""
     return Statements(resources.files(package).joinpath(path).read_text())
+
+
+def to_columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """The columns of rows, for a statement that takes a list per column. No rows have no columns.
+
+    `Any`: values that asyncpg encodes.
+    """
+    return [list(column) for column in zip(*rows, strict=True)]

@@ -1,6 +1,6 @@
-"""Times as text (RFC 3339), in UTC with milliseconds."""
+"""Times as text (RFC 3339), in UTC with milliseconds, and their days."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 
 def rfc3339(time_ms: int) -> str:
@@ -16,3 +16,8 @@ def parse_rfc3339(text: str) -> int:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it like 2026-01-31T12:00:00Z")
     return round(moment.timestamp() * 1000)
+
+
+def find_day(time_ms: int) -> date:
+    """The day of a time, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date()

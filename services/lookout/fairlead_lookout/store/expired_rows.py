@@ -1,35 +1,29 @@
 """Deleting old rows: public events (the table of one day in one short transaction), shares,
 resource-hours, rounds. Old jobs are dropped by `week_tables.py`."""
 
-from datetime import date, datetime
+from datetime import date
 from typing import Final
 
 from fairlead_common.db import Pool
 from fairlead_common.db.locks import LockClass
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, MINUTES_RETAINED_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS
+from fairlead_lookout.store.dated_tables import drop_tables, list_days
 from fairlead_lookout.store.view_schema import FAIRNESS, FOLD, SCHEMA
 
 ROUNDS_RETAINED: Final = 1_000
-_PREFIX: Final = "events_"
+EVENTS: Final = f"{SCHEMA}.events"
 
 
 async def drop_old_days(pool: Pool, first_day: date) -> list[date]:
     """Drop the tables of all days before `first_day`; returns these days."""
-    dropped = []
-    for row in await pool.fetch(FOLD["day_tables"]):
-        day = datetime.strptime(row["name"].removeprefix(_PREFIX), "%Y%m%d").date()  # noqa: DTZ007
-        if day >= first_day:
-            continue
-        async with pool.acquire() as connection, connection.transaction():
-            # Behind a long read of the table this fails and is tried again in the next hour.
-            await connection.execute("SET LOCAL lock_timeout = '2s'")
-            await connection.execute(FOLD["lock_days"], LockClass.LOOKOUT_DAYS)
+    old = [day for day in await list_days(pool, EVENTS) if day < first_day]
+    for day in old:
+        table = f"{EVENTS}_{day:%Y%m%d}"
+        async with drop_tables(pool, LockClass.LOOKOUT_TABLES, table) as connection:
             await connection.execute(FOLD["record_dropped"], day)
             await connection.execute(FOLD["record_dropped_of_queues"], day)
-            await connection.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{_PREFIX}{day:%Y%m%d}")
-        dropped.append(day)
-    return dropped
+    return old
 
 
 async def delete_old_rows(pool: Pool, now_ms: int, usage_days: int) -> None:

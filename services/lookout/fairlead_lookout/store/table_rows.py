@@ -1,11 +1,11 @@
 """Encodes records as rows of the view's tables, and decodes them, column by column."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from fairlead_common.domain.timestamps import find_day
 from fairlead_lookout.domain.event_chunks import Chunk
 from fairlead_lookout.domain.model import (
     Changes,
@@ -164,7 +164,7 @@ def encode_chunk(chunk: Chunk, job_set: JobSet) -> tuple[Any, ...]:
         job_set.number,
         *chunk.last,
         *chunk.first,
-        datetime.fromtimestamp(chunk.time_ms / 1000, UTC).date(),
+        find_day(chunk.time_ms),
         chunk.data,
         job_set.partition,
         chunk.key[0],

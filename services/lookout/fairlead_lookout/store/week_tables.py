@@ -9,6 +9,7 @@ from typing import Final
 
 from fairlead_common.db import Connection, Pool
 from fairlead_common.db.locks import LockClass
+from fairlead_lookout.store.dated_tables import drop_tables, lock_tables
 from fairlead_lookout.store.view_schema import FOLD, SCHEMA
 
 _TABLES: Final = ("jobs", "job_specs", "runs")
@@ -17,19 +18,15 @@ _TABLES: Final = ("jobs", "job_specs", "runs")
 async def create_weeks(connection: Connection, weeks: Iterable[int]) -> None:
     """Create the tables of these weeks that do not exist, in the caller's transaction."""
     for week in weeks:
-        await connection.execute(FOLD["lock_days"], LockClass.LOOKOUT_DAYS)
+        await lock_tables(connection, LockClass.LOOKOUT_TABLES)
         await connection.execute(FOLD["create_week"], week)
 
 
 async def drop_expired_weeks(pool: Pool) -> list[int]:
     """Drop the tables of weeks that have expired in all partitions; returns these weeks."""
-    dropped = []
-    for row in await pool.fetch(FOLD["week_tables"]):
-        tables = ", ".join(f"{SCHEMA}.{name}_{row['week']}" for name in _TABLES)
-        async with pool.acquire() as connection, connection.transaction():
-            # Behind a long read of the tables this fails and is tried again in the next hour.
-            await connection.execute("SET LOCAL lock_timeout = '2s'")
-            await connection.execute(FOLD["lock_days"], LockClass.LOOKOUT_DAYS)
-            await connection.execute(f"DROP TABLE IF EXISTS {tables}")
-        dropped.append(row["week"])
-    return dropped
+    weeks = [row["week"] for row in await pool.fetch(FOLD["week_tables"])]
+    for week in weeks:
+        tables = [f"{SCHEMA}.{name}_{week}" for name in _TABLES]
+        async with drop_tables(pool, LockClass.LOOKOUT_TABLES, *tables):
+            pass
+    return weeks

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain import timestamps
+from fairlead_common.domain.timestamps import find_day
 from fairlead_lookout.domain.public_events import PublicEvent, parse_id
 from fairlead_lookout.domain.webhooks.delivery_bodies import (
     CONTENT_TYPES,
@@ -15,7 +16,7 @@ from fairlead_lookout.domain.webhooks.delivery_bodies import (
     make_message_id,
 )
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
-from fairlead_lookout.store.webhooks.delivery_store import Place, find_day
+from fairlead_lookout.store.webhooks.delivery_store import Place
 from fairlead_lookout.store.webhooks.fan_out_store import NewDelivery
 
 _decode_lines: Final = msgspec.json.Decoder(PublicEvent).decode_lines

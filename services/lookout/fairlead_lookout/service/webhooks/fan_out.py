@@ -17,6 +17,7 @@ import asyncpg
 from fairlead_common.db import lock_session
 from fairlead_common.db.connection_pool import CONNECTION_ERRORS, STATEMENT_S_MAX
 from fairlead_common.db.locks import WEBHOOK_FAN_OUT
+from fairlead_common.domain.timestamps import find_day
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
@@ -25,7 +26,7 @@ from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.service.webhooks.delivery_rows import DeliveryWriter
 from fairlead_lookout.store.fold.time_slice import TimeSlice
 from fairlead_lookout.store.outages import Outages
-from fairlead_lookout.store.webhooks.delivery_store import Place, Replay, find_day
+from fairlead_lookout.store.webhooks.delivery_store import Place, Replay
 from fairlead_lookout.store.webhooks.fan_out_store import (
     LAST_ITEM,
     Chunk,

@@ -13,6 +13,7 @@ import asyncpg
 from fairlead_common.db import Pool
 from fairlead_common.db.connection_pool import CONNECTION_ERRORS, REFUSAL_ERRORS
 from fairlead_common.domain.secret_values import Keyring
+from fairlead_common.domain.timestamps import find_day
 from fairlead_common.service import clock
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.domain.webhooks.webhook_types import Kind
@@ -23,7 +24,7 @@ from fairlead_lookout.service.webhooks.email_sender import EmailSender, read_ser
 from fairlead_lookout.service.webhooks.fan_out import FanOut
 from fairlead_lookout.service.webhooks.http_client import HttpClient
 from fairlead_lookout.service.webhooks.request_sender import RequestSender
-from fairlead_lookout.store.webhooks.delivery_store import DeliveryStore, find_day
+from fairlead_lookout.store.webhooks.delivery_store import DeliveryStore
 
 RETENTION_S: Final = 3_600.0
 _logger: Final = logging.getLogger("fairlead.lookout.webhooks")

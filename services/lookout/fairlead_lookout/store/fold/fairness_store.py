@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.db import Connection
+from fairlead_common.db import Connection, to_columns
 from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_lookout.domain.fairness_fold import FairnessChanges, ReportedShare, ShareKey
@@ -59,18 +59,18 @@ class FairnessStore:
                  each.running)
                 for key, each in sorted(changes.totals.items())
             ]  # fmt: skip
-            await execute(FAIRNESS["add_shares"], *map(list, zip(*rows, strict=True)))
+            await execute(FAIRNESS["add_shares"], *to_columns(rows))
         current: list[tuple[Any, ...]] = [
             (*key, _encode(reported.share), reported.summed_ms)
             for key, reported in changes.current.items()
             if reported is not None
         ]
         if current:
-            await execute(FAIRNESS["set_current_shares"], *map(list, zip(*current, strict=True)))
+            await execute(FAIRNESS["set_current_shares"], *to_columns(current))
         ended = [key for key, reported in changes.current.items() if reported is None]
         if ended:
-            await execute(FAIRNESS["delete_current_shares"], *map(list, zip(*ended, strict=True)))
+            await execute(FAIRNESS["delete_current_shares"], *to_columns(ended))
         if changes.rounds:
             rounds = {(each.pool, each.at_ms): _encode(each) for each in changes.rounds}
-            pools, times = map(list, zip(*rounds, strict=True))
+            pools, times = to_columns(rounds)
             await execute(FAIRNESS["add_rounds"], pools, times, list(rounds.values()))

@@ -6,14 +6,15 @@ batch is written, a second connection reads what the next one refers to.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.db import Connection
+from fairlead_common.db import Connection, to_columns
 from fairlead_common.db.locks import LockClass
 from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.timestamps import find_day
 from fairlead_common.service import clock
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters
 from fairlead_lookout.domain.event_chunks import Chunk
@@ -35,6 +36,8 @@ from fairlead_lookout.domain.model import (
     StoredRecords,
 )
 from fairlead_lookout.store import job_weeks, table_rows
+from fairlead_lookout.store.dated_tables import create_day
+from fairlead_lookout.store.expired_rows import EVENTS
 from fairlead_lookout.store.fold import fold_rows
 from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
 from fairlead_lookout.store.fold.fold_cache import FoldCache
@@ -362,7 +365,7 @@ class FoldStore:
     def _encode_shapes(self, stored: StoredRecords, changes: Changes) -> list[tuple[Any, ...]]:
         """(shape, its requests, today) for the shapes of these jobs and runs, unless the table
         already records that they are used today."""
-        today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
+        today = find_day(clock.now_ms())
         shape_days = self._cache.shape_days
         rows: list[tuple[Any, ...]] = []
         names = {job.shape for job in changes.jobs.values()}
@@ -377,11 +380,10 @@ class FoldStore:
     async def _execute_all(self, name: str, rows: list[tuple[Any, ...]]) -> None:
         """Execute one statement for all rows; it takes them column by column."""
         if rows:
-            await self._connection.execute(FOLD[name], *map(list, zip(*rows, strict=True)))
+            await self._connection.execute(FOLD[name], *to_columns(rows))
 
     async def _advance(self, moves: list[tuple[Any, ...]]) -> None:
-        lists = map(list, zip(*moves, strict=True))
-        status = await self._connection.execute(FOLD["advance"], *lists)
+        status = await self._connection.execute(FOLD["advance"], *to_columns(moves))
         if status != f"UPDATE {len(moves)}":
             raise ViewConflict(
                 f"lookout's view moved while it was written ({status}, {len(moves)} partitions):"
@@ -402,17 +404,8 @@ class FoldStore:
 
     async def _create_days(self, days: set[date]) -> None:
         for day in days - self._days:
-            await self._create_day(day)
-
-    async def _create_day(self, day: date) -> None:
-        """Create the table for the events of a day, if it does not exist."""
-        await self._connection.execute(FOLD["lock_days"], LockClass.LOOKOUT_DAYS)
-        await self._connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {SCHEMA}.events_{day:%Y%m%d}"
-            f" PARTITION OF {SCHEMA}.events"
-            f" FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"
-        )
-        self._days.add(day)
+            await create_day(self._connection, LockClass.LOOKOUT_TABLES, EVENTS, day)
+            self._days.add(day)
 
     def forget_written(self) -> None:
         """Write days, weeks and shapes again: the transaction that wrote them was rolled back."""

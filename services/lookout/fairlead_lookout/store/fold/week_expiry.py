@@ -7,11 +7,11 @@ The retention of the log and of events are other settings.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
-from fairlead_common.db import Connection
+from fairlead_common.db import Connection, to_columns
 from fairlead_common.domain.ids import NUMBER_EPOCH_MS, submission_number
+from fairlead_common.domain.timestamps import find_day
 from fairlead_common.service import clock
 from fairlead_lookout.domain.array_fold import CANCELLED
 from fairlead_lookout.domain.model import CountKey, JobSet
@@ -174,20 +174,20 @@ class WeekExpiry:
             else:
                 empty.append(job_set.number)
         if remaining:
-            await self._connection.execute(FOLD["write_sets"], *_columns(remaining))
+            await self._connection.execute(FOLD["write_sets"], *to_columns(remaining))
         if counters:
-            await self._connection.execute(FOLD["lower_counters"], *_columns(counters))
+            await self._connection.execute(FOLD["lower_counters"], *to_columns(counters))
         await self._connection.execute(FOLD["delete_counters"], empty)
         await self._connection.execute(FOLD["delete_sets"], empty)
         if queues:
             changes = [(*name, jobs) for name, jobs in queues.items()]
-            await self._connection.execute(FOLD["add_queue_counts"], *_columns(changes))
+            await self._connection.execute(FOLD["add_queue_counts"], *to_columns(changes))
 
     async def _delete_shapes(self, expired: int) -> None:
         """Delete shapes that no job has used since the day before the first week that is
         retained."""
         oldest_ms = job_weeks.start_ms(expired + 1) - job_weeks.DAY_MS
-        before, today = _date_of(oldest_ms), _date_of(clock.now_ms())
+        before, today = find_day(oldest_ms), find_day(clock.now_ms())
         if not await self._connection.fetchval(FOLD["has_old_shapes"], before):
             return
         number = submission_number(max(oldest_ms, NUMBER_EPOCH_MS), 0, 0, 0)
@@ -212,11 +212,3 @@ def _add(
 ) -> None:
     counts = moved.setdefault(job_set.number, {})
     counts[count] = counts.get(count, 0) + jobs
-
-
-def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _date_of(time_ms: int) -> date:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).date()

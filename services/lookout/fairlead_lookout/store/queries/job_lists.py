@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from fairlead_common.db import to_columns
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.queries.list_filters import LABEL, JobFilter, invalid_parameter
 from fairlead_lookout.store.queries.view_reader import JobRows, ViewReader
@@ -250,7 +251,7 @@ async def _read_branches(view: ViewReader, wanted: JobFilter) -> Branches:
         )
     if not rows:
         return _NO_BRANCHES
-    return Branches(scope, *(list(column) for column in zip(*rows, strict=True)))
+    return Branches(scope, *to_columns(rows))
 
 
 def _visit_arguments(

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.db import to_columns
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_lookout.domain import event_chunks
 from fairlead_lookout.store.queries.view_reader import ViewReader
@@ -129,7 +130,7 @@ class _Reader:
         """The events of these partitions, one chunk at a time."""
         while partitions:
             places = [self._seen.get(number, _BEGIN) for number in partitions]
-            positions, sets, items = (list(column) for column in zip(*places, strict=True))
+            positions, sets, items = to_columns(places)
             rows = await self._view.fetch(
                 "queue_events_after", self._queue, partitions, positions, sets, items, ROWS
             )

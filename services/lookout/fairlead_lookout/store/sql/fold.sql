@@ -237,14 +237,6 @@ WHERE c.week = {week} AND r.job_id = c.job_id AND r.number = c.number;
 -- name: create_week
 SELECT fairlead_lookout.create_week($1);
 
--- name: day_tables
-SELECT c.relname AS name
-FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = 'fairlead_lookout.events'::regclass;
-
--- name: lock_days
-SELECT pg_advisory_xact_lock($1, 0);
-
 -- name: record_dropped_of_queues
 INSERT INTO fairlead_lookout.queue_events_dropped (queue, partition, position)
 SELECT e.queue, e.partition, max(e.last_position)

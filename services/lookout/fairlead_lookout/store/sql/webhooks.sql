@@ -75,14 +75,6 @@ UPDATE fairlead_webhooks.webhooks
 SET enabled = false, disabled = $2, changed_ms = $3, version = version + 1
 WHERE number = $1 AND enabled;
 
--- name: find_day_tables
-SELECT c.relname AS name
-FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = 'fairlead_webhooks.deliveries'::regclass;
-
--- name: lock_days
-SELECT pg_advisory_xact_lock($1, 0);
-
 -- name: insert_test
 INSERT INTO fairlead_webhooks.deliveries
     (day, webhook, message_id, type, event_ms, created_ms, state, due_ms, body, content_type)

@@ -1,7 +1,7 @@
 """Deliveries of a webhook as the API lists them, tests, and replays."""
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Final
 
 import asyncpg
@@ -10,8 +10,10 @@ import msgspec
 from fairlead_common import db
 from fairlead_common.db import Pool
 from fairlead_common.db.locks import LockClass
+from fairlead_common.domain.timestamps import find_day
+from fairlead_lookout.store.dated_tables import drop_tables, list_days
 from fairlead_lookout.store.webhooks.webhook_schema import (
-    SCHEMA,
+    DELIVERIES,
     WEBHOOKS,
     create_delivery_day,
 )
@@ -21,7 +23,6 @@ FAILED_MAX: Final = 100_000
 """Failed deliveries that one request makes pending again."""
 REPLAYS_MAX: Final = 20
 REPLAYS_RETAINED_MS: Final = 30 * 86_400_000
-_PREFIX: Final = "deliveries_"
 
 Place = tuple[int, int]
 """(position, item) of a public event in its partition."""
@@ -91,11 +92,6 @@ def decode_replay(row: asyncpg.Record) -> Replay:
         changed_ms=row["changed_ms"],
         by=row["by"],
     )
-
-
-def find_day(time_ms: int) -> date:
-    """The day of a time, in UTC."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).date()
 
 
 class DeliveryStore:
@@ -190,20 +186,13 @@ class DeliveryStore:
 
     async def drop_old_days(self, first_day: date, now_ms: int) -> list[date]:
         """Drop the deliveries of all days before `first_day`; returns these days."""
-        dropped = []
-        for row in await self._pool.fetch(WEBHOOKS["find_day_tables"]):
-            text = row["name"].removeprefix(_PREFIX)
-            day = datetime.strptime(text, "%Y%m%d").date()  # noqa: DTZ007
-            if day >= first_day:
-                continue
-            async with self._pool.acquire() as connection, connection.transaction():
-                # Behind a long read this fails and is tried again in the next hour.
-                await connection.execute("SET LOCAL lock_timeout = '2s'")
-                await connection.execute(WEBHOOKS["lock_days"], LockClass.WEBHOOK_DAYS)
-                await connection.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{_PREFIX}{day:%Y%m%d}")
-            dropped.append(day)
+        old = [day for day in await list_days(self._pool, DELIVERIES) if day < first_day]
+        for day in old:
+            table = f"{DELIVERIES}_{day:%Y%m%d}"
+            async with drop_tables(self._pool, LockClass.WEBHOOK_TABLES, table):
+                pass
         await self._pool.execute(WEBHOOKS["delete_old_replays"], now_ms - REPLAYS_RETAINED_MS)
-        return dropped
+        return old
 
 
 def _decode_delivery(row: asyncpg.Record) -> Delivery:

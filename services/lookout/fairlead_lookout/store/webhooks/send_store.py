@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fairlead_common.db import Connection
+from fairlead_common.db import Connection, to_columns
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.store.webhooks.webhook_schema import WEBHOOKS
 from fairlead_lookout.store.webhooks.webhook_store import decode_webhook
@@ -74,7 +74,7 @@ class SendStore:
         found = []
         for name, queries in (("fetch_due", any_order), ("fetch_due_in_order", in_order)):
             if queries:
-                rows = await self._connection.fetch(WEBHOOKS[name], *_to_columns(queries))
+                rows = await self._connection.fetch(WEBHOOKS[name], *to_columns(queries))
                 found += [DueDelivery(*row.values()) for row in rows]
         return found
 
@@ -88,12 +88,8 @@ class SendStore:
         """Write the results of deliveries and the state of webhooks, in one transaction."""
         async with self._connection.transaction():
             if results:
-                await self._connection.execute(WEBHOOKS["write_results"], *_to_columns(results))
+                await self._connection.execute(WEBHOOKS["write_results"], *to_columns(results))
             if health:
-                await self._connection.execute(WEBHOOKS["write_health"], *_to_columns(health))
+                await self._connection.execute(WEBHOOKS["write_health"], *to_columns(health))
             for webhook, reason in disabled.items():
                 await self._connection.execute(WEBHOOKS["disable_webhook"], webhook, reason, now_ms)
-
-
-def _to_columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]

@@ -3,13 +3,15 @@
 It is not a part of the view of lookout: a view can be built again from the log, webhooks cannot.
 """
 
-from datetime import date, timedelta
+from datetime import date
 from typing import Final
 
 from fairlead_common.db import Connection, Pool, load, migrate
 from fairlead_common.db.locks import LockClass
+from fairlead_lookout.store.dated_tables import create_day
 
 SCHEMA: Final = "fairlead_webhooks"
+DELIVERIES: Final = f"{SCHEMA}.deliveries"
 _PACKAGE: Final = "fairlead_lookout.store"
 
 WEBHOOKS: Final = load(_PACKAGE, "sql/webhooks.sql")
@@ -22,9 +24,4 @@ async def migrate_webhooks(pool: Pool) -> None:
 
 async def create_delivery_day(connection: Connection, day: date) -> None:
     """Create the table for the deliveries of a day, if it does not exist. Within a transaction."""
-    await connection.execute(WEBHOOKS["lock_days"], LockClass.WEBHOOK_DAYS)
-    await connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.deliveries_{day:%Y%m%d}"
-        f" PARTITION OF {SCHEMA}.deliveries"
-        f" FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"
-    )
+    await create_day(connection, LockClass.WEBHOOK_TABLES, DELIVERIES, day)
