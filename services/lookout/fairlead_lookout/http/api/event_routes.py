@@ -44,35 +44,35 @@ _ANSWERS[200]["content"][SSE] = {
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-class AskedEvents(NamedTuple):
-    """Which events of a job set or group a request asks for, and in which form."""
+class EventQuery(NamedTuple):
+    """Which events of a job set or group a request is for, and in which form."""
 
     wanted: EventRange
     as_sse: bool
 
-    def from_beginning(self) -> "AskedEvents":
+    def from_beginning(self) -> "EventQuery":
         """The same from the first event on."""
         return self._replace(wanted=msgspec.structs.replace(self.wanted, seen=job_set_events.BEGIN))
 
 
-def parse_asked_events(
+def parse_event_query(
     until: Literal["finished"] | None = None,
     follow: bool = False,
     accept: Accept = NDJSON,
     last_event_id: LastEventId = None,
     from_: LastEventIdQuery = None,
-) -> AskedEvents:
-    """What the parameters ask for. Raises a 400 `Problem` for an invalid event id."""
+) -> EventQuery:
+    """The query of these parameters. Raises a 400 `Problem` for an invalid event id."""
     as_sse = SSE in accept
     wanted = EventRange(
         seen=_parse_seen(last_event_id or from_),
         follow=follow or as_sse,
         until_finished=until is not None,
     )
-    return AskedEvents(wanted, as_sse)
+    return EventQuery(wanted, as_sse)
 
 
-_Asked = Annotated[AskedEvents, Depends(parse_asked_events)]
+_Query = Annotated[EventQuery, Depends(parse_event_query)]
 
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
@@ -119,17 +119,17 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         visible_queues: VisibleQueues,
         queue: QueueName,
         job_set: JobSetName,
-        asked: _Asked,
+        query: _Query,
         after: After = None,
         wait: Wait = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
         found = await find_job_set(deps, visible_queues, queue, job_set)
-        too_old = await job_set_events.is_too_old(deps.view, found, asked.wanted.seen)
+        too_old = await job_set_events.is_too_old(deps.view, found, query.wanted.seen)
         if too_old:
-            asked = asked.from_beginning()
-        batches = job_set_events.read_events(deps.view, deps.streams, found, asked.wanted)
-        return _stream_batches(deps, found.partition, batches, asked, reset=too_old)
+            query = query.from_beginning()
+        batches = job_set_events.read_events(deps.view, deps.streams, found, query.wanted)
+        return _stream_batches(deps, found.partition, batches, query, reset=too_old)
 
     @router.get(
         "/groups/{group}/events",
@@ -139,14 +139,14 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
     async def get_group_events(
         visible_queues: VisibleQueues,
         group: Annotated[str, Path(max_length=64)],
-        asked: _Asked,
+        query: _Query,
         after: After = None,
         wait: Wait = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
         await find_group_row(deps, visible_queues, group)
-        batches = group_history.read_events(deps.view, deps.progress, group, asked.wanted)
-        return _stream_batches(deps, partition_of_job(group), batches, asked, reset=False)
+        batches = group_history.read_events(deps.view, deps.progress, group, query.wanted)
+        return _stream_batches(deps, partition_of_job(group), batches, query, reset=False)
 
 
 def _parse_seen(event_id: str | None) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _stream_batches(
     deps: Deps,
     partition: int,
     batches: AsyncIterator[Events],
-    asked: AskedEvents,
+    query: EventQuery,
     *,
     reset: bool,
 ) -> StreamingResponse:
@@ -184,12 +184,12 @@ def _stream_batches(
     written = (
         (
             job_set_events.encode_sse(partition, some)
-            if asked.as_sse
+            if query.as_sse
             else job_set_events.encode_ndjson(some)
         )
         async for some in batches
     )
-    return _make_stream(deps, written, as_sse=asked.as_sse, reset=reset)
+    return _make_stream(deps, written, as_sse=query.as_sse, reset=reset)
 
 
 def _make_stream(
