@@ -6,8 +6,8 @@ names the same job. A run id is `<job id>-<n>`, n counting from 1.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Final, NewType, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NewType, TypeVar, cast
 
 from fairlead_common.log.protocol import partition_of
 from fairlead_common.log.topics import JOB_PARTITIONS
@@ -18,6 +18,8 @@ GroupId = NewType("GroupId", str)
 """Of the form of a job id, in the partition of its job set."""
 ArrayId = NewType("ArrayId", str)
 """Of the form of a job id, in the partition of its job set, with zeros in place of a task."""
+
+Id = TypeVar("Id", JobId, ArrayId)
 
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)}
@@ -132,18 +134,20 @@ def job_ids_of(reference: str) -> list[JobId]:
     """
     if is_job_id(reference):
         return [JobId(reference)]
-    return [
-        client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
-        for queue, job_set, client_id in _split_reference(reference)
-    ]
+    return _make_ids(reference, client_job_id)
 
 
 def array_ids_of(reference: str) -> list[ArrayId]:
     """As `job_ids_of`, of arrays; the id of a task names its array."""
     if is_job_id(reference):
         return [array_id(reference)]
+    return _make_ids(reference, client_array_id)
+
+
+def _make_ids(reference: str, make: Callable[[int, str, str, str], Id]) -> list[Id]:
+    """An id for each meaning of `queue/jobSet/clientId`."""
     return [
-        client_array_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+        make(job_set_partition(queue, job_set), queue, job_set, client_id)
         for queue, job_set, client_id in _split_reference(reference)
     ]
 

@@ -232,7 +232,7 @@ class GroupActionService:
         if known is not None:
             queue = await self._queues.get_visible(known.queue, context.caller)
         if known is None or queue is None:
-            raise Problem("not-found", f"There is no group {group[:100]!r}.")
+            raise Problem("not-found", f"Group {group[:100]!r} does not exist.")
         require_verb(context.caller, verb, queue)
         return known, queue
 

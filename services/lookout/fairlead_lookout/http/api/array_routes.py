@@ -1,6 +1,5 @@
 """Routes of arrays."""
 
-import contextlib
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -73,8 +72,11 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
 async def find_array(deps: Deps, visible_queues: QueueScope, text: str) -> ArrayRecord:
     """The array. Raises a 404 `Problem`, also if the caller may not view its queue."""
-    with contextlib.suppress(ValueError):
-        for found in await array_lists.read_named_arrays(deps.view, ids.array_ids_of(text)):
-            if found.row["queue"] in visible_queues:
-                return found
-    raise Problem("not-found", f"There is no array {text[:100]!r}.")
+    try:
+        named = ids.array_ids_of(text)
+    except ValueError:
+        named = []
+    for found in await array_lists.read_named_arrays(deps.view, named):
+        if found.row["queue"] in visible_queues:
+            return found
+    raise Problem("not-found", f"Array {text[:100]!r} does not exist.")

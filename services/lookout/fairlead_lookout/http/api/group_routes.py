@@ -92,7 +92,7 @@ async def find_group_row(deps: Deps, visible_queues: QueueScope, group: str) -> 
     """
     row = await group_lists.read_group(deps.view, group)
     if row is None or row["queue"] not in visible_queues:
-        raise Problem("not-found", f"There is no group {group!r}.")
+        raise Problem("not-found", f"Group {group!r} does not exist.")
     return row
 
 

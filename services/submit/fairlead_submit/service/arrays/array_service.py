@@ -123,7 +123,7 @@ class ArrayService:
         if known is not None:
             queue = await self._queues.get_visible(known.queue, context.caller)
         if known is None or queue is None:
-            raise Problem("not-found", f"There is no array {array[:100]!r}.")
+            raise Problem("not-found", f"Array {array[:100]!r} does not exist.")
         require_verb(context.caller, verb, queue)
         return known
 
