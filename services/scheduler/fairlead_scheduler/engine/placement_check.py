@@ -21,6 +21,7 @@ import numpy.typing as npt
 from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.preparation.fair_shares import fill_shares
 from fairlead_scheduler.engine.snapshot import Bool, Float, Int32, Int64
+from fairlead_scheduler.engine.state.round_state import cost_of, cost_with
 
 IntP = npt.NDArray[np.intp]
 
@@ -209,7 +210,7 @@ def measure_shares(queues: QueueAmounts, shares: CheckedShares, waiting: bool) -
         part = queues.running[q] > 0 or (waiting and queues.queued[q] > 0)
         shares.named_part[i] = part
         shares.named_weight[i] = queues.weight[q]
-        shares.named_demand[i] = cost_of(amounts, q, queues.factor)
+        shares.named_demand[i] = cost_of(amounts[q], queues.factor)
         if part:
             total += queues.weight[q]
     none = -1
@@ -229,23 +230,10 @@ def measure_shares(queues: QueueAmounts, shares: CheckedShares, waiting: bool) -
 
 
 @inlined
-def cost_of(amounts: Int64, q: int, factor: Float) -> float:
-    """The dominant share of row `q` of amounts."""
-    cost = 0.0
-    for r in range(factor.size):
-        cost = max(cost, amounts[q, r] * factor[r])
-    return cost
-
-
-@inlined
 def propose(check: PlacementCheck, q: int, s: int) -> float:
     """Share / weight of queue `q` with a job of shape `s`."""
     queues = check.queues
-    cost = 0.0
-    for r in range(queues.factor.size):
-        amount = queues.held[q, r] + check.pool.request[s, r]
-        cost = max(cost, amount * queues.factor[r])
-    return cost / queues.weight[q]
+    return cost_with(queues.held[q], check.pool.request[s], queues.factor) / queues.weight[q]
 
 
 @entry_point
@@ -287,7 +275,7 @@ def find_evicted_queues(check: PlacementCheck, jobs: CheckedJobs, first: Int32) 
     queues, shares = check.queues, check.shares
     most = -1.0
     for q in range(queues.weight.size):
-        actual = cost_of(queues.held, q, queues.factor)
+        actual = cost_of(queues.held[q], queues.factor)
         entitled = queues.protected[0] * max(shares.fair[q], shares.weight[q])
         shares.held[q] = actual / queues.weight[q]
         shares.above[q] = actual > entitled + ABOVE_MIN
@@ -305,14 +293,10 @@ def measure_runs(check: PlacementCheck, jobs: CheckedJobs, runs: Int32) -> None:
     for i in range(runs.size):
         q = jobs.queue[runs[i]]
         starts = i == 0 or jobs.queue[runs[i - 1]] != q
-        cost = 0.0
         for r in range(queues.factor.size):
-            amount = check.pool.request[jobs.shape[runs[i]], r]
-            if not starts:
-                amount += jobs.run_held[i - 1, r]
-            jobs.run_held[i, r] = amount
-            cost = max(cost, amount * queues.factor[r])
-        jobs.run_share[i] = cost / queues.weight[q]
+            before = 0 if starts else jobs.run_held[i - 1, r]
+            jobs.run_held[i, r] = before + check.pool.request[jobs.shape[runs[i]], r]
+        jobs.run_share[i] = cost_of(jobs.run_held[i], queues.factor) / queues.weight[q]
 
 
 @inlined
