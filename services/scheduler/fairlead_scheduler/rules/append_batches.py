@@ -22,8 +22,8 @@ UNKNOWN_JOB_SET = JobSet("", "")
 
 
 class AppendBatch(msgspec.Struct, frozen=True, gc=False):
-    """Events and leases that must be in one append, for example those of a gang that starts and of
-    the runs that it preempts."""
+    """Events and leases that must be in one append, for example of a gang that starts and of the
+    runs that it preempts."""
 
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
     leases: tuple[LeaseChange, ...] = ()

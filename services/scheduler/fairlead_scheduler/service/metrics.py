@@ -60,7 +60,7 @@ CHECKPOINT_SECONDS = Histogram(
 
 
 def show_silence(silence_s: Mapping[str, float]) -> None:
-    """Set the gauges of the silence of these executors; remove those of others."""
+    """Set the gauges of the silence of these executors; remove the gauges of all others."""
     for executor in _silence_labels - silence_s.keys():
         EXECUTOR_SILENCE.remove(executor)
     for executor, silent_s in silence_s.items():

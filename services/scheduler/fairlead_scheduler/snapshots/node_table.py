@@ -75,7 +75,7 @@ class NodeRows:
         self.rows = np.zeros(0, np.int32)
 
     def update(self, names: Numbering[NodeName]) -> npt.NDArray[np.int32]:
-        """The rows, after adding those of names that are new in the view."""
+        """The rows, also of names that are new in the view."""
         known = len(self.rows)
         if known < len(names):
             find = self._row_of.get

@@ -2,7 +2,7 @@
 
 A task is a job from its `JobSubmitted` on, which the leader writes when the task can soon start
 (`rules/array_tasks.py`). Until then it is an index in `ArrayState.waiting`. The array is in the
-view until all its tasks have ended, and those of the arrays that follow it.
+view until all its tasks have ended, and all tasks of the arrays that follow it.
 """
 
 from typing import Final
@@ -125,8 +125,8 @@ class ArraySlots:
 
 
 def find_result(state: ArrayState, index: int) -> JobState | None:
-    """The result of a task that is no job (any more): CANCELLED also for one that did not succeed
-    and for one that the array does not have; None if it waits.
+    """The result of a task without a row in the job table: CANCELLED also for a task that did not
+    succeed, or that the array does not have; None if it waits.
     """
     if index not in state.indexes or is_marked(state.unsuccessful, index):
         return JobState.CANCELLED

@@ -256,8 +256,8 @@ class _Batch:
     def assign_ids(self, source: IdSource) -> None:
         """Assign an id to every job and array: derived from its client id, or a new one.
 
-        New ids of jobs are consecutive, and those of arrays at least two arrays away from them and
-        from each other.
+        New ids of jobs are consecutive. New ids of arrays are at least two arrays away from them
+        and from each other.
         """
         self._ids = self._make_ids(source)
         for index in self._arrays:

@@ -42,7 +42,7 @@ IntP = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedPool:
-    """The pool when the round starts. Letters for shapes of arrays are those of snapshot.py."""
+    """The pool when the round starts. Letters for shapes of arrays are as in snapshot.py."""
 
     static: StaticPool
     capacity: Capacity

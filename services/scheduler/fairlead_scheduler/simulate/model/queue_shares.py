@@ -13,7 +13,7 @@ from fairlead_scheduler.simulate.model.backlog import Float, Int64
 
 
 class QueueShares:
-    """Queues are indexes of the trace, resources those of the ledger."""
+    """Queues have their indexes in the trace, resources their indexes in the ledger."""
 
     def __init__(self, names: list[str], weight: Float, resources: int, protected: float) -> None:
         """`protected`: the part of its share up to which a queue is not evicted (R2)."""

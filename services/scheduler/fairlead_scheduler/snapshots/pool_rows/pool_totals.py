@@ -16,7 +16,7 @@ _NO_VALUES: Final = np.zeros(0, np.int64)
 
 
 class PoolTotals:
-    """What `count` has counted. Rows are those of the job table, as `columns` describes them."""
+    """What `count` has counted. Rows are rows of the job table, as `columns` describes them."""
 
     def __init__(self, columns: RoundColumns) -> None:
         self._columns = columns

@@ -188,7 +188,7 @@ def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, messag
 def fold_ended(
     view: View, message: Message, batch: Sequence[ev.ArrayEnded], _i: int, _ended: EndedJobs
 ) -> None:
-    """Forget arrays that no other one follows; their ids remain known among those of ended jobs."""
+    """Forget arrays that no other one follows; their ids stay among the ids of ended jobs."""
     of_jobs = view.jobs.array[: view.jobs.used]
     slots = [view.array_slots.slot(event.array) for event in batch]
     of_jobs[np.isin(of_jobs, slots)] = 0

@@ -82,7 +82,7 @@ _BATCHES: Final[Mapping[type | None, type[SubmissionBatch | SuccessBatch]]] = {
 
 
 def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
-    """Ids in these messages that can be those of ended jobs in the checkpoint: new jobs, groups and
+    """Ids in these messages that the checkpoint can have as ended jobs: new jobs, groups and
     arrays with a client id, and unknown dependencies."""
     ids: set[JobId] = set()
     others: set[JobId] = set()

@@ -204,7 +204,7 @@ def _milliseconds(seconds: int | None) -> int:
 
 
 def _find_followed(view: View, event: ev.JobSubmitted, other: JobId) -> JobState | None:
-    """The result of a task of another array that this task follows, where that task is no job; None
+    """The result of the task of another array that this task follows, if that task has no row; None
     if it waits, or if this job is not a task that follows it.
     """
     state = None if event.array is None else view.arrays.get(event.array.array)
