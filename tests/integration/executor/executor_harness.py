@@ -27,6 +27,7 @@ from fairlead_common.log.protocol import EventLog, Producer, Reader, Record
 from fairlead_standalone.servers.addresses import free_port
 
 WAIT_S_MAX: Final = 120.0
+LOG_CHARACTERS_MAX: Final = 5_000
 KEY: Final = "a signing key of tests"
 ENDS: Final = (
     ev.JobRunSucceeded,
@@ -50,6 +51,7 @@ class ExecutorHarness:
         self._scheduler: Producer | None = None
         self._jobs: Reader | None = None
         self._clusters: Reader | None = None
+        self._executors: list[Executor] = []
 
     @classmethod
     @asynccontextmanager
@@ -117,9 +119,16 @@ class ExecutorHarness:
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Read until it is as described."""
-        async with asyncio.timeout(WAIT_S_MAX):
-            while not is_so():
-                await self.read()
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                while not is_so():
+                    await self.read()
+        except TimeoutError:
+            raise AssertionError(self.describe_executors()) from None
+
+    def describe_executors(self) -> str:
+        """The exit codes of all executors so far, and the ends of their logs."""
+        return "\n".join(executor.describe() for executor in self._executors)
 
     async def until_ready(self) -> None:
         """Read until the executor has reported its node."""
@@ -174,6 +183,7 @@ class ExecutorHarness:
     ) -> AsyncIterator["Executor"]:
         """An executor process; ended at the end, with its runs, if it is still there."""
         executor = Executor(self, settings or {}, lifeline)
+        self._executors.append(executor)
         try:
             yield executor
         finally:
@@ -219,6 +229,11 @@ class Executor:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return await self.ended()
+
+    def describe(self) -> str:
+        """Its exit code, None while it runs, and the end of its log."""
+        log = self.log.read_text(errors="replace")[-LOG_CHARACTERS_MAX:]
+        return f"executor {self.port}: exit code {self.process.poll()}\n{log}"
 
     async def ended(self) -> int:
         """Wait until it has ended; its exit code."""

@@ -124,7 +124,10 @@ class FaultHarness:
                 pod["metadata"]["name"]: (pod["metadata"], pod["status"]["phase"])
                 for pod in self.pods()
             }
-            raise AssertionError(f"open: {list(self.open.values())}; pods: {pods}") from None
+            executors = self.executors.describe_executors()
+            raise AssertionError(
+                f"open: {list(self.open.values())}; pods: {pods}; {executors}"
+            ) from None
 
     async def until_ended(self, count: int) -> None:
         """Read until this number of jobs has ended."""
