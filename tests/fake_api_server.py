@@ -38,7 +38,7 @@ class FakeApiServer:
     """One API server on a free port of 127.0.0.1; `async with` starts and stops it.
 
     `refusals`: codes that the next changing requests are answered with, before anything is done;
-    0: not refused.
+    0: not refused. `list_refusals`: codes that the next lists are answered with.
     `refused_kinds`: the message with which the creation of objects of a kind is refused, with
     `refusal_code`.
     `deletions_interrupted`: the number of next removals of pods that fail after the first of their
@@ -52,6 +52,7 @@ class FakeApiServer:
     def __init__(self, kubeconfig: Path, nodes: int = 3) -> None:
         self.kubeconfig = kubeconfig
         self.refusals: list[int] = []
+        self.list_refusals: list[int] = []
         self.refused_kinds: dict[str, str] = {}
         self.refusal_code = 422
         self.answers_lost = self.deletions_interrupted = 0
@@ -265,6 +266,8 @@ class FakeApiServer:
             return _not_found(kind, name) if item is None else web.json_response(item)
         if request.query.get("watch"):
             return await self._watch(request, kind)
+        if self.list_refusals:
+            return _refuse(self.list_refusals.pop(0), "Fault", "a test says so")
         return self._list(request, kind, namespace)
 
     def _list(self, request: web.Request, kind: str, namespace: str) -> web.Response:

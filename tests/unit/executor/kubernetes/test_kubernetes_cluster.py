@@ -55,6 +55,18 @@ def runs(pod: Pod) -> bool:
     return pod.phase is Phase.RUNNING
 
 
+async def test_an_executor_that_starts_waits_for_a_busy_api_server(world: FakeWorld) -> None:
+    world.server.list_refusals = [503, 429]
+    await world.open()
+    assert len(world.cluster.nodes()) == 3
+
+
+async def test_an_executor_that_starts_without_rights_ends(world: FakeWorld) -> None:
+    world.server.list_refusals = [403]
+    with pytest.raises(WorldError, match=r"apply deploy/kubernetes/rbac\.yaml"):
+        await world.open()
+
+
 async def test_a_watch_that_is_cut_goes_on_without_listing_again(world: FakeWorld) -> None:
     await world.open()
     run = world.create()

@@ -39,7 +39,8 @@ _logger = logging.getLogger("fairlead.executor")
 
 
 class ApiUnavailable(Exception):
-    """The API server did not answer. Whether it received the request is not known."""
+    """The API server did not answer, or cannot answer now. Whether it received the request is not
+    known."""
 
 
 class ApiRefused(Exception):
@@ -120,9 +121,12 @@ class ApiClient:
     async def get(self, path: str, parameters: Mapping[str, str] | None = None) -> bytes:
         """The body of an object or list. Raises `ApiRefused`, `ApiUnavailable`."""
         response = await self.request("GET", path, parameters=parameters)
-        if response.code != 200:
-            raise ApiRefused(response.code, decode_status(response.body).message)
-        return response.body
+        if response.code == 200:
+            return response.body
+        refused = ApiRefused(response.code, decode_status(response.body).message)
+        if response.code == 429 or response.code >= 500:
+            raise ApiUnavailable(f"{self.url}: {refused}")
+        raise refused
 
     @asynccontextmanager
     async def stream(

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from fairlead_common.db.connection_pool import CONNECT_S_MAX
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import GroupId, RunId, run_id
 from fairlead_common.domain.records.clusters import Node
@@ -20,6 +21,7 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
 from fairlead_common.service.json_logging import run_fields
+from fairlead_common.service.startup_retries import until_available
 from fairlead_executor.backends.kubernetes import pod_logs
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
 from fairlead_executor.backends.kubernetes.api_probe import ApiProbe
@@ -118,14 +120,20 @@ class KubernetesCluster:
     async def open(
         cls, settings: ExecutorSettings, log_id: str, chance: Callable[[], float]
     ) -> "KubernetesCluster":
-        """The cluster with all its nodes and pods. Raises `WorldError`."""
+        """The cluster with all its nodes and pods; waits while the API server is unavailable.
+
+        Raises `WorldError` if it is still unavailable after `CONNECT_S_MAX`, or refuses a list.
+        """
         client = await ApiClient.open(settings.kubernetes, clock.monotonic_s)
         cluster = cls(client, settings, log_id, clock.now_ms, chance)
+        waits = until_available(
+            f"the cluster at {client.url}", (ApiUnavailable,), CONNECT_S_MAX, _logger
+        )
         try:
-            await cluster._node_watch.list_all()
-            await cluster._pod_watch.list_all()
+            await waits(cluster._node_watch.list_all)
+            await waits(cluster._pod_watch.list_all)
             for watch in cluster._device_watches:
-                await watch.list_all()
+                await waits(watch.list_all)
         except (ApiUnavailable, ApiRefused) as error:
             await client.close()
             raise WorldError(client.describe_failure(error)) from error
