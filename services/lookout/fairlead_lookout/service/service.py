@@ -61,8 +61,8 @@ LAG_S_MAX: Final = 30.0
 NO_CHECKS: Final[Mapping[str, Check]] = {}
 OWN_CONNECTIONS: Final = 4
 """For credentials, positions and retention: statements of callers do not delay them."""
-LIVE_RENDERINGS: Final = 2
-"""Live fragments that are rendered at the same time, one per caller."""
+LIVE_RENDERINGS: Final = 4
+"""Live fragments that are rendered at the same time; of one caller, if no other waits."""
 WAITING_MAX: Final = 64
 """Costly statements and exports of one caller that can wait; more are refused."""
 
@@ -125,7 +125,10 @@ class Service:
             stack.push_async_callback(logs.close)
             view, lists = await _open_views(settings, stack)
             live = LiveFragments(
-                progress, FairSemaphore("live fragments", LIVE_RENDERINGS, 1, settings.streams_max)
+                progress,
+                FairSemaphore(
+                    "live fragments", LIVE_RENDERINGS, LIVE_RENDERINGS, settings.streams_max
+                ),
             )
             stack.push_async_callback(live.close)
             authenticate = Authenticator(pool, settings)

@@ -154,29 +154,28 @@ class LiveFragments:
     async def _update(self, entry: _Entry) -> None:
         try:
             while entry.is_wanted or not entry.version:
-                seen = self._progress.positions
-                await self._render(entry)
-                await asyncio.sleep(RENDER_S_MIN)
+                # Counted for the follower with the fewest fragments: a caller with many delays no
+                # other.
+                CALLER.set(min(entry.callers, key=self._followed.__getitem__, default=""))
+                async with self._shares.place():
+                    began_s, seen = clock.monotonic_s(), self._progress.positions
+                    await self._render(entry)
+                    await asyncio.sleep(min(PAUSE_S_MAX, clock.monotonic_s() - began_s))
+                await asyncio.sleep(max(0.0, began_s + RENDER_S_MIN - clock.monotonic_s()))
                 await self._progress.wait_for_change(seen, RENDER_S_MAX, entry.shared.partition)
         except (Problem, WorldError) as error:
             entry.fail(error)
         except Exception as error:
+            _logger.exception("a live fragment cannot be rendered: %s", entry.shared.key)
             entry.fail(error)
-            raise
         finally:
             del self._entries[entry.shared.key]
 
     async def _render(self, entry: _Entry) -> None:
         """Render it once. Raises a `Problem` or `WorldError` only if there is no text yet."""
-        # Counted for the follower with the fewest fragments: a caller with many delays no other.
-        caller = min(entry.callers, key=self._followed.__getitem__, default="")
-        CALLER.set(caller)
-        async with self._shares.place():
-            began_s = clock.monotonic_s()
-            try:
-                entry.publish(await entry.shared.render())
-            except (Problem, WorldError) as error:
-                if not entry.version:
-                    raise
-                _logger.debug("a live fragment was not updated: %s", error)
-            await asyncio.sleep(min(PAUSE_S_MAX, clock.monotonic_s() - began_s))
+        try:
+            entry.publish(await entry.shared.render())
+        except (Problem, WorldError) as error:
+            if not entry.version:
+                raise
+            _logger.debug("a live fragment was not updated: %s", error)

@@ -162,6 +162,7 @@ class Templates:
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            auto_reload=False,
         )
         self._environment.globals |= {
             "static": lambda name: f"/static/{name}?v={files[name].version}",
