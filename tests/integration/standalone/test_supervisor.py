@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fairlead_common.service.process import EXIT_SETTINGS
 from fairlead_standalone.processes.child_process import ServerFailed
 from fairlead_standalone.processes.liveness import Liveness
 from fairlead_standalone.processes.supervisor import Supervisor
@@ -115,6 +116,25 @@ async def test_a_child_that_never_starts_ends_the_supervisor_with_its_log(tmp_pa
     ):
         async with Supervisor(tmp_path, Heard()) as children:
             await children.start(StandIn("one", tmp_path, "sys.exit('no such luck')\n"))
+
+
+async def test_a_slow_first_start_that_fails_is_repeated(tmp_path: Path) -> None:
+    """As on a loaded machine, where an answer of Postgres comes too late."""
+    heard = Heard()
+    once = "seen = folder / 'seen'\nif not seen.exists(): seen.touch(); sys.exit('too slow')\n"
+    async with Supervisor(tmp_path, heard, settled_s=0.0) as children:  # any start is a slow one
+        await children.start(StandIn("one", tmp_path, once + SERVES))
+        assert "ended with exit code 1" in await heard.until("starting it again")
+    assert notes(tmp_path) == ["one started", "one started", "one ended"]
+
+
+async def test_a_child_with_invalid_settings_is_started_once(tmp_path: Path) -> None:
+    body = f"print('settings: PORT: is not a number', flush=True); sys.exit({EXIT_SETTINGS})\n"
+    with pytest.raises(ServerFailed) as raised:
+        async with Supervisor(tmp_path, Heard()) as children:
+            await children.start(StandIn("one", tmp_path, body))
+    assert str(raised.value) == "one cannot be started: settings: PORT: is not a number"
+    assert notes(tmp_path) == ["one started"]
 
 
 async def test_a_child_that_never_becomes_ready_is_ended(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """The frame of every `main`: how a service ends, and what its exit code says."""
 
+import json
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from fairlead_common.service.process import EXIT_SETTINGS
 
 WAITS = """
 import asyncio
@@ -42,6 +45,33 @@ async def main():
 
 process.run(main)
 """
+LOSES_THE_LOG = """
+import asyncio
+from fairlead_common.domain.errors import AppendUnknown, ProducerFenced
+from fairlead_common.service import process
+
+async def heartbeat():
+    raise AppendUnknown("no answer within 20 s")
+
+async def cycle():
+    try:
+        await asyncio.Event().wait()
+    finally:
+        raise ProducerFenced("a newer producer exists")
+
+async def lead():
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(cycle())
+        tasks.create_task(heartbeat())
+
+async def main():
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(asyncio.Event().wait())
+        tasks.create_task(lead())
+
+process.run(main)
+"""
+FAILS_TWICE = LOSES_THE_LOG.replace("raise ProducerFenced", "raise AssertionError")
 UNSET = """
 from fairlead_common.service import process
 from fairlead_common.service.settings import Settings, load
@@ -96,10 +126,25 @@ def test_the_first_task_that_fails_ends_the_process_with_its_traceback() -> None
     assert "RuntimeError: odd" in log
 
 
+def test_an_error_of_the_environment_ends_the_process_with_one_sentence() -> None:
+    with started(LOSES_THE_LOG) as process:
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    (line,) = log.splitlines()
+    assert json.loads(line)["message"] == "ended: no answer within 20 s"
+
+
+def test_an_error_of_fairlead_itself_is_never_hidden_by_one_of_the_environment() -> None:
+    with started(FAILS_TWICE) as process:
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "AssertionError: a newer producer exists" in log
+
+
 def test_wrong_settings_are_a_sentence_not_a_traceback() -> None:
     with started(UNSET) as process:
         _, log = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == EXIT_SETTINGS
     assert log.startswith("settings: FAIRLEAD_HTTP_PORT:")
     assert "Traceback" not in log
 
@@ -107,6 +152,6 @@ def test_wrong_settings_are_a_sentence_not_a_traceback() -> None:
 def test_an_invalid_log_url_is_reported_without_a_traceback() -> None:
     with started(BAD_LOG) as process:
         _, log = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == EXIT_SETTINGS
     assert log.startswith("settings: a log's URL begins with")
     assert "Traceback" not in log

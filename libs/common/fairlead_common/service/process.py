@@ -1,7 +1,8 @@
 """What the `main` of every service runs in: event loop, signals and exit code.
 
-`main()` owns a task group. The first task that fails ends the process with its traceback; SIGINT
-and SIGTERM cancel it, so that everything ends in order.
+`main()` owns a task group. The first task that fails ends the process: an error of the environment
+(`WorldError`) with its message, any other with its traceback. SIGINT and SIGTERM cancel it, so that
+everything ends in order.
 """
 
 import asyncio
@@ -10,11 +11,14 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Final
+from typing import Final, NoReturn
 
-from fairlead_common.domain.errors import LogUrlInvalid
+from fairlead_common.domain.errors import LogUrlInvalid, WorldError
 from fairlead_common.service import json_logging, settings
 from fairlead_common.service.event_loop import EventLoop
+
+EXIT_SETTINGS: Final = 78
+"""The exit code for settings that are not valid (`EX_CONFIG`): another start changes nothing."""
 
 _PR_SET_DUMPABLE: Final = 4
 
@@ -22,14 +26,34 @@ _logger = logging.getLogger("fairlead.process")
 
 
 def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "INFO") -> None:
-    """Run `main` until it ends or a signal arrives; exit with 1 after a failure, else with 0."""
+    """Run `main` until it ends or a signal arrives.
+
+    The process then exits with 0, after a failure with 1 or `EXIT_SETTINGS`.
+    """
     hide_memory()
     json_logging.set_up_logging(log_level)
+    failures: BaseExceptionGroup[WorldError] | None = None
     try:
-        with asyncio.Runner(loop_factory=EventLoop) as runner:
-            runner.run(_until_signal(main))
+        try:
+            with asyncio.Runner(loop_factory=EventLoop) as runner:
+                runner.run(_until_signal(main))
+        except* WorldError as errors:
+            failures = errors
     except (settings.SettingsError, LogUrlInvalid) as error:
-        sys.exit(f"settings: {error}")
+        sys.stderr.write(f"settings: {error}\n")
+        sys.exit(EXIT_SETTINGS)
+    if failures is not None:
+        _exit_after(failures)
+
+
+def _exit_after(failures: BaseExceptionGroup[WorldError]) -> NoReturn:
+    """Log the first error and exit: the others follow from it, and its message says what is wrong;
+    a traceback would say no more."""
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    _logger.error("ended: %s", first)
+    sys.exit(1)
 
 
 def hide_memory() -> None:

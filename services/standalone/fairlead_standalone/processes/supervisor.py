@@ -7,17 +7,18 @@
     # now they have ended, those started last first
 
 A child that dies is started again after a pause that doubles from `PAUSE_S` to `PAUSE_S_MAX`. If a
-child was never ready, `FIRST_STARTS_MAX` starts, or one that took longer than `SETTLED_S`, end the
-supervisor with the last lines of the child's log. A child that runs but does not answer is killed
-and started again (`liveness`).
+child was never ready, `FIRST_STARTS_MAX` starts end the supervisor with the last lines of the
+child's log, and one start does whose exit code says that its settings are not valid. A child that
+runs but does not answer is killed and started again (`liveness`).
 """
 
 import asyncio
 import subprocess
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from fairlead_common.service import clock
+from fairlead_common.service.process import EXIT_SETTINGS
 from fairlead_standalone.processes.child_process import (
     ServerFailed,
     SupervisedProgram,
@@ -31,9 +32,9 @@ from fairlead_standalone.processes.process_output import Output, RotatingLog, Sa
 PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 10.0
 SETTLED_S: Final = 30.0
-"""A child that ran for this long is restarted after the shortest pause."""
-
 FIRST_STARTS_MAX: Final = 3
+"""A first start can fail because the machine is slow: as when an answer of Postgres takes longer
+than a lock may stay unconfirmed."""
 DEATHS_COUNTED_MAX: Final = 10
 PROBE_S: Final = 0.02
 PROBE_S_MAX: Final = 0.2
@@ -45,12 +46,22 @@ LAST_OUTPUT_S_MAX: Final = 1.0
 
 
 class Supervisor:
-    """A set of children; leaving the context ends all of them."""
+    """A set of children; leaving the context ends all of them.
 
-    def __init__(self, logs: Path, say: Say, liveness: Liveness | None = None) -> None:
+    A child that ran for `settled_s` is restarted after the shortest pause.
+    """
+
+    def __init__(
+        self,
+        logs: Path,
+        say: Say,
+        liveness: Liveness | None = None,
+        settled_s: float = SETTLED_S,
+    ) -> None:
         self._logs = logs
         self._say = say
         self._liveness = liveness or Liveness()
+        self._settled_s = settled_s
         self._groups: list[list[asyncio.Task[None]]] = []
         self._hurry = asyncio.Event()
 
@@ -71,7 +82,9 @@ class Supervisor:
     async def start(self, *programs: SupervisedProgram) -> None:
         """Start these concurrently. Raises `ServerFailed` if one does not become ready."""
         children = [
-            _Child(program, self._logs, self._say, self._hurry, self._liveness)
+            _Child(
+                program, self._logs, self._say, self._hurry, self._liveness, self._settled_s
+            )
             for program in programs
         ]
         group = [asyncio.create_task(child.keep(), name=child.name) for child in children]
@@ -103,6 +116,7 @@ class _Child:
         say: Say,
         hurry: asyncio.Event,
         liveness: Liveness,
+        settled_s: float,
     ) -> None:
         self.name = program.name
         self.ready = asyncio.Event()
@@ -110,6 +124,7 @@ class _Child:
         self._say = say
         self._hurry = hurry
         self._liveness = liveness
+        self._settled_s = settled_s
         self._log = RotatingLog(logs / f"{program.name}.log")
         self._deaths = 0
 
@@ -120,21 +135,29 @@ class _Child:
             while True:
                 started_s = clock.monotonic_s()
                 end = await self._run_once()
-                settled = clock.monotonic_s() - started_s > SETTLED_S
+                settled = clock.monotonic_s() - started_s > self._settled_s
                 tries += 1
-                if not self.ready.is_set() and (settled or tries == FIRST_STARTS_MAX):
-                    raise ServerFailed(
-                        f"{self.name} cannot be started: it {end}. Its log {self._log.path}"
-                        f" ends:\n{read_tail(self._log.path)}"
-                    )
+                if not self.ready.is_set():
+                    self._check_first_start(end, tries)
                 self._deaths = 0 if settled else min(self._deaths + 1, DEATHS_COUNTED_MAX)
-                self._say(f"{self.name} {end}; starting it again (log: {self._log.path})")
+                self._say(f"{self.name} {end.text}; starting it again (log: {self._log.path})")
                 await asyncio.sleep(min(PAUSE_S_MAX, PAUSE_S * 2**self._deaths))
         finally:
             self._log.close()
 
-    async def _run_once(self) -> str:
-        """Run one process from its preparation to its end; returns how it ended."""
+    def _check_first_start(self, end: "_End", tries: int) -> None:
+        """Raises `ServerFailed` if another start after this one would not help."""
+        log = self._log.path
+        if end.code == EXIT_SETTINGS:
+            raise ServerFailed(f"{self.name} cannot be started: {read_tail(log, lines=1)}")
+        if tries == FIRST_STARTS_MAX:
+            raise ServerFailed(
+                f"{self.name} cannot be started: it {end.text}. Its log {log} ends:\n"
+                + read_tail(log)
+            )
+
+    async def _run_once(self) -> "_End":
+        """Run one process from its preparation to its end."""
         await asyncio.to_thread(self._program.prepare)
         process = spawn(self._program.command(), subprocess.PIPE)
         pump = asyncio.create_task(self._pump(process))
@@ -142,14 +165,14 @@ class _Child:
             end = asyncio.create_task(wait_until_ended(process))
             try:
                 if not await self._until_ready(process, end):
-                    return f"was not ready within {self._program.ready_s:.0f} s"
+                    return _End(f"was not ready within {self._program.ready_s:.0f} s")
                 if not end.done():
                     self._note_ready()
                 if await self._is_hung(end):
                     process.kill()  # the only signal that a stopped process obeys
                     await end
                     failures = self._liveness.failures_max
-                    return f"did not answer {failures} probes in a row and was killed"
+                    return _End(f"did not answer {failures} probes in a row and was killed")
                 return _describe_end(await end)
             finally:
                 end.cancel()
@@ -232,5 +255,13 @@ class _Child:
         await end
 
 
-def _describe_end(code: int) -> str:
-    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+class _End(NamedTuple):
+    """How a process ended. `code`: its exit code, negative for a signal; None if it was killed."""
+
+    text: str
+    code: int | None = None
+
+
+def _describe_end(code: int) -> _End:
+    text = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return _End(text, code)
