@@ -1,6 +1,7 @@
 """What only the log in Postgres has: lost answers, a full disk, cleanup, notifications."""
 
 import asyncio
+import gc
 import secrets
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit, urlunsplit
@@ -250,3 +251,20 @@ async def test_a_cancelled_query_whose_connection_is_lost_is_not_repeated(databa
     assert task.cancelled()
     repeated.cancel()
     await link.close()
+
+
+async def test_a_notifier_that_is_closed_while_it_connects_leaves_nothing_behind(
+    database: str,
+) -> None:
+    """At each step of the event loop at which `fairlead doctor` and others end early."""
+    loop = asyncio.get_running_loop()
+    printed: list[str] = []
+    loop.set_exception_handler(lambda _, context: printed.append(str(context)))
+    for steps in range(40):
+        notifier = Notifier(database)
+        notifier.next_notification("any")
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await notifier.close()
+        gc.collect()  # the event loop reports a forgotten error when its future is collected
+    assert printed == []
