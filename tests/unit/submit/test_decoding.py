@@ -117,10 +117,31 @@ def test_pointers_are_escaped() -> None:
     assert [error.pointer for error in found] == ["/a~1b~0c"]
 
 
-def test_too_many_objects_are_refused_before_they_use_memory() -> None:
+@pytest.mark.parametrize("empty", [b"{}", b"[]"])
+def test_too_many_objects_and_lists_are_refused_before_they_use_memory(empty: bytes) -> None:
     with pytest.raises(Problem) as refused:
-        DECODER(b"[" + b"{}," * 700_000 + b"{}]")
+        DECODER(b"[" + (empty + b",") * 700_000 + empty + b"]")
     assert refused.value.slug == "too-large"
+
+
+def with_values(count: int) -> bytes:
+    """A body of this many values, the body itself among them, that repeats a name."""
+    return b'{"queue": "a", "queue": "b", "more": [' + b"1," * (count - 4) + b"1]}"
+
+
+def test_names_are_not_searched_in_bodies_with_too_many_values() -> None:
+    """The search takes seconds then, for which the event loop waits."""
+    _, found = DECODER(with_values(validation.VALUES_MAX))
+    assert [error.pointer for error in found] == ["/queue", "/more"]
+    with pytest.raises(Problem) as refused:
+        DECODER(with_values(validation.VALUES_MAX + 1))
+    assert [error.pointer for error in refused.value.field_errors] == ["/more", ""]
+
+
+def test_commas_in_texts_are_not_values() -> None:
+    text = "," * (validation.VALUES_MAX + 1)
+    body = msgspec.json.encode({"queue": None, "jobs": [{"command": [text]}]})
+    assert DECODER(body)[1] == []
 
 
 def test_messages_do_not_repeat_long_values() -> None:

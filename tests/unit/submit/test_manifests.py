@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.requests import validation
 from fairlead_submit.domain.manifests.conversion import ConvertedManifests, convert_manifests
-from fairlead_submit.domain.manifests.manifest_fields import FieldUse
+from fairlead_submit.domain.manifests.manifest_fields import FIELDS_MAX, FieldUse
 
 Manifest = dict[str, Any]  # `Any`: JSON
 
@@ -223,6 +224,23 @@ def test_other_kinds_are_refused_with_those_that_are_supported(manifest: Manifes
 def test_a_list_is_read_item_by_item() -> None:
     items = {"apiVersion": "v1", "kind": "List", "items": [job(), {"kind": "X"}]}
     assert list(refused(items)) == ["/manifests/0/items/1/kind"]
+
+
+def test_only_the_first_of_very_many_errors_are_collected() -> None:
+    wrong = [1] * 50_000
+    made = convert({"apiVersion": "v1", "kind": "List", "items": wrong})
+    assert len(made.errors) == validation.ERRORS_MAX
+
+
+def test_manifests_in_lists_are_limited() -> None:
+    pods = [pod(str(number)) for number in range(2)] * 10_000
+    given = {"apiVersion": "v1", "kind": "List", "items": pods}
+    assert "are more than 20000" in refused(given)["/manifests"]
+
+
+def test_reported_fields_are_limited() -> None:
+    unknown = {f"field{number}": 1 for number in range(FIELDS_MAX)}
+    assert "have more than 500000 fields" in refused(job(unknown))["/manifests"]
 
 
 def test_lists_within_lists_are_bounded() -> None:

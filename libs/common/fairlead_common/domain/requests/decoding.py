@@ -23,7 +23,7 @@ from fairlead_common.domain.requests.validation import (
 T = TypeVar("T", bound=msgspec.Struct)
 
 OBJECTS_MAX: Final = 640_000
-"""Maximum number of objects in a body: each takes more memory than its text."""
+"""Maximum number of objects in a body, and of lists: each takes more memory than its text."""
 
 POINTER_MAX: Final = 1_000
 
@@ -88,6 +88,12 @@ def _collect_repeated_names(document: object) -> list[FieldError]:
     return found
 
 
+def has_too_many_values(body: bytes, document: object) -> bool:
+    """Whether the document, which was parsed from the body, has more than `VALUES_MAX` values."""
+    separators = body.count(b",") + body.count(b"[") + body.count(b"{")
+    return separators >= validation.VALUES_MAX and validation.has_too_many_values(document)
+
+
 def has_all_names(body: bytes, reencoded: bytes) -> bool:
     """Whether all names of a body are in `reencoded`, the text that its decoded value encodes to.
 
@@ -110,11 +116,15 @@ class Decoder(Generic[T]):
 
     def check_object_count(self, body: bytes) -> None:
         """Raises a 413 `Problem` for a body that would take far more memory than its text."""
-        if len(body) > 2 * OBJECTS_MAX and body.count(b"{") > OBJECTS_MAX:
-            raise Problem(
-                "too-large",
-                f"The body has more than {OBJECTS_MAX} objects. Send the jobs in several requests.",
-            )
+        if len(body) <= 2 * OBJECTS_MAX:
+            return
+        for bracket, name in ((b"{", "objects"), (b"[", "lists")):
+            if body.count(bracket) > OBJECTS_MAX:
+                raise Problem(
+                    "too-large",
+                    f"The body has more than {OBJECTS_MAX} {name}. Send the jobs in several"
+                    " requests.",
+                )
 
     def decode_valid(self, body: bytes) -> T | None:
         """The request, or None if `decode_with_errors` has to find the errors."""
@@ -129,6 +139,10 @@ class Decoder(Generic[T]):
             document = parse_json(body)
         except ValueError as error:
             raise Problem("malformed", str(error)) from None
+        if has_too_many_values(body, document):
+            # The search for repeated names would block the event loop for seconds.
+            type_errors, _ = validation.validate_document(document, self._kind)
+            raise validation_problem([*type_errors, validation.TOO_MANY_VALUES])
         found = find_repeated_names(body)
         request = self._decode_or_none(body)
         if request is not None:

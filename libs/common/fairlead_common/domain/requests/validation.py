@@ -23,6 +23,10 @@ ERRORS_MAX: Final = 1_000
 VALUES_MAX: Final = 2_000_000
 """Validation stops after this number of values."""
 
+TOO_MANY_VALUES: Final = FieldError(
+    "", f"has more than {VALUES_MAX} values; the rest was not checked: send several requests"
+)
+
 QUOTE_LENGTH_MAX: Final = 60
 _MISSING: Final = object()
 
@@ -95,7 +99,7 @@ class _ErrorList:
     def count_value(self) -> None:
         self._values_left -= 1
         if self._values_left < 0:
-            self.add("", f"has more than {VALUES_MAX} values; the rest was not checked")
+            self.add(TOO_MANY_VALUES.pointer, TOO_MANY_VALUES.detail)
             raise _LimitReachedError
 
 
@@ -111,6 +115,20 @@ def measure_depth(document: object) -> int:
             for item in (value.values() if isinstance(value, dict) else value)
         ]
     return depth
+
+
+def has_too_many_values(document: object) -> bool:
+    """Whether a parsed document has more than `VALUES_MAX` values."""
+    left, pending = VALUES_MAX - 1, [document]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict | list):
+            left -= len(value)
+            if left < 0:
+                return True
+            items = value.values() if isinstance(value, dict) else value
+            pending += [item for item in items if isinstance(item, dict | list)]
+    return False
 
 
 @cache

@@ -5,6 +5,7 @@ no counterpart is ignored with the reason; what would change the meaning if it w
 refused, and then nothing of the request is submitted.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -22,8 +23,10 @@ from fairlead_submit.domain.manifests.kubeflow_manifests import (
 )
 from fairlead_submit.domain.manifests.manifest_fields import (
     FieldReport,
+    FieldUse,
     ManifestObject,
     ReportedField,
+    ReportFull,
 )
 from fairlead_submit.domain.manifests.pod_groups import PodGroups
 from fairlead_submit.domain.manifests.pod_manifests import Document, Metadata, read_pod
@@ -50,6 +53,9 @@ KINDS: Final = (
 )
 LISTS_DEPTH_MAX: Final = 4
 """How deep a List in a List is opened."""
+
+MANIFESTS_MAX: Final = 20_000
+"""Maximum number of manifests of a request, with those in Lists: a PodGroup for each Pod."""
 
 
 class Conversion(msgspec.Struct, frozen=True, rename="camel"):
@@ -97,8 +103,10 @@ def convert_manifests(
 ) -> ConvertedManifests:
     """The jobs of the manifests. `queue` and `job_set` replace what the manifests name."""
     batch = _ManifestBatch(jobs_max)
-    for index, manifest in enumerate(manifests):
-        batch.read(manifest, f"/manifests/{index}", 0)
+    with contextlib.suppress(ReportFull):
+        for index, manifest in enumerate(manifests):
+            batch.read(manifest, f"/manifests/{index}", 0)
+        batch.make_gangs()
     return batch.convert(queue, job_set)
 
 
@@ -107,6 +115,7 @@ class _ManifestBatch:
 
     def __init__(self, jobs_max: int) -> None:
         self._jobs_max = jobs_max
+        self._count = 0
         self._report = FieldReport()
         self._pod_groups = PodGroups()
         self._queues: dict[str, str] = {}
@@ -118,7 +127,12 @@ class _ManifestBatch:
         self._manifests: dict[str, str] = {}
 
     def read(self, manifest: object, pointer: str, depth: int) -> None:
-        """Take one manifest, or all manifests of a List."""
+        """Take one manifest, or all manifests of a List. Raises `ReportFull`."""
+        self._count += 1
+        if self._count > MANIFESTS_MAX:
+            detail = f"are more than {MANIFESTS_MAX}; send them in several requests"
+            self._report.add("/manifests", FieldUse.REFUSED, detail)
+            raise ReportFull
         if not isinstance(manifest, dict):
             given = ManifestObject({}, pointer.rpartition("/")[0], self._report)
             given.refuse_field(
@@ -153,9 +167,12 @@ class _ManifestBatch:
                 field, f"is {validation.quote(kind)}; supported are: {', '.join(KINDS)}"
             )
 
+    def make_gangs(self) -> None:
+        """Make gangs of the jobs whose pods name a PodGroup, after all manifests."""
+        self._jobs = self._pod_groups.make_gangs(self._jobs, self._of_jobs)
+
     def convert(self, queue: str | None, job_set: str | None) -> ConvertedManifests:
-        """The result after all manifests."""
-        jobs = self._pod_groups.make_gangs(self._jobs, self._of_jobs)
+        """The result."""
         errors = self._report.errors()
         named = queue or next(iter(self._queues), "")
         if queue is None and len(self._queues) > 1:
@@ -170,7 +187,7 @@ class _ManifestBatch:
         made = Conversion(
             named,
             job_set or next(iter(self._job_sets), ""),
-            jobs,
+            self._jobs,
             self._groups,
             self._report.fields,
         )

@@ -16,6 +16,9 @@ from fairlead_common.domain.requests import validation
 UNKNOWN: Final = "has no meaning for Fairlead"
 """The reason for fields that no converter knows."""
 
+FIELDS_MAX: Final = 500_000
+"""Maximum number of reported fields of a request."""
+
 
 class FieldUse(StrEnum):
     """What became of a field."""
@@ -33,15 +36,28 @@ class ReportedField(msgspec.Struct, frozen=True, rename="camel", gc=False):
     detail: str
 
 
+class ReportFull(Exception):
+    """The report has a limit of entries, and its `errors` say so: what follows is not converted."""
+
+
 class FieldReport:
     """The entries of a request, in the order in which they were made."""
 
     def __init__(self) -> None:
         self.fields: list[ReportedField] = []
+        self._refused = 0
 
     def add(self, pointer: str, use: FieldUse, detail: str) -> None:
-        """Add an entry."""
+        """Add an entry. Raises `ReportFull` after `ERRORS_MAX` refused fields or `FIELDS_MAX`."""
         self.fields.append(ReportedField(pointer, use, detail))
+        if use is FieldUse.REFUSED:
+            self._refused += 1
+            if self._refused == validation.ERRORS_MAX:
+                raise ReportFull
+        elif len(self.fields) >= FIELDS_MAX:
+            detail = f"have more than {FIELDS_MAX} fields; send them in several requests"
+            self.fields.append(ReportedField("/manifests", FieldUse.REFUSED, detail))
+            raise ReportFull
 
     def errors(self) -> list[FieldError]:
         """The refused fields as errors of the request."""
