@@ -181,3 +181,34 @@ async def test_a_wait_for_a_nonexistent_version_times_out(
         answer = await harness.get("/queues/q/report", never, wait="1ms")
         assert answer.status_code == 503
         assert "has not reached that position" in answer.json()["detail"]
+
+
+async def test_a_job_whose_pool_has_no_nodes_says_so_without_a_report(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """The scheduler reports on the first of the pools that only jobs name."""
+    async with running(fresh_database, valkey_url) as harness:
+        position = await harness.append_events(submitted("a"))
+        await harness.read("/jobsets", position)
+        found = await until_read(
+            lambda: harness.read(f"/jobs/{job_id('a')}"),
+            lambda found: found["why"]["code"] != "scheduling",
+        )
+        assert found["why"] == {
+            "code": "no-matching-node",
+            "sentence": (
+                "Pool default has no nodes. Start an executor that reports nodes in this pool."
+            ),
+        }
+        node = clusters.Node(executor="e", name="n0", allocatable={"cpu": 4000})
+        await harness.append([clusters.node_record(node)])
+        found = await until_read(
+            lambda: harness.read(f"/jobs/{job_id('a')}"),
+            lambda found: found["why"]["code"] == "scheduling",
+        )
+        moved = msgspec.structs.replace(node, pool="other")
+        await harness.append([clusters.node_record(moved)])
+        await until_read(
+            lambda: harness.read(f"/jobs/{job_id('a')}"),
+            lambda found: found["why"]["code"] == "no-matching-node",
+        )

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.ids import GroupId, JobId
+from fairlead_common.domain.ids import GroupId, JobId, RunId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import Gang
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.domain.records.group_terms import Topology, TopologyMode
 from fairlead_common.domain.records.scheduling_reports import (
     GroupNearness,
@@ -18,6 +19,7 @@ from fairlead_common.domain.records.scheduling_reports import (
     WaitingReport,
 )
 from fairlead_scheduler.rules.housekeeping import Housekeeping
+from fairlead_scheduler.rules.lease_changes import Leases, LeaseState
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
@@ -44,16 +46,23 @@ def said(
     cores: Sequence[int],
     *queues: Queue,
     reporter: Reporter | None = None,
+    leases: Leases | None = None,
     now_ms: int = 10_000,
 ) -> dict[str, Report]:
     """What a round of the default pool says, by key."""
     harness = harness_of(view, cores, *queues)
-    decider = harness.make_decider(SETTINGS)
+    decider = harness.make_decider(SETTINGS, leases=leases)
     decisions: Housekeeping = decider.decide_housekeeping(now_ms)
     decided = decider.decide_round("default", decisions, now_ms, lambda: 0.0)
     assert decided is not None
     made = (reporter or Reporter(CLASSES)).report_round(
-        view, decided.built, decided.plan, harness.queues, now_ms=now_ms, steps_ms={}
+        view,
+        decided.built,
+        decided.plan,
+        harness.queues,
+        decisions.unconfirmed,
+        now_ms=now_ms,
+        steps_ms={},
     )
     return {
         record.key: scheduling_reports.decode(record.value)
@@ -149,6 +158,27 @@ def test_members_that_wait_for_stopping_ones_have_that_reason() -> None:
         )
     found = waiting(said(view, (1, 1)))
     assert (found.code, found.gang, found.jobs) == ("gang-stopping", "g", 1)
+
+
+def test_jobs_whose_lost_run_perhaps_exists_have_that_reason() -> None:
+    """By kind, and by gang: all members of a gang wait for the run of one."""
+    both = [submitted(name, gang=Gang(name="g", size=2)) for name in ("b", "c")]
+    lost = [ev.JobRunLost(job_id=JobId(name), run=1, reason="silent") for name in ("a", "b", "c")]
+    again = [ev.JobRequeued(job_id=JobId(name), reason="lost") for name in ("a", "b", "c")]
+    starts = [leased("a"), leased("b"), leased("c")]
+    view = fold([submitted("a"), *both], starts, lost, again)
+    leases = Leases()
+    leases.by_run = {
+        RunId(f"{name}-1"): LeaseState("e0", DesiredState.STOP, given_up=True) for name in "ab"
+    }
+    leases.given_up = {RunId("a-1"): JobId("a"), RunId("b-1"): JobId("b")}
+    found = said(view, (1, 1), leases=leases)
+    reasons = [report for report in found.values() if isinstance(report, WaitingReport)]
+    assert {(report.code, report.gang) for report in reasons} == {
+        ("lost-run", ""),
+        ("lost-run", "g"),
+    }
+    assert all("perhaps still exists" in report.sentence for report in reasons)
 
 
 def test_unchanged_reports_are_not_repeated() -> None:

@@ -7,7 +7,7 @@ from fairlead_common.domain.ids import partition_of_job
 from fairlead_common.log.quarantine import QuarantinedRecord
 from fairlead_lookout.http.responses import WaitingReasonResponse, find_obstacle
 from fairlead_lookout.store.queries.view_reader import JobRecord
-from fairlead_lookout.store.topic_caches import ReportCache
+from fairlead_lookout.store.topic_caches import ClusterCache, ReportCache
 
 NAMED_MAX = 3
 """Jobs that a sentence names."""
@@ -15,7 +15,11 @@ DEPENDENCIES_MAX = 100
 
 
 def explain_waiting(
-    job: JobRecord, reports: ReportCache, stopped: Mapping[int, QuarantinedRecord], now_ms: int
+    job: JobRecord,
+    reports: ReportCache,
+    clusters: ClusterCache,
+    stopped: Mapping[int, QuarantinedRecord],
+    now_ms: int,
 ) -> WaitingReasonResponse | None:
     """The reason, or None for a job that does not wait. `stopped`: partitions of the log at which
     a reader has stopped, and at which record."""
@@ -55,7 +59,7 @@ def explain_waiting(
                 sentence=f"The job starts no earlier than {start_after}.",
             )
         case _:
-            return _explain_scheduling(job, reports)
+            return _explain_scheduling(job, reports, clusters)
 
 
 def _explain_dependencies(job: JobRecord) -> WaitingReasonResponse:
@@ -89,13 +93,24 @@ def _explain_preemption(job: JobRecord) -> WaitingReasonResponse:
     )
 
 
-def _explain_scheduling(job: JobRecord, reports: ReportCache) -> WaitingReasonResponse:
+def _explain_scheduling(
+    job: JobRecord, reports: ReportCache, clusters: ClusterCache
+) -> WaitingReasonResponse:
     row = job.row
     gang, member = job.submitted.gang, job.submitted.group
     name = gang.name if gang else member.group if member else ""
     reason = reports.find_waiting_reason(
         row["pool"], row["queue"], row["shape"], row["job_set"], name
     )
+    if reason is None and clusters.ready and not clusters.has_nodes(row["pool"]):
+        # Of pools that only jobs name, the scheduler examines some.
+        return WaitingReasonResponse(
+            code="no-matching-node",
+            sentence=(
+                f"Pool {row['pool']} has no nodes. Start an executor that reports nodes in this"
+                " pool."
+            ),
+        )
     if reason is None:
         return WaitingReasonResponse(
             code="scheduling",

@@ -199,6 +199,21 @@ class ClusterCache(TopicCache):
 
     def __init__(self, log: EventLog, *, away_s: float) -> None:
         super().__init__(log, CLUSTERS, away_s=away_s)
+        self._nodes_of_pool: dict[str, set[str]] = {}
+        self._pool_of_node: dict[str, str] = {}
+
+    def has_nodes(self, pool: str) -> bool:
+        """Whether any executor reports a node in this pool."""
+        return pool in self._nodes_of_pool
+
+    def _update_index(self, key: str) -> None:
+        if (before := self._pool_of_node.pop(key, None)) is not None:
+            _discard(self._nodes_of_pool, before, key)
+        value = self.find_value(key)
+        node = None if value is None else facts.decode(value)
+        if isinstance(node, facts.Node):
+            self._pool_of_node[key] = node.pool
+            self._nodes_of_pool.setdefault(node.pool, set()).add(key)
 
     def find_heartbeat(self, executor: str) -> facts.Heartbeat | None:
         """The newest heartbeat of an executor."""

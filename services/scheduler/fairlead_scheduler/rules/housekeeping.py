@@ -63,6 +63,8 @@ class Housekeeping(msgspec.Struct, frozen=True):
     others: list[AppendBatch]
     excluded: set[int]
     """Rows of queued jobs; a job whose run has ended takes no part in rounds anyway."""
+    unconfirmed: set[int]
+    """Those of `excluded` that wait because a lost run perhaps still exists."""
     group_records: list[GroupRecordChange] = []
     """Records by which executors learn where the members of groups run."""
 
@@ -158,7 +160,8 @@ def decide_housekeeping(
     ended = (run for run in cleared if not lease_changes.is_in_stopped_partition(view, run))
     batches += [_end_unwanted_lease(view, live_leases, run) for run in sorted(ended)]
     records = list(member_records.decide_group_records(view, live_leases.groups))
-    return Housekeeping(_collect_successes(view, rows.succeeded), batches, excluded, records)
+    successes = _collect_successes(view, rows.succeeded)
+    return Housekeeping(successes, batches, excluded, waiting, records)
 
 
 def _end_unwanted_lease(view: View, live_leases: Leases, run: RunId) -> AppendBatch:

@@ -10,7 +10,7 @@ Failures outside of the pure decisions (log, database) end the process.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -126,7 +126,7 @@ class Cycle:
             if found is not None:
                 decided, batches = found
                 rounds.append(batches)
-                reports.append(self._report(decided, now_ms))
+                reports.append(self._report(decided, housekeeping.unconfirmed, now_ms))
         reports += [self._report_failure(pool, now_ms) for pool in failures.by_pool]
         reports.append(self._forget_pools(pools))
         return CycleDecisions(housekeeping, rounds, [records for records in reports if records])
@@ -185,7 +185,9 @@ class Cycle:
             if topic == JOBS:
                 self.written[partition] = position
 
-    def _report(self, decided: DecidedRound, now_ms: int) -> list[Record]:
+    def _report(
+        self, decided: DecidedRound, unconfirmed: Collection[int], now_ms: int
+    ) -> list[Record]:
         """The changed reports of this pool, at most as many as the reporter writes after one
         round."""
         pool = decided.plan.pool
@@ -203,6 +205,7 @@ class Cycle:
                 decided.built,
                 decided.plan,
                 state.queues,
+                unconfirmed,
                 now_ms=now_ms,
                 steps_ms=steps_ms,
             ),

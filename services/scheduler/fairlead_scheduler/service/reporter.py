@@ -34,6 +34,7 @@ REPORTS_MAX: Final = 5_000
 """The most reports written after one round; the others follow after the next round."""
 POOL_FAILING: Final = "pool-failing"
 GANG_STOPPING: Final = "gang-stopping"
+LOST_RUN: Final = "lost-run"
 
 
 class Reporter:
@@ -64,15 +65,20 @@ class Reporter:
         built: BuiltSnapshot,
         plan: Plan,
         queues: Queues,
+        unconfirmed: Collection[int] = (),
         *,
         now_ms: int,
         steps_ms: dict[str, float],
     ) -> list[Record]:
-        """The records of the reports that this round changed."""
+        """The records of the reports that this round changed.
+
+        `unconfirmed`: rows of jobs that are excluded because a lost run perhaps still exists.
+        """
         waiting = [*_report_waiting(view, built, plan, queues, self._classes)]
-        waiting += _report_stopping_gangs(
-            view, plan.pool, {scheduling_reports.key(report) for report in waiting}
-        )
+        known = {scheduling_reports.key(report) for report in waiting}
+        beside = _report_stopping_gangs(view, plan.pool)
+        beside += _report_unconfirmed(view, plan.pool, unconfirmed)
+        waiting += [report for report in beside if scheduling_reports.key(report) not in known]
         shares = _report_shares(view, built, plan, queues)
         found: list[Report] = [*waiting, *shares, *_report_nearness(built, plan)]
         self._update_gauges(plan.pool, found)
@@ -227,7 +233,7 @@ def _describe_row(
     return written
 
 
-def _report_stopping_gangs(view: View, pool: str, written: set[str]) -> list[WaitingReport]:
+def _report_stopping_gangs(view: View, pool: str) -> list[WaitingReport]:
     """Members of gangs that wait until the others, which are being stopped, have ended."""
     jobs = view.jobs
     gangs: set[job_table.GangName] = set()
@@ -241,26 +247,47 @@ def _report_stopping_gangs(view: View, pool: str, written: set[str]) -> list[Wai
     for gang in sorted(gangs):
         rows = [jobs.rows[job_id] for job_id in view.gang_members.get(gang, ())]
         queued = sum(1 for row in rows if jobs.state[row] == job_table.QUEUED)
-        report = WaitingReport(
-            pool=pool,
-            queue=gang.queue,
-            code=GANG_STOPPING,
-            sentence=f"Members of gang {gang.name} are being stopped. The job waits until they have"
-            " ended, so that all members start together.",
-            job_set=gang.job_set,
-            gang=gang.name,
-            jobs=queued,
-        )
-        if queued and scheduling_reports.key(report) not in written:
-            found.append(report)
+        if queued:
+            found.append(
+                WaitingReport(
+                    pool=pool,
+                    queue=gang.queue,
+                    code=GANG_STOPPING,
+                    sentence=f"Members of gang {gang.name} are being stopped. The job waits until"
+                    " they have ended, so that all members start together.",
+                    job_set=gang.job_set,
+                    gang=gang.name,
+                    jobs=queued,
+                )
+            )
     return found
 
 
+def _report_unconfirmed(view: View, pool: str, rows: Collection[int]) -> list[WaitingReport]:
+    """Reports for the jobs of these rows that are of this pool."""
+    if not rows:
+        return []
+    sentence = (
+        "A lost run of the job, or of a member of its gang, perhaps still exists. The job starts"
+        " again when the executor of that run has reported its end or is lost itself."
+    )
+    return _report_rows(view, pool, np.array(sorted(rows), np.intp), LOST_RUN, sentence)
+
+
 def _report_all_as_waiting(view: View, pool: str, sentence: str) -> list[WaitingReport]:
-    """Reports with this sentence for all queued jobs of a pool, by queue and shape, and by gang."""
+    """Reports with this sentence for all queued jobs of a pool."""
+    every = np.arange(view.jobs.used, dtype=np.intp)
+    return _report_rows(view, pool, every, POOL_FAILING, sentence)
+
+
+def _report_rows(
+    view: View, pool: str, rows: npt.NDArray[np.intp], code: str, sentence: str
+) -> list[WaitingReport]:
+    """Reports with this sentence for the queued jobs of these rows that are of the pool, by queue
+    and shape, and by gang."""
     jobs = view.jobs
     here = jobs.pools.find(pool)
-    rows = np.flatnonzero(jobs.pool[: jobs.used] == (-1 if here is None else here))
+    rows = rows[jobs.pool[rows] == (-1 if here is None else here)]
     rows = rows[(jobs.state[rows] == job_table.QUEUED) & ((jobs.flags[rows] & job_table.FREE) == 0)]
     number = np.int64(len(jobs.shapes))
     by_kind, counts = _count_distinct(jobs.queue[rows] * number + jobs.shape[rows])
@@ -268,23 +295,20 @@ def _report_all_as_waiting(view: View, pool: str, sentence: str) -> list[Waiting
         WaitingReport(
             pool=pool,
             queue=jobs.queues.values[key // number],
-            code=POOL_FAILING,
+            code=code,
             sentence=sentence,
             shape=shapes.key(*jobs.shapes.values[key % number]),
             jobs=count,
         )
         for key, count in zip(by_kind.tolist(), counts.tolist(), strict=True)
     ]
-    gangs = {
-        rare.gang
-        for row, rare in jobs.rare_properties.items()
-        if rare.gang and here == jobs.pool[row]
-    }
+    in_gangs = jobs.rare_properties.keys() & set(rows.tolist()) if view.gangs else ()
+    gangs = {gang for row in in_gangs if (gang := jobs.rare_properties[row].gang)}
     found += [
         WaitingReport(
             pool=pool,
             queue=gang.queue,
-            code=POOL_FAILING,
+            code=code,
             sentence=sentence,
             job_set=gang.job_set,
             gang=gang.name,

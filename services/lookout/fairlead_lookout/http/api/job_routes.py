@@ -245,7 +245,13 @@ async def describe_record(
     listed = responses.describe_job(found.row, now_ms, found.waits_for_others, found.client_ids)
     return responses.JobDetailResponse(
         **msgspec.structs.asdict(listed),
-        why=explain_waiting(found, deps.reports, deps.quarantine.find_stopped_partitions(), now_ms),
+        why=explain_waiting(
+            found,
+            deps.reports,
+            deps.clusters,
+            deps.quarantine.find_stopped_partitions(),
+            now_ms,
+        ),
         position_in_queue=None if found.waits_in_array else await _read_queue_position(deps, found),
         runs=[responses.describe_run(row) for row in found.runs],
         namespace=submitted.namespace,
