@@ -260,7 +260,7 @@ class FakeApiServer:
                 request.transport.close()
             return answer
         if parts[2:] == ["log"]:
-            return web.Response(text=f"{request.query['container']}\nsecond\n")
+            return await self._log(request)
         if name:
             item = self._objects[kind].get((namespace, name))
             return _not_found(kind, name) if item is None else web.json_response(item)
@@ -278,6 +278,15 @@ class FakeApiServer:
         if start + limit < len(keys):
             metadata["continue"] = str(start + limit)
         return web.json_response({"kind": "List", "metadata": metadata, "items": page})
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        """A followed log does not end, as on nodes of KWOK and on a node that is lost."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(f"{request.query['container']}\nsecond\n".encode())
+        if request.query.get("follow") == "true":
+            await self._cut.wait()
+        return response
 
     async def _watch(self, request: web.Request, kind: str) -> web.StreamResponse:
         position = int(request.query["resourceVersion"])

@@ -196,6 +196,22 @@ async def test_the_log_of_an_unknown_run_is_refused_with_a_reason(bed: Bed) -> N
         await anext(bed.cluster.logs(run_of("a"), LogRequest()))
 
 
+async def test_a_followed_log_ends_with_its_run(lasting_bed: Bed) -> None:
+    cluster = lasting_bed.cluster
+    create(lasting_bed, "a", LASTS)
+    await until(cluster, "a", runs)
+
+    async def follow() -> None:
+        async for _ in cluster.logs(run_of("a"), LogRequest(follow=True)):
+            pass
+
+    following = asyncio.create_task(follow())
+    cluster.stop(run_of("a"), 1, pods.stopped("enough"))
+    await until(cluster, "a", ended)
+    async with asyncio.timeout(WAIT_S_MAX):
+        await following
+
+
 async def test_a_node_that_returns_runs_is_named_and_avoided(returning_bed: Bed) -> None:
     cluster = returning_bed.cluster
     leases = [returning_bed.lease(name, RETURNED) for name in ("a", "b", "c")]

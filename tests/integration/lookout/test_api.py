@@ -206,7 +206,9 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
             job_set="s",
             gang="g",
         )
-        await harness.append([scheduling_reports.record(why), scheduling_reports.record(member)])
+        node = clusters.Node(executor="e", name="n0", allocatable={"cpu": 4000})
+        reports = [scheduling_reports.record(each) for each in (why, member)]
+        await harness.append([clusters.node_record(node), *reports])
         after = await harness.append_events(
             submitted("plain"),
             submitted("held", hold=True),
@@ -216,6 +218,10 @@ async def test_a_job_detail_has_the_reason_why_it_waits(
             submitted("other", priority_class="urgent"),
         )
         await harness.read("/jobsets/q/s", after)
+        await until_read(
+            lambda: harness.read(f"/jobs/{job_id('other')}"),
+            lambda job: job["why"]["code"] == "scheduling",  # the pool's node was read
+        )
         codes = {}
         for name in ("held", "later", "merge", "other"):
             codes[name] = (await harness.read(f"/jobs/{job_id(name)}"))["why"]["code"]

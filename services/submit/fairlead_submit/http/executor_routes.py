@@ -50,23 +50,23 @@ def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRoute
         },
         "openapi_extra": openapi_schemas.describe_body(request_types.ExecutorCordon),
     }
-    mark = _cordon_endpoint(cordons, cluster_view)
+    set_cordon = _cordon_endpoint(cordons, cluster_view)
 
-    async def mark_executor(request: Request, executor: ExecutorName) -> Response:
-        return await mark(request, executor, None)
+    async def cordon_executor(request: Request, executor: ExecutorName) -> Response:
+        return await set_cordon(request, executor, None)
 
-    async def mark_node(request: Request, executor: ExecutorName, node: ExecutorName) -> Response:
-        return await mark(request, executor, node)
+    async def cordon_node(request: Request, executor: ExecutorName, node: ExecutorName) -> Response:
+        return await set_cordon(request, executor, node)
 
     router.add_api_route(
         "/executors/{executor}",
-        mark_executor,
+        cordon_executor,
         summary="Cordon an executor, so that no new runs start on it, or uncordon it",
         **documented,
     )
     router.add_api_route(
         "/executors/{executor}/nodes/{node}",
-        mark_node,
+        cordon_node,
         summary="Cordon a node, so that no new runs start on it, or uncordon it",
         **documented,
     )
@@ -76,7 +76,7 @@ def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRoute
 def _cordon_endpoint(
     cordons: CordonStore, cluster_view: ClusterView
 ) -> Callable[[Request, str, str | None], Awaitable[Response]]:
-    async def mark(request: Request, executor: str, node: str | None) -> Response:
+    async def set_cordon(request: Request, executor: str, node: str | None) -> Response:
         caller = deps.request_context(request).caller
         require_role(caller, "operator")
         query_string.read_query(request)
@@ -108,7 +108,7 @@ def _cordon_endpoint(
         )
         return Response(msgspec.json.encode(view), media_type="application/json")
 
-    return mark
+    return set_cordon
 
 
 def _check_names(executor: str, node: str | None) -> list[FieldError]:

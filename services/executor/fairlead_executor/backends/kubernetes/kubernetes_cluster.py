@@ -257,7 +257,11 @@ class KubernetesCluster:
         record = self._records.get(run)
         if record is None or record.observed is None:
             raise NoLog("the run has not started here, or its pod has been removed")
-        async for part in pod_logs.read(self._client, record.observed, request):
+
+        def has_ended() -> bool:
+            return record.ended is not None
+
+        async for part in pod_logs.read(self._client, record.observed, request, has_ended):
             yield part
 
     async def run(self) -> None:

@@ -1,7 +1,14 @@
-"""The log of a pod's container, as the API server hands it on from the node."""
+"""The log of a pod's container, as the API server hands it on from the node.
 
-from collections.abc import AsyncIterator
+A followed log is ended here, too: a node can be lost without an end of its log, and nodes of KWOK
+never end one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Final
+
+import aiohttp
 
 from fairlead_common.domain import timestamps
 from fairlead_executor.backends.kubernetes.api_client import ApiClient, ApiRefused, ApiUnavailable
@@ -9,10 +16,14 @@ from fairlead_executor.backends.kubernetes.domain.api_objects import PodObject
 from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog, Stream
 
 CHUNK_BYTES: Final = 64 * 1024
+SILENCE_S: Final = 2.0
+"""A followed log is over when nothing has arrived for this long after the end of the run."""
 
 
-async def read(client: ApiClient, pod: PodObject, request: LogRequest) -> AsyncIterator[bytes]:
-    """The requested part of the log of a container. Raises `NoLog`."""
+async def read(
+    client: ApiClient, pod: PodObject, request: LogRequest, has_ended: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """The requested part of the log of a container. `has_ended`: of the run. Raises `NoLog`."""
     if request.stream is Stream.STDERR:
         raise NoLog("Kubernetes writes both outputs of a container into one log; request stdout")
     metadata = pod.metadata
@@ -28,7 +39,7 @@ async def read(client: ApiClient, pod: PodObject, request: LogRequest) -> AsyncI
     skipped = request.since_bytes or 0
     try:
         async with client.stream(path, parameters, None) as stream:
-            async for chunk in stream.iter_chunked(CHUNK_BYTES):
+            async for chunk in _read_chunks(stream, has_ended):
                 part = chunk[skipped:]
                 skipped -= min(skipped, len(chunk))
                 if part:
@@ -39,3 +50,22 @@ async def read(client: ApiClient, pod: PodObject, request: LogRequest) -> AsyncI
         raise NoLog(f"the cluster returns no log: {error}") from error
     except ApiUnavailable as error:
         raise NoLog(f"the cluster does not answer: {error}") from error
+
+
+async def _read_chunks(
+    stream: aiohttp.StreamReader, has_ended: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """The chunks as they arrive, until the server ends them or they are over."""
+    is_over = False
+    while True:
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                chunk = await stream.read(CHUNK_BYTES)
+        except TimeoutError:
+            if is_over:
+                return
+            is_over = has_ended()
+            continue
+        if not chunk:
+            return
+        yield chunk
