@@ -88,6 +88,8 @@ class FaultyProxy:
             for name in ("Authorization", "Content-Type", "Accept")
             if name in request.headers
         }
+        # The answer is forwarded without its encoding: the server must not compress a long one.
+        headers["Accept-Encoding"] = "identity"
         async with self._session.request(
             request.method,
             self._plane.url + request.path_qs,
