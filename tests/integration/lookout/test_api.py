@@ -23,6 +23,7 @@ from tests.unit.lookout.builders import (
     succeeded,
 )
 from tests.unit.lookout.builders import running as started
+from tests.waiting import until_read
 
 SETS = 40
 

@@ -6,6 +6,7 @@ import pytest
 from fairlead_common.domain.ids import GroupId, JobId, client_job_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
+from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN, SURPLUS_STEP
 from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.groups import GroupPhase, GroupState, surplus_rank
@@ -94,12 +95,12 @@ def test_a_member_keeps_its_rank_and_its_priority_apart() -> None:
     assert (groups.rank_of(counted), groups.given_priority(counted)) == (3, -7)
 
 
-@pytest.mark.parametrize("priority", [groups.PRIORITY_MIN, -1, 0, 5, -1 - groups.PRIORITY_MIN])
+@pytest.mark.parametrize("priority", [PRIORITY_MIN, -1, 0, 5, -1 - PRIORITY_MIN])
 @pytest.mark.parametrize("rank", [0, 1, 10_000])
 def test_ranks_order_before_priorities(priority: int, rank: int) -> None:
     counted = groups.lower_priority(priority, rank)
     assert (groups.rank_of(counted), groups.given_priority(counted)) == (rank, priority)
-    assert (counted < groups.PRIORITY_MIN) == (rank > 0)
+    assert (counted < PRIORITY_MIN) == (rank > 0)
 
 
 def test_changed_terms_change_minima_and_ranks_and_are_journalled() -> None:
@@ -237,7 +238,7 @@ def test_a_checkpoint_forgets_a_group_that_the_view_has_forgotten() -> None:
 
 def test_a_wrong_rank_and_a_lost_group_are_violations() -> None:
     view = fold(announced())
-    view.jobs.priority[view.jobs.rows[job("trainer-2")]] -= groups.SURPLUS_STEP
+    view.jobs.priority[view.jobs.rows[job("trainer-2")]] -= SURPLUS_STEP
     assert any("surplus ranks are wrong" in each for each in list_view_violations(view))
     view = fold(announced())
     view.groups.clear()

@@ -9,8 +9,8 @@ from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import Gang
-from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.domain.records.group_terms import Topology, TopologyMode
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.domain.records.scheduling_reports import (
     GroupNearness,
     QueueShare,

@@ -16,15 +16,10 @@ import numpy.typing as npt
 from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
+from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN, SURPLUS_STEP
 from fairlead_scheduler.state.job_table import GangName, GangTerms, JobSet, RoleTerms
 
-SURPLUS_BITS: Final = 32
-SURPLUS_STEP: Final = 1 << SURPLUS_BITS
-"""The priority of a surplus member counts as lower by this for each place of its rank. Inside a
-queue and a class value it comes after all other jobs (G2), in the order in which groups grow, and
-is the first victim (G4)."""
-PRIORITY_MIN: Final = -(1 << 31)
-"""The least priority that a job can be given: priorities have 32 bits."""
+_SURPLUS_BITS: Final = SURPLUS_STEP.bit_length() - 1
 
 P = TypeVar("P", int, npt.NDArray[np.int64])
 
@@ -36,7 +31,7 @@ def lower_priority(priority: P, rank: P) -> P:
 
 def rank_of(priority: P) -> P:
     """The surplus rank of a job with this lowered priority."""
-    return -((priority - PRIORITY_MIN) >> SURPLUS_BITS)
+    return -((priority - PRIORITY_MIN) >> _SURPLUS_BITS)
 
 
 def given_priority(priority: P) -> P:

@@ -82,9 +82,7 @@ class Supervisor:
     async def start(self, *programs: SupervisedProgram) -> None:
         """Start these concurrently. Raises `ServerFailed` if one does not become ready."""
         children = [
-            _Child(
-                program, self._logs, self._say, self._hurry, self._liveness, self._settled_s
-            )
+            _Child(program, self._logs, self._say, self._hurry, self._liveness, self._settled_s)
             for program in programs
         ]
         group = [asyncio.create_task(child.keep(), name=child.name) for child in children]

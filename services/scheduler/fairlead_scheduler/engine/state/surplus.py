@@ -3,8 +3,8 @@
 Inside a queue and a class value, surplus members come after all other jobs, in the order in which
 their groups grow, and are the first victims (G4). So the priority of a surplus member is lowered by
 `SURPLUS_STEP` for each place of its rank, and everything that priorities order is ordered by this
-one number. Priorities that users give have 32 bits. `fairlead_scheduler.state.groups` has the same
-numbers for the job table.
+one number. Priorities that users give have 32 bits. `fairlead_scheduler.state.groups` lowers them
+in the job table.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -29,11 +29,6 @@ SINGLE_VICTIM: Final = 0
 MEMBER_VICTIM: Final = 1
 """The kinds of victims from the cheapest to the costliest (N4, G4): a surplus member, a single run,
 a member that its gang needs."""
-
-
-def lower_priority(priority: Int64, rank: Int64) -> Int64:
-    """Lower the priorities of jobs with these surplus ranks (0: not a surplus member)."""
-    return priority - rank * SURPLUS_STEP
 
 
 def find_surplus(priority: Int64) -> Bool:

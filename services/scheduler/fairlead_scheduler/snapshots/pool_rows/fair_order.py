@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN
 from fairlead_scheduler.snapshots.gang_columns import Gangs
 from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
@@ -190,7 +191,7 @@ def _measure_members(
     np.add.at(total, gang, np.minimum(own * _whole_seconds(ran_ms), RUN_MAX).astype(np.int64))
     np.maximum.at(until, gang, until_ms)
     pace = np.zeros(total.size, np.int64)
-    needed = ~live & (view.jobs.priority[rows] >= groups.PRIORITY_MIN)
+    needed = ~live & (view.jobs.priority[rows] >= PRIORITY_MIN)
     np.add.at(pace, gang[needed], own[needed].astype(np.int64))
     runs = np.zeros(total.size, np.bool_)
     runs[gang[live]] = True

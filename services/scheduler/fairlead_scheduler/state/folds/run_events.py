@@ -10,7 +10,8 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import groups, job_index, job_table
+from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN
+from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import (
     end_events,
     flag_changes,
@@ -49,7 +50,7 @@ def fold_leased(
     view.note_group_runs(rows)
     if view.groups:
         for row in rows:
-            if jobs.priority.item(row) < groups.PRIORITY_MIN:
+            if jobs.priority.item(row) < PRIORITY_MIN:
                 group_events.note_scaled(view, row, message)
     for row in ended:
         request_events.request_stop(view, row, lifecycle.LEASE_ENDED, "the job had ended", message)
@@ -114,7 +115,7 @@ def fold_preempting(
         row = _row_of_newest_run(view, event)
         if row is None or not job_table.IS_LIVE_RUN[jobs.run_state[row]]:
             continue
-        if jobs.priority.item(row) < groups.PRIORITY_MIN:
+        if jobs.priority.item(row) < PRIORITY_MIN:
             group_events.note_scaled(view, row, message)
         if event.for_job is None:
             stop = lifecycle.STOP_WITH_GANG
