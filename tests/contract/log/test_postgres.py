@@ -253,7 +253,7 @@ async def test_a_cancelled_query_whose_connection_is_lost_is_not_repeated(databa
     await link.close()
 
 
-async def test_a_notifier_that_is_closed_while_it_connects_leaves_nothing_behind(
+async def test_a_notifier_that_is_closed_while_it_connects_leaves_no_error(
     database: str,
 ) -> None:
     """At each step of the event loop at which `fairlead doctor` and others end early."""

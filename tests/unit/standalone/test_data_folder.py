@@ -1,6 +1,7 @@
 """Who may use a data folder, and what is said to those who may not."""
 
 import contextlib
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,27 @@ def test_a_folder_of_another_major_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "format").write_text("7\n")
     with pytest.raises(FolderRefused, match=r"another major version .*format 7.*--data"):
         claim(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["format", "log"])
+def test_a_file_that_a_full_disk_left_empty_is_written_again(tmp_path: Path, name: str) -> None:
+    with contextlib.closing(claim(tmp_path)) as claimed:
+        claimed.bind_log("Postgres")
+    complete = (tmp_path / name).read_text()
+    (tmp_path / name).write_text("")
+    with contextlib.closing(claim(tmp_path)) as claimed:
+        claimed.bind_log("Postgres")
+    assert (tmp_path / name).read_text() == complete
+
+
+def test_only_the_holder_of_the_lock_writes_into_a_new_folder(tmp_path: Path) -> None:
+    """Another `fairlead up` can see it at each step of the first one."""
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(FolderRefused, match="in use by another"):
+            claim(tmp_path)
+    assert [item.name for item in tmp_path.iterdir()] == ["lock"]
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from fairlead_common.domain.errors import WorldError
 FORMAT: Final = 1
 """The number of the format. It changes only if older versions cannot use the folder."""
 
+FORMAT_FILE: Final = "format"
 LINK_FILE: Final = "sign-in"
 
 
@@ -88,14 +89,15 @@ class DataFolder:
         The views themselves refuse another log too, but only once everything runs.
         """
         file = self.path / "log"
-        bound = file.read_text().strip() if file.exists() else kind
-        if bound != kind:
+        bound = _read_line(file)
+        if not bound:
+            write_private(file, f"{kind}\n".encode())
+        elif bound != kind:
             raise FolderRefused(
                 f"The data in {self.path} belongs to the log in {bound}, and this start uses the"
                 f" log in {kind}. Start with the same options as before, or choose another folder"
                 " with --data."
             )
-        file.write_text(f"{kind}\n")
 
     def sign_in_link(self) -> str:
         """The link that signs a browser in, which the web process wrote when it started."""
@@ -116,6 +118,8 @@ def claim(path: Path) -> DataFolder:
         with contextlib.ExitStack() as undo:
             lock = _lock(path)
             undo.callback(os.close, lock)
+            if not _read_line(path / FORMAT_FILE):
+                write_private(path / FORMAT_FILE, f"{FORMAT}\n".encode())
             (path / "logs").mkdir(mode=0o700, exist_ok=True)
             claimed = DataFolder(path, lock)
             undo.pop_all()
@@ -127,21 +131,32 @@ def claim(path: Path) -> DataFolder:
 
 
 def _check_format(path: Path) -> None:
-    mark = path / "format"
-    if not mark.exists():
-        others = sorted(item.name for item in path.iterdir())
+    """Raises `FolderRefused` for a folder of another version, or that contains other files.
+
+    Without a format, the lock shows that Fairlead has begun to write here.
+    """
+    written = _read_line(path / FORMAT_FILE)
+    if not written:
+        others = sorted(item.name for item in path.iterdir() if item.name != FORMAT_FILE)
         if others and "lock" not in others:
             raise FolderRefused(
                 f"{path} contains other files ({', '.join(others[:3])}, ...), so Fairlead does not"
                 " write there. Choose an empty or a new folder with --data."
             )
-        mark.write_text(f"{FORMAT}\n")
-    written = mark.read_text().strip()
-    if written != str(FORMAT):
+    elif written != str(FORMAT):
         raise FolderRefused(
             f"{path} was written by another major version of Fairlead (format {written}, this one"
             f" reads {FORMAT}). Start that version, or choose another folder with --data."
         )
+
+
+def _read_line(file: Path) -> str:
+    """The only line of a file; "" if it does not exist, or is empty: a full disk, or a kill of an
+    earlier version, left it so."""
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _lock(path: Path) -> int:
