@@ -185,7 +185,23 @@ def test_a_clock_of_the_log_that_jumps_ahead_makes_nothing_due() -> None:
     assert log_time.now_ms() == 2_000
 
 
-def test_the_time_of_the_log_never_goes_back() -> None:
+def test_the_time_of_the_log_follows_a_clock_that_was_set_back_far() -> None:
+    """As of a machine that started with a wrong clock. What starts now is not overdue for that."""
+    history, clocks = led(), Clocks()
+    log_time = log_clock(history, clocks)
+    clocks.pass_s(7_200)
+    history.leader(7_200)
+    history.read()
+    assert log_time.now_ms() == 7_200_000
+    clocks.wall_ms -= 3_600_000
+    history.leader(3_600)
+    history.read()
+    assert log_time.now_ms() == 3_600_000
+    clocks.pass_s(2)
+    assert log_time.now_ms() == 3_602_000
+
+
+def test_the_time_of_the_log_does_not_go_back_by_little() -> None:
     history, clocks = led(), Clocks()
     log_time = log_clock(history, clocks)
     assert log_time.now_ms() == 0

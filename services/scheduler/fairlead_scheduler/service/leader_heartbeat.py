@@ -17,6 +17,8 @@ from fairlead_scheduler.state.cluster_state import Clusters
 HEARTBEAT_S: Final = 2.0
 HEARTBEATS_PER_BOUND: Final = 4
 """At least this many heartbeats come within the time after which an executor is stale or lost."""
+SET_BACK_S_MIN: Final = 60
+"""Clocks are set back by less while they are kept in step."""
 STEPS_MAX: Final = 2
 """Silence grows by this many heartbeat intervals at most between two heartbeats."""
 _logger = logging.getLogger("fairlead.scheduler")
@@ -65,7 +67,9 @@ class LogClock:
     It is the append time of the leader's newest heartbeat that was read, plus what has passed since
     on the monotonic clock, at most `step_s_max`: a leader that was frozen does not take the time in
     which it read nothing for time in which nothing happened. It is never ahead of this machine's
-    clock, so what is due is due by both clocks, and it never goes back.
+    clock, so what is due is due by both clocks. It only goes back if the clock of the log was set
+    back by `SET_BACK_S_MIN` or more: all later records have times of that clock, and a run that has
+    just started would else exceed its maximum run time.
     """
 
     def __init__(
@@ -89,6 +93,12 @@ class LogClock:
         assert self._clusters.leader_ms is not None, "a leader has read its first heartbeat"
         if self._clusters.leader_ms != self._read_ms:
             self._read_ms, self._read_s = self._clusters.leader_ms, self._monotonic_s()
+            if self._read_ms <= self._newest_ms - 1000 * SET_BACK_S_MIN:
+                _logger.warning(
+                    "the clock of the log was set back by %d s",
+                    (self._newest_ms - self._read_ms) // 1000,
+                )
+                self._newest_ms = self._read_ms
         since_s = min(self._monotonic_s() - self._read_s, self._step_s_max)
         found_ms = min(self._read_ms + int(1000 * since_s), self._wall_ms())
         self._newest_ms = max(self._newest_ms, found_ms)
