@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -70,6 +71,38 @@ async def test_data_survives_a_stop_and_a_kill(tmp_path: Path, installation: Ins
         running.kill()
         running.start()
         assert await value(server.url(), "SELECT sum(x) FROM kept") == 7
+
+
+SLOW_INITDB = """#!/bin/sh
+echo $$ > {mark}.new && mv {mark}.new {mark}
+exec sleep 600
+"""
+INITIALISES = """
+import sys
+from pathlib import Path
+from fairlead_standalone.servers.embedded_postgres import Installation, Postgres
+bin, folder = map(Path, sys.argv[1:])
+Postgres(folder, password="x", port=1, installation=Installation(bin, 18)).prepare()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of a parent's death")
+def test_no_initdb_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    """The next start would create the same folder."""
+    programs, mark = tmp_path / "bin", tmp_path / "pid"
+    programs.mkdir()
+    for name in ("initdb", "postgres"):
+        (programs / name).write_text(SLOW_INITDB.format(mark=mark))
+        (programs / name).chmod(0o755)
+    words = [sys.executable, "-c", INITIALISES, str(programs), str(tmp_path / "data")]
+    with subprocess.Popen(words) as supervisor:
+        while not mark.exists():
+            assert supervisor.poll() is None
+            time.sleep(0.01)
+        initdb = psutil.Process(int(mark.read_text()))
+        supervisor.kill()
+    _, alive = psutil.wait_procs([initdb], 60)
+    assert not alive
 
 
 async def test_a_wrong_password_is_refused(postgres_server: Server) -> None:

@@ -111,14 +111,15 @@ def spawn(command: Command, output: Output) -> "subprocess.Popen[bytes]":
             user=identity.uid if identity else None,
             group=identity.gid if identity else None,
             extra_groups=[] if identity else None,
-            preexec_fn=_die_with_parent(command.orphan_signal),
+            preexec_fn=die_with_parent(command.orphan_signal),
         )
     except OSError as error:
         raise ServerFailed(f"{command.argv[0]} cannot be started: {error}") from error
 
 
-def _die_with_parent(number: int) -> Callable[[], None] | None:
-    """What the child does between fork and exec, where only few calls are safe. None: not Linux.
+def die_with_parent(number: int) -> Callable[[], None] | None:
+    """What a child that gets this signal when its parent ends does between fork and exec, where
+    only few calls are safe. None: not Linux.
 
     Programs that a script starts in the background ignore Ctrl-C; children must not inherit that.
     """

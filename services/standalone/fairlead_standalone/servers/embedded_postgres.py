@@ -23,7 +23,12 @@ import psutil
 
 from fairlead_standalone.data import disk_reserve
 from fairlead_standalone.processes import liveness
-from fairlead_standalone.processes.child_process import Command, Identity, ServerFailed
+from fairlead_standalone.processes.child_process import (
+    Command,
+    Identity,
+    ServerFailed,
+    die_with_parent,
+)
 
 MAJOR_MIN: Final = 15
 """The oldest Postgres whose SQL our statements need."""
@@ -182,6 +187,8 @@ class Postgres:
             extra_groups=[] if identity else None,
             timeout=PROGRAM_S_MAX,
             check=False,
+            # An `initdb` that outlived a killed supervisor would write where the next one does.
+            preexec_fn=die_with_parent(signal.SIGKILL),
         )
         if done.returncode != 0:
             text = done.stdout.decode(errors="replace").strip()
