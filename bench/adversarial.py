@@ -50,11 +50,9 @@ def _classes(shape_class: Any) -> dict[str, Any]:
     }
 
 
-def _gangs(sizes: Any, queue: Any, label: int) -> dict[str, Any]:
+def _gangs(sizes: Any, label: int) -> dict[str, Any]:
     count = len(sizes)
     return {
-        "gang_queue": np.asarray(queue, np.int32),
-        "gang_size": np.asarray(sizes, np.int32),
         "gang_min": np.asarray(sizes, np.int32),
         "gang_label": np.full(count, label, np.int32),
         "gang_rest": np.zeros(count, np.uint8),
@@ -107,7 +105,7 @@ def urgent_gangs_with_rack(nodes: int) -> dict[str, Any]:
         ),
         "job_started_ms": np.arange(running + urgent, dtype=np.int64) * 7919 % 900_000,
         "job_gang": np.arange(running + urgent, dtype=np.int32) // 32,
-        **_gangs(np.full(nodes + 20, 32), np.repeat([0, 1], [nodes, 20]), 0),
+        **_gangs(np.full(nodes + 20, 32), 0),
         **_label(nodes, max(1, nodes // 32)),
         **_classes([0, 1]),
     }
@@ -123,7 +121,7 @@ def gangs_of_a_rack(nodes: int) -> dict[str, Any]:
         "requests": _cores(1),
         **_jobs(np.arange(jobs) // 1_000 % 10, np.zeros(jobs), np.full(jobs, -1)),
         "job_gang": np.arange(jobs, dtype=np.int32) // 1_000,
-        **_gangs(np.full(values, 1_000), np.arange(values) % 10, 0),
+        **_gangs(np.full(values, 1_000), 0),
         **_label(nodes, values),
     }
 
@@ -144,7 +142,7 @@ def urgent_gangs(nodes: int) -> dict[str, Any]:
         "job_gang": np.concatenate(
             [np.full(running, -1), np.arange(urgent) // 32], dtype=np.int32, casting="unsafe"
         ),
-        **_gangs(np.full(1_000, 32), np.ones(1_000), -1),
+        **_gangs(np.full(1_000, 32), -1),
         **_classes([0, 1]),
     }
 
@@ -212,7 +210,7 @@ def unlike_members(nodes: int) -> dict[str, Any]:
             np.full(jobs, -1),
         ),
         "job_gang": np.arange(jobs, dtype=np.int32) // 2,
-        **_gangs(np.full(jobs // 2, 2), np.arange(jobs // 2) % 10, -1),
+        **_gangs(np.full(jobs // 2, 2), -1),
     }
 
 
@@ -225,7 +223,7 @@ def pairs_with_label(nodes: int) -> dict[str, Any]:
         "requests": _cores(1),
         **_jobs(np.arange(jobs) // 2 % 10, np.zeros(jobs), np.full(jobs, -1)),
         "job_gang": np.arange(jobs, dtype=np.int32) // 2,
-        **_gangs(np.full(jobs // 2, 2), np.arange(jobs // 2) % 10, 0),
+        **_gangs(np.full(jobs // 2, 2), 0),
         **_label(nodes, min(nodes, 1_000)),
     }
 

@@ -14,6 +14,8 @@ DOCUMENTS = sorted(
     for file in ROOT.glob(pattern)
 )
 LINK = re.compile(r"\]\(([^)#\s]+)")
+ANCHOR_LINK = re.compile(r"\]\(([^)#\s]*)#(?!L\d+\))([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINE_LINK = re.compile(r"\[`(\w+)`\]\(([^)#\s]+)#L(\d+)\)")
 MAKE = re.compile(r"\bmake ([a-z]+)\b")
 COMMAND = re.compile(r"^(?:\S+/)?fairlead ([a-z]+)", re.MULTILINE)
@@ -52,6 +54,21 @@ def test_link_targets_exist(name: str) -> None:
     assert not [target for target in local if not (folder / target).exists()]
 
 
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_anchors_of_links_exist(name: str) -> None:
+    page = ROOT / name
+    for target, anchor in ANCHOR_LINK.findall(page.read_text()):
+        other = page.parent / target if target else page
+        if "://" not in target and other.suffix == ".md":
+            assert anchor in anchors(other.read_text()), f"{target}#{anchor}"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_line_links_point_at_the_named_definition(name: str) -> None:
     folder = (ROOT / name).parent
@@ -77,7 +94,7 @@ def test_documented_commands_exist(name: str) -> None:
 
 
 def test_decision_records_have_unique_numbers_and_all_sections() -> None:
-    files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    files = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
     numbers = [int(file.name[:4]) for file in files]
     assert len(set(numbers)) == len(numbers)
     for file, number in zip(files, numbers, strict=True):
@@ -85,3 +102,13 @@ def test_decision_records_have_unique_numbers_and_all_sections() -> None:
         assert text.startswith(f"# {number}. "), file.name
         headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert headings == ["Context", "Decision", "Consequences", "Rejected"], file.name
+
+
+def test_the_index_of_decisions_has_each_record_once_with_its_title() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = re.findall(
+        r"^\| \[(\d+)\]\((\S+)\) \| (.*?) \|", (folder / "README.md").read_text(), re.MULTILINE
+    )
+    records = {file.name: file.read_text().partition("\n")[0] for file in folder.glob("0*.md")}
+    assert len(index) == len(records)
+    assert {name: f"# {number}. {title}" for number, name, title in index} == records

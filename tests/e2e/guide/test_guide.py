@@ -13,7 +13,7 @@ MARK = "--- block"
 GUIDE_S_MAX = 500
 
 
-@pytest.mark.parametrize("page", ["guide", "first-day", "groups"])
+@pytest.mark.parametrize("page", ["guide", "first-day", "groups", "coming-from"])
 def test_every_command_of_the_page_works_as_documented(
     home: Path, environment: Mapping[str, str], page: str
 ) -> None:

@@ -49,8 +49,6 @@ def pools(draw: st.DrawFn) -> Snapshot:
         queue = np.where(gang >= 0, gang % QUEUES, np.arange(jobs) % QUEUES)
         more = {
             "job_gang": gang,
-            "gang_queue": (np.arange(gangs) % QUEUES).astype(np.int32),
-            "gang_size": np.full(gangs, size, np.int32),
             "gang_min": np.full(gangs, draw(st.integers(1, size)), np.int32),
             "gang_label": np.full(gangs, -1, np.int32),
             "gang_rest": np.zeros(gangs, np.uint8),

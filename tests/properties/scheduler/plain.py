@@ -93,7 +93,7 @@ def gangs(view: View, found: Said, now_ms: int, freeze_s_max: int) -> Said:
     names = {job["gang"] for job in found.values()} - {None}
     return {
         name: {
-            "terms": view.gangs[name],
+            "terms": _terms(view.gangs[name]),
             "started": name in view.gang_started,
             "submitted": job_table.NEVER_MS
             if len(view.gang_members.get(name, ())) >= view.gangs[name].min_size or name in groups
@@ -107,6 +107,11 @@ def gangs(view: View, found: Said, now_ms: int, freeze_s_max: int) -> Said:
         }
         for name in names
     }
+
+
+def _terms(terms: job_table.GangTerms) -> tuple[object, ...]:
+    """What the engine is told of the terms of a gang."""
+    return terms.min_size, terms.uniformity_label, terms.rest, terms.roles
 
 
 def _is_frozen(group: GroupState, now_ms: int, freeze_s_max: int) -> bool:
@@ -192,7 +197,6 @@ def told_of_gangs(built: BuiltSnapshot) -> Said:
     s = built.snapshot
     if s.job_gang is None:
         return {}
-    assert s.gang_size is not None
     assert s.gang_min is not None
     assert s.gang_rest is not None
     assert s.gang_label is not None
@@ -203,8 +207,7 @@ def told_of_gangs(built: BuiltSnapshot) -> Said:
     for row in sorted(set(s.job_gang[s.job_node >= -1].tolist()) - {-1}):
         roles, step = _told_of_roles(s, row)
         found[built.gangs[row]] = {
-            "terms": job_table.GangTerms(
-                int(s.gang_size[row]),
+            "terms": (
                 int(s.gang_min[row]),
                 s.label_names[s.gang_label[row]] if s.gang_label[row] >= 0 else None,
                 rests[engine.Rest(int(s.gang_rest[row]))],

@@ -8,18 +8,21 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RULES = re.findall(
-    r"^(?:- \*\*|\| )([SRNLEG][0-9]+)\b", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE
+    r"^(?:- \*\*|\| )([SRNLEGTC][0-9]+)\b", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE
 )
-NAMED = re.compile(r"\b([SRNLEG][0-9]+)[abc]?\b(?!\")")
+NAMED = re.compile(r"\b([SRNLEGTC][0-9]+)[abc]?\b(?!\")")
+
+OF_SCHEDULER = ("task_arrays", "group_life_cycle", "group_requests", "member_records")
+"""Tests of rules that housekeeping decides."""
 
 
 def texts() -> str:
-    """Names of cases and whatever the tests of the engine and of arrays say."""
+    """Names of cases, and whatever the tests of the engine, of groups and of arrays say."""
     cases = sorted((HERE.parents[1] / "cases").rglob("*.yaml"))
     tests = [
         *sorted(HERE.glob("test_*.py")),
         *sorted((HERE.parents[1] / "properties" / "engine").glob("*.py")),
-        HERE.parent / "scheduler" / "test_task_arrays.py",
+        *((HERE.parent / "scheduler" / f"test_{name}.py") for name in OF_SCHEDULER),
     ]
     names = [line for path in cases for line in path.read_text().splitlines() if "name:" in line]
     return "\n".join([*names, *(path.read_text() for path in tests if path != Path(__file__))])

@@ -279,6 +279,17 @@ def test_the_retry_policy_of_a_member_comes_first() -> None:
     assert (again.counted, again.restarts_of) == (False, ID)
 
 
+def test_a_retry_of_its_own_restarts_the_group_below_a_minimum_and_is_not_counted() -> None:
+    world = running(retry=ev.RetryPolicy(limit=1, on=(FailureCategory.EXIT_CODE,)))
+    world.fail("ps-0")
+    assert world.settle()[:2] == ["groupRestarting", "jobRequeued ps-0"]
+    again = world.last(ev.JobRequeued)
+    assert isinstance(again, ev.JobRequeued)
+    assert (again.counted, again.restarts_of) == (True, None)
+    assert world.stops() == {"worker-0", "worker-1", "worker-2"}
+    assert world.view.groups[ID].restarts == 0
+
+
 # C3 --------------------------------------------------------------------------------------------
 
 

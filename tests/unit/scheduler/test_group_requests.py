@@ -1,4 +1,4 @@
-"""Requests about groups, changes of leader, and the environment of members."""
+"""Rules C5 and C6: requests about groups, what causes changes; and the environment of members."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""What executors learn about the members of groups, and what members find in their environment."""
+"""What executors learn about the members of groups (rule C4), and what members find in their
+environment."""
 
 import msgspec
 

@@ -25,7 +25,8 @@ def jobs(retention_s: int | None = None) -> Topic:
 
 @lru_cache(maxsize=4096)
 def leases(executor: str) -> Topic:
-    """The desired runs of one cluster, keyed by run id."""
+    """The desired runs of one cluster, keyed by run id, and the live members of groups that have
+    runs there, keyed `group/<id>`."""
     return Topic(LEASES_PREFIX + executor, compacted=True)
 
 
@@ -40,7 +41,8 @@ def config() -> Topic:
 
 
 def reports() -> Topic:
-    """Reasons of waiting jobs, shares and rounds, keyed `pool/queue/(shape or gang)`."""
+    """Rounds, keyed by pool, shares, keyed `pool/queue`, and below that key the reasons of waiting
+    jobs and how close members of groups are (`scheduling_reports`)."""
     return Topic(REPORTS, compacted=True)
 
 

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from fairlead_common.domain.errors import FieldError, StorageFull, WorldError
 from fairlead_common.domain.problems import TYPES, Problem
+from fairlead_common.domain.requests.validation import escape_pointer
 from fairlead_common.service.disk import RETRY_AFTER_S
 from fairlead_common.web import openapi
 
@@ -98,7 +99,7 @@ def field_errors(error: RequestValidationError) -> list[FieldError]:
     """The errors that FastAPI found in the parameters."""
     return [
         FieldError(
-            "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in each["loc"]),
+            "".join(f"/{escape_pointer(str(part))}" for part in each["loc"]),
             "This parameter is missing."
             if each["type"] == "missing"
             else each["msg"].removeprefix("Value error, "),

@@ -19,6 +19,7 @@ from pydantic import AfterValidator
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.requests.validation import escape_pointer
 from fairlead_common.web import problem_documents
 from fairlead_common.web.openapi import PREFIXES
 from fairlead_common.web.problem_documents import FIELD_ERRORS_MAX
@@ -160,5 +161,5 @@ def _invalid(found: Sequence[FieldError]) -> Problem:
 
 
 def _place(name: str) -> str:
-    """The JSON pointer (RFC 6901) to a parameter."""
-    return "/query/" + name[:100].replace("~", "~0").replace("/", "~1")
+    """The JSON pointer to a parameter."""
+    return f"/query/{escape_pointer(name[:100])}"

@@ -332,12 +332,8 @@ class Snapshot:
     """As `queued_order`, of all jobs with a live run, with start ascending before submission."""
 
     # Gangs ----------------------------------------------------------------------------------
-    gang_queue: Int32 | None = None
-    """[G] None = no gangs."""
-    gang_size: Int32 | None = None
-    """[G] members it was announced with."""
     gang_min: Int32 | None = None
-    """[G] `minSize`, 1 to size."""
+    """[G] `minSize`, at least 1 for a gang without roles; None = no gangs."""
     gang_label: Int32 | None = None
     """[G] row in `label_names` or -1."""
     gang_rest: Byte | None = None

@@ -116,8 +116,6 @@ def make_tiny_pool(*, plain: bool) -> Snapshot:
         job_started_ms=np.zeros(jobs, np.int64),
         avoid_job=None if plain else np.array([5], np.int32),
         avoid_node=None if plain else np.array([2], np.int32),
-        gang_queue=np.ones(1, np.int32),
-        gang_size=np.full(1, 2, np.int32),
         gang_min=np.full(1, 2, np.int32),
         gang_label=np.zeros(1, np.int32),
         gang_rest=np.zeros(1, np.uint8),

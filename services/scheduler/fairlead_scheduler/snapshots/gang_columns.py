@@ -15,7 +15,6 @@ from fairlead_common.domain.records.group_terms import Topology, TopologyScope
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.topology import TopologyMode
 from fairlead_scheduler.snapshots.node_table import Nodes
-from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.role_rows import RoleRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.state import job_table, pool_topology
@@ -45,8 +44,6 @@ class Gangs:
         self._changed: set[GangName] = set()
         self.names: list[GangName] = []
         self._terms: list[GangTerms] = []
-        self.queue = np.zeros(0, np.int32)
-        self.size = np.zeros(0, np.int32)
         self.min_size = np.zeros(0, np.int32)
         self.rest = np.zeros(0, np.uint8)
         self.started = np.zeros(0, np.bool_)
@@ -82,8 +79,6 @@ class Gangs:
     def columns(self, now_ms: int, freeze_s_max: int) -> dict[str, Any]:
         """The columns of gangs and roles, as the engine names them."""
         found = {
-            "gang_queue": self.queue,
-            "gang_size": self.size,
             "gang_min": self.min_size,
             "gang_label": self.label,
             "gang_rest": self.rest,
@@ -115,12 +110,11 @@ class Gangs:
         self._members.setdefault(name, set()).add(job_row)
         self._changed.add(name)
 
-    def update(self, view: View, columns: RoundColumns, queues: QueueRows) -> bool:
+    def update(self, view: View, columns: RoundColumns) -> bool:
         """Update the rows of gangs that changed, and the columns of their members. Returns whether
         any gang changed."""
         if not self._changed:
             return False
-        queue_of = queues.by_name()
         for name in sorted(self._changed):
             members = list(self._members.get(name, ()))
             terms = view.gangs.get(name)
@@ -134,8 +128,6 @@ class Gangs:
             columns.gang[members] = row
             self._set_roles(view, name, row, terms, members, columns)
             self.names[row], self._terms[row] = name, terms
-            self.queue[row] = queue_of[name.queue]
-            self.size[row] = terms.size
             self.min_size[row] = terms.min_size
             self.rest[row] = _REST[terms.rest]
             self.started[row] = name in view.gang_started
@@ -221,14 +213,6 @@ class Gangs:
         if known:
             self._changed.update(known if names is None else known.keys() & set(names))
 
-    def renumber_queues(self, queues: QueueRows) -> None:
-        """Update the rows of queues, which were renumbered."""
-        if not self._row:
-            return
-        queue_of = queues.by_name()
-        for name, row in self._row.items():  # a gang without members is dropped soon
-            self.queue[row] = queue_of.get(name.queue, 0)
-
     def _row_of(self, name: GangName) -> int:
         row = self._row.get(name)
         if row is None:
@@ -244,7 +228,7 @@ class Gangs:
         more = max(8, known)
         self.names += [_NO_NAME] * more
         self._terms += [_NO_TERMS] * more
-        columns = ("queue", "size", "min_size", "rest", "started", "submitted_ms", "fitted")
+        columns = ("min_size", "rest", "started", "submitted_ms", "fitted")
         topology = ("topology_mode", "topology_level", "topology_whole")
         of_groups = ("scaled_ms", "freeze_ms", "ran_until_ms", "former_score")
         for column in (*columns, *topology, *of_groups):
@@ -258,9 +242,9 @@ class Gangs:
         row = self._row.pop(name, None)
         if row is not None:
             self.names[row], self._terms[row] = _NO_NAME, _NO_TERMS
-            self.queue[row], self.size[row], self.min_size[row] = 0, 0, 1
-            self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, job_table.NEVER_MS
-            self.fitted[row] = False
+            self.min_size[row], self.rest[row] = 1, 0
+            self.started[row] = self.fitted[row] = False
+            self.submitted_ms[row] = job_table.NEVER_MS
             self.topology_mode[row] = TopologyMode.NONE
             self._forget_group(row)
             self._free.append(row)

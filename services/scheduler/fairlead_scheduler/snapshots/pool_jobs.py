@@ -263,7 +263,7 @@ class PoolJobs:
     def update_gangs(self, changed: Iterable[job_table.GangName] | None) -> None:
         """After all changes: these gangs (None: any) may have other members, also elsewhere."""
         self.gangs.mark_changed(changed)
-        if self.gangs.update(self._view, self._columns, self.queues):
+        if self.gangs.update(self._view, self._columns):
             self.version += 1
 
     def end_freezes(self, now_ms: int, freeze_s_max: int) -> None:
@@ -349,7 +349,6 @@ class PoolJobs:
         if moved.size:
             queue[mine] = moved[queue[mine]]
         self._totals.renumber_queues(size, moved)
-        self.gangs.renumber_queues(self.queues)
 
     def _drop_unused_names(self) -> None:
         """Drop queues and shapes that no job of the pool needs, where there are too many."""
@@ -373,7 +372,6 @@ class PoolJobs:
             self.queues.keep(self._view.jobs.queues, rows)
             queue[mine] = moved[queue[mine]]
             self._totals.keep_queues(rows)
-            self.gangs.renumber_queues(self.queues)
 
     def _allowed(self, needed: int) -> int:
         """How many names are permitted to be unused: as many as are needed, and some."""

@@ -79,10 +79,10 @@ class Comparison:
         viewed = await self._lookout.find(ids)
         await self._scheduler.fold(await self._lookout.positions())
         known = await self._scheduler.knowledge(ids)
-        unknown = [job_id for job_id in ids if known.get(job_id, _NOTHING).is_live]
-        submissions = await self._scheduler.submissions(
-            [job_id for job_id in unknown if job_id not in viewed]
-        )
+        unviewed = [
+            job_id for job_id in ids if job_id not in viewed and known.get(job_id, _NOTHING).is_live
+        ]
+        submissions = await self._scheduler.submissions(unviewed)
         found = []
         for job_id in ids:
             if not self._scheduler.is_decidable(partition_of_job(job_id)):

@@ -46,7 +46,7 @@ APPEND_RECORDS: Final = 10_000
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """The differences that were found."""
+    """The differences that were found. `only_in_log`: jobs that a repair has appended again."""
 
     scheduler: Gap | None
     lookout: Gap | None
@@ -70,8 +70,6 @@ class Findings(msgspec.Struct, frozen=True):
                 yield gap.describe()
         if self.configuration:
             yield self.configuration.describe()
-        if self.only_in_log:
-            yield f"{_jobs(len(self.only_in_log))} in the log are unknown to the views."
         if not self.differences:
             return
         yield f"The scheduler and lookout disagree about {_jobs(len(self.differences))}:"
@@ -160,7 +158,7 @@ class Repair:
             await configuration.repair(self._pool, disagreement)
             lookout = await LookoutRecovery.load(self._log, self._pool, self._settings)
             scheduler = await SchedulerRecovery.load(self._log, self._pool, self._rules)
-            again = await self._skip_positions(producer, scheduler, lookout)
+            only_in_log = await self._skip_positions(producer, scheduler, lookout)
             await lookout.relocate()
             await self._fold(scheduler, lookout)
             await scheduler.read_leases()
@@ -177,7 +175,11 @@ class Repair:
             await lookout.settle()
             say("Lookout and the scheduler agree about every job.")
             return Findings(
-                scheduler.gap, lookout.gap or lookout.unrepaired, disagreement, differences, again
+                scheduler.gap,
+                lookout.gap or lookout.unrepaired,
+                disagreement,
+                differences,
+                only_in_log,
             )
 
     async def _fold(self, scheduler: SchedulerRecovery, lookout: LookoutRecovery) -> None:
@@ -188,7 +190,8 @@ class Repair:
     async def _skip_positions(
         self, producer: Producer, scheduler: SchedulerRecovery, lookout: LookoutRecovery
     ) -> list[JobId]:
-        """Move the end of the log beyond all views; returns jobs that only the log has."""
+        """Move the end of the log beyond all views, and append the jobs that only the log has
+        again; returns these."""
         end = await self._log.end_positions(JOBS)
         read = [scheduler.start, await lookout.positions()]
         targets = {n: max(at.get(n, 0) for at in read) for n in end}

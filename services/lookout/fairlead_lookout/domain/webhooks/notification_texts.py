@@ -11,7 +11,6 @@ from fairlead_lookout.domain.webhooks.webhook_types import Kind, Template
 
 SUBJECT_DEFAULT: Final = "[Fairlead] {summary}"
 SUBJECT_CHARACTERS_MAX: Final = 250
-EMAIL_TEXT_DEFAULT: Final = "{summary}"
 MESSAGE_KINDS: Final[frozenset[Kind]] = frozenset({"slack", "email"})
 """Kinds whose deliveries are texts for people."""
 NOTIFIED_TYPES: Final[Mapping[Kind, tuple[EventType, ...]]] = {

@@ -89,9 +89,3 @@ async def read_group(view: ViewReader, group: str) -> Any | None:
 async def read_members(view: ViewReader, group: str) -> list[Any]:
     """The members of a group, by role and index, earlier ones of an index first."""
     return await view.fetch("members", group, MEMBERS_MAX)
-
-
-async def read_membership(view: ViewReader, job_id: str) -> Any | None:
-    """The group, role and index of a job that is a member."""
-    rows = await view.fetch("membership", job_id)
-    return rows[0] if rows else None

@@ -560,11 +560,6 @@ FROM counted
 CROSS JOIN LATERAL width_bucket(time_ms, $2::bigint, $3::bigint, $4::int) AS span
 ORDER BY role, span, time_ms DESC;
 
--- name: membership
-SELECT m.group_id, m.role, m.number, g.client_id
-FROM fairlead_lookout.group_members m JOIN fairlead_lookout.groups g ON g.id = m.group_id
-WHERE m.job_id = $1;
-
 -- name: arrays
 -- Arrays, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5 client
 -- id, $6 only those with tasks that have not ended; after the array $7, $8 (time of submission, id).

@@ -33,10 +33,6 @@ class Backlog:
         """A job has a run (1), or no longer has one (-1)."""
         self.runs[self._group[job]] += count
 
-    def waiting_groups(self) -> npt.NDArray[np.intp]:
-        """The groups with a queued job."""
-        return np.flatnonzero(self.jobs)
-
 
 class NodeUsage:
     """Free capacity of each node; resources are in the order of the ledger."""
@@ -84,14 +80,3 @@ class NodeUsage:
     def _measure(self, row: int) -> None:
         pairs = zip(self.used[row].tolist(), self.capacity[row].tolist(), strict=True)
         self.fraction[row] = max([0.0, *(used / total for used, total in pairs if total > 0)])
-
-    @property
-    def any_overfull(self) -> bool:
-        """Whether a node shrank below what its runs use."""
-        return bool((self.used > self.capacity).any())
-
-    def fits_any(self, requests: Int64) -> bool:
-        """Whether one of the requests ([G, R]) is free on one node."""
-        free = self.capacity - self.used
-        likely = requests[(requests <= free.max(axis=0, initial=0)).all(axis=1)]
-        return any(bool((free >= request).all(axis=1).any()) for request in likely)

@@ -40,7 +40,3 @@ class QueueRows:
         self.row_of[:] = -1
         self.row_of[numbers] = np.arange(len(numbers))
         self.names = tuple(queues.values[number] for number in numbers)
-
-    def by_name(self) -> dict[str, int]:
-        """Name -> row."""
-        return {name: row for row, name in enumerate(self.names)}
