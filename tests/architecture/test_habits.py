@@ -13,6 +13,9 @@ BROAD = {
     "services/executor/fairlead_executor/backends/process/runner.py": (
         "the runner's only way to tell is the record that it leaves"
     ),
+    "services/lookout/fairlead_lookout/http/pages/live_fragments.py": (
+        "the error of a fragment is logged and raised in each of its followers"
+    ),
     "services/scheduler/fairlead_scheduler/service/cycle.py": (
         "a failing pool is logged, counted, shown and tried again; it does not stop the others"
     ),
