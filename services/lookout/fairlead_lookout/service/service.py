@@ -124,12 +124,7 @@ class Service:
             logs = ExecutorLogs(clusters, settings.signing_key)
             stack.push_async_callback(logs.close)
             view, lists = await _open_views(settings, stack)
-            live = LiveFragments(
-                progress,
-                FairSemaphore(
-                    "live fragments", LIVE_RENDERINGS, LIVE_RENDERINGS, settings.streams_max
-                ),
-            )
+            live = LiveFragments(progress, _share_renderings(settings.streams_max))
             stack.push_async_callback(live.close)
             authenticate = Authenticator(pool, settings)
             configuration = ConfigurationCache(log, away_s=settings.away_s)
@@ -276,6 +271,10 @@ def _make_webhook_deps(settings: Settings, pool: Pool) -> WebhookDeps:
         ),
         settings.public_url.rstrip("/"),
     )
+
+
+def _share_renderings(waiting_max: int) -> FairSemaphore:
+    return FairSemaphore("live fragments", LIVE_RENDERINGS, LIVE_RENDERINGS, waiting_max)
 
 
 async def _open_views(settings: Settings, stack: AsyncExitStack) -> tuple[ViewReader, JobLists]:
