@@ -253,18 +253,24 @@ async def test_a_cancelled_query_whose_connection_is_lost_is_not_repeated(databa
     await link.close()
 
 
-async def test_a_notifier_that_is_closed_while_it_connects_leaves_no_error(
+async def test_a_connection_that_is_cancelled_while_it_opens_leaves_no_error(
     database: str,
 ) -> None:
-    """At each step of the event loop at which `fairlead doctor` and others end early."""
+    """At each step of the event loop at which `fairlead doctor`, for example, ends its reader."""
     loop = asyncio.get_running_loop()
     printed: list[str] = []
     loop.set_exception_handler(lambda _, context: printed.append(str(context)))
-    for steps in range(40):
-        notifier = Notifier(database)
+    for steps in range(20):
+        link, notifier = Link(database, timeout_s=60), Notifier(database)
+        query = asyncio.create_task(link.query(lambda connection: connection.fetchval("SELECT 1")))
         notifier.next_notification("any")
         for _ in range(steps):
             await asyncio.sleep(0)
+        query.cancel()
         await notifier.close()
-        gc.collect()  # the event loop reports a forgotten error when its future is collected
+        await asyncio.wait([query])
+        await link.close()
+    connection = await asyncpg.connect(database)  # all that was closed before has ended then
+    await connection.close()
+    gc.collect()  # the event loop reports a forgotten error when its future is collected
     assert printed == []

@@ -1,5 +1,7 @@
-"""A pool of connections that waits for a database that is just starting, within a bound."""
+"""A pool of connections that waits for a database that is just starting, within a bound, and
+connections without a pool."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,8 @@ CONNECT_S_MAX: Final = 900.0
 """How long a starting process waits for an unavailable database. It logs the wait; a restart would
 not make it shorter."""
 STATEMENT_S_MAX: Final = 60.0
+ABANDON_S_MAX: Final = 2.0
+"""How long an attempt to connect that is cancelled has to end."""
 
 PLANNING: Final = {
     "jit": "off",
@@ -116,6 +120,24 @@ async def open_pool(
         raise DatabaseUnavailable(
             f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
         ) from error
+
+
+async def open_connection(url: str, **options: Any) -> Connection:
+    """A connection without a pool. `options`: those of `asyncpg.connect`, which raises the errors.
+
+    An attempt that is cancelled still ends in order: asyncpg, if it is cancelled while it connects,
+    leaves a future whose error the event loop prints.
+    """
+    attempt = asyncio.create_task(asyncpg.connect(url, **options))
+    try:
+        return await asyncio.shield(attempt)
+    except asyncio.CancelledError:
+        await asyncio.wait((attempt,), timeout=ABANDON_S_MAX)
+        if not attempt.done():
+            attempt.cancel()
+        elif not attempt.cancelled() and attempt.exception() is None:
+            attempt.result().terminate()
+        raise
 
 
 async def check_database(pool: Pool) -> str | None:

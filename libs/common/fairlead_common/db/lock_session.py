@@ -20,6 +20,7 @@ from fairlead_common.db.connection_pool import (
     CONNECTION_ERRORS,
     Connection,
     DatabaseUnavailable,
+    open_connection,
 )
 from fairlead_common.db.locks import NUMBER, PAIR, Lock, LockClass
 from fairlead_common.db.statements import load
@@ -80,7 +81,7 @@ async def connect(
         **session_timeouts(silence_s),
     }
     try:
-        connection = await asyncpg.connect(
+        connection = await open_connection(
             url, timeout=ANSWER_S_MAX, command_timeout=command_s_max, server_settings=given
         )
     except asyncpg.UndefinedObjectError as error:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import asyncpg
 
-from fairlead_common.db.connection_pool import CONNECTION_ERRORS, Connection
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, Connection, open_connection
 from fairlead_common.domain.errors import LogUnavailable
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class Link:
             self._connection = None
             try:
                 async with asyncio.timeout_at(deadline):
-                    self._connection = await asyncpg.connect(
+                    self._connection = await open_connection(
                         self._url, server_settings=self._settings
                     )
             except _HOPELESS as error:

@@ -12,8 +12,8 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common.db.connection_pool import CONNECTION_ERRORS, Connection
-from fairlead_common.log.postgres.connection import CLOSE_S_MAX, SETTINGS
+from fairlead_common.db.connection_pool import CONNECTION_ERRORS, Connection, open_connection
+from fairlead_common.log.postgres.connection import SETTINGS
 from fairlead_common.log.postgres.statements import SQL
 
 CHANNEL: Final = "fairlead_log"
@@ -80,7 +80,9 @@ class Notifier:
 
     async def _connected(self) -> None:
         """Listen and notify until the connection breaks."""
-        connection = await self._connect()
+        connection = await open_connection(
+            self._url, timeout=CONNECT_S_MAX, server_settings=dict(SETTINGS)
+        )
         try:
             connection.add_termination_listener(lambda _: self._work.set())
             await connection.add_listener(CHANNEL, self._listen)
@@ -97,23 +99,6 @@ class Notifier:
                 await asyncio.sleep(NOTIFY_S_MIN)
         finally:
             connection.terminate()
-
-    async def _connect(self) -> Connection:
-        """A new connection. An attempt that is cancelled still ends in order: asyncpg, cancelled
-        while it connects, leaves a future whose error the event loop would print.
-        """
-        attempt = asyncio.create_task(
-            asyncpg.connect(self._url, timeout=CONNECT_S_MAX, server_settings=dict(SETTINGS))
-        )
-        try:
-            return await asyncio.shield(attempt)
-        except asyncio.CancelledError:
-            await asyncio.wait((attempt,), timeout=CLOSE_S_MAX)
-            if not attempt.done():
-                attempt.cancel()
-            elif attempt.exception() is None:
-                attempt.result().terminate()
-            raise
 
     async def _send(self, connection: Connection) -> None:
         if not self._pending:
