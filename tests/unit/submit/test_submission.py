@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import job_terms
-from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.job_templates import JOB_BYTES_MAX, JobTemplates
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import IdSource, PreparedSubmission, prepare_submission
+from fairlead_submit.domain.submission import (
+    STEP_JOBS,
+    IdSource,
+    PreparedSubmission,
+    SubmissionPreparation,
+    prepare_submission,
+)
 
 RUN = {"command": ["true"]}
 PLACE = IdSource(now_ms=1_800_000_000_000, random_79=12345)
@@ -306,6 +312,35 @@ def test_a_checkpoint_interval_is_read_from_its_annotation() -> None:
     assert [error.pointer for error in found] == [
         "/jobs/0/annotations/fairlead.dev~1checkpoint-interval"
     ]
+
+
+def test_what_many_jobs_share_is_limited_before_each_of_them_is_made() -> None:
+    spec = {"x": [1] * 40_000}
+    for defaults, pointer in (
+        ({"env": {"A": "x" * JOB_BYTES_MAX}}, "/defaults"),
+        ({"services": [{"name": "web", "spec": spec}]}, "/defaults/services"),
+    ):
+        with pytest.raises(Problem) as refused:
+            prepared([RUN] * 2, defaults)
+        assert [error.pointer for error in refused.value.field_errors] == [pointer]
+
+
+def test_a_job_is_limited_in_size() -> None:
+    _, found = prepared([RUN, {**RUN, "env": {"A": "x" * JOB_BYTES_MAX}}])
+    (error,) = found
+    assert error.pointer == "/jobs/1"
+    assert error.detail.endswith("at most 1048576 are allowed")
+
+
+def test_jobs_that_are_too_large_together_are_refused_at_the_first_that_exceeds_the_limit() -> None:
+    given = JobPolicy(limits=Limits(events_bytes_max=100_000))
+    job = {"podSpec": {"containers": [{"args": ["x" * 9_000]}]}}
+    body = msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": [job] * 10 * STEP_JOBS})
+    request = msgspec.json.decode(body, type=Submission)
+    templates = JobTemplates(given)
+    steps = SubmissionPreparation(request, [], templates, given.limits, None).make_templates()
+    with pytest.raises(Problem, match="more than 100000 bytes"):
+        next(steps)
 
 
 def test_jobs_with_a_large_shared_pod_spec_are_limited_by_event_bytes() -> None:

@@ -24,6 +24,8 @@ from fairlead_submit.domain.secret_variables import QueueSecrets
 V = TypeVar("V")
 
 CACHE_BYTES_MAX: Final = 32 * 2**20
+JOB_BYTES_MAX: Final = 2**20
+"""The maximum size of a job, and of the defaults of a request: they are encoded several times."""
 ENTRY_BYTES: Final = 2_000
 """The approximate size of a cached template, demand or terms without their texts."""
 
@@ -123,6 +125,9 @@ class JobTemplates:
     def get(self, job: Job, shared: SharedTerms) -> JobTemplate:
         """The template of a job whose `client_id` has been removed."""
         text = _encode_ordered(job)
+        if len(text) > JOB_BYTES_MAX:
+            detail = f"has {len(text)} bytes; at most {JOB_BYTES_MAX} are allowed"
+            return replace(self.get(Job(), _NOT_SHARED), errors=(FieldError("", detail),))
         key = shared.key + text
         template = self._templates.get(key)
         if template is None:

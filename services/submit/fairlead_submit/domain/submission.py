@@ -16,10 +16,12 @@ from fairlead_common.domain.requests.decoding import validation_problem
 from fairlead_submit.domain import name_rules, secret_variables
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
-from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
+from fairlead_submit.domain.job_templates import JOB_BYTES_MAX, JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import Job, Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
+
+_encode: Final = msgspec.json.Encoder().encode
 
 STEP_JOBS: Final = 20
 """The number of jobs of a step: at most a millisecond of work, unless pod specs are large."""
@@ -99,6 +101,9 @@ class SubmissionPreparation:
         limits: Limits,
         secrets: QueueSecrets | None,
     ) -> None:
+        """Raises a 422 `Problem` for defaults that are too large."""
+        if request.defaults is not None and (found := _check_size(request.defaults, limits)):
+            raise validation_problem([*known, *found])
         self._known = known
         self._templates = templates
         self._limits = limits
@@ -118,13 +123,17 @@ class SubmissionPreparation:
         client_ids = _take_client_ids(self._jobs, request.defaults)
         queue = request.queue or ""
         self._batch = _Batch(
-            queue, request.job_set or "", client_ids, _take_arrays(self._jobs, self._found)
+            queue,
+            request.job_set or "",
+            client_ids,
+            _take_arrays(self._jobs, self._found),
+            limits.events_bytes_max,
         )
         self._shared = templates.make_shared_terms(queue, request.defaults, secrets)
 
     def make_templates(self) -> Iterator[None]:
         """Make the template of each job, `STEP_JOBS` per step. Raises a 422 `Problem` for too many
-        errors.
+        errors, and a 413 `Problem` for jobs that exceed the size limit.
         """
         get, shared = self._templates.get, self._shared
         for start in range(0, len(self._jobs), STEP_JOBS):
@@ -133,11 +142,8 @@ class SubmissionPreparation:
             yield
 
     def finish(self, source: IdSource) -> tuple[PreparedSubmission, list[FieldError]]:
-        """The events, which have no meaning if there are errors. Raises a 413 `Problem` for jobs
-        that exceed the size limit.
-        """
+        """The events, which have no meaning if there are errors."""
         batch = self._batch
-        batch.check_size(self._limits.events_bytes_max)
         batch.check_arrays()
         batch.assign_ids(source)
         batch.resolve_after(self._limits.after_max)
@@ -158,6 +164,20 @@ def _check_names(request: Submission) -> list[FieldError]:
     elif detail := name_rules.check_job_set_name(request.job_set):
         found.append(FieldError("/jobSet", detail))
     return found
+
+
+def _check_size(defaults: Job, limits: Limits) -> list[FieldError]:
+    """Check the size of what is encoded for each job, before that is done."""
+    size = len(_encode(defaults))
+    if size > JOB_BYTES_MAX:
+        detail = f"has {size} bytes; at most {JOB_BYTES_MAX} are allowed"
+        return [FieldError("/defaults", detail)]
+    size_max = limits.pod_spec_bytes_max
+    return [
+        FieldError(f"/defaults/{name}", f"has {size} bytes; at most {size_max} are allowed")
+        for name, objects in (("services", defaults.services), ("ingresses", defaults.ingresses))
+        if (size := len(_encode(objects))) > size_max
+    ]
 
 
 def _check_count(jobs: Sequence[Job] | None, jobs_max: int) -> list[FieldError]:
@@ -202,8 +222,10 @@ class _Batch:
         job_set: str,
         client_ids: list[str | None],
         arrays: dict[int, ArrayTerms],
+        bytes_max: int,
     ) -> None:
         self.found: list[FieldError] = []
+        self._bytes_max = bytes_max
         self._arrays = arrays
         self._queue = queue
         self._job_set = job_set
@@ -220,7 +242,7 @@ class _Batch:
 
     def add_templates(self, templates: Sequence[JobTemplate]) -> None:
         """Add the templates of the next jobs and their errors. Raises a 422 `Problem` for too many
-        errors.
+        errors, and a 413 `Problem` for jobs that are too large together.
         """
         first = len(self._templates)
         self._templates += templates
@@ -234,14 +256,11 @@ class _Batch:
                 ]
                 if len(self.found) >= validation.ERRORS_MAX:
                     raise validation_problem(self.found)
-
-    def check_size(self, bytes_max: int) -> None:
-        """Raises a 413 `Problem` for jobs that are larger together."""
-        if self._size > bytes_max:
+        if self._size > self._bytes_max:
             raise Problem(
                 "too-large",
-                f"With their defaults, the jobs take {self._size} bytes; at most {bytes_max} are"
-                " allowed in one request. Send them in several requests.",
+                f"With their defaults, the jobs take more than {self._bytes_max} bytes, the maximum"
+                " of one request. Send them in several requests.",
             )
 
     def check_arrays(self) -> None:
