@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx2
 
-from tests.integration.middleware.web_app import NO_TLS, WebApp, bearer
+from tests.conftest import NO_TLS
+from tests.integration.middleware.web_app import WebApp, bearer
 
 OPEN = {
     "/healthz": "whether the process lives: asked by whatever starts it",
