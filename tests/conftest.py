@@ -27,6 +27,7 @@ import asyncio
 import os
 import secrets
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator
@@ -51,6 +52,8 @@ from tests.kubernetes_control_plane import ControlPlane
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Else each of hundreds of clients reads the certificates of this machine, for nothing."""
 
 hypothesis.settings.register_profile(
     "fairlead",

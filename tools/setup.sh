@@ -58,7 +58,7 @@ if [ "$kind" = wheels ]; then
 fi
 if [ "$kind" = airflow ]; then
     UV_PROJECT_ENVIRONMENT=${2:?usage: setup.sh airflow FOLDER} exec "$uv" sync --quiet --frozen \
-        --project clients/airflow --no-install-project --no-install-package fairlead \
+        --project clients/airflow --no-install-project --no-install-package fairlead --compile-bytecode \
         --group test --python "$python"
 fi
 say "making .venv ($kind) with $("$python" --version)"

@@ -60,9 +60,9 @@ RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-pr
 RUN_AXE: Final = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
 
 
-async def find_violations(page: Page, axe_script: str) -> list[str]:
-    """The violations of the page that is shown, each with the elements that it is of."""
-    await page.evaluate(axe_script)  # not a <script>: the pages' policy refuses foreign ones
+async def find_violations(page: Page) -> list[str]:
+    """The violations of the page that is shown, which has axe-core in it, each with the elements
+    that it is of."""
     found: dict[str, Any] = await page.evaluate(RUN_AXE, RULES)
     return [
         f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}"
@@ -79,6 +79,8 @@ async def check(
     async with browser_page(browser) as page:
         for path in paths:
             await page.goto(address(harness, path))
+            # Not a <script>: the pages' policy refuses foreign ones.
+            await page.evaluate(axe_script)
             for window, (width, height) in WINDOWS.items():
                 await page.set_viewport_size({"width": width, "height": height})
                 for theme in ("light", "dark"):
@@ -86,7 +88,7 @@ async def check(
                         color_scheme="dark" if theme == "dark" else "light",
                         reduced_motion="reduce",
                     )
-                    violations = await find_violations(page, axe_script)
+                    violations = await find_violations(page)
                     if violations:
                         found[f"{path} {window} {theme}"] = violations
     return found

@@ -141,8 +141,20 @@ def test_an_image_copies_only_existing_files_that_are_not_ignored(service: str) 
         assert source.split("/")[0] in let_in
 
 
+@pytest.fixture(scope="module")
+def image_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of the images, with pip alone; each image installs the same uv into it."""
+    folder = tmp_path_factory.mktemp("image")
+    # The module `venv` needs ensurepip, which a Debian with only python3 and pip does not have.
+    make_python = [_uv(), "venv", "--quiet", "--seed", "--python", sys.executable, "python"]
+    _run(make_python, folder, dict(os.environ))
+    return folder / "python" / "bin"
+
+
 @pytest.mark.parametrize("service", files.SERVICES)
-def test_its_install_lines_work_in_an_empty_environment(service: str, tmp_path: Path) -> None:
+def test_its_install_lines_work_in_an_empty_environment(
+    service: str, image_python: Path, tmp_path: Path
+) -> None:
     app = tmp_path / "app"
     app.mkdir()
     for source, target in files.copied(service):
@@ -151,10 +163,7 @@ def test_its_install_lines_work_in_an_empty_environment(service: str, tmp_path: 
             shutil.copytree(ROOT / source, app / target, ignore=skipped)
         else:
             shutil.copy(ROOT / source, app / target)
-    # The module `venv` needs ensurepip, which a Debian with only python3 and pip does not have.
-    make_python = [_uv(), "venv", "--quiet", "--seed", "--python", sys.executable, "python"]
-    _run(make_python, tmp_path, dict(os.environ))
-    path = f"{tmp_path / 'python' / 'bin'}:/usr/bin:/bin"
+    path = f"{image_python}:/usr/bin:/bin"
     environment = {**os.environ, "PATH": path, "UV_PYTHON_DOWNLOADS": "never"}
     for unwanted in ("VIRTUAL_ENV", "PYTHONPATH", "UV_PROJECT_ENVIRONMENT"):
         environment.pop(unwanted, None)

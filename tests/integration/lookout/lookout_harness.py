@@ -17,6 +17,7 @@ from fairlead_common.web import server
 from fairlead_lookout.service.service import Service
 from fairlead_lookout.service.settings import Settings
 from fairlead_standalone.servers.addresses import free_port
+from tests.conftest import NO_TLS
 
 WAIT_S = 60.0
 
@@ -83,7 +84,9 @@ async def running(
     log = MemoryLog(clock.now_ms, core)
     async with (
         await Service.open(own, log) as service,
-        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S * 2) as client,
+        httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S * 2, verify=NO_TLS
+        ) as client,
         asyncio.TaskGroup() as group,
     ):
         app = server.build_app(

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -20,10 +19,9 @@ from fairlead_submit.service.service import Service as Submit
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import configuration_store as queues
 from fairlead_submit.store import token_store
+from tests.conftest import NO_TLS
 
 WAIT_S = 120
-NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Else each of hundreds of clients reads the certificates of this machine, for nothing."""
 
 
 class WebApp:
@@ -74,7 +72,9 @@ async def serve_web_app(
     async with (
         Submit.open(own, now_s) as submit,
         await Lookout.open(LookoutSettings(**given)) as lookout,  # type: ignore[arg-type]
-        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S) as client,
+        httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S, verify=NO_TLS
+        ) as client,
         asyncio.TaskGroup() as group,
     ):
         app = web.build(submit, lookout, own)

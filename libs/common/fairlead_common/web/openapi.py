@@ -6,13 +6,14 @@ middleware can answer; the description that a route gives for a status stays.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from fairlead_common.domain.problems import TYPES
 
@@ -340,10 +341,12 @@ def text(document: Json) -> bytes:
     )
 
 
-def operation_id(route: APIRoute) -> str:
-    """The name of a call in generated clients: `listJobs`."""
-    first, *others = route.name.split("_")
-    return first + "".join(map(str.capitalize, others))
+def name_operations(routes: Iterable[BaseRoute]) -> None:
+    """Name each call as generated clients do: `listJobs`."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            first, *others = route.name.split("_")
+            route.operation_id = first + "".join(map(str.capitalize, others))
 
 
 def describe_prefixes(prefixes: list[str]) -> str:

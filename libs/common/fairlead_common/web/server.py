@@ -69,20 +69,21 @@ def build_app(
     Paths other than the open ones (`middleware.OPEN_PATHS`, and prefixes in `open_below`) need a
     caller that `identify` finds. `error_page` renders a problem for browsers.
     """
+    disk = Disk(settings.disk)
+    included = (*routers, problem_pages.routes(), _common_routes(_with_disk(checks, disk)))
     app = FastAPI(
         title=title,
         version="1",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=openapi.operation_id,
         telemetry=_SILENT,
     )
-    problem_documents.install(app, error_page)
-    disk = Disk(settings.disk)
-    included = (*routers, problem_pages.routes(), _common_routes(_with_disk(checks, disk)))
     for router in included:
-        app.include_router(router)
+        # `include_router` would build every route again, and match every request twice.
+        app.routes.extend(router.routes)
+    openapi.name_operations(app.routes)
+    problem_documents.install(app, error_page)
     openapi.install(app, tuple(middleware.OPEN_PATHS), (*middleware.OPEN_PREFIXES, *open_below))
     app.add_middleware(DirectDispatch, routers=included, error_page=error_page)
     app.add_middleware(DiskFullMiddleware, disk=disk)

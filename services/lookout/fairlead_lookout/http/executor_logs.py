@@ -11,7 +11,7 @@ from fairlead_common.domain import ids, timestamps
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web import auth
+from fairlead_common.web import auth, tls
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 from fairlead_lookout.store.topic_caches import ClusterCache
 
@@ -40,6 +40,7 @@ class ExecutorLogs:
             limits=httpx2.Limits(max_connections=CONNECTIONS_MAX),
             follow_redirects=False,
             trust_env=False,
+            verify=tls.trust_system(),
         )
 
     async def open(

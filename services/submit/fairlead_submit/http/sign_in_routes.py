@@ -3,7 +3,7 @@
 import html
 import logging
 import secrets
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Query, Request, Response
@@ -16,12 +16,14 @@ from fairlead_common.service import clock
 from fairlead_common.web import auth, problem_documents, rate_limits
 from fairlead_common.web import request_body as body
 from fairlead_common.web.auth import Authenticator, request_origin
-from fairlead_common.web.auth.oidc import Provider
 from fairlead_common.web.rate_limits import RateLimiter
 from fairlead_submit.http import oidc_sign_in, openapi_schemas
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
 from fairlead_submit.store.token_store import TokenGrant
+
+if TYPE_CHECKING:
+    from fairlead_common.web.auth.oidc import Issuers, Provider
 
 FORM: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX: Final = 8_192
@@ -126,7 +128,7 @@ def _add_begin_route(
             ),
         ] = "/",
     ) -> Response:
-        provider = _find_provider(authenticator, issuer)
+        _, provider = _find_provider(authenticator, issuer)
         endpoint = await provider.endpoint("authorization_endpoint")
         made = [secrets.token_urlsafe(32) for _ in range(oidc_sign_in.SECRETS)]
         begun = oidc_sign_in.begin_attempt(provider.issuer, made, target)
@@ -183,9 +185,9 @@ def _add_callback_route(
             raise _unauthenticated(
                 f"The response came from another OpenID provider than the requested one. {_AGAIN}"
             )
-        provider = _find_provider(authenticator, begun.issuer)
+        issuers, provider = _find_provider(authenticator, begun.issuer)
         id_token = await provider.exchange(code, begun.verifier, _redirect_uri(request))
-        caller = await authenticator.issuers.signed_in(provider, id_token, begun.nonce)
+        caller = await issuers.signed_in(provider, id_token, begun.nonce)
         session = await _make_session_of_person(pool, caller, provider.issuer.session_s)
         # A redirect would still count as the provider's, and would not carry a strict cookie.
         response = HTMLResponse(_redirect_page("Signed in.", begun.target), headers=_NO_STORE)
@@ -251,12 +253,13 @@ async def _make_session_of_person(pool: db.Pool, caller: Caller, session_s: floa
     return token
 
 
-def _find_provider(authenticator: Authenticator, issuer: str) -> Provider:
-    """Raises a 404 `Problem` if nobody signs in there."""
-    found = authenticator.issuers.provider(issuer)
-    if found is None:
+def _find_provider(authenticator: Authenticator, issuer: str) -> "tuple[Issuers, Provider]":
+    """All providers, and the one with this name. Raises a 404 `Problem` if it does not exist."""
+    issuers = authenticator.issuers
+    found = None if issuers is None else issuers.provider(issuer)
+    if issuers is None or found is None:
         raise Problem("not-found", f"{issuer[:200]!r} is not an OpenID provider of this server.")
-    return found
+    return issuers, found
 
 
 def _redirect_uri(request: Request) -> str:
@@ -288,7 +291,8 @@ async def provider_sign_out(request: Request, authenticator: Authenticator) -> R
     host = request.headers.get("host", "")
     cookie = request.cookies.get(oidc_sign_in.provider_cookie(host), "")
     session = oidc_sign_in.read_provider_session(cookie) if cookie else None
-    provider = None if session is None else authenticator.issuers.provider(session.issuer)
+    issuers = authenticator.issuers
+    provider = None if session is None or issuers is None else issuers.provider(session.issuer)
     if session is None or provider is None:
         return None
     endpoint = await provider.end_session_endpoint()

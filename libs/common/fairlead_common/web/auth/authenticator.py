@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
 
@@ -14,8 +14,10 @@ from fairlead_common.service import clock
 from fairlead_common.service.settings import Settings
 from fairlead_common.web.auth import request_origin
 from fairlead_common.web.auth.api_tokens import Tokens
-from fairlead_common.web.auth.oidc import Issuers
 from fairlead_common.web.auth.passwords import Passwords
+
+if TYPE_CHECKING:
+    from fairlead_common.web.auth.oidc import Issuers
 
 COOKIE: Final = "fairlead_session"
 """The beginning of the name of a session's cookie."""
@@ -31,8 +33,7 @@ class Authenticator:
         self, pool: Pool, settings: Settings, now_s: Callable[[], float] = clock.monotonic_s
     ) -> None:
         self._tokens = Tokens(pool, settings.roles, now_s)
-        self.issuers = Issuers(settings.oidc, settings.roles, now_s)
-        self._has_issuers = bool(settings.oidc)
+        self.issuers = _open_issuers(settings, now_s)
         self._passwords = (
             Passwords(Path(settings.password_file), settings.roles, now_s)
             if settings.password_file
@@ -51,7 +52,7 @@ class Authenticator:
     def find_cached(self, headers: Headers) -> Caller | None:
         """The caller, if these credentials were verified a moment ago; needs no I/O."""
         match _split(headers):
-            case "bearer", token if self._is_of_issuer(token):
+            case "bearer", token if self.issuers is not None and _is_web_token(token):
                 return self.issuers.find_cached(token)
             case (("bearer" | "cookie") as kind, token):
                 return self._tokens.find_cached(token, is_session=kind == "cookie")
@@ -66,7 +67,7 @@ class Authenticator:
     async def find(self, headers: Headers) -> Caller:
         """The caller. Raises a 401 `Problem` that says what to do, or `WorldError`."""
         match _split(headers):
-            case "bearer", token if self._is_of_issuer(token):
+            case "bearer", token if self.issuers is not None and _is_web_token(token):
                 return await self.issuers.find(token, clock.now_ms())
             case (("bearer" | "cookie") as kind, token):
                 return await self._tokens.find(token, is_session=kind == "cookie")
@@ -93,13 +94,25 @@ class Authenticator:
         """Remove a revoked token from the cache."""
         self._tokens.forget(token_digest)
 
-    def _is_of_issuer(self, token: str) -> bool:
-        return self._has_issuers and token.count(".") == 2
-
     def _challenge(self) -> dict[str, str]:
         """The authentication scheme for a browser; Basic only if there are passwords."""
         both = 'Bearer, Basic realm="Fairlead", charset="UTF-8"'
         return {} if self._passwords is None else {"WWW-Authenticate": both}
+
+
+def _open_issuers(settings: Settings, now_s: Callable[[], float]) -> "Issuers | None":
+    """The OpenID providers in the settings, if there are any. What verifies their tokens is
+    imported only then: it takes a tenth of the start of a service."""
+    if not settings.oidc:
+        return None
+    from fairlead_common.web.auth.oidc import Issuers
+
+    return Issuers(settings.oidc, settings.roles, now_s)
+
+
+def _is_web_token(token: str) -> bool:
+    """Whether it has the form of a JSON Web Token, which an API token has not."""
+    return token.count(".") == 2
 
 
 def cookie_name(host: str) -> str:

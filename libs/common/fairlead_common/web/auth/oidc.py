@@ -21,6 +21,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import GROUP, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import Issuer, RoleBinding
+from fairlead_common.web import tls
 from fairlead_common.web.auth import role_bindings
 
 TOKEN_LENGTH_MAX: Final = 16_384
@@ -126,7 +127,7 @@ class Provider:
         try:
             async with (
                 asyncio.timeout(FETCH_S),
-                httpx2.AsyncClient(timeout=FETCH_S, trust_env=False, auth=credentials) as http,
+                _client(credentials) as http,
                 http.stream("POST", address, data=form) as answer,
             ):
                 content = await _json(answer, address)
@@ -162,7 +163,7 @@ class Provider:
         try:
             async with (
                 asyncio.timeout(FETCH_S),
-                httpx2.AsyncClient(timeout=FETCH_S, trust_env=False) as http,
+                _client() as http,
             ):
                 about = await _get(http, self.issuer.issuer.rstrip("/") + DISCOVERY)
                 if about.get("issuer") != self.issuer.issuer:
@@ -175,6 +176,12 @@ class Provider:
             self._last_error = str(error) or type(error).__name__
             return
         self._fetched_s = self._now_s()
+
+
+def _client(credentials: httpx2.Auth | None = None) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        timeout=FETCH_S, trust_env=False, auth=credentials, verify=tls.trust_system()
+    )
 
 
 async def _get(http: httpx2.AsyncClient, url: str) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ cookies are not used, and compressed responses are not inflated.
 import asyncio
 import contextlib
 import errno
+import functools
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
@@ -125,9 +126,10 @@ class HttpClient:
         await self._resolver.close()
 
 
+@functools.cache
 def make_tls_context(ca_file: str) -> ssl.SSLContext:
     """Certificates and names are checked. `ca_file`: certificates that are trusted beside those of
-    the system."""
+    the system. All callers with the same file share one context, which must not be changed."""
     context = ssl.create_default_context()
     if ca_file:
         context.load_verify_locations(ca_file)
