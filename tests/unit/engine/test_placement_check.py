@@ -17,6 +17,7 @@ from fairlead_scheduler.engine.placement_check import (
     measure_shares,
 )
 from fairlead_scheduler.engine.preparation import fair_shares
+from tests.unit.engine.shares import divide
 
 SIZES = np.array([[1], [2], [4]])
 """Shapes by their cores."""
@@ -152,6 +153,6 @@ def test_shares_are_those_of_the_engine() -> None:
         amounts = queues.demanded if waiting else queues.held
         part = (queues.running > 0) | (waiting & (queues.queued > 0))
         demand = fair_shares.dominant_share(amounts, queues.factor)
-        fair = fair_shares.fill_by_weight(queues.weight, demand, part, -1)
-        assert shares.weight.tolist() == fair_shares.weight_shares(queues.weight, part).tolist()
-        assert shares.fair.tolist() == fair.tolist()
+        wanted = divide(queues.weight, demand, part)
+        assert shares.weight.tolist() == wanted[fair_shares.WEIGHT].tolist()
+        assert shares.fair.tolist() == wanted[fair_shares.FAIR].tolist()
