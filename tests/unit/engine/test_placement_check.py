@@ -145,6 +145,15 @@ def test_runs_that_return_before_an_offer_over_budget_free_nothing() -> None:
     assert pool.frees_enough(any_order=True), "classes can come before shares"
 
 
+def test_runs_that_return_before_an_offer_within_budget_free_nothing() -> None:
+    """Queue 1 holds 2 of 12 cores and wants 4: queue 0 holds less until its runs of 1 and 4 cores
+    have returned, and the last one leaves only 3 cores on its node."""
+    runs = [(0, 0, 0, 0), (0, 2, 0, 1), (0, 1, 0, 0), (1, 1, 0, 0)]
+    pool = Pool(runs, [(1, 2, 0)], cores=6)
+    assert not pool.frees_enough()
+    assert pool.frees_enough(any_order=True), "classes can come before shares"
+
+
 def test_shares_are_those_of_the_engine() -> None:
     pool = Pool([(0, 2, 0, 0), (0, 1, 0, 1)], [(1, 1, 0), (1, 0, 0)])
     queues, shares = pool.check.queues, pool.check.shares
