@@ -15,6 +15,7 @@ from fairlead_scheduler.engine.state import capacity_tree
 from fairlead_scheduler.engine.state.round_state import COUNTERS
 from tests.properties.engine.worlds import BOUNDED
 from tests.unit.engine import pools
+from tests.unit.engine.shares import divide
 
 
 @st.composite
@@ -84,7 +85,7 @@ def test_water_filling_reaches_one_level_per_weight(
     weight = np.array([w for w, _, _ in queues])
     demand = np.array([d for _, d, _ in queues])
     part = np.array([p for _, _, p in queues])
-    fair = fair_shares.fill_by_weight(weight, demand, part, -1)
+    fair = divide(weight, demand, part)[fair_shares.FAIR]
     thirsty = part & (fair < demand - 1e-5)
     levels = (fair / weight)[thirsty]
     assert np.ptp(levels) < 1e-4 if levels.size else True

@@ -226,6 +226,23 @@ def test_queues_share_the_pool_by_weight() -> None:
     assert sorted(first) == ["a", "b", "b", "b"]
 
 
+def test_a_job_of_a_shape_that_waits_in_another_queue_causes_no_round() -> None:
+    jobs = [
+        job(
+            name,
+            queue=queue,
+            submitSeconds=at,
+            runSeconds=100,
+            cpu=4,
+            priorityClass="non-preemptible",
+        )
+        for name, queue, at in (("runs", "a", 0), ("waits", "a", 5), ("also", "b", 20))
+    ]
+    result = simulate(jobs)
+    assert result.jobs == simulate(jobs, every_round=True).jobs
+    assert result.summary.rounds == 4, "at 0 and 5 s, and at 100 and 200 s when the node is free"
+
+
 def test_rounds_are_at_least_a_second_apart() -> None:
     jobs = [job("a"), job("b", submitSeconds=0.4), job("c", submitSeconds=0.9)]
     starts = [row["start_s"] for row in simulate(jobs).jobs.values()]

@@ -31,6 +31,8 @@ GAIN_MIN: Final = 0.5e-9
 """The smallest gain in share / weight that counts: half of what rule R13 requires."""
 ABOVE_MIN: Final = 0.5e-9
 """How far above its share rule R2 evicts the runs of a queue: half of what it requires."""
+_BEYOND_ALL: Final = 1e300
+"""More than any share / weight."""
 _HIGHEST: Final = np.iinfo(np.int64).max
 MARGIN: Final = 4 * TOLERANCE
 """By how much shares / weight must differ to say which offer is examined first."""
@@ -244,9 +246,11 @@ def may_place_by_eviction(
 
     `runs`: rows of jobs by queue, in the order in which they return (R3); `first`: [Q] the first
     queued job of each queue in that order, -1 for none. The shares must have been measured.
-    A job is offered only after the runs with which their queue has less than the job's queue with
-    the job have returned (R4), if the job is over its budget or comes after such a job;
-    `any_order`: class values come before shares, so nothing is known of that.
+    By R4 a job is offered only after some runs have returned. If it is within the budget of its
+    queue: runs within the budget of theirs, before which their queue has less than the job's queue.
+    If it is over budget: all runs within budget, and those with which their queue has less than the
+    job's queue with the job, or with an earlier job over budget. `any_order`: class values come
+    before shares, so nothing is known of that.
     """
     groups, queues, shares = check.groups, check.queues, check.shares
     most = find_evicted_queues(check, jobs, first)
@@ -261,10 +265,14 @@ def may_place_by_eviction(
         if most <= proposed + GAIN_MIN:
             continue
         budget = shares.fair[q] / queues.weight[q] + MARGIN
+        current = 0.0
         returned = 0.0
         if not any_order and proposed > budget:
+            current = _BEYOND_ALL
             returned = max(proposed, shares.first[q] if shares.first[q] > budget else 0.0) - MARGIN
-        if frees_enough(check, jobs, runs, g, proposed, returned):
+        elif not any_order:
+            current = shares.held[q] - MARGIN
+        if frees_enough(check, jobs, runs, g, current, returned):
             return True
     return False
 
@@ -301,19 +309,30 @@ def measure_runs(check: PlacementCheck, jobs: CheckedJobs, runs: Int32) -> None:
 
 @inlined
 def frees_enough(
-    check: PlacementCheck, jobs: CheckedJobs, runs: Int32, g: int, proposed: float, returned: float
+    check: PlacementCheck, jobs: CheckedJobs, runs: Int32, g: int, current: float, returned: float
 ) -> bool:
-    """Whether a job of the group fits a node without the evicted runs that have not returned."""
+    """Whether a job of the group fits a node without the evicted runs that have not returned.
+
+    Returned have the runs within budget before which their queue had less than `current` / weight,
+    and those with which it has less than `returned` / weight.
+    """
     pool, shares = check.pool, check.shares
     q = check.groups.queue[g]
     s = check.groups.shape[g]
+    proposed = propose(check, q, s)
     for n in range(pool.used.shape[0]):
         for r in range(pool.used.shape[1]):
             pool.reachable[n, r] = pool.capacity[n, r] - pool.used[n, r]
+    before = 0.0
     for i in range(runs.size):
         j = runs[i]
         other = jobs.queue[j]
-        if other == q or not shares.above[other] or jobs.run_share[i] < returned:
+        if i == 0 or jobs.queue[runs[i - 1]] != other:
+            before = 0.0
+        within = jobs.run_share[i] <= shares.fair[other] / check.queues.weight[other] - MARGIN
+        has_returned = jobs.run_share[i] < returned or (within and before < current)
+        before = jobs.run_share[i]
+        if other == q or not shares.above[other] or has_returned:
             continue
         if shares.held[other] <= proposed + GAIN_MIN:  # R13
             continue

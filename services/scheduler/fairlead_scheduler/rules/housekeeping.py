@@ -226,6 +226,8 @@ def _classify_rows(view: View) -> ExaminedRows:
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
     succeeded = (run_state == _SUCCEEDED) & job_table.IS_WITH_RUN[state]
+    if succeeded.all():
+        return ExaminedRows(at, NO_ROWS, NO_ROWS, NO_ROWS)
     late = (jobs.flags[at] & job_table.LATE_SUCCESS) > 0
     late &= ~job_table.IS_ENDED[state] & ~succeeded
     live = job_table.IS_LIVE_RUN[run_state] & ~late

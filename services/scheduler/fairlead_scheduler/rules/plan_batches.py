@@ -53,9 +53,10 @@ def make_batches(
             reason=f"{reason_texts.CODE_NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
         )
         collector.add(job, event)
-    collector.fail_after_all_nodes(
-        plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist()
-    )
+    if plan.failed_job.size:
+        collector.fail_after_all_nodes(
+            plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist()
+        )
     return collector.batches()
 
 

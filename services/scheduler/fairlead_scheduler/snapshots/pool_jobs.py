@@ -105,8 +105,9 @@ class PoolJobs:
         self, shape_feasible: npt.NDArray[np.bool_], gang_feasible: npt.NDArray[np.bool_]
     ) -> None:
         """What the engine found feasible is not rejected later."""
-        shapes = self._view.jobs.shapes.values
-        self._feasible.update(shapes[each] for each in self.shapes.remember(shape_feasible))
+        if fresh := self.shapes.remember(shape_feasible):
+            shapes = self._view.jobs.shapes.values
+            self._feasible.update(shapes[each] for each in fresh)
         if self.gangs.present:
             self.gangs.remember(gang_feasible)
 

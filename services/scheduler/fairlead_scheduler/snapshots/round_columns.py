@@ -82,6 +82,8 @@ class RoundColumns:
 
     def grow(self, rows: int) -> None:
         """Extend the columns to this many rows."""
+        if rows <= self.pool.size:
+            return
         self.pool = grow_array(self.pool, rows, -1)
         self.node = grow_array(self.node, rows, NO_PART)
         self.queue = grow_array(self.queue, rows)

@@ -43,6 +43,8 @@ class ShapeTable:
         self.row_class = np.zeros(0, np.int32)
         self.fitted = np.zeros(0, np.bool_)
         """[S] found feasible before (section 6)."""
+        self._remembered: tuple[object, object] = (None, None)
+        """The columns that the last `remember` read."""
         self._types = Types()
         self._nodes = no_nodes()
         """The nodes that `node_type` belongs to; empty if all must be matched again."""
@@ -118,6 +120,9 @@ class ShapeTable:
     def remember(self, feasible: npt.NDArray[np.bool_]) -> list[int]:
         """Note that these shapes ([S]) were found feasible. Returns the numbers in the view of
         those that were not before."""
+        before, self._remembered = self._remembered, (feasible, self.fitted)
+        if before[0] is feasible and before[1] is self.fitted:
+            return []
         fresh = np.flatnonzero(feasible > self.fitted[: len(feasible)])
         if not fresh.size:
             return []

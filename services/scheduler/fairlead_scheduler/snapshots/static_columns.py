@@ -5,6 +5,8 @@ The engine reuses what it derived from a column while the column is the same obj
 the array.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

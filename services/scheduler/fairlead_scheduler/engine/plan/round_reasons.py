@@ -144,7 +144,7 @@ def _mark_over_fair_share(
         made.code[mine[over]] = Code.OVER_FAIR_SHARE
         reached += mine.size
     made.code[rows[reached:]] = Code.TIME_LIMIT
-    fair_share_check.compare_shares(snapshot, round_.model, start.shares.fair, made)
+    fair_share_check.compare_shares(snapshot, round_.model, start.queues.shares.fair, made)
 
 
 def _collect_runs_by_node(round_: RoundContext) -> fair_share_check.RunsByNode:

@@ -40,17 +40,19 @@ from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import DISPLACED, FAILED, PREEMPTED, QUEUED
 from fairlead_scheduler.engine.state.run_states import GANG_RUNS, SHARE_STEPS
 
-TEMPORARY_LIMITS: Final = frozenset(
-    {
+TEMPORARY_LIMITS: Final = np.zeros(256, np.bool_)
+"""By code, whether it is a limit that can be different in the next round."""
+TEMPORARY_LIMITS[
+    [
         Code.ROUND_LIMIT,
         Code.RATE_LIMIT,
         Code.TIME_LIMIT,
         Code.LOOKBACK_LIMIT,
         Code.PREEMPTION_LIMIT,
         Code.GROUP_STEP,
-    }
-)
-"""Codes of limits that can be different in the next round."""
+    ]
+] = True
+_FREE: Final = np.uint8(Tier.FREE)
 
 
 class _Preemptions(NamedTuple):
@@ -125,9 +127,7 @@ def build_plan(
         placed_job=job,
         placed_node=round_.position[model.placements.position[placed]],
         placed_value=_find_placed_values(round_, job),
-        placed_tier=model.runs.tier[job]
-        if model.runs.active
-        else np.full(job.size, Tier.FREE, np.uint8),
+        placed_tier=model.runs.tier[job] if model.runs.active else np.full(job.size, _FREE),
         placed_away=(model.placements.away[placed] - 1).astype(np.int8),
         preempted_job=preempted.job,
         preempted_cause=preempted.cause,
@@ -139,7 +139,7 @@ def build_plan(
         failed_job=failed,
         failed_code=failed_code,
         reasons=rows,
-        shares=start.shares,
+        shares=start.queues.shares,
         shape_feasible=start.feasible.shape,
         gang_feasible=_find_feasible_gangs(round_),
         capacity=start.capacity.total,
@@ -152,7 +152,7 @@ def build_plan(
         queue_position=_find_queue_positions(round_, ended, waiting, explain=explain),
         stopped_by=find_stop_code(round_),
         explained=explain,
-        limited=_is_limited(round_, rows.code if explain else _list_codes(model, queued)),
+        limited=_is_limited(round_, rows.code if explain else _list_codes(round_, queued, waiting)),
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
         nearness=nearness.measure_nearness(round_, find_free_capacity(round_), clock)
@@ -165,15 +165,17 @@ def build_plan(
 def _is_limited(round_: RoundContext, codes: Byte) -> bool:
     """Whether a limit of this round kept jobs waiting that the next round could start; `codes`: why
     they wait."""
-    return find_stop_code(round_) is not Code.NONE or not TEMPORARY_LIMITS.isdisjoint(
-        codes.tolist()
+    return find_stop_code(round_) is not Code.NONE or bool(TEMPORARY_LIMITS[codes].any())
+
+
+def _list_codes(round_: RoundContext, queued: Int64, waiting: Int64) -> Byte:
+    """Why jobs wait, as the pass left it; `queued`, `waiting`: their numbers, [Q, S] and [Q]."""
+    progress, of_gangs = round_.model.progress, round_.model.gangs.code
+    if not waiting.any():
+        return of_gangs
+    return np.concatenate(
+        [progress.skip_code[queued > 0], progress.stop_code[waiting > 0], of_gangs]
     )
-
-
-def _list_codes(model: RoundModel, queued: Int64) -> Byte:
-    """Why jobs wait, as the pass left it; `queued`: their numbers, [Q, S]."""
-    of_queues = model.progress.stop_code[queued.any(axis=1)]
-    return np.concatenate([model.progress.skip_code[queued > 0], of_queues, model.gangs.code])
 
 
 def _find_placed_values(round_: RoundContext, job: Int32) -> Int64:

@@ -36,7 +36,7 @@ def build_plan(snapshot: Snapshot, start: PreparedPool) -> Plan:
         failed_job=rows,
         failed_code=codes,
         reasons=_reasons(start),
-        shares=start.shares,
+        shares=start.queues.shares,
         shape_feasible=np.zeros(snapshot.shape_class.size, np.bool_),
         gang_feasible=np.zeros(
             0 if snapshot.gang_min is None else snapshot.gang_min.size, np.bool_

@@ -50,6 +50,10 @@ LOST_STEPS: Final = 1000.0
 so that equal sums are equal in whatever order they are added up."""
 ANY_CLASS: Final = int(Preemption.ANY)
 STOPPING: Final = int(SchedulingFlag.STOPPING)
+_FEW_GROUPS: Final = np.iinfo(np.uint16).max
+_NO_BYTES: Final = np.zeros(0, np.uint8)
+_NO_NUMBERS: Final = np.zeros(0, np.int64)
+"""Missing columns, always the same objects: see `Repacked`."""
 
 
 @by_address
@@ -176,7 +180,7 @@ def _sort_as_victims(
         group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 3
         if model.gangs.min_size.size:  # without gangs all are of one kind
             group += find_victim_kinds(model.jobs.gang[rows], snapshot.job_priority[rows]) + 1
-        few = queues * levels * 3 <= np.iinfo(np.uint16).max
+        few = queues * levels * 3 <= _FEW_GROUPS
         group = group.astype(np.uint16 if few else np.int64)
         return rows[clock.sort_rows([model.runs.lost_work[rows], group])]
     own = snapshot.job_priority[evicted]
@@ -201,18 +205,17 @@ def _collect_columns(
     evicted_queues: Bool,
 ) -> RunColumns:
     """`RunColumns` of the snapshot. `place`: [N] position of each node."""
-    none = np.zeros(0, np.int64)
     interval, checkpoint = snapshot.job_checkpoint_interval_ms, snapshot.job_checkpoint_ms
-    strict = np.zeros(0, np.uint8)
+    strict = _NO_BYTES
     if gangs.present:
         strict = gang_table.find_gang_preemption(snapshot, start, gangs.of_job, gangs.size)
     return RunColumns(
         node=snapshot.job_node,
-        value=none if snapshot.job_value is None else snapshot.job_value,
-        flags=none.astype(np.uint8) if snapshot.job_flags is None else snapshot.job_flags,
+        value=_NO_NUMBERS if snapshot.job_value is None else snapshot.job_value,
+        flags=_NO_BYTES if snapshot.job_flags is None else snapshot.job_flags,
         started=snapshot.job_started_ms,
-        checkpoint_interval=none if interval is None else interval,
-        checkpoint=none if checkpoint is None else checkpoint,
+        checkpoint_interval=_NO_NUMBERS if interval is None else interval,
+        checkpoint=_NO_NUMBERS if checkpoint is None else checkpoint,
         lost=start.static.lost,
         place=place,
         gang_preemption=strict,

@@ -4,17 +4,51 @@ Sums run over queues in the order of the snapshot, which is by name, so the same
 same bits; amounts are summed as integers, so the order of jobs cannot matter.
 """
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point
-from fairlead_scheduler.engine.snapshot import Bool, Float, Int64
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
+from fairlead_scheduler.engine.snapshot import (
+    TOTAL_MAX,
+    Bool,
+    Byte,
+    Float,
+    Int64,
+    Preemption,
+)
 
+ANY_CLASS: Final = int(Preemption.ANY)
+ABOVE_MIN: Final = 1e-9
+"""How far above its share R2 evicts the runs of a queue."""
+LIMIT_MAX: Final = 2.0 * TOTAL_MAX
+"""No limit counts as greater than this."""
 LEFT_OVER: Final = 1e-6
 """Water filling ends when less than this is left (S3)."""
+
+WEIGHT: Final = 0
+"""S1, a row of the shares of queues; a queue that takes no part has zeros in the first four."""
+FAIR: Final = 1
+"""S3"""
+UNCAPPED: Final = 2
+"""S4"""
+ACTUAL: Final = 3
+"""S5"""
+DEMAND: Final = 4
+BUDGET: Final = 5
+"""Fair share / weight."""
+INITIAL: Final = 6
+"""Actual share / weight."""
+ENTITLED: Final = 7
+"""The greater of fair share and share by weight."""
+OF_ONE: Final = 8
+"""Working memory."""
+ROWS: Final = 9
 
 
 def cost_factors(capacity: Int64, multipliers: Float) -> Float:
@@ -31,26 +65,131 @@ def dominant_share(amounts: Int64, factor: Float) -> Float:
     return result
 
 
-def weight_shares(weight: Float, takes_part: Bool) -> Float:
-    """S1, [Q]; zeros for queues that take no part."""
-    part = np.where(takes_part, weight, 0.0)
-    total = part.cumsum()[-1] if part.size else 0.0  # adds in the order of queues (S6)
-    return part / total if total > 0 else part
+@by_address
+class QueueSources(NamedTuple):
+    """What `measure_queues` reads and what rarely changes."""
+
+    request: Int64
+    """[S, R+F]"""
+    priority_class: Int64
+    """[S]"""
+    preemption: Byte
+    """[S] `Preemption`"""
+    weight: Float
+    """[Q] configured weights"""
+    cordoned: Bool
+    """[Q]"""
+    factor: Float
+    """[R+F]"""
+    limit: Float
+    """[Q, C, R+F] L2; [0, 0, 0] without limits"""
 
 
-def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, unbounded: int) -> Float:
-    """S3: hand out 1.0 by weight, no queue beyond its demand; `unbounded` (or -1) demands
-    everything."""
-    share = np.zeros(weight.size, np.float64)
-    fill_shares(weight, demand, takes_part, unbounded, share, np.zeros(weight.size, np.bool_))
-    return share
+@entry_point
+def measure_queues(
+    sources: QueueSources,
+    running: Int64,
+    wanted: Int64,
+    protected: float,
+    amounts: Int64,
+    takes_part: Bool,
+    shares: Float,
+    evicted: Bool,
+) -> None:
+    """Write the amounts and shares of the queues, and the queues whose runs R2 evicts.
+
+    `running`, `wanted`: [Q, S] live runs, and queued jobs that could run. `protected`: R2.
+    `amounts`: [2, Q, C, R+F] zeros, becomes what queues hold, and what their queued jobs request,
+    at most `TOTAL_MAX`. `takes_part`: [Q] whether a queue has jobs that wait, becomes S1.
+    `shares`: [ROWS, Q].
+    """
+    is_free = True
+    for r in range(sources.factor.size):
+        is_free = is_free and sources.factor[r] == 0.0
+    for q in range(takes_part.size):
+        evicted[q] = False
+        sum_amounts(sources, running, wanted, amounts, takes_part, evicted, q)
+        shares[ENTITLED, q] = 1.0 if evicted[q] else 0.0
+        shares[ACTUAL, q] = 0.0
+        shares[DEMAND, q] = 1.0 if is_free and takes_part[q] else 0.0
+        for r in range(sources.factor.size):
+            held = 0
+            demanded = 0
+            for c in range(amounts.shape[2]):
+                held += amounts[0, q, c, r]
+                most = amounts[0, q, c, r] + amounts[1, q, c, r]
+                if sources.limit.size > 0:
+                    most = min(most, int(min(sources.limit[q, c, r], LIMIT_MAX)))
+                demanded += most
+            shares[ACTUAL, q] = max(shares[ACTUAL, q], held * sources.factor[r])
+            shares[DEMAND, q] = max(shares[DEMAND, q], demanded * sources.factor[r])
+        shares[BUDGET, q] = sources.weight[q]
+    divide_pool(shares[BUDGET], takes_part, shares, evicted)
+    for q in range(takes_part.size):
+        has_evictable = shares[ENTITLED, q] > 0.0
+        shares[ENTITLED, q] = max(shares[FAIR, q], shares[WEIGHT, q])
+        shares[BUDGET, q] = shares[FAIR, q] / sources.weight[q]
+        shares[INITIAL, q] = shares[ACTUAL, q] / sources.weight[q]
+        above = shares[ACTUAL, q] > protected * shares[ENTITLED, q] + ABOVE_MIN
+        evicted[q] = has_evictable and above
+
+
+@inlined
+def sum_amounts(
+    sources: QueueSources,
+    running: Int64,
+    wanted: Int64,
+    amounts: Int64,
+    takes_part: Bool,
+    evicted: Bool,
+    q: int,
+) -> None:
+    """Add up the amounts of queue `q`. A queue with runs takes part, one with runs of class `any`
+    can be evicted."""
+    for s in range(running.shape[1]):
+        runs = running[q, s]
+        jobs = 0 if sources.cordoned[q] else wanted[q, s]
+        if runs == 0 and jobs == 0:
+            continue
+        c = sources.priority_class[s]
+        if runs > 0:
+            takes_part[q] = True
+            evicted[q] = evicted[q] or sources.preemption[s] == ANY_CLASS
+        for r in range(sources.request.shape[1]):
+            amounts[0, q, c, r] += runs * sources.request[s, r]
+            if float(jobs) * float(sources.request[s, r]) >= TOTAL_MAX:
+                amounts[1, q, c, r] = TOTAL_MAX
+            else:
+                total = amounts[1, q, c, r] + jobs * sources.request[s, r]
+                amounts[1, q, c, r] = min(total, TOTAL_MAX)
+
+
+@entry_point
+def divide_pool(weight: Float, takes_part: Bool, shares: Float, full: Bool) -> None:
+    """Write S1, S3 and S4 from the configured weights [Q] and the row `DEMAND`; `full` [Q] is
+    overwritten, too."""
+    total = 0.0
+    for q in range(weight.size):  # adds in the order of queues (S6)
+        if takes_part[q]:
+            total += weight[q]
+    for q in range(weight.size):
+        part = weight[q] if takes_part[q] else 0.0
+        shares[WEIGHT, q] = part / total if total > 0.0 else part
+        shares[UNCAPPED, q] = 0.0
+    demand = shares[DEMAND]
+    fill_shares(weight, demand, takes_part, -1, shares[FAIR], full)
+    for q in range(weight.size):
+        if takes_part[q]:
+            fill_shares(weight, demand, takes_part, q, shares[OF_ONE], full)
+            shares[UNCAPPED, q] = shares[OF_ONE, q]
 
 
 @entry_point
 def fill_shares(
     weight: Float, demand: Float, takes_part: Bool, unbounded: int, share: Float, full: Bool
 ) -> None:
-    """Write the shares of `fill_by_weight` to `share`; `full` [Q] is overwritten, too."""
+    """S3: hand out 1.0 by weight, no queue beyond its demand; `unbounded` (or -1) demands
+    everything. The shares are written to `share`; `full` [Q] is overwritten, too."""
     for q in range(weight.size):
         share[q] = 0.0
         full[q] = not takes_part[q] or (demand[q] <= 0.0 and q != unbounded)
@@ -72,22 +211,3 @@ def fill_shares(
                 share[q] = demand[q]
                 full[q] = True
         left = unused
-
-
-def uncapped_shares(weight: Float, demand: Float, takes_part: Bool) -> Float:
-    """S4, [Q]: the share of each queue if it alone wanted everything."""
-    result = np.zeros(weight.size, np.float64)
-    share, full = np.zeros(weight.size, np.float64), np.zeros(weight.size, np.bool_)
-    _fill_each(weight, demand, takes_part, result, share, full)
-    return result
-
-
-@entry_point
-def _fill_each(
-    weight: Float, demand: Float, takes_part: Bool, result: Float, share: Float, full: Bool
-) -> None:
-    """Write the shares of `uncapped_shares` to `result`; `share` and `full` [Q] are overwritten."""
-    for q in range(weight.size):
-        if takes_part[q]:
-            fill_shares(weight, demand, takes_part, q, share, full)
-            result[q] = share[q]

@@ -7,7 +7,7 @@ by job_totals.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from fairlead_scheduler.engine.preparation.static_pool import Capacity, StaticPo
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.round_plan import Shares
 from fairlead_scheduler.engine.snapshot import (
-    TOTAL_MAX,
     Bool,
     Byte,
     EngineSettings,
@@ -32,12 +31,26 @@ from fairlead_scheduler.engine.snapshot import (
     Int64,
     JobTotals,
     NodeFlag,
-    Preemption,
     SchedulingFlag,
     Snapshot,
 )
 
 IntP = npt.NDArray[np.intp]
+
+
+class QueueShares(NamedTuple):
+    """What queues hold, and their shares."""
+
+    held: Int64
+    """[Q, C, R+F] what the runs in `PreparedPool.running` hold."""
+    takes_part: Bool
+    """[Q]"""
+    shares: Shares
+    per_weight: Float
+    """[3, Q] fair share / weight, actual share / weight, and the greater of fair share and share by
+    weight: `Entitlements.budget`, `initial_share` and `entitled_share`"""
+    evicted: Bool
+    """[Q] R2: queues that are above their share and have runs of class `any`, which are evicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,14 +78,10 @@ class PreparedPool:
     """[Q, S] live runs, without those on lost nodes."""
     queued: Int64
     """[Q, S] queued jobs."""
-    held: Int64
-    """[Q, C, R+F] what the runs in `running` hold."""
     beside: Int64
     """[R+F] what all runs hold, including those on lost nodes, for L7; zeros in a pool without
     floating resources."""
-    shares: Shares
-    takes_part: Bool
-    """[Q]"""
+    queues: QueueShares
 
 
 def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> PreparedPool:
@@ -85,7 +94,6 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
     free = snapshot.node_allocatable - totals.used
     overfull = _find_overfull(free)
     capacity = _find_capacity(snapshot, static, totals.runs > 0)
-    held = _sum_held(snapshot, running, static)
     clock.check()
     feasible = Feasibility(
         shape=static.feasible,
@@ -99,7 +107,7 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
     wanted, waits = _count_wanted(snapshot, demanded, feasible, static)
     if static.any_queue_cordoned:
         waits &= ~snapshot.queue_cordoned
-    takes_part = running.any(axis=1) | waits
+    queues = _measure_queues(snapshot, static, capacity, running, wanted, waits)
     return PreparedPool(
         static=static,
         capacity=capacity,
@@ -113,12 +121,10 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
         usable=static.open & ~overfull,
         running=running,
         queued=queued,
-        held=held,
-        beside=held.sum(axis=(0, 1)) + lost_runs @ full_request
+        beside=queues.held.sum(axis=(0, 1)) + lost_runs @ full_request
         if snapshot.floating
         else np.zeros(full_request.shape[1], np.int64),
-        shares=_compute_shares(snapshot, wanted, held, static, capacity, takes_part),
-        takes_part=takes_part,
+        queues=queues,
     )
 
 
@@ -210,64 +216,50 @@ def _find_capacity(snapshot: Snapshot, static: StaticPool, holds: Bool) -> Capac
     )
 
 
-def _sum_held(snapshot: Snapshot, running: Int64, static: StaticPool) -> Int64:
-    classes, full_request = snapshot.class_value.size, static.full_request
-    result = np.zeros((running.shape[0], classes, full_request.shape[1]), np.int64)
-    for c, chosen in static.class_shapes:
-        if chosen.size == full_request.shape[0]:
-            result[:, c, :] = running @ full_request
-        else:
-            result[:, c, :] = running[:, chosen] @ full_request[chosen]
-    return result
-
-
-def _sum_demand(snapshot: Snapshot, queued: Int64, static: StaticPool) -> Int64:
-    """`_sum_held` for queued jobs. They can request any amount, so sums are at most `TOTAL_MAX`."""
-    result = _sum_held(snapshot, queued, static)
-    if float(static.full_request_max) * float(queued.sum()) < TOTAL_MAX:
-        return result
-    rough = np.zeros(result.shape, np.float64)
-    for c, chosen in static.class_shapes:
-        rough[:, c, :] = queued[:, chosen].astype(np.float64) @ static.full_request[chosen]
-    return np.where(rough < TOTAL_MAX, result, TOTAL_MAX)
-
-
-def _compute_shares(
+def _measure_queues(
     snapshot: Snapshot,
-    queued: Int64,
-    held: Int64,
     static: StaticPool,
     capacity: Capacity,
-    takes_part: Bool,
-) -> Shares:
-    factor = capacity.factor
-    if static.any_queue_cordoned:
-        queued = np.where(snapshot.queue_cordoned[:, None], 0, queued)
-    wanted = held + _sum_demand(snapshot, queued, static) if queued.any() else held
-    if capacity.limit.size:
-        wanted = np.minimum(wanted, np.minimum(capacity.limit, 2.0 * TOTAL_MAX).astype(np.int64))
-    if factor.any():
-        demand = fair_shares.dominant_share(wanted.sum(axis=1), factor)
-    else:
-        demand = takes_part.astype(np.float64)
-    weight = snapshot.queue_weight
-    return Shares(
-        weight=fair_shares.weight_shares(weight, takes_part),
-        fair=fair_shares.fill_by_weight(weight, demand, takes_part, -1),
-        uncapped=fair_shares.uncapped_shares(weight, demand, takes_part),
-        actual=fair_shares.dominant_share(held.sum(axis=1), factor),
-        demand=demand,
+    running: Int64,
+    wanted: Int64,
+    waits: Bool,
+) -> QueueShares:
+    queues, classes = running.shape[0], snapshot.class_value.size
+    sources = fair_shares.QueueSources(
+        request=static.full_request,
+        priority_class=static.shapes.priority_class,
+        preemption=static.shape_preemption,
+        weight=snapshot.queue_weight,
+        cordoned=snapshot.queue_cordoned,
+        factor=capacity.factor,
+        limit=capacity.limit,
     )
-
-
-def find_evicted_queues(snapshot: Snapshot, pool: PreparedPool, settings: EngineSettings) -> Bool:
-    """R2: [Q] queues that are above their share and have runs of class `any`, which are evicted."""
-    entitled = np.maximum(pool.shares.fair, pool.shares.weight)
-    above: Bool = pool.shares.actual > settings.protected_fraction * entitled + 1e-9
-    if not above.any():
-        return above
-    any_class = pool.shape_preemption == Preemption.ANY
-    return np.asarray(above & ((pool.running * any_class).sum(axis=1) > 0))
+    amounts = np.zeros((2, queues, classes, static.full_request.shape[1]), np.int64)
+    shares = np.empty((fair_shares.ROWS, queues), np.float64)
+    evicted = np.empty(queues, np.bool_)
+    fair_shares.measure_queues(
+        static.queue_sources.pack(sources),
+        running,
+        wanted,
+        float(static.settings.protected_fraction),
+        amounts,
+        waits,
+        shares,
+        evicted,
+    )
+    return QueueShares(
+        held=amounts[0],
+        takes_part=waits,
+        shares=Shares(
+            weight=shares[fair_shares.WEIGHT],
+            fair=shares[fair_shares.FAIR],
+            uncapped=shares[fair_shares.UNCAPPED],
+            actual=shares[fair_shares.ACTUAL],
+            demand=shares[fair_shares.DEMAND],
+        ),
+        per_weight=shares[fair_shares.BUDGET : fair_shares.ENTITLED + 1],
+        evicted=evicted,
+    )
 
 
 def order_nodes(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> Int32:

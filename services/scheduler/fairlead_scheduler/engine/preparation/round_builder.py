@@ -28,6 +28,7 @@ from fairlead_scheduler.engine.snapshot import (
     EngineSettings,
     Int32,
     Int64,
+    Match,
     Snapshot,
 )
 from fairlead_scheduler.engine.state import (
@@ -65,6 +66,7 @@ FILLED_MAX: Final = 1 << 19
 """The most numbers in retained tables with preemption."""
 UNREAD_TABLES_MAX: Final = 64
 """Of how many sizes of pools `unread_tables` are retained."""
+_ELIGIBLE: Final = np.uint8(Match.ELIGIBLE)
 _UNBOUNDED: Final = np.iinfo(np.int64).max
 
 
@@ -80,15 +82,14 @@ def build_round(
     clock.require_time()
     queued = job_order.order_queued(snapshot)
     first = job_order.find_queue_bounds(queued, snapshot.job_queue, len(snapshot.queue_names))
-    balance = prepared_pool.find_evicted_queues(snapshot, start, settings)
+    balance = start.queues.evicted
     gangs = gang_table.build_gang_table(snapshot, start, position, clock)
     levels, level = _number_levels(start)
     shapes = _shape_table(start, level)
     clock.require_time()
-    active = (
-        bool(balance.any())
-        or gangs.present
-        or eviction.is_urgency_possible(snapshot, start, shapes, levels.size)
+    active = gangs.present or (
+        (bool(balance.any()) or eviction.is_urgency_possible(snapshot, start, shapes, levels.size))
+        and not _is_free_capacity_enough(snapshot, start, queued)
     )
     orders = _Orders(position, queued, first, levels, balance)
     tables = _find_tables(snapshot, start, gangs, orders, active=active)
@@ -120,6 +121,21 @@ def build_round(
         model=model,
         packed_model=packed_model,
     )
+
+
+def _is_free_capacity_enough(snapshot: Snapshot, start: PreparedPool, queued: Int32) -> bool:
+    """Whether at most one job is queued, and fits what is free on a node: it is placed there (tier
+    a), and all runs that R2 evicts return. `queued`: queued rows; no gangs are present."""
+    if queued.size > 1:
+        return False
+    if not queued.size:
+        return True
+    if snapshot.avoid_job is not None and snapshot.avoid_job.size:
+        return False
+    shape = snapshot.job_shape.item(queued.item())
+    match = snapshot.shape_match[shape, 0].take(snapshot.node_type)
+    may_hold = start.usable & (match == _ELIGIBLE)
+    return bool((start.free[may_hold] >= snapshot.shape_request[shape]).all(axis=1).any())
 
 
 class _Orders(NamedTuple):
@@ -282,13 +298,13 @@ def _node_table(
 def _entitlements(
     snapshot: Snapshot, settings: EngineSettings, start: PreparedPool
 ) -> Entitlements:
-    weight = snapshot.queue_weight
+    budget, initial_share, entitled_share = start.queues.per_weight
     return Entitlements(
         cost_factor=start.capacity.factor,
-        weight=weight,
-        budget=start.shares.fair / weight,
-        initial_share=start.shares.actual / weight,
-        entitled_share=np.maximum(start.shares.fair, start.shares.weight),
+        weight=snapshot.queue_weight,
+        budget=budget,
+        initial_share=initial_share,
+        entitled_share=entitled_share,
         class_limit=start.capacity.limit,
         round_limit=start.capacity.round_limit,
         floating_left=_floating_left(snapshot, start),
@@ -319,9 +335,9 @@ def _queue_usage(snapshot: Snapshot, start: PreparedPool) -> QueueUsage:
     tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
     tokens[-1] = snapshot.preemption_tokens
     return QueueUsage(
-        held=start.held.sum(axis=1),
-        counted=start.held.sum(axis=1),
-        by_class=start.held.copy(),
+        held=start.queues.held.sum(axis=1),
+        counted=start.queues.held.sum(axis=1),
+        by_class=start.queues.held.copy(),
         started=np.zeros(start.capacity.total.size, np.int64),
         tokens=tokens,
         share_steps=np.zeros(queues, np.int64),

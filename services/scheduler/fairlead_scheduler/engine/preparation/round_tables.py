@@ -11,14 +11,21 @@ nothing, and old memory has to be filled.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import is_
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels, repack
+from fairlead_scheduler.engine.compiler.decorators import (
+    Repacked,
+    by_address,
+    entry_point,
+    pack_for_kernels,
+    repack,
+)
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.snapshot import Code, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.snapshot import Bool, Code, Int32, Int64, Snapshot
 from fairlead_scheduler.engine.state import capacity_tree, round_state
 from fairlead_scheduler.engine.state.round_model import (
     Entitlements,
@@ -33,6 +40,9 @@ from fairlead_scheduler.engine.state.round_model import (
     ShapeTable,
 )
 
+INFEASIBLE: Final = int(Code.INFEASIBLE)
+QUEUE_CORDONED: Final = int(Code.QUEUE_CORDONED)
+NOTHING: Final = -1
 _GROWTH: Final = 2
 """Arrays by job are made this many times as long as needed."""
 
@@ -129,10 +139,9 @@ class RoundTables:
         integers = 13 * queues + kinds + amounts + shapes.type_bits.size + round_state.COUNTERS
         self._integers = _Zeros(np.int64, integers)
         self._bytes = _Zeros(np.uint8, queues * kinds + 5 * queues)
-        self._node_type = snapshot.node_type.astype(np.int64)
-        self._any_cordoned = bool(snapshot.queue_cordoned.any())
-        self._any_infeasible = not start.static.all_feasible
-        self._no_gang = np.full(jobs, -1, np.int32)
+        self._per_weight = np.zeros((3, queues))
+        self._per_weight_rows = tuple(self._per_weight)
+        no_gang = np.full(jobs, -1, np.int32)
         whole = self._integers.take
         size = 1 << max(nodes - 1, 0).bit_length()
         by_level = _LevelTables(
@@ -168,6 +177,17 @@ class RoundTables:
         )
         none = np.zeros(0, np.int32)
         self._placements = Placements(none, none, none)
+        self._jobs = RoundJobs(
+            shape=none,
+            queue=none,
+            gang=no_gang,
+            role=no_gang,
+            priority=np.zeros(0, np.int64),
+            submission=np.zeros(0, np.int64),
+            order=none,
+            order_end=np.zeros(queues, np.int64),
+        )
+        self._sources: Repacked[FillSources] = Repacked()
         self._counters = whole(round_state.COUNTERS)
         self._journal = np.zeros(jobs + 1, np.int64)
         self._packed: RoundModel | None = None
@@ -224,35 +244,23 @@ class RoundTables:
         self._integers.clear()
         self._bytes.clear()
         self._filled.clear()
-        self._fill_nodes(snapshot, start, position)
-        self._fill_usage(snapshot, start)
-        self._fill_progress(snapshot, start, first)
-        jobs = snapshot.job_queue.size
-        if self._progress.handled.size < jobs:
-            handled = np.empty(_GROWTH * jobs, np.uint8)
-            self._progress = self._progress._replace(handled=handled)
-        self._progress.handled[:jobs].fill(0)
-        if self._placements.job.size < queued.size:
-            made = (np.empty(_GROWTH * queued.size, np.int32) for _ in Placements._fields)
-            self._placements = Placements(*made)
+        self._fill_jobs(snapshot, queued)
+        self._per_weight[...] = start.queues.per_weight
+        budget, initial_share, entitled_share = self._per_weight_rows
+        usage = self._usage
+        usage.by_class[...] = start.queues.held
+        usage.tokens[0] = snapshot.tokens
+        usage.tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
+        usage.tokens[-1] = snapshot.preemption_tokens
         model = RoundModel(
             shapes=shapes,
             nodes=self._nodes,
-            jobs=RoundJobs(
-                shape=snapshot.job_shape,
-                queue=snapshot.job_queue,
-                gang=self._no_gang,
-                role=self._no_gang,
-                priority=snapshot.job_priority,
-                submission=snapshot.job_submission,
-                order=queued,
-                order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:])
-                if self._any_cordoned
-                else first[1:],
+            jobs=self._jobs,
+            entitlements=entitlements._replace(
+                budget=budget, initial_share=initial_share, entitled_share=entitled_share
             ),
-            entitlements=entitlements,
             capacity=self._capacity,
-            usage=self._usage,
+            usage=usage,
             progress=self._progress,
             offers=self._offers,
             placements=self._placements,
@@ -264,36 +272,109 @@ class RoundTables:
             self._packed = pack_for_kernels(model)
         else:
             self._packed = repack(model, self._packed)
+        sources = FillSources(
+            node_type=snapshot.node_type,
+            node_number=snapshot.node_number,
+            node_bits=start.static.node_bits,
+            usable=start.usable,
+            free=start.free,
+            position=position,
+            queued=start.queued,
+            feasible=start.feasible.pair,
+            cordoned=snapshot.queue_cordoned,
+            first=first,
+        )
+        packed_sources = self._sources.pack(sources)
+        fill_nodes(self._packed, packed_sources)
+        capacity_tree.fill_inner_nodes(self._capacity.tree, self._capacity.tree_types)
+        fill_queues(self._packed, packed_sources)
         return model, self._packed
 
-    def _fill_nodes(self, snapshot: Snapshot, start: PreparedPool, position: Int32) -> None:
-        nodes, capacity = self._nodes, self._capacity
-        self._node_type.take(position, out=nodes.node_type, mode="clip")
-        snapshot.node_number.take(position, out=nodes.number, mode="clip")
-        bits = np.where(start.usable, start.static.node_bits, np.uint64(0))
-        capacity_tree.fill_leaves(
-            capacity.tree, capacity.tree_types, start.free[position], bits[position]
+    def _fill_jobs(self, snapshot: Snapshot, queued: Int32) -> None:
+        """The columns of jobs; new tables only where they are longer than the last ones."""
+        jobs, size = snapshot.job_queue.size, queued.size
+        if self._progress.handled.size < jobs:
+            handled = np.empty(_GROWTH * jobs, np.uint8)
+            self._progress = self._progress._replace(handled=handled)
+        self._progress.handled[:jobs].fill(0)
+        before = self._jobs
+        if self._placements.job.size < size:
+            made = (np.empty(_GROWTH * size, np.int32) for _ in Placements._fields)
+            self._placements = Placements(*made)
+            before = before._replace(order=np.empty(_GROWTH * size, np.int32))
+        before.order[:size] = queued
+        now = before._replace(
+            shape=snapshot.job_shape,
+            queue=snapshot.job_queue,
+            priority=snapshot.job_priority,
+            submission=snapshot.job_submission,
         )
+        if not all(map(is_, now, self._jobs)):
+            self._jobs = now
 
-    def _fill_usage(self, snapshot: Snapshot, start: PreparedPool) -> None:
-        usage = self._usage
-        usage.by_class[...] = start.held
-        start.held.sum(axis=1, out=usage.held)
-        usage.counted[...] = usage.held
-        usage.tokens[0] = snapshot.tokens
-        usage.tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
-        usage.tokens[-1] = snapshot.preemption_tokens
 
-    def _fill_progress(self, snapshot: Snapshot, start: PreparedPool, first: Int64) -> None:
-        progress = self._progress
-        progress.jobs_left[...] = start.queued
-        open_ = progress.jobs_left > 0
-        if self._any_infeasible:
-            progress.skip_code[~start.feasible.pair] = Code.INFEASIBLE
-            open_ &= start.feasible.pair
-        open_.sum(axis=1, out=progress.open_shapes)
-        if self._any_cordoned:
-            progress.stop_code[snapshot.queue_cordoned] = Code.QUEUE_CORDONED
-        progress.next_queued[...] = first[:-1]
-        progress.next_within[...] = first[:-1]
-        progress.unfit.fill(-1)
+@by_address
+class FillSources(NamedTuple):
+    """What `fill_nodes` and `fill_queues` copy into a model."""
+
+    node_type: Int32
+    """[N]"""
+    node_number: Int64
+    """[N]"""
+    node_bits: capacity_tree.Bits
+    """[N]"""
+    usable: Bool
+    """[N]"""
+    free: Int64
+    """[N, R]"""
+    position: Int32
+    """[N] rows of nodes in the order of N3"""
+    queued: Int64
+    """[Q, S]"""
+    feasible: Bool
+    """[Q, S]"""
+    cordoned: Bool
+    """[Q]"""
+    first: Int64
+    """[Q+1] where each queue begins in the order of queued jobs"""
+
+
+@entry_point
+def fill_nodes(model: RoundModel, sources: FillSources) -> None:
+    """Write the table of nodes and the leaves of their tree, in the order of N3."""
+    size = model.capacity.tree_types.size // 2
+    for p in range(sources.position.size):
+        n = sources.position[p]
+        model.nodes.node_type[p] = sources.node_type[n]
+        model.nodes.number[p] = sources.node_number[n]
+        bits = sources.node_bits[n] if sources.usable[n] else np.uint64(0)
+        model.capacity.tree_types[size + p] = bits
+        for r in range(sources.free.shape[1]):
+            model.capacity.tree[size + p, r] = sources.free[n, r]
+
+
+@entry_point
+def fill_queues(model: RoundModel, sources: FillSources) -> None:
+    """Write what queues hold, the order of their jobs, and the pairs of queue and shape that are
+    open. The other columns of these tables are zeros."""
+    usage, progress = model.usage, model.progress
+    for q in range(sources.cordoned.size):
+        for r in range(usage.held.shape[1]):
+            usage.held[q, r] = 0
+            for c in range(usage.by_class.shape[1]):
+                usage.held[q, r] += usage.by_class[q, c, r]
+            usage.counted[q, r] = usage.held[q, r]
+        progress.open_shapes[q] = 0
+        for s in range(sources.queued.shape[1]):
+            progress.jobs_left[q, s] = sources.queued[q, s]
+            if not sources.feasible[q, s]:
+                progress.skip_code[q, s] = INFEASIBLE
+            elif sources.queued[q, s] > 0:
+                progress.open_shapes[q] += 1
+        if sources.cordoned[q]:
+            progress.stop_code[q] = QUEUE_CORDONED
+        progress.next_queued[q] = sources.first[q]
+        progress.next_within[q] = sources.first[q]
+        progress.unfit[q, 0] = NOTHING
+        progress.unfit[q, 1] = NOTHING
+        model.jobs.order_end[q] = sources.first[q if sources.cordoned[q] else q + 1]

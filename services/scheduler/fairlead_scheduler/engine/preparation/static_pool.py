@@ -58,8 +58,6 @@ SOURCES: Final = tuple(
 STATIC_COLUMNS: Final = tuple(name for name in SOURCES if name in array_types.COLUMNS)
 VARYING_COLUMNS: Final = tuple(name for name in array_types.COLUMNS if name not in SOURCES)
 
-IntP = npt.NDArray[np.intp]
-
 
 class GroupedNodes(NamedTuple):
     """Nodes by group, as `reason_rows.find_node_groups` makes them."""
@@ -104,10 +102,6 @@ class StaticPool:
     """[R+F]"""
     full_request: Int64
     """[S, R+F] requests with floating resources."""
-    full_request_max: int
-    """The greatest amount in `full_request`."""
-    class_shapes: tuple[tuple[int, IntP], ...]
-    """(Row of a class, its shapes) for the classes that have shapes."""
     shape_value: Int64
     """[S] value of the shape's class."""
     shape_preemption: Byte
@@ -148,6 +142,7 @@ class StaticPool:
     """The tables of other rounds without gangs, by the numbers of jobs and levels."""
     run_columns: Repacked[RunColumns]
     """What `eviction.evict_runs` read of the runs."""
+    queue_sources: Repacked[fair_shares.QueueSources]
 
 
 def renew_static_pool(
@@ -214,11 +209,6 @@ def _build_static_pool(
         fit_order=np.array(fit_order(snapshot, settings), np.int64),
         multipliers=multipliers,
         full_request=full_request,
-        full_request_max=int(full_request.max(initial=0)),
-        class_shapes=tuple(
-            (c, np.flatnonzero(snapshot.shape_class == c))
-            for c in np.unique(snapshot.shape_class).tolist()
-        ),
         shape_value=shape_value,
         shape_preemption=shape_preemption,
         shapes=shapes,
@@ -240,6 +230,7 @@ def _build_static_pool(
         grouped_nodes=Retained(),
         active_tables=Retained(),
         run_columns=Repacked(),
+        queue_sources=Repacked(),
     )
 
 

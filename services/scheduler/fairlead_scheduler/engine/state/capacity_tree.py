@@ -30,16 +30,14 @@ def build_tree(free: Int64, bits: Bits) -> tuple[Int64, Bits]:
     size = 1 << max(leaves - 1, 0).bit_length()
     tree = np.zeros((2 * size, resources), np.int64)
     types = np.zeros(2 * size, np.uint64)
-    fill_leaves(tree, types, free, bits)
+    tree[size : size + leaves] = free
+    types[size : size + leaves] = bits
+    fill_inner_nodes(tree, types)
     return tree, types
 
 
-def fill_leaves(tree: Int64, types: Bits, free: Int64, bits: Bits) -> None:
-    """Set the first leaves of a tree of `build_tree` to these amounts and bits. All other leaves
-    must be empty."""
-    size, leaves = tree.shape[0] // 2, free.shape[0]
-    tree[size : size + leaves] = free
-    types[size : size + leaves] = bits
+def fill_inner_nodes(tree: Int64, types: Bits) -> None:
+    """Compute the amounts and bits above all leaves."""
     fill_tree(tree)
     _fill_types(types)
 

@@ -159,8 +159,9 @@ class Ledger:
             for name in self.resources
         ]
         multipliers = [rules.cost_multipliers.get(name, 1.0) for name in self.resources]
+        self._capacity = np.array(self.capacity, np.int64)
         self.queues.set_cost_factors(
-            fair_shares.cost_factors(np.array(self.capacity, np.int64), np.array(multipliers))
+            fair_shares.cost_factors(self._capacity, np.array(multipliers))
         )
 
     def _count_available(self) -> None:
@@ -285,18 +286,19 @@ class Ledger:
 
     def _current_values(self) -> Float:
         """The values of the series now; the same array every time."""
-        values, queues, at = self._values, self.queues, 0
-        for part in (
-            queues.used,
-            self.capacity,
-            queues.actual,
-            self._shares[1],
-            queues.amounts.queued,
-            queues.amounts.running,
-        ):
-            values[at : at + len(part)] = part
-            at += len(part)
-        return values
+        queues = self.queues
+        np.concatenate(
+            (
+                queues.used,
+                self._capacity,
+                queues.actual,
+                self._shares[1],
+                queues.amounts.queued,
+                queues.amounts.running,
+            ),
+            out=self._values[:-1],
+        )
+        return self._values
 
     def is_explanation_due(self) -> bool:
         """Whether no round has been explained in this interval of the time series."""

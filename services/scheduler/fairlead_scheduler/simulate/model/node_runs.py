@@ -67,8 +67,11 @@ class NodeRuns:
         if self._version != usage.version:
             self.usage.add(self._of_groups, since_ms)
             self._version = usage.version
-            self._used[: len(usage.names)] = usage.fraction
-            self._of_groups = np.add.reduceat(self._used, self._first) / self._sizes
+            used = usage.fraction
+            if used.size < self._used.size:  # some nodes have not been added yet
+                self._used[: used.size] = used
+                used = self._used
+            self._of_groups = np.add.reduceat(used, self._first) / self._sizes
 
     def finish(self, until_ms: int) -> None:
         """The nodes were used as before until that time."""

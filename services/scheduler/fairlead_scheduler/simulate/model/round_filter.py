@@ -52,6 +52,9 @@ class RoundFilter:
             running=backlog.runs,
             examined=np.zeros(backlog.jobs.size, np.bool_),
         )
+        kinds = backlog.shape.astype(np.int64) * len(trace.classes.values) + backlog.priority_class
+        self._kind = np.unique(kinds, return_inverse=True)[1].reshape(-1)
+        """[G] a number for each shape and class."""
         self._check = self._make_check()
         self._jobs = self._make_jobs(0)
 
@@ -84,8 +87,12 @@ class RoundFilter:
         )
 
     def record_round(self) -> None:
-        """A round examined all queued jobs."""
-        np.logical_or(self._groups.examined, self._groups.waiting > 0, out=self._groups.examined)
+        """A round examined all queued jobs. One that still waits is feasible, and so are all jobs
+        of its shape and class: in plain settings feasibility does not depend on the queue."""
+        groups = self._groups
+        fresh = (groups.waiting > 0) & ~groups.examined
+        if fresh.any():
+            groups.examined[np.isin(self._kind, self._kind[fresh])] = True
 
     def record_node_change(self) -> None:
         """The nodes changed: other jobs may be infeasible."""

@@ -65,6 +65,8 @@ class PoolTotals:
 
     def count_values(self, live: Int32, sign: int) -> None:
         """Count the values of these live runs, or count them no longer."""
+        if not live.size:
+            return
         known = len(self._values)
         for value, count in Counter(self._columns.value[live].tolist()).items():
             total = self._values.get(value, 0) + sign * count

@@ -1,0 +1,18 @@
+"""Divides a pool among queues whose demand is given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.snapshot import Bool, Float
+
+
+def divide(weight: list[float] | Float, demand: list[float] | Float, takes_part: Bool) -> Float:
+    """The shares of each queue, a row per kind of share: `fair_shares.WEIGHT`, `FAIR` and
+    `UNCAPPED`."""
+    shares = np.zeros((fair_shares.ROWS, takes_part.size))
+    shares[fair_shares.DEMAND] = demand
+    weights = np.array(weight, np.float64)
+    fair_shares.divide_pool(weights, takes_part, shares, np.zeros_like(takes_part))
+    return shares
