@@ -20,6 +20,8 @@ CONNECT_S_MAX: Final = 900.0
 """How long a starting process waits for an unavailable database. It logs the wait; a restart would
 not make it shorter."""
 STATEMENT_S_MAX: Final = 60.0
+MAJOR_MIN: Final = 15
+"""The oldest version of Postgres that has what our SQL needs (`NULLS NOT DISTINCT`)."""
 
 PLANNING: Final = {
     "jit": "off",
@@ -63,6 +65,10 @@ class DatabaseFull(StorageFull):
 
 class DatabaseUnavailable(WorldError):
     """The database could not be reached within the bound."""
+
+
+class DatabaseUnsuitable(WorldError):
+    """This database server, or a proxy in front of it, is not one with which Fairlead works."""
 
 
 _logger = logging.getLogger("fairlead.db")
@@ -116,6 +122,15 @@ async def open_pool(
         raise DatabaseUnavailable(
             f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
         ) from error
+
+
+def require_version(connection: Connection) -> None:
+    """Raises `DatabaseUnsuitable` if Postgres is too old."""
+    version = connection.get_server_version()
+    if version.major < MAJOR_MIN:
+        raise DatabaseUnsuitable(
+            f"Postgres {MAJOR_MIN} or newer is needed, and this server has version {version.major}"
+        )
 
 
 async def check_database(pool: Pool) -> str | None:

@@ -6,18 +6,19 @@ statement file may hold several statements; it runs in one transaction with the 
 
 from importlib import resources
 
-from fairlead_common.db.connection_pool import Connection, Pool
+from fairlead_common.db.connection_pool import Connection, Pool, require_version
 from fairlead_common.db.locks import migration_lock
 
 
 async def migrate(pool: Pool, schema: str, package: str, folder: str = "migrations") -> list[str]:
     """Bring `schema` up to date and return the names of the migrations that ran now.
 
-    Raises AssertionError if the schema is newer than this program.
+    Raises `DatabaseUnsuitable`, and AssertionError if the schema is newer than this program.
     """
     scripts = _read_scripts(package, folder)
     lock = migration_lock(schema).number
     async with pool.acquire() as connection:
+        require_version(connection)
         await connection.execute("SELECT pg_advisory_lock($1)", lock)
         try:
             return await _run(connection, schema, scripts)
