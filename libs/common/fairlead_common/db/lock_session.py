@@ -131,11 +131,9 @@ async def try_lock(connection: Connection, lock: Lock, silence_s: float = SILENC
     return taken
 
 
-async def end_silent_holders(
-    connection: Connection, lock_class: LockClass, silence_s: float = SILENCE_S
-) -> None:
+async def end_silent_holders(connection: Connection, lock_class: LockClass) -> None:
     """End the holders of any lock of this class that have stopped in mid-statement."""
-    silence = timedelta(seconds=silence_s)
+    silence = timedelta(seconds=SILENCE_S)
     await connection.fetch(SQL["end_silent_holders"], lock_class, None, PAIR, silence)
 
 
