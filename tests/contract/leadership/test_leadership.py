@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from fairlead_common.db import lock_session
+from fairlead_common.db.connection_pool import DatabaseUnsuitable
 from fairlead_common.db.lock_session import LockSession, holding
 from fairlead_common.db.locks import LOOKOUT_REPORTS, SCHEDULER_LEADER
 from fairlead_common.log.postgres.event_log import PostgresLog
@@ -233,7 +234,7 @@ async def test_a_standby_whose_own_session_ends_connects_again(fresh_database: s
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("42704", "Postgres 14 or newer is needed"), ("08P01", "not of a connection pooler")],
+    [("42704", "Postgres 15 or newer is needed"), ("08P01", "not of a connection pooler")],
 )
 async def test_a_server_that_cannot_hold_locks_is_refused(code: str, message: str) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -248,7 +249,7 @@ async def test_a_server_that_cannot_hold_locks_is_refused(code: str, message: st
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    with pytest.raises(lock_session.DatabaseUnsuitable, match=message):
+    with pytest.raises(DatabaseUnsuitable, match=message):
         await lock_session.connect(f"postgresql://somebody@127.0.0.1:{port}/db", name="test")
     server.close()
 

@@ -40,16 +40,10 @@ def test_a_log_line_of_a_failure_has_its_traceback() -> None:
 
 def test_the_fields_of_a_line_about_jobs_and_runs() -> None:
     job_id = "0" * 28
-    assert json_logging.run_fields(f"{job_id}-3", queue="q")["fields"] == {
-        "jobId": job_id,
-        "run": 3,
-        "queue": "q",
-    }
+    assert json_logging.run_fields(f"{job_id}-3")["fields"] == {"jobId": job_id, "run": 3}
     assert json_logging.run_fields("odd")["fields"] == {"run": "odd"}
-    assert json_logging.job_fields(job_id, job_set="s")["fields"] == {
-        "jobId": job_id,
-        "jobSet": "s",
-    }
+    assert json_logging.job_set_fields("q", "s")["fields"] == {"queue": "q", "jobSet": "s"}
+    assert json_logging.job_set_fields("q", "")["fields"] == {"queue": "q"}
     many = json_logging.runs_fields(f"{job_id}-{run}" for run in range(1_000))["fields"]["runs"]
     assert many == [f"{job_id}-{run}" for run in range(json_logging.NAMED_MAX)]
 

@@ -24,6 +24,8 @@ not make it shorter."""
 STATEMENT_S_MAX: Final = 60.0
 ABANDON_S_MAX: Final = 2.0
 """How long an attempt to connect that is cancelled has to end."""
+MAJOR_MIN: Final = 15
+"""The oldest version of Postgres that has what our SQL needs (`NULLS NOT DISTINCT`)."""
 
 PLANNING: Final = {
     "jit": "off",
@@ -67,6 +69,10 @@ class DatabaseFull(StorageFull):
 
 class DatabaseUnavailable(WorldError):
     """The database could not be reached within the bound."""
+
+
+class DatabaseUnsuitable(WorldError):
+    """This database server, or a proxy in front of it, is not one with which Fairlead works."""
 
 
 _logger = logging.getLogger("fairlead.db")
@@ -138,6 +144,15 @@ async def open_connection(url: str, **options: Any) -> Connection:
         elif not attempt.cancelled() and attempt.exception() is None:
             attempt.result().terminate()
         raise
+
+
+def require_version(connection: Connection) -> None:
+    """Raises `DatabaseUnsuitable` if Postgres is too old."""
+    version = connection.get_server_version()
+    if version.major < MAJOR_MIN:
+        raise DatabaseUnsuitable(
+            f"Postgres {MAJOR_MIN} or newer is needed, and this server has version {version.major}"
+        )
 
 
 async def check_database(pool: Pool) -> str | None:

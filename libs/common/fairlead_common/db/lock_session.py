@@ -18,9 +18,11 @@ import asyncpg
 from fairlead_common.db.connection_pool import (
     CONNECT_S_MAX,
     CONNECTION_ERRORS,
+    MAJOR_MIN,
     Connection,
     DatabaseUnavailable,
     open_connection,
+    DatabaseUnsuitable,
 )
 from fairlead_common.db.locks import NUMBER, PAIR, Lock, LockClass
 from fairlead_common.db.statements import load
@@ -41,10 +43,6 @@ SQL: Final = load("fairlead_common", "db/locks.sql")
 
 class LockLost(WorldError):
     """The session that held the lock has ended, so another process can hold it now."""
-
-
-class DatabaseUnsuitable(WorldError):
-    """This database server, or a proxy in front of it, cannot hold locks as Fairlead needs them."""
 
 
 def session_timeouts(silence_s: float = SILENCE_S) -> dict[str, str]:
@@ -85,7 +83,7 @@ async def connect(
             url, timeout=ANSWER_S_MAX, command_timeout=command_s_max, server_settings=given
         )
     except asyncpg.UndefinedObjectError as error:
-        raise DatabaseUnsuitable(f"Postgres 14 or newer is needed: {error}") from error
+        raise DatabaseUnsuitable(f"Postgres {MAJOR_MIN} or newer is needed: {error}") from error
     except asyncpg.ProtocolViolationError as error:
         raise DatabaseUnsuitable(
             "the database URL must be the address of Postgres itself, not of a connection pooler:"
@@ -134,11 +132,9 @@ async def try_lock(connection: Connection, lock: Lock, silence_s: float = SILENC
     return taken
 
 
-async def end_silent_holders(
-    connection: Connection, lock_class: LockClass, silence_s: float = SILENCE_S
-) -> None:
+async def end_silent_holders(connection: Connection, lock_class: LockClass) -> None:
     """End the holders of any lock of this class that have stopped in mid-statement."""
-    silence = timedelta(seconds=silence_s)
+    silence = timedelta(seconds=SILENCE_S)
     await connection.fetch(SQL["end_silent_holders"], lock_class, None, PAIR, silence)
 
 

@@ -5,19 +5,23 @@ statement file may hold several statements; it runs in one transaction with the 
 """
 
 from importlib import resources
+from typing import Final
 
-from fairlead_common.db.connection_pool import Connection, Pool
+from fairlead_common.db.connection_pool import Connection, Pool, require_version
 from fairlead_common.db.locks import migration_lock
 
+FOLDER: Final = "migrations"
 
-async def migrate(pool: Pool, schema: str, package: str, folder: str = "migrations") -> list[str]:
+
+async def migrate(pool: Pool, schema: str, package: str, folder: str = FOLDER) -> list[str]:
     """Bring `schema` up to date and return the names of the migrations that ran now.
 
-    Raises AssertionError if the schema is newer than this program.
+    Raises `DatabaseUnsuitable`, and AssertionError if the schema is newer than this program.
     """
     scripts = _read_scripts(package, folder)
     lock = migration_lock(schema).number
     async with pool.acquire() as connection:
+        require_version(connection)
         await connection.execute("SELECT pg_advisory_lock($1)", lock)
         try:
             return await _run(connection, schema, scripts)
@@ -25,12 +29,12 @@ async def migrate(pool: Pool, schema: str, package: str, folder: str = "migratio
             await connection.execute("SELECT pg_advisory_unlock($1)", lock)
 
 
-async def is_migrated(pool: Pool, schema: str, package: str, folder: str = "migrations") -> bool:
+async def is_migrated(pool: Pool, schema: str, package: str) -> bool:
     """Whether exactly the migrations of this program have run; changes nothing."""
     if await pool.fetchval("SELECT to_regclass($1)", f'"{schema}".migrations') is None:
         return False
     rows = await pool.fetch(f'SELECT name FROM "{schema}".migrations')
-    return {row["name"] for row in rows} == {name for name, _ in _read_scripts(package, folder)}
+    return {row["name"] for row in rows} == {name for name, _ in _read_scripts(package, FOLDER)}
 
 
 def _read_scripts(package: str, folder: str) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from fairlead_common.log import topics
 from fairlead_common.log.protocol import Entry, EventLog, Record
 from fairlead_common.service import clock
 from fairlead_common.service.health import Check, Degraded
-from fairlead_common.service.json_logging import job_fields
+from fairlead_common.service.json_logging import job_set_fields
 
 RECORDS_MAX: Final = 1_000
 """Most records that one process notes; those beyond are counted only."""
@@ -128,7 +128,7 @@ class Quarantine:
         self._unwritten.append(found)
         self._added.set()
         queue, _, job_set = found.key.partition("/") if topic == topics.JOBS else ("", "", "")
-        _logger.error("%s", describe(found), extra=job_fields(queue=queue, job_set=job_set))
+        _logger.error("%s", describe(found), extra=job_set_fields(queue, job_set))
         if len(self.records) == RECORDS_MAX:
             _logger.error(
                 "%d records of the log could not be decoded; more are counted, but not named",

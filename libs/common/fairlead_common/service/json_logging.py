@@ -19,8 +19,8 @@ NAMED_MAX: Final = 20
 """Runs or job sets that one line names."""
 
 
-def run_fields(run: str, *, queue: str = "", job_set: str = "") -> dict[str, dict[str, object]]:
-    """The argument `extra` of a line about a run: `jobId`, `run`, and the queue where it is known.
+def run_fields(run: str) -> dict[str, dict[str, object]]:
+    """The argument `extra` of a line about a run: `jobId` and `run`.
 
     If the run id is not valid, `run` is its text.
     """
@@ -29,7 +29,7 @@ def run_fields(run: str, *, queue: str = "", job_set: str = "") -> dict[str, dic
         fields["jobId"], fields["run"] = ids.parse_run_id(run)
     except ValueError:
         fields["run"] = run
-    return {"fields": fields | _present(queue=queue, jobSet=job_set)}
+    return {"fields": fields}
 
 
 def runs_fields(runs: Iterable[str]) -> dict[str, dict[str, object]]:
@@ -42,15 +42,10 @@ def job_sets_fields(keys: Iterable[str]) -> dict[str, dict[str, object]]:
     return {"fields": {"jobSets": list(islice(dict.fromkeys(keys), NAMED_MAX))}}
 
 
-def job_fields(
-    job_id: str = "", *, queue: str = "", job_set: str = ""
-) -> dict[str, dict[str, object]]:
-    """The argument `extra` of a line about a job or a job set."""
-    return {"fields": _present(jobId=job_id, queue=queue, jobSet=job_set)}
-
-
-def _present(**texts: str) -> dict[str, object]:
-    return {name: text for name, text in texts.items() if text}
+def job_set_fields(queue: str, job_set: str) -> dict[str, dict[str, object]]:
+    """The argument `extra` of a line about a job set; without what is empty."""
+    named = {"queue": queue, "jobSet": job_set}
+    return {"fields": {name: text for name, text in named.items() if text}}
 
 
 class JsonFormatter(logging.Formatter):

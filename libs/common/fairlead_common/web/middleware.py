@@ -10,7 +10,6 @@ rest of the rate limit, and security headers for browsers.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from fastapi import Request
@@ -129,14 +128,12 @@ class RequestMiddleware:
         identify: Identify | None,
         open_below: tuple[str, ...] = (),
         error_page: ErrorPage | None = None,
-        now_s: Callable[[], float] = clock.monotonic_s,
     ) -> None:
         self._app = app
         self._hosts = frozenset(settings.hosts)
         self._identify = identify
         self._open_below = (*OPEN_PREFIXES, *open_below)
         self._error_page = error_page
-        self._now_s = now_s
         given = settings.requests
         self._recheck_s = given.recheck_s
         self._callers: RateLimiter[str] = RateLimiter(
@@ -235,7 +232,7 @@ class RequestMiddleware:
         valid token must not suffer from the invalid ones of others.
         """
         assert self._identify is not None
-        now_s = self._now_s()
+        now_s = clock.monotonic_s()
         if check_first and (wait_s := failures.wait_s(address, now_s)) > 0:
             raise _too_many_failures(wait_s)
         try:
@@ -263,7 +260,7 @@ class RequestMiddleware:
 
     def _count(self, caller: Caller, extra: list[tuple[bytes, bytes]]) -> None:
         """Count a request of the caller. Raises a 429 `Problem` beyond its limits."""
-        taken = self._callers.take(caller.name, self._now_s())
+        taken = self._callers.take(caller.name, clock.monotonic_s())
         extra.append(self._policy)
         extra.append((b"ratelimit", b'"caller";r=%d;t=%d' % (taken.left, taken.full_s + 0.999)))
         if taken.wait_s > 0:

@@ -49,13 +49,13 @@ def measure_usage(folder: Path) -> DiskUsage:
     )
 
 
-def plan_wal(folder: Path, free: int, present: DiskUsage, bounds: Bounds | None = None) -> int:
+def plan_wal(folder: Path, free: int, present: DiskUsage) -> int:
     """The maximum size of the write-ahead log on this disk, in MiB.
 
     Raises `FolderRefused` with the missing space if the smallest size does not fit.
     """
     available = free + present.wal + present.reserve
-    work = (bounds or Bounds()).low_ends + LOGS_BYTES
+    work = Bounds().low_ends + LOGS_BYTES
     cluster = 0 if present.has_cluster else CLUSTER_BYTES
     for wal in WAL_MIB:
         needed = wal * MIB + WAL_SLACK_BYTES + work + cluster + RESERVE_BYTES
@@ -71,10 +71,10 @@ def plan_wal(folder: Path, free: int, present: DiskUsage, bounds: Bounds | None 
     )
 
 
-def keep_reserve(folder: Path, free: int, bounds: Bounds | None = None) -> None:
+def keep_reserve(folder: Path, free: int) -> None:
     """Create the reserve file if it does not exist and there is more than enough space."""
     file = folder / RESERVE_FILE
-    if file.exists() or free < (bounds or Bounds()).low_ends + RESERVE_BYTES:
+    if file.exists() or free < Bounds().low_ends + RESERVE_BYTES:
         return
     fresh = file.with_name(f"{RESERVE_FILE}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -25,6 +25,7 @@ from fairlead_common.service import clock
 Output: TypeAlias = "int | IO[bytes]"
 
 POLL_S: Final = 0.01
+TAIL_BYTES: Final = 8192
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -215,11 +216,11 @@ class RunningProcess:
             process.wait()
 
 
-def read_tail(log: Path, lines: int = 20, bytes_max: int = 8192) -> str:
+def read_tail(log: Path, lines: int = 20) -> str:
     """The last lines of a log file, or why they cannot be read."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - bytes_max))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError as error:
         return f"(the log cannot be read: {error})"

@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from fairlead_common.db.connection_pool import MAJOR_MIN
 from fairlead_standalone.data import disk_reserve
 from fairlead_standalone.processes import liveness
 from fairlead_standalone.processes.child_process import (
@@ -29,9 +30,6 @@ from fairlead_standalone.processes.child_process import (
     ServerFailed,
     die_with_parent,
 )
-
-MAJOR_MIN: Final = 15
-"""The oldest Postgres whose SQL our statements need."""
 
 USER: Final = "fairlead"
 BIN_VARIABLE: Final = "FAIRLEAD_POSTGRES_BIN"

@@ -7,7 +7,6 @@ The program is `valkey-server` or `redis-server` of this machine, else the one i
 import os
 import shutil
 import socket
-from collections.abc import Mapping
 from importlib import util
 from pathlib import Path
 from typing import Final
@@ -83,9 +82,9 @@ class Valkey:
         return await liveness.answers(self.port, b"PING\r\n", answer_s)
 
 
-def find_program(environment: Mapping[str, str] = os.environ) -> Path:
+def find_program() -> Path:
     """The server program to use. Raises `ServerFailed` if none is installed."""
-    if given := environment.get(PROGRAM_VARIABLE):
+    if given := os.environ.get(PROGRAM_VARIABLE):
         return Path(given)
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):

@@ -155,7 +155,7 @@ class ResubmissionService:
             found = None
             if action.isalnum():
                 found = await resubmission_store.find_action(self._pool, action)
-        if found is None or not await self._permissions.is_permitted(context.caller, found.queue):
+        if found is None or not await self._permissions.can_view(context.caller, found.queue):
             raise Problem("not-found", f"Action {action[:80]!r} does not exist.")
         return Progress(
             action=action,

@@ -64,17 +64,15 @@ def _enclosing_pointers(pointer: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def validate_document(
-    document: object, kind: type, pointer: str = ""
-) -> tuple[list[FieldError], object]:
+def validate_document(document: object, kind: type) -> tuple[list[FieldError], object]:
     """All errors of a parsed document, and a copy without its invalid parts.
 
-    `kind` is any type that msgspec can decode; `pointer` is that of the document itself. The copy
-    is null if the document is invalid as a whole or has more than `ERRORS_MAX` errors.
+    `kind` is any type that msgspec can decode. The copy is null if the document is invalid as a
+    whole or has more than `ERRORS_MAX` errors.
     """
     found = _ErrorList()
     try:
-        cleaned = _walk(document, _type_info(kind), pointer, found, 0)
+        cleaned = _walk(document, _type_info(kind), "", found, 0)
     except _LimitReachedError:
         cleaned = _MISSING
     return found.errors, None if cleaned is _MISSING else cleaned

@@ -4,7 +4,7 @@ The permissions of a deleted queue protect its jobs for as long as its row exist
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from fairlead_common.db import access_views
@@ -26,9 +26,8 @@ CACHE_S: Final = 1.0
 class QueuePermissions:
     """Decides what a caller is permitted to do with queues. Methods raise `DatabaseUnavailable`."""
 
-    def __init__(self, pool: Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._now_s = now_s
         self._read_s = -CACHE_S
         self._restricted: Mapping[str, tuple[Permission, ...]] = {}
         self._reading = asyncio.Lock()
@@ -39,9 +38,9 @@ class QueuePermissions:
             return ALL_QUEUES
         return permissions.find_queue_scope(caller, verb, await self.restricted())
 
-    async def is_permitted(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> bool:
-        """Whether the caller is permitted to do this with the queue, whether it exists or not."""
-        return queue in await self.find_scope(caller, verb)
+    async def can_view(self, caller: Caller, queue: str) -> bool:
+        """Whether the caller is permitted to view the queue, whether it exists or not."""
+        return queue in await self.find_scope(caller)
 
     async def require(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> None:
         """Raises a 404 `Problem` if the caller must not view the queue, a 403 if it must not do
@@ -54,11 +53,11 @@ class QueuePermissions:
 
     async def restricted(self) -> Mapping[str, tuple[Permission, ...]]:
         """All queues that have permissions, at most `CACHE_S` old."""
-        if self._now_s() - self._read_s < CACHE_S:
+        if clock.monotonic_s() - self._read_s < CACHE_S:
             return self._restricted
         async with self._reading:
-            if self._now_s() - self._read_s >= CACHE_S:
-                asked_s = self._now_s()
+            if clock.monotonic_s() - self._read_s >= CACHE_S:
+                asked_s = clock.monotonic_s()
                 self._restricted = await access_views.read_restricted_queues(self._pool)
                 self._read_s = asked_s
         return self._restricted
