@@ -21,8 +21,8 @@ from fairlead_common.db.connection_pool import (
     MAJOR_MIN,
     Connection,
     DatabaseUnavailable,
-    open_connection,
     DatabaseUnsuitable,
+    open_connection,
 )
 from fairlead_common.db.locks import NUMBER, PAIR, Lock, LockClass
 from fairlead_common.db.statements import load
