@@ -58,12 +58,13 @@ def fold_submitted(
                 after=event.after,
             )
         )
-        view.unsaved_arrays[event.array] = message.position
+        view.mark_array_changed(event.array, message.position)
 
 
 def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
     """Note that these tasks, in these rows, were released."""
     released: dict[ArrayId, list[int]] = {}
+    positions: dict[ArrayId, int] = {}
     jobs = view.jobs
     for row, event in tasks:
         task = event.array
@@ -74,11 +75,12 @@ def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
         if slot:
             jobs.array[row] = slot
             released.setdefault(task.array, []).append(task.index)
-            view.unsaved_arrays[task.array] = jobs.position.item(row)
+            positions[task.array] = jobs.position.item(row)
             state = view.arrays[task.array]
             if event.priority != state.template.priority:
                 state.outdated.add(task.index)
     for array, indexes in released.items():
+        view.mark_array_changed(array, positions[array])
         state, those = view.arrays[array], index_sets.collect(indexes)
         state.waiting = state.waiting.minus(those)
         state.cancel_requests = [
@@ -108,7 +110,7 @@ def note_priority(view: View, job_id: JobId, message: Message) -> None:
     state = view.arrays.get(array)
     if state is not None and index in state.outdated:
         state.outdated.remove(index)
-        view.unsaved_arrays[array] = message.position
+        view.mark_array_changed(array, message.position)
 
 
 def cancel_tasks(view: View, batch: Iterable[ev.JobCancelRequested], message: Message) -> None:
@@ -143,7 +145,7 @@ def _request(
         *state.cancel_requests,
         CancelRequest(indexes=indexes, waiting=waiting, reason=reason),
     ]
-    view.unsaved_arrays[state.array] = message.position
+    view.mark_array_changed(state.array, message.position)
 
 
 def fold_tasks_cancelled(
@@ -167,7 +169,7 @@ def fold_tasks_cancelled(
             if cancelled:
                 mark_indexes(state.unsuccessful, cancelled)
                 _cancel_followers(view, state, cancelled, message)
-            view.unsaved_arrays[event.array] = message.position
+            view.mark_array_changed(event.array, message.position)
 
 
 def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, message: Message) -> None:
@@ -200,7 +202,7 @@ def fold_ended(
         view.ended[JobId(event.array)] = job_table.EndedJob(
             JobState.SUCCEEDED, state.template.digest, message.time_ms, message.position
         )
-        view.unsaved_arrays[event.array] = message.position
+        view.mark_array_changed(event.array, message.position)
         _forget_ended(view, state, message)
 
 
@@ -209,7 +211,7 @@ def _forget_ended(view: View, state: ArrayState, message: Message) -> None:
     if state.array in view.array_followers:
         return
     view.remove_array(state)
-    view.unsaved_arrays[state.array] = message.position
+    view.mark_array_changed(state.array, message.position)
     followed = None if state.after is None else view.arrays.get(state.after)
     if followed is not None and followed.is_ended:
         _forget_ended(view, followed, message)
@@ -229,7 +231,7 @@ def apply_bulk_request(
                 _request(view, state, state.waiting, event.reason, message)
         else:
             state.template = msgspec.structs.replace(state.template, priority=event.priority)
-            view.unsaved_arrays[state.array] = message.position
+            view.mark_array_changed(state.array, message.position)
 
 
 def _matches(state: ArrayState, wanted: ev.JobFilter) -> bool:
