@@ -57,7 +57,8 @@ class ArrayState(msgspec.Struct):
     """Bits of tasks that ended without success or were cancelled before their
     release: other arrays can follow them for longer than ended jobs are stored."""
     outdated: set[int] = set()
-    """Of tasks that were being released while a request changed the priority of the array."""
+    """Of released tasks that still have to get the priority of the array, which a request changed
+    by the id of the array, or while they were being released."""
     is_ended: bool = False
     """All its tasks have ended. Other arrays follow it."""
 

@@ -104,12 +104,40 @@ def fold_cancel_requested(
             _request(view, state, indexes, event.reason, message)
 
 
-def note_priority(view: View, job_id: JobId, message: Message) -> None:
-    """Note that somebody gave a priority to a released task, which can have ended."""
-    array, index = parse_task_id(job_id)
-    state = view.arrays.get(array)
-    if state is not None and index in state.outdated:
-        state.outdated.remove(index)
+def fold_priorities(view: View, batch: Iterable[ev.JobReprioritized], message: Message) -> None:
+    """Change the priority of arrays that events name, and note who gave one to a released task."""
+    changed = []
+    for event in batch:
+        array, index = parse_task_id(event.job_id)
+        state = view.arrays.get(array)
+        if state is None or state.is_ended:
+            continue
+        if index < 0:
+            state.template = msgspec.structs.replace(state.template, priority=event.priority)
+            changed.append(array)
+        elif index in state.outdated and not _is_overtaken(state, event, message):
+            state.outdated.remove(index)
+            view.mark_array_changed(array, message.position)
+    if changed:
+        _mark_outdated(view, changed, message)
+
+
+def _is_overtaken(state: ArrayState, event: ev.JobReprioritized, message: Message) -> bool:
+    """Whether the array got another priority after the leader requested this one for a task."""
+    by_leader = message.sequence.by == job_table.BY_SCHEDULER
+    return by_leader and event.priority != state.template.priority
+
+
+def _mark_outdated(view: View, arrays: Sequence[ArrayId], message: Message) -> None:
+    """Let the leader give the priority of these arrays to their released tasks."""
+    jobs = view.jobs
+    slots = [view.array_slots.slot(array) for array in arrays]
+    rows = np.flatnonzero(np.isin(jobs.array[: jobs.used], slots))
+    is_live = ((jobs.flags[rows] & job_table.FREE) == 0) & ~job_table.IS_ENDED[jobs.state[rows]]
+    for job_id in jobs.rows.ids_at(rows[is_live]):
+        array, index = parse_task_id(job_id)
+        view.arrays[array].outdated.add(index)
+    for array in arrays:
         view.mark_array_changed(array, message.position)
 
 
