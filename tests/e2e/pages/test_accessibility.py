@@ -5,6 +5,7 @@ from typing import Any, Final
 import pytest
 from playwright.async_api import Browser, Page
 
+from fairlead_common.domain.ids import JobId, array_id
 from fairlead_common.domain.records import clusters, events
 from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.log_server import log_server
@@ -23,6 +24,8 @@ PATHS: Final = (
     f"/jobs/{job_id('a')}",
     f"/jobs/{job_id('b')}",
     f"/jobs/{job_id('c')}",
+    f"/arrays/{array_id(job_id('scan'))}",
+    f"/arrays/{array_id(job_id('scan'))}?state=CANCELLED",
     "/jobs",
     "/jobs?q=nothing",
     "/jobs?groupBy=queue,state",
@@ -116,6 +119,10 @@ async def test_no_page_violates_a_rule(
             job_id=job_id("c"), category=events.FailureCategory.OOM, reason="used 3 GiB of 2 GiB"
         )
         again = [leased("c", run=2), started("c", run=2), failed]
+        array = array_id(job_id("scan"))
+        template = submitted("scan", job_id=JobId(array))
+        made = events.ArraySubmitted(array=array, template=template, count=99, indexes="0-98")
+        await harness.append_events(made)
         await harness.read("/jobs", await harness.append_events(*history, *again))
         assert await check(browser, harness, axe_script, PATHS) == {}
 

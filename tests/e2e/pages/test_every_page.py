@@ -36,6 +36,7 @@ TEXTS: Final = {
     "/pools/default": "It is at its limit.",
     f"/groups/{job_id('fit')}": "trainer-0",
     f"/arrays/{array_id(job_id('scan'))}": "7 tasks are not released",
+    f"/arrays/{array_id(job_id('scan'))}?state=QUEUED": "not released",
     "/preemptions": "Preemptions",
     "/fairness": "Fairness",
     "/saved-views": "No view is saved yet.",

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from fairlead_common.domain.ids import task_id
 from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.e2e.pages.browser import browser_page
 from tests.e2e.pages.test_scheduling_pages import look
@@ -183,3 +184,82 @@ async def test_all_jobs_of_a_filter_that_actions_do_not_know_are_cancelled(
         await page.goto(f"{standalone.address}/jobs")
         await expect(page.get_by_label("Select all on this page")).to_be_visible()
         await expect(page.get_by_label("all that match")).to_have_count(0)
+
+
+async def submit_array(api: httpx2.AsyncClient, job_set: str) -> str:
+    """An array of a hundred tasks that nothing starts; two are released."""
+    job = {
+        "command": ["true"],
+        "cpu": 1,
+        "memory": "16Mi",
+        "startAfter": "2099-01-01T00:00:00Z",
+        "array": {"count": 100, "maxRunning": 2},
+    }
+    body = {"queue": "default", "jobSet": job_set, "jobs": [job]}
+    answer = await api.post("/jobs", json=body)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["jobs"][0]["id"])
+
+
+async def test_tasks_of_an_array_are_cancelled_by_index_and_listed_by_state(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser, tmp_path: Path
+) -> None:
+    array = await submit_array(api, "page-array")
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "jobSet=page-array")
+        await page.goto(f"{standalone.address}/arrays/{array}")
+        await expect(page.get_by_text("98 tasks are not released")).to_be_visible()
+        await look(page, tmp_path, "array")
+        await page.get_by_label("Tasks", exact=True).fill("0-99:2")
+        await page.get_by_role("button", name="Cancel…").click()
+        await expect(page.get_by_role("heading", name="Cancel 50 tasks?")).to_be_visible()
+        await expect(page.get_by_text("Of the tasks 0-99:2, those that")).to_be_visible()
+        await look(page, tmp_path, "array-confirm")
+        await page.get_by_role("button", name="Back").click()
+        assert (await api.get(f"/arrays/{array}")).json()["states"] == {"QUEUED": 100}
+        await page.get_by_role("button", name="Cancel…").click()
+        await page.get_by_label("Reason").fill("wrong input")
+        await page.get_by_role("button", name="Cancel 50 tasks").click()
+        await expect(page.get_by_text("Cancellation of 50 tasks requested.")).to_be_visible()
+        await page.get_by_role("link", name="Cancelled").click()
+        await expect(page.locator("#task-98")).to_contain_text("wrong input")
+        await expect(page.locator("#task-1")).to_have_count(0)
+        await page.goto(f"{standalone.address}/arrays/{array}")
+        await page.get_by_role("link", name="Next").click()
+        await expect(page.locator("#task-99")).to_be_visible()
+        await look(page, tmp_path, "array-next")
+        await page.get_by_role("link", name="99", exact=True).click()
+        await expect(page.get_by_role("link", name="task 99 of 100")).to_be_visible()
+
+
+async def test_an_array_has_a_priority_and_its_waiting_tasks_have_no_other(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
+) -> None:
+    array = await submit_array(api, "page-array-2")
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "jobSet=page-array-2")
+        await page.goto(f"{standalone.address}/arrays/{array}")
+        await page.get_by_label("Tasks", exact=True).fill("5")
+        await page.get_by_role("button", name="Reprioritize…").click()
+        await expect(page.locator("#result")).to_contain_text("Remove the indexes.")
+        await page.get_by_label("Tasks", exact=True).fill("")
+        await page.get_by_role("button", name="Reprioritize…").click()
+        await page.get_by_label("New priority").fill("7")
+        await page.get_by_role("button", name="Reprioritize 100 tasks").click()
+        await expect(page.get_by_text("Change of priority of 100 tasks requested.")).to_be_visible()
+        await expect(page.get_by_text("7 in class")).to_be_visible()
+        await page.goto(f"{standalone.address}/jobs/{task_id(array, 98)}")
+        await expect(page.get_by_text("7 in class")).to_be_visible()
+        await page.get_by_role("button", name="Reprioritize…").click()
+        await page.get_by_role("button", name="Reprioritize 1 job").click()
+        await expect(page.locator("#result")).to_contain_text(f"its id {array}")
+        await page.get_by_role("button", name="Preempt…").click()
+        await page.get_by_role("button", name="Preempt 1 job").click()
+        await expect(page.locator("#result")).to_have_text(
+            "Nothing to preempt: the job does not run."
+        )
+        await page.goto(f"{standalone.address}/arrays/{array}")
+        await page.get_by_role("button", name="Cancel…").click()
+        await page.get_by_role("button", name="Cancel 100 tasks").click()
+        await expect(page.get_by_text("Cancellation of 100 tasks requested.")).to_be_visible()
+        await expect(page.get_by_role("row", name="Cancelled 100")).to_be_visible()

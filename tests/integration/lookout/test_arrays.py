@@ -6,6 +6,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common.domain import ids
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.integration.lookout.test_permissions import prepare_tokens
@@ -112,6 +113,47 @@ async def test_tasks_that_were_cancelled_one_by_one_take_one_row(
     assert (len(rows), ranges["cancelled_ranges"]) == (1, 400)
 
 
+async def test_arrays_and_their_waiting_tasks_show_the_priority_that_they_have_now(
+    fresh_database: str, valkey_url: str
+) -> None:
+    def change(priority: int, **wanted: object) -> events.JobsReprioritized:
+        chosen = msgspec.structs.replace(events.JobFilter(queue="q"), **wanted)
+        return events.JobsReprioritized(filter=chosen, priority=priority)
+
+    def name(array: str, priority: int) -> events.JobReprioritized:
+        return events.JobReprioritized(job_id=ids.JobId(array_id(array)), priority=priority)
+
+    async with running(fresh_database, valkey_url) as harness:
+
+        async def priorities() -> list[int]:
+            found = await harness.read("/arrays", after)
+            listed = {each["clientId"]: each["priority"] for each in found["arrays"]}
+            for each in "ac":
+                task = await harness.read(f"/jobs/{ids.task_id(array_id(each), 2)}")
+                assert task["priority"] == listed[each]
+            return [listed[each] for each in "abc"]
+
+        other = array("c", 3)
+        other = msgspec.structs.replace(
+            other, template=msgspec.structs.replace(other.template, labels={}, priority=4)
+        )
+        await harness.append_events(array("a", 3), array("b", 3), other, name("b", 2))
+        after = await harness.append_events(events.ArrayEnded(array=array_id("b")))
+        assert await priorities() == [0, 2, 4]
+        await harness.append_events(name("a", 5), name("b", 5))
+        after = await harness.append_events(change(7, labels={"team": "a"}))
+        assert await priorities() == [7, 2, 4], "an array that has ended keeps its priority"
+        await harness.append_events(change(8, states=(JobState.RUNNING,)))
+        await harness.append_events(change(8, job_set="other"))
+        await harness.append_events(change(8, executor="e"))
+        after = await harness.append_events(change(8, classes=("other",)))
+        assert await priorities() == [7, 2, 4]
+        after = await harness.append_events(change(9, job_set="s", states=(JobState.QUEUED,)))
+        assert await priorities() == [9, 2, 9]
+        page = (await harness.client.get(f"/arrays/{array_id('a')}")).text
+        assert "<dt>Priority</dt><dd>9 " in page
+
+
 async def test_the_migration_finds_the_tasks_that_were_cancelled_before(
     fresh_database: str,
 ) -> None:
@@ -128,8 +170,12 @@ async def test_the_migration_finds_the_tasks_that_were_cancelled_before(
         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         *row,
     )
+    await connection.execute(
+        "UPDATE fairlead_lookout.arrays SET submitted = $1", '{"template": {"priority": 4}}'
+    )
     for _, script in [each for each in scripts if each[0] >= "0090"]:
         await connection.execute(script)
+    assert await connection.fetchval("SELECT priority FROM fairlead_lookout.arrays") == 4
     found = await connection.fetch(
         "SELECT chunk * 65536 + bit AS index"
         " FROM fairlead_lookout.array_cancelled_tasks, generate_series(0, 65535) AS bit"
@@ -189,6 +235,77 @@ async def test_lists_of_arrays_do_not_read_the_specs_of_their_tasks(
     assert msgspec.json.decode(listed)["template"]["spec"] == {}
     async with running(fresh_database, valkey_url) as harness:
         assert await harness.read("/arrays", after) == found
+
+
+async def test_tasks_are_listed_by_index_and_state(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        made = msgspec.structs.replace(array("a", 200_000), indexes="0-199998:2")
+        cancelled = events.ArrayTasksCancelled(
+            array=made.array, indexes="8-12:2,199998", tasks=4, reason="wrong"
+        )
+        start = [released("a", index) for index in (0, 2, 4, 6)]
+        start = [
+            msgspec.structs.replace(each, array=msgspec.structs.replace(each.array, number=32 * at))
+            for each, at in zip(start, (0, 2, 4, 6), strict=True)
+            if each.array is not None
+        ]
+        run = events.JobRunLeased(job_id=start[1].job_id, run=1, executor="e", node="n0")
+        stop = events.JobCancelRequested(job_id=start[2].job_id)
+        after = await harness.append_events(
+            made, array("b", 9), *start, released("b", 2), cancelled, run, stop
+        )
+        path = f"/arrays/{made.array}"
+
+        async def pages(limit: int, **query: object) -> list[list[tuple[int, str, bool]]]:
+            found: list[list[tuple[int, str, bool]]] = []
+            cursor: dict[str, str] = {}
+            while True:
+                page = await harness.read(f"{path}/tasks", after, limit=limit, **query, **cursor)
+                found.append([(t["index"], t["state"], t.get("released")) for t in page["tasks"]])
+                if "next" not in page:
+                    return found
+                cursor = {"cursor": page["next"]}
+                if len(found) == 4:
+                    return found
+
+        assert (await pages(5))[:2] == [
+            [(0, "QUEUED", True), (2, "LEASED", True), (4, "CANCELLED", True),
+             (6, "QUEUED", True), (8, "CANCELLED", False)],
+            [(10, "CANCELLED", False), (12, "CANCELLED", False), (14, "QUEUED", False),
+             (16, "QUEUED", False), (18, "QUEUED", False)],
+        ]  # fmt: skip
+        assert (await pages(3, state="QUEUED"))[:2] == [
+            [(0, "QUEUED", True), (6, "QUEUED", True), (14, "QUEUED", False)],
+            [(16, "QUEUED", False), (18, "QUEUED", False), (20, "QUEUED", False)],
+        ]
+        assert await pages(2, state="CANCELLED") == [
+            [(4, "CANCELLED", True), (8, "CANCELLED", False)],
+            [(10, "CANCELLED", False), (12, "CANCELLED", False)],
+            [(199_998, "CANCELLED", False)],
+        ]
+        assert await pages(2, state="LEASED") == [[(2, "LEASED", True)]]
+        assert await pages(2, state="FAILED") == [[]]
+        assert (await harness.get(f"{path}/tasks", state="GONE")).status_code == 422
+        assert (await harness.get(f"{path}/tasks", cursor="x")).status_code == 400
+        page = (await harness.client.get(f"{path}?state=QUEUED")).text
+        assert f'<a href="/jobs/{ids.task_id(made.array, 14)}">14</a>' in page
+        assert "not released" in page
+        first = await harness.read(f"{path}/tasks", after, state="QUEUED", limit=50)
+        second = (await harness.client.get(f"{path}?state=QUEUED&cursor={first['next']}")).text
+        assert f'<a href="/jobs/{first["tasks"][0]["id"]}">' not in second
+        assert f'<a class="button" href="{path}?state=QUEUED#tasks">First</a>' in second
+
+
+async def test_tasks_that_were_removed_are_not_listed(fresh_database: str, valkey_url: str) -> None:
+    """Neither as waiting ones, nor those of an array that has ended."""
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(array("a", 6), released("a", 0), released("a", 2))
+        path = f"/arrays/{array_id('a')}/tasks"
+        found = await harness.read(path, after)
+        assert [task["index"] for task in found["tasks"]] == [0, 2, 3, 4, 5]
+        after = await harness.append_events(events.ArrayEnded(array=array_id("a")))
+        found = await harness.read(path, after)
+        assert [task["index"] for task in found["tasks"]] == [0, 2]
 
 
 async def test_arrays_of_a_queue_that_a_caller_may_not_view_do_not_exist(

@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from fairlead_common.domain import ids
+from fairlead_common.domain import ids, shapes
 from fairlead_common.domain.records import events
 from fairlead_submit.domain.policy import AllowList, Quotas
 from tests.integration.submit.submit_and_lookout import Watched, watched
@@ -93,6 +94,51 @@ async def test_waiting_tasks_are_cancelled_by_their_ids(submit: Watched) -> None
     unknown = [ids.task_id(job["id"], 5)]
     refused = await result(submit, await submit.post("/jobs/cancel", {"ids": unknown}), 404)
     assert [error["pointer"] for error in refused["errors"]] == ["/ids/0"]
+
+
+async def test_a_waiting_task_has_the_priority_of_its_array(submit: Watched) -> None:
+    (job,) = (await send(submit, {"count": 100, "indexes": "0-99:2"}))["jobs"]
+    task = ids.task_id(job["id"], 4)
+    for query in ("", "?dryRun=true"):
+        path, body = f"/jobs/reprioritize{query}", {"ids": [task], "priority": 7}
+        refused = await result(submit, await submit.post(path, body), 422)
+        (error,) = refused["errors"]
+        assert error["pointer"] == "/ids/0"
+        assert f"is task 4 of array {job['id']}, which has not been released" in error["detail"]
+        done = await result(
+            submit, await submit.post(path, {"ids": [job["id"]], "priority": 7}), 200
+        )
+        assert done["matched"] == 50
+    sequences = [events.decode(value) for value in await submit.logged()]
+    changed = events.JobReprioritized(job_id=job["id"], priority=7)
+    assert [event for each in sequences for event in each.events][1:] == [changed]
+    released = events.JobSubmitted(
+        job_id=task,
+        shape=shapes.encode(shapes.Shape(requests={"cpu": 1000})),
+        spec=msgspec.Raw(b"{}"),
+        digest="",
+        array=events.ArrayTask(job["id"], 4, 100, 4),
+    )
+    await submit.happened("set", released)
+    done = await result(
+        submit, await submit.post("/jobs/reprioritize", {"ids": [task], "priority": 7}), 200
+    )
+    assert done["matched"] == 1
+
+
+async def test_a_waiting_task_does_not_run(submit: Watched) -> None:
+    """So a preemption changes nothing, as that of a queued job; an array has no run of its own."""
+    (job,) = (await send(submit, {"count": 10}))["jobs"]
+    task = ids.task_id(job["id"], 4)
+    done = await result(submit, await submit.post("/jobs/preempt", {"ids": [task]}), 200)
+    assert done["matched"] == 0
+    for action in ("preempt", "release"):
+        refused = await result(
+            submit, await submit.post(f"/jobs/{action}", {"ids": [job["id"]]}), 422
+        )
+        assert f"is array {job['id']}: name its tasks" in refused["errors"][0]["detail"]
+    unknown = {"ids": [ids.task_id(job["id"], 11)]}
+    await result(submit, await submit.post("/jobs/preempt", unknown), 404)
 
 
 async def test_a_job_can_have_the_client_id_of_an_array(submit: Watched) -> None:

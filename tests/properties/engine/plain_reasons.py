@@ -127,16 +127,18 @@ def share_would_do(
 
 
 def check_preemptors(pool: Pool, plan: Plan) -> None:
-    """No run was preempted for a further member of a gang (E5, N8): for members of a gang that ran
-    before, and for no more members than it needs to start."""
-    live: dict[int, int] = defaultdict(int)
-    for j, n in enumerate(pool.node):
-        live[pool.gang(j)] += n >= 0
+    """No run was preempted for a further member of a gang (E5, N8): for members of a gang that
+    runs, and for no more members than it needs to start. Members that were left over when their
+    gang had ended are offers of their own (N9)."""
+    s = pool.snapshot
+    if s.gang_min is None or s.gang_started is None:
+        return
+    runs = {pool.gang(j) for j, n in enumerate(pool.node) if n >= 0}
     preemptors: dict[int, set[int]] = defaultdict(set)
     for j, preemptor in zip(plan.preempted_job.tolist(), plan.preemptor_job.tolist(), strict=True):
         g = pool.gang(preemptor)
-        if g < 0 or pool.snapshot.gang_min is None:
+        if g < 0 or (s.gang_started[g] and g not in runs):
             continue
         preemptors[g].add(preemptor)
-        most = 0 if live[g] else int(pool.snapshot.gang_min[g])
+        most = 0 if g in runs else int(s.gang_min[g])
         assert len(preemptors[g]) <= most, f"{j} was preempted for a further member (N8)"

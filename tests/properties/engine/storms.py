@@ -16,7 +16,7 @@ from fairlead_common.domain.ids import JobId, array_id, client_job_id
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.cases.case_file import Case, CaseRound, Group
 from fairlead_scheduler.cases.case_world import World
-from fairlead_scheduler.rules.array_tasks import TaskCounts, decide_arrays, find_waiting
+from fairlead_scheduler.rules.array_tasks import TaskCounts, decide_arrays
 from fairlead_scheduler.snapshots import BuiltSnapshot
 
 CLASSES: Final = ("p0", "p0", "p0", "p1", "p1", "p2", "p3", "p2u", "p2np", "away", "home")
@@ -62,7 +62,7 @@ class CrowdedWorld(World):
             "default",
             now_ms=self.now_ms,
             buckets=self.buckets,
-            waiting_tasks=find_waiting(self.view, self._counts),
+            waiting_tasks=self._counts.waiting,
         )
 
 

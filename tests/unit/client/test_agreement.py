@@ -31,6 +31,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "gang sent": (job_models.Gang, request_types.Gang, set()),
     "array sent": (job_models.Array, request_types.Array, set()),
     "array": (array_models.ArrayView, array_responses.ArrayResponse, set()),
+    "task of an array": (array_models.ArrayTask, array_responses.TaskResponse, set()),
     "acted on an array": (array_models.ArrayActionResult, array_service.ArrayActionResult, set()),
     "retry sent": (job_models.Retry, request_types.Retry, set()),
     "submitted": (job_models.SubmitResult, submission_service.SubmissionResponse, set()),

@@ -70,10 +70,10 @@ class World:
         self.counts = TaskCounts()
         self._decider: Decider | None = None
 
-    def fold(self, *events: ev.AnyEvent, queue: str = "q") -> None:
+    def fold(self, *events: ev.AnyEvent, queue: str = "q", by: str = "anna") -> None:
         """These events are read from the log, as one message."""
         time_ms = 1000 * (1 + self.harness.position)
-        self.harness.fold_events(queue, events, time_ms=time_ms)
+        self.harness.fold_events(queue, events, time_ms=time_ms, by=by)
         self.view.validate()
 
     def release(self) -> list[ev.AnyEvent]:

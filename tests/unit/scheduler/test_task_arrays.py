@@ -379,15 +379,16 @@ def test_counts_follow_the_journal() -> None:
 def test_the_demand_of_a_queue_counts_the_waiting_tasks() -> None:
     world = World(node("n0", 4))
     world.fold(array("0-99", running_max=None))
-    decider_counts = array_tasks.find_waiting(world.view, world.counts)
-    assert decider_counts == ((ID, 100),)
+    world.counts.update(world.view)
+    assert list(world.counts.waiting.values()) == [100]
     world.release()
     world.fold(array("200-5999", made=second()))
     world.release()
     built = world.harness.build_snapshot()
     assert built.snapshot.queued_beside is None
     world.harness.builder.update(0)
-    waiting = array_tasks.find_waiting(world.view, world.counts)
+    world.counts.update(world.view)
+    waiting = world.counts.waiting
     built = world.harness.builder.build("default", now_ms=0, waiting_tasks=waiting)
     assert built.snapshot.queued_beside is not None
     assert built.snapshot.queued_beside.sum() == 5800 - array_tasks.WINDOW_TASKS

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from fairlead.blocking.client_connection import Connection
 from fairlead.calls import array_requests, request_building
-from fairlead.models.array_models import ArrayActionResult, ArrayView
+from fairlead.models.array_models import ArrayActionResult, ArrayTask, ArrayView
 
 
 class ArrayMethods(Connection):
@@ -37,6 +37,16 @@ class ArrayMethods(Connection):
         query = self._make_position_query(after)
         request = request_building.build_get(array_requests.array_path(array_id), query)
         return self._request(request, ArrayView)
+
+    def array_tasks(
+        self, array_id: str, *, state: str | None = None, after: str | None = None
+    ) -> Iterator[ArrayTask]:
+        """Iterates over the tasks of an array by index, also those that are not released. Raises
+        `NotFound`."""
+        query = request_building.make_query({"state": state})
+        query += self._make_position_query(after)
+        path = f"{array_requests.array_path(array_id)}/tasks"
+        return self._iterate_pages(path, query, "tasks", ArrayTask)
 
     def cancel_array(
         self, array_id: str, *, indexes: str | None = None, reason: str = ""

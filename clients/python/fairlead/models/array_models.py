@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fairlead.models.job_models import ResponseModel
+from fairlead.models.job_models import JobFields, ResponseModel
 
 
 class ArrayWaitingReason(ResponseModel, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class ArrayView(ResponseModel, frozen=True, kw_only=True):
     """An array. `tasks`: how many it has; `states`: tasks by state; `live`: that have not ended.
 
     `waiting`: tasks that the scheduler has not released, which are no jobs yet; `why`: the reason.
-    `indexes`: of all tasks, below `count`.
+    `indexes`: of all tasks, below `count`. `priority`: of the tasks that are not released.
     """
 
     id: str
@@ -31,6 +31,7 @@ class ArrayView(ResponseModel, frozen=True, kw_only=True):
     states: Mapping[str, int]
     max_running: int | None = None
     after_corresponding: str | None = None
+    priority: int = 0
     priority_class: str
     pool: str
     labels: Mapping[str, str] = {}
@@ -40,6 +41,14 @@ class ArrayView(ResponseModel, frozen=True, kw_only=True):
     cancelled_by: str | None = None
     reason: str | None = None
     why: ArrayWaitingReason | None = None
+
+
+class ArrayTask(JobFields, frozen=True, kw_only=True):
+    """A task of an array as a job. `released`: whether it is one; else it waits, or was cancelled
+    before."""
+
+    index: int
+    released: bool
 
 
 class ArrayActionResult(ResponseModel, frozen=True, kw_only=True):

@@ -31,6 +31,8 @@ COLUMNS_MIN: Final = 64
 
 TASK_CHARACTERS: Final = 5
 """The last characters of a task's id: its index and one. Those of its array's id are zeros."""
+TASK_NUMBER_STEP: Final = 32
+"""The difference between the submission numbers of two tasks, as between two jobs of a message."""
 CLIENT_ID_PARTS_MAX: Final = 16
 """Parts between slashes of a client id that is named after its queue and job set, at most."""
 TASK_NUMBERS: Final = len(ALPHABET) ** TASK_CHARACTERS

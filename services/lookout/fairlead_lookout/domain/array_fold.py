@@ -16,9 +16,10 @@ from fairlead_lookout.domain.array_records import (
     CHUNK_TASKS,
     ArrayChange,
     ArrayChanges,
+    ArrayPriority,
     ArrayRow,
 )
-from fairlead_lookout.domain.event_unions import ArrayEvent
+from fairlead_lookout.domain.event_unions import ArrayEvent, BulkRequest, Request
 from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Message
 from fairlead_lookout.domain.public_events import EventType, EventWriter
 from fairlead_lookout.domain.transitions import QUEUED
@@ -52,7 +53,7 @@ class ArrayFold:
         edit_set: Callable[[JobSetKey], JobSet],
         known: Set[str],
     ) -> None:
-        self.changes: Final = ArrayChanges([], {}, {}, {})
+        self.changes: Final = ArrayChanges([], {}, {}, {}, [])
         self._writer = writer
         self._edit_set = edit_set
         self._known = known
@@ -67,6 +68,26 @@ class ArrayFold:
         array = ids.array_id(job.id)
         self._count(array, before, -1)
         self._count(array, after, 1)
+
+    def request(self, event: Request) -> None:
+        """Apply a request that names an array by its id; cancellations are decided later."""
+        if isinstance(event, events.JobReprioritized) and ids.parse_task_id(event.job_id)[1] < 0:
+            change = self._edit(event.job_id)
+            if change.ended_ms is None:
+                change.priority = event.priority
+
+    def request_all(self, partition: int, event: BulkRequest) -> None:
+        """Apply a bulk request to the arrays whose waiting tasks its filter matches."""
+        wanted = event.filter
+        if not isinstance(event, events.JobsReprioritized) or wanted.executor or wanted.node:
+            return
+        if wanted.states and QUEUED not in wanted.states:
+            return
+        labels = _encode(wanted.labels).decode() if wanted.labels else None
+        chosen = ArrayPriority(
+            partition, wanted.queue, wanted.job_set, list(wanted.classes), labels, event.priority
+        )
+        self.changes.priorities.append(chosen)
 
     def fold(self, message: Message, event: ArrayEvent) -> JobSet | None:
         """Fold an event and write its public event; the job set if it changed its counters."""
@@ -150,6 +171,7 @@ def _make_row(key: JobSetKey, time_ms: int, by: str, event: events.ArraySubmitte
         submitted_ms=time_ms,
         submitted_by=by,
         listed=_encode(_shorten(event)).decode(),
+        priority=template.priority,
     )
 
 

@@ -247,4 +247,4 @@ class Changes(msgspec.Struct, frozen=True):
     published: int = 0
     preemptions: Sequence[Preemption] = ()
     groups: GroupChanges = GroupChanges([], [], {}, [])
-    arrays: ArrayChanges = ArrayChanges([], {}, {}, {})
+    arrays: ArrayChanges = ArrayChanges([], {}, {}, {}, [])

@@ -236,7 +236,10 @@ class JobFold:
             self._writer.write(self._edit_set(job.key), "queued", job, by=self._message.sequence.by)
 
     def _request_one(self, event: Request) -> None:
-        self._request(self._edit(event.job_id), event)
+        job = self._edit(event.job_id)
+        if job is None:
+            self._arrays.request(event)
+        self._request(job, event)
 
     def _request(self, job: Job | None, event: Request | BulkRequest) -> None:
         """Apply a request to a job, by its id or by a filter that it matches."""
@@ -277,6 +280,7 @@ class JobFold:
         """Apply a bulk request to the jobs that match now, by job set, oldest first."""
         message = self._message
         place = (message.partition, message.position)
+        self._arrays.request_all(message.partition, event)
         candidates = dict.fromkeys(self._stored.candidates.get(place, ()))
         candidates.update(dict.fromkeys(self._new_by_partition.get(message.partition, ())))
         jobs = [job for job in map(self._find, candidates) if job]
@@ -410,10 +414,7 @@ class JobFold:
             return
         newest = job.run == event.run
         run = job.latest if newest else self._older_run(job.id, event.run)
-        if run is None:
-            return
-        to = RUN_TRANSITIONS[type(event)].get(run.state)
-        if to is None:
+        if run is None or (to := RUN_TRANSITIONS[type(event)].get(run.state)) is None:
             return
         self._change_run(job, run)
         had_ended = run.ended_ms is not None
@@ -435,12 +436,9 @@ class JobFold:
         return self._jobs.get(job_id) or self._stored.jobs.get(job_id)
 
     def _edit(self, job_id: str) -> Job | None:
-        job = self._jobs.get(job_id)
-        if job is not None:
+        job, stored = self._jobs.get(job_id), self._stored.jobs.get(job_id)
+        if job is not None or stored is None:
             return job
-        stored = self._stored.jobs.get(job_id)
-        if stored is None:
-            return None
         self._jobs[job_id] = job = copy.copy(stored)
         if stored.latest is not None:
             job.latest = stored.latest.copy()

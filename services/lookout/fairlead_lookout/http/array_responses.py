@@ -2,11 +2,21 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import index_sets
+from fairlead_common.service import clock
 from fairlead_lookout.domain.transitions import ENDED
-from fairlead_lookout.http.responses import ResponseBody, WaitingReasonResponse, format_time
+from fairlead_lookout.http.responses import (
+    JobResponse,
+    ResponseBody,
+    WaitingReasonResponse,
+    describe_job,
+    format_time,
+)
 from fairlead_lookout.store.queries.array_lists import ArrayPage, ArrayRecord
+from fairlead_lookout.store.queries.task_lists import TaskPage
 
 INDEXES_LENGTH_MAX: Final = 1_000
 """Longest text of indexes in a response."""
@@ -16,8 +26,8 @@ class ArrayResponse(ResponseBody, frozen=True, kw_only=True):
     """An array. `tasks`: how many it has; `states`: tasks by state; `live`: that have not ended.
 
     `waiting`: tasks that the scheduler has not released, which are no jobs yet. `indexes`: of all
-    tasks, below `count`. `afterCorresponding`: the array whose tasks these follow. `why`: why tasks
-    wait that are not released.
+    tasks, below `count`. `afterCorresponding`: the array whose tasks these follow. `priority`: of
+    the tasks that are not released. `why`: why these wait.
     """
 
     id: str
@@ -32,6 +42,7 @@ class ArrayResponse(ResponseBody, frozen=True, kw_only=True):
     states: dict[str, int]
     max_running: int | None = None
     after_corresponding: str | None = None
+    priority: int
     priority_class: str
     pool: str
     labels: dict[str, str]
@@ -48,6 +59,32 @@ class ArraysResponse(ResponseBody, frozen=True, kw_only=True):
 
     arrays: list[ArrayResponse]
     next: str | None = None
+
+
+class TaskResponse(JobResponse, frozen=True, kw_only=True):
+    """A task as a job. `released`: whether it is one; else it waits, or was cancelled before."""
+
+    index: int
+    released: bool
+
+
+class TasksResponse(ResponseBody, frozen=True, kw_only=True):
+    """A page of tasks by index; `next` is the cursor of the next page."""
+
+    tasks: list[TaskResponse]
+    next: str | None = None
+
+
+def describe_tasks(page: TaskPage) -> TasksResponse:
+    """The response of a list of tasks."""
+    now_ms, jobs = clock.now_ms(), page.jobs
+    tasks = []
+    for task in page.tasks:
+        waits = task.row["id"] in jobs.waiting_for_others
+        job = describe_job(task.row, now_ms, waits, jobs.client_ids)
+        fields = msgspec.structs.asdict(job)
+        tasks.append(TaskResponse(index=task.index, released=task.released, **fields))
+    return TasksResponse(tasks=tasks, next=page.next)
 
 
 def describe_arrays(page: ArrayPage) -> ArraysResponse:
@@ -71,6 +108,7 @@ def describe_array(array: ArrayRecord) -> ArrayResponse:
         states=array.counts,
         max_running=submitted.running_max,
         after_corresponding=submitted.after,
+        priority=row["priority"],
         priority_class=template.priority_class,
         pool=template.pool,
         labels=template.labels,

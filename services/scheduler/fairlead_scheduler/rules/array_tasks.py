@@ -4,7 +4,7 @@ All waiting tasks of an array are equal, so only as many need to be jobs as can 
 `WINDOW_TASKS` queued ones of each array. The others are counted in the demand of their queue.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,14 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.index_sets import RANGES_MAX, IndexSet
 from fairlead_scheduler.rules.append_batches import AppendBatch, explain_too_large
 from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.task_arrays import ArrayState, CancelRequest, make_task, make_tasks
+from fairlead_scheduler.state.task_arrays import (
+    ArrayState,
+    CancelRequest,
+    TaskKind,
+    find_kind,
+    make_task,
+    make_tasks,
+)
 from fairlead_scheduler.state.view import View, changed_rows
 
 WINDOW_TASKS: Final = 2_000
@@ -41,16 +48,28 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class TaskCounts:
-    """The released tasks of each array that have not ended, updated from the journal."""
+    """What a leader counts of arrays: released tasks that have not ended, and waiting ones.
+
+    It is updated from the journals, so a cycle costs nothing for arrays that did not change.
+    """
 
     def __init__(self) -> None:
+        self.waiting_version = 0
+        """Grows with every change of `waiting`."""
         self._clear()
 
     def _clear(self) -> None:
         self.queued: Counts = np.zeros(1, np.int64)
         """By the number of the array (`View.array_slots`)."""
         self.live: Counts = np.zeros(1, np.int64)
+        self.due: set[ArrayId] = set()
+        """Arrays that changed, or with something left to do: `decide_arrays` examines them."""
+        self.waiting: dict[TaskKind, int] = {}
+        """Tasks that may start and have not been released: demand beside the jobs."""
+        self.waiting_version += 1
+        self._waiting_of: dict[ArrayId, tuple[TaskKind, int]] = {}
         self._place = -1
+        self._array_place = -1
         self._counted = np.zeros(0, np.int32)
         """By row: twice the number of the array as which it is counted, and one if queued."""
 
@@ -60,6 +79,18 @@ class TaskCounts:
             if self._place >= 0:
                 self._clear()
             return
+        changed = view.array_journal.since(self._array_place)
+        if self._place < 0 or changed is None:
+            changed = [*view.arrays, *self._waiting_of]
+        self._array_place = view.array_journal.end
+        self.due.update(changed)
+        slots = self._count_rows(view)
+        self.due.update([array for slot in slots if (array := view.array_slots.array(slot))])
+        for array in self.due:
+            self._count_waiting(view, array)
+
+    def _count_rows(self, view: View) -> list[int]:
+        """Count the changed rows of the job table; the numbers of arrays that have other counts."""
         jobs, end = view.jobs, view.array_slots.end
         rows = np.arange(jobs.used) if self._place < 0 else changed_rows(view, self._place)
         self._place = jobs.journal.end
@@ -76,10 +107,32 @@ class TaskCounts:
         now += (now > 0) & (jobs.state[rows] == job_table.QUEUED)
         changed = np.flatnonzero(before != now)
         for counted, sign in ((before[changed], -1), (now[changed], 1)):
-            self.live += sign * np.bincount(counted >> 1, minlength=self.live.size)
-            queued = counted[counted & 1 == 1]
-            self.queued += sign * np.bincount(queued >> 1, minlength=self.queued.size)
+            np.add.at(self.live, counted >> 1, sign)
+            np.add.at(self.queued, counted[counted & 1 == 1] >> 1, sign)
         self._counted[rows] = now
+        slots: list[int] = np.unique(np.concatenate([before[changed], now[changed]]) >> 1).tolist()
+        return slots
+
+    def _count_waiting(self, view: View, array: ArrayId) -> None:
+        """Count the tasks of an array that may start and have not been released."""
+        state = view.arrays.get(array)
+        before = self._waiting_of.pop(array, None)
+        now = None
+        if state is not None and (waiting := len(state.waiting)):
+            if state.running_max is not None:
+                live = self.live.item(view.array_slots.slot(array))
+                waiting = min(waiting, state.running_max - live)
+            if waiting > 0:
+                now = self._waiting_of[array] = (find_kind(state), waiting)
+        if before == now:
+            return
+        self.waiting_version += 1
+        for counted, sign in ((before, -1), (now, 1)):
+            if counted is not None:
+                kind, tasks = counted
+                self.waiting[kind] = self.waiting.get(kind, 0) + sign * tasks
+        if before is not None and not self.waiting[before[0]]:
+            del self.waiting[before[0]]
 
 
 def decide_arrays(view: View, counts: TaskCounts, *, release: bool = True) -> list[AppendBatch]:
@@ -90,28 +143,33 @@ def decide_arrays(view: View, counts: TaskCounts, *, release: bool = True) -> li
     counts.update(view)
     batches: list[AppendBatch] = []
     left, bytes_left = RELEASED_TASKS_MAX if release else 0, RELEASED_BYTES_ALL_MAX
-    open_tasks = _find_open_tasks(view, counts)
-    for array, state in sorted(view.arrays.items(), key=lambda each: each[1].number):
+    due = [view.arrays[array] for array in counts.due if array in view.arrays]
+    open_tasks = _find_open_tasks(view, counts, due)
+    counts.due = set()
+    for state in sorted(due, key=lambda each: each.number):
+        array = state.array
         if state.is_ended or (view.stopped and partition_of_job(array) in view.stopped):
             continue
         slot = view.array_slots.slot(array)
         live = counts.live.item(slot)
+        decided: list[AppendBatch] = []
         for request in state.cancel_requests:
-            batches += _cancel(state, open_tasks.get(slot, ()), request)
+            decided += _cancel(state, open_tasks.get(slot, ()), request)
         if state.outdated:
-            batches += _reprioritize(state)
-        if not state.waiting:
-            if not live and not state.cancel_requests:
-                batches.append(AppendBatch(((state.job_set, ev.ArrayEnded(array=array)),)))
-            continue
-        missing = min(left, WINDOW_TASKS - counts.queued.item(slot))
+            decided += _reprioritize(state)
+        if not state.waiting and not live and not state.cancel_requests:
+            decided.append(AppendBatch(((state.job_set, ev.ArrayEnded(array=array)),)))
+        missing = min(len(state.waiting), WINDOW_TASKS - counts.queued.item(slot))
         if state.running_max is not None:
             missing = min(missing, state.running_max - live)
-        if missing > 0:
-            released = list(_release(state, missing))
+        if missing > 0 and left > 0:
+            released = list(_release(state, min(left, missing)))
             bytes_left -= sum(batch.size for batch in released)
             left = left - sum(len(batch.facts) for batch in released) if bytes_left > 0 else 0
-            batches += released
+            decided += released
+        if decided or missing > 0:
+            counts.due.add(array)
+        batches += decided
     return batches
 
 
@@ -138,13 +196,14 @@ OpenTasks = Sequence[tuple[JobId, int]]
 """Ids and indexes of the released tasks of an array whose end nobody has requested."""
 
 
-def _find_open_tasks(view: View, counts: TaskCounts) -> dict[int, OpenTasks]:
+def _find_open_tasks(
+    view: View, counts: TaskCounts, due: Iterable[ArrayState]
+) -> dict[int, OpenTasks]:
     """The released tasks that could be cancelled, by number of the array, of arrays with a request
     to cancel tasks.
     """
     jobs = view.jobs
-    requested = [array for array, state in view.arrays.items() if state.cancel_requests]
-    slots = [view.array_slots.slot(array) for array in requested]
+    slots = [view.array_slots.slot(state.array) for state in due if state.cancel_requests]
     slots = [slot for slot in slots if counts.live.item(slot)]
     if not slots:
         return {}
@@ -192,16 +251,3 @@ def _reprioritize(state: ArrayState) -> Iterator[AppendBatch]:
             for job_id in task_ids(state.array, outdated[at : at + TASKS_PER_BATCH])
         ]
         yield AppendBatch(tuple(facts))
-
-
-def find_waiting(view: View, counts: TaskCounts) -> tuple[tuple[ArrayId, int], ...]:
-    """Arrays with waiting tasks, and how many of these may start: demand beside the jobs."""
-    found = []
-    for array, state in view.arrays.items():
-        waiting = len(state.waiting)
-        if waiting and state.running_max is not None:
-            live = counts.live.item(view.array_slots.slot(array))
-            waiting = min(waiting, state.running_max - live)
-        if waiting > 0:
-            found.append((array, waiting))
-    return tuple(found)

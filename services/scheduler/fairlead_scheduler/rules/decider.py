@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from fairlead_common.domain.ids import ArrayId, JobId
+from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_static_pool
@@ -149,8 +149,6 @@ class Decider:
         self._deadlines = Deadlines(round(1000 * settings.deadline_grace_s))
         self._deadlines.update(view)
         self._task_counts = array_tasks.TaskCounts()
-        self._waiting_tasks: tuple[tuple[ArrayId, int], ...] = ()
-        """(Array, number of its tasks that could start and have not been released)."""
         clusters.expect_nodes(self._deadlines.find_nodes_with_runs(view))
 
     def decide_housekeeping(self, now_ms: int, *, release_tasks: bool = True) -> Housekeeping:
@@ -171,7 +169,6 @@ class Decider:
         )
         counts = self._task_counts
         decided.others.extend(array_tasks.decide_arrays(self.view, counts, release=release_tasks))
-        self._waiting_tasks = array_tasks.find_waiting(self.view, self._task_counts)
         self.view.orphaned_runs.clear()
         missing = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)
         self.clusters.forget_missing(missing)
@@ -218,7 +215,7 @@ class Decider:
             self.queues.version,
             stale,
             self._builder.find_executors_at_lease_limit(),
-            self._waiting_tasks,
+            self._task_counts.waiting_version,
             explain,
         )
         if pool.settled == key and now_ms < pool.due_ms:
@@ -228,7 +225,7 @@ class Decider:
             now_ms=now_ms,
             stale=stale,
             buckets=self.view.buckets.pool(name),
-            waiting_tasks=self._waiting_tasks,
+            waiting_tasks=self._task_counts.waiting,
         )
         built_s = timer_s()
         settings = self._engine_settings_by_pool.get(name, self._engine_settings)

@@ -62,10 +62,11 @@ class SchedulerHarness:
         *,
         time_ms: int = 0,
         job_set: str = "s",
+        by: str = "harness",
         known: Mapping[JobId, EndedJob] | None = None,
     ) -> None:
         """Fold events as one record of a job set. `known`: ended jobs that the events mention."""
-        sequence = ev.EventSequence(queue=queue, job_set=job_set, by="harness", events=[*events])
+        sequence = ev.EventSequence(queue=queue, job_set=job_set, by=by, events=[*events])
         message = job_fold.Message(0, self.position, time_ms, sequence)
         job_fold.fold_messages(self.view, [message], known or {})
         self.position += 1

@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import ArrayId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
@@ -28,7 +27,7 @@ from fairlead_scheduler.snapshots.pool_rows.changed_rows import (
     EnteringRow,
     EnteringRows,
 )
-from fairlead_scheduler.snapshots.pool_rows.waiting_tasks import count_waiting_tasks
+from fairlead_scheduler.snapshots.pool_rows.waiting_tasks import WaitingTasks, count_waiting_tasks
 from fairlead_scheduler.snapshots.pool_validation import list_pool_violations, list_timer_violations
 from fairlead_scheduler.snapshots.round_columns import RetainedSlices, RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Rows
@@ -384,11 +383,11 @@ class Builder:
         now_ms: int,
         stale: frozenset[str] = frozenset(),
         buckets: Buckets | None = None,
-        waiting_tasks: Iterable[tuple[ArrayId, int]] = (),
+        waiting_tasks: WaitingTasks | None = None,
     ) -> BuiltSnapshot:
         """The snapshot of a pool as of the last `update`.
 
-        `waiting_tasks`: how many tasks of arrays wait that are no jobs yet.
+        `waiting_tasks`: those of arrays that are no jobs yet.
         """
         pool_jobs = self._jobs_of(pool)
         pool_jobs.renew_fair_order(self.rules_of(pool).score_weights, now_ms)

@@ -5,13 +5,14 @@ A task is a job from its `JobSubmitted` on, which the leader writes when the tas
 view until all its tasks have ended, and all tasks of the arrays that follow it.
 """
 
-from typing import Final
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from fairlead_common.domain.ids import (
     TASK_CHARACTERS,
+    TASK_NUMBER_STEP,
     ArrayId,
     JobId,
     task_id,
@@ -21,10 +22,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
-from fairlead_scheduler.state.job_table import JobSet, JobTable, Rows
-
-NUMBER_STEP: Final = 32
-"""The difference between the submission numbers of two tasks, as between two jobs of a message."""
+from fairlead_scheduler.state.job_table import JobSet, JobTable, Rows, ShapeClass
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
@@ -59,14 +57,30 @@ class ArrayState(msgspec.Struct):
     """Bits of tasks that ended without success or were cancelled before their
     release: other arrays can follow them for longer than ended jobs are stored."""
     outdated: set[int] = set()
-    """Of tasks that were being released while a request changed the priority of the array."""
+    """Of released tasks that still have to get the priority of the array, which a request changed
+    by the id of the array, or while they were being released."""
     is_ended: bool = False
     """All its tasks have ended. Other arrays follow it."""
 
 
+class TaskKind(NamedTuple):
+    """Waiting tasks of one kind are counted together in the demand of their queue."""
+
+    pool: str
+    queue: str
+    shape: ShapeClass
+
+
+def find_kind(state: ArrayState) -> TaskKind:
+    """The kind of the tasks of an array."""
+    template = state.template
+    shape = ShapeClass(bytes(template.shape), template.priority_class)
+    return TaskKind(template.pool, state.job_set.queue, shape)
+
+
 def make_task(state: ArrayState, job_id: JobId, index: int) -> ev.JobSubmitted:
     """The submission of a task."""
-    number = state.number + NUMBER_STEP * index
+    number = state.number + TASK_NUMBER_STEP * index
     task = ev.ArrayTask(array=state.array, index=index, count=state.count, number=number)
     after = state.template.after
     if state.after is not None:
@@ -88,26 +102,38 @@ class ArraySlots:
     def __init__(self) -> None:
         self._slots: dict[ArrayId, int] = {}
         self._free: list[int] = []
+        self._arrays: list[ArrayId | None] = [None]
+        """By number."""
 
     def add(self, array: ArrayId) -> int:
         """The number of an array, which it keeps until `remove`."""
         found = self._slots.get(array)
         if found is None:
-            found = self._slots[array] = self._free.pop() if self._free else len(self._slots) + 1
+            if not self._free:
+                self._free.append(len(self._arrays))
+                self._arrays.append(None)
+            found = self._slots[array] = self._free.pop()
+            self._arrays[found] = array
         return found
 
     def remove(self, array: ArrayId) -> None:
         """Another array can have the number from now on: no row has it any more."""
-        self._free.append(self._slots.pop(array))
+        slot = self._slots.pop(array)
+        self._arrays[slot] = None
+        self._free.append(slot)
 
     def slot(self, array: ArrayId) -> int:
         """The number of an array; 0 for an unknown one."""
         return self._slots.get(array, 0)
 
+    def array(self, slot: int) -> ArrayId | None:
+        """The array with this number."""
+        return self._arrays[slot]
+
     @property
     def end(self) -> int:
         """All numbers are below this one."""
-        return len(self._slots) + len(self._free) + 1
+        return len(self._arrays)
 
     def find_of_rows(
         self, jobs: JobTable, rows: Rows

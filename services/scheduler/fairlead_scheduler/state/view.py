@@ -83,6 +83,8 @@ class View:
         """How many of these arrays follow each array."""
         self.unsaved_arrays: dict[ArrayId, int] = {}
         """The same for arrays."""
+        self.array_journal: Journal[ArrayId] = Journal()
+        """Arrays that were added, changed or removed."""
         self.rows_to_examine: set[int] = set()
         """Rows that housekeeping examines: jobs whose run has ended or must be stopped, and jobs
         that cannot start."""
@@ -150,6 +152,7 @@ class View:
         """Add an array that the view does not have."""
         self.arrays[state.array] = state
         self.array_slots.add(state.array)
+        self.array_journal.add(state.array)
         if state.after is not None:
             self.array_followers[state.after] += 1
 
@@ -157,10 +160,16 @@ class View:
         """Remove an array that no other one follows and that has no tasks in the table."""
         del self.arrays[state.array]
         self.array_slots.remove(state.array)
+        self.array_journal.add(state.array)
         if state.after is not None:
             self.array_followers[state.after] -= 1
             if not self.array_followers[state.after]:
                 del self.array_followers[state.after]
+
+    def mark_array_changed(self, array: ArrayId, position: int) -> None:
+        """Note in the journal and for the checkpoint that an array changed."""
+        self.unsaved_arrays[array] = position
+        self.array_journal.add(array)
 
     def mark_changed(self, row: int, position: int) -> None:
         """Note in the journal and for the checkpoint that a row changed."""

@@ -28,15 +28,18 @@ def array_change_routes(service: Service) -> APIRouter:
         "/arrays/{array}/cancel",
         summary="Cancel tasks of an array, by index",
         responses={200: result, **openapi_schemas.describe_problems(400, 404, 413, 415)},
-        openapi_extra=openapi_schemas.describe_body(request_types.ArrayCancellation),
+        openapi_extra={
+            **openapi_schemas.describe_body(request_types.ArrayCancellation),
+            "parameters": [openapi_schemas.DRY_RUN],
+        },
     )
     async def cancel_tasks(request: Request, array: _ArrayText) -> Response:
         context = deps.request_context(request)
         await deps.require_any_queue(permissions, context.caller, Verb.CANCEL)
-        query_string.read_query(request)
+        dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
         content = await request_body.read_body(request)
         metrics.REQUESTS.labels("cancelTasks").inc()
-        return json_response(await arrays.cancel(array, content, context))
+        return json_response(await arrays.cancel(array, content, context, dry_run=dry_run))
 
     @router.post(
         "/arrays/{array}/resubmit",

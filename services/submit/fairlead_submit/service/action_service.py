@@ -1,7 +1,7 @@
 """Actions on existing jobs: from a body to events in the log, and the response."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope, Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import index_sets
+from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
@@ -26,7 +27,7 @@ from fairlead_submit.domain.request_types import Filter, Release
 from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.store.configuration_store import QueueStore
-from fairlead_submit.store.job_views import JobMatch, JobViews, KnownJob
+from fairlead_submit.store.job_views import JobMatch, JobViews, KnownArray, KnownJob
 
 SAMPLE: Final = 10
 
@@ -135,6 +136,7 @@ class ActionService:
             chosen_ids = given
             before = await self._job_views.find_jobs(given)
             before |= await self._find_tasks(kind, named, before)
+            _require_jobs(kind, named, before)
         else:
             before = await self._find_visible(kind, named, scope, context)
             chosen_ids = [job_id for job_id in given if job_id in before]
@@ -190,37 +192,57 @@ class ActionService:
                 " Nothing was changed.",
                 refused,
             )
+        _require_jobs(kind, named, visible)
         return visible
 
     async def _find_tasks(
         self, kind: ActionKind, named: NamedJobs, known: Mapping[str, KnownJob]
     ) -> dict[str, KnownJob]:
-        """Tasks that wait in an array, and arrays, among the jobs that are not known: they can be
-        cancelled. Raises a 422 `Problem` if that would divide an array too often.
+        """Arrays, and tasks that wait in them, among the jobs that are not known. Raises a 422
+        `Problem` for a cancellation that would divide an array too often.
         """
-        if kind.verb is not Verb.CANCEL:
-            return {}
-        tasks: dict[str, list[tuple[JobId, int]]] = defaultdict(list)
+        tasks: dict[str, dict[JobId, int]] = defaultdict(dict)
         for job_id in named.ids:
             if job_id not in known:
                 array, index = ids.parse_task_id(job_id)
-                tasks[array].append((job_id, index))
+                tasks[array][job_id] = index
         found: dict[str, KnownJob] = {}
+        waiting: list[JobId] = []
         for array_id, known_array in (await self._job_views.find_arrays(list(tasks))).items():
             every = index_sets.parse(known_array.submitted.indexes)
+            chosen = {job_id: index for job_id, index in tasks[array_id].items() if index in every}
+            if kind.verb is Verb.CANCEL:
+                _require_few_ranges(known_array, every, chosen.values())
+            live = None if known_array.ended else known_array.submitted.array
             state = JobState.CANCELLED if known_array.ended else JobState.QUEUED
-            indexes = [index for _, index in tasks[array_id] if index in every]
-            try:
-                array_terms.choose_indexes(
-                    every, index_sets.collect(indexes), known_array.cancelled_ranges
-                )
-            except ValueError as error:
-                raise validation_problem([FieldError("/ids", str(error))]) from None
-            for job_id, index in tasks[array_id]:
-                count = 1 if index in every else len(every) if index < 0 else 0
-                if count:
-                    found[job_id] = KnownJob(state, known_array.queue, known_array.job_set, count)
+            place = (state, known_array.queue, known_array.job_set)
+            found |= {job_id: KnownJob(*place, array=live) for job_id in chosen}
+            waiting += chosen if live else ()
+            if JobId(array_id) in tasks[array_id]:
+                found[array_id] = KnownJob(*place, len(every), live)
+        if waiting and kind.verb is Verb.REPRIORITIZE:  # some can have been released meanwhile
+            found |= (await self._job_views.wait_for_current_jobs(waiting))[0]
         return found
+
+
+def _require_few_ranges(array: KnownArray, every: IndexSet, indexes: Iterable[int]) -> None:
+    """Raise a 422 `Problem` if to cancel these tasks would divide the array too often."""
+    try:
+        array_terms.choose_indexes(every, index_sets.collect(indexes), array.cancelled_ranges)
+    except ValueError as error:
+        raise validation_problem([FieldError("/ids", str(error))]) from None
+
+
+def _require_jobs(kind: ActionKind, named: NamedJobs, known: Mapping[str, KnownJob]) -> None:
+    """Raise a 422 `Problem` for arrays and waiting tasks with which this cannot be done."""
+    refused = [
+        FieldError(f"/ids/{index}", why)
+        for index, job_id in enumerate(named.ids)
+        if (job := known.get(job_id)) is not None and job.array is not None
+        if (why := array_terms.explain_refusal(kind.verb, job.array, job_id)) is not None
+    ]
+    if refused:
+        raise validation_problem(refused)
 
 
 def _count_affected(kind: ActionKind, known: Mapping[str, KnownJob]) -> int:

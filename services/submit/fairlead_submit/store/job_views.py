@@ -10,6 +10,7 @@ import msgspec
 from fairlead_common import db
 from fairlead_common.db.connection_pool import DatabaseUnavailable
 from fairlead_common.domain.ids import (
+    ArrayId,
     GroupId,
     JobId,
     job_ids_of,
@@ -37,12 +38,17 @@ COUNTED_MAX: Final = 100_000
 
 
 class KnownJob(msgspec.Struct, frozen=True):
-    """The state of a job, and where it belongs. `tasks`: of an array, how many jobs it is."""
+    """The state of a job, and where it belongs.
+
+    `tasks`: of an array, how many jobs it is. `array`: of an array, or of a task that was never
+    released, unless the array has ended.
+    """
 
     state: str
     queue: str
     job_set: str
     tasks: int = 1
+    array: ArrayId | None = None
 
 
 class KnownGroup(msgspec.Struct, frozen=True):

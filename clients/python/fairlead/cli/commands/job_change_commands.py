@@ -108,12 +108,7 @@ def preempt(
 def reprioritize(
     context: typer.Context,
     chosen: "Filter",
-    priority: Annotated[
-        int,
-        typer.Option(
-            help="The new priority; jobs with a higher one start first.", metavar="NUMBER"
-        ),
-    ],
+    priority: job_selection.NewPriority,
     ids: job_selection.Ids = None,
     reason: command_base.Reason = "",
     dry_run: DryRun = False,
@@ -269,9 +264,10 @@ def _report_request(
     if matched != 0:
         typer.echo(f"{noun} of {_format_jobs(matched)} requested")
     elif isinstance(jobs, list):
-        command_base.print_message(
-            f"fairlead: nothing to {verb}: no job is in a state that permits it"
-        )
+        why = "no job is in a state that permits it"
+        if verb == "preempt":
+            why = "the job does not run" if len(jobs) == 1 else "none of these jobs runs"
+        command_base.print_message(f"fairlead: nothing to {verb}: {why}")
     else:
         command_base.print_message("fairlead: no such jobs exist")
 

@@ -23,6 +23,12 @@ OfJobSet = Annotated[
         "--jobset", help="The job set of a client id; else the last one used.", metavar="NAME"
     ),
 ]
+NewPriority = Annotated[
+    int,
+    typer.Option(
+        "--priority", help="The new priority; jobs with a higher one start first.", metavar="NUMBER"
+    ),
+]
 _ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
 Queue = Annotated[str, typer.Option(help="Jobs of this queue.", metavar="NAME")]
 JobSet = Annotated[str, typer.Option(help="Only this job set.", metavar="NAME")]

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from fairlead_common.domain import ids
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web import query_validation
@@ -14,8 +15,10 @@ from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
 from fairlead_lookout.http.request_parameters import Cursor, Limit, Text
-from fairlead_lookout.store.queries import array_lists
+from fairlead_lookout.store.queries import array_lists, task_lists
 from fairlead_lookout.store.queries.array_lists import ArrayFilter, ArrayRecord
+
+TaskState = Annotated[JobState | None, Query(description="Only tasks in this state.")]
 
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
@@ -48,6 +51,25 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         )
         page = await array_lists.read_arrays(deps.view, wanted, limit, cursor)
         return json_response(array_responses.describe_arrays(page))
+
+    @router.get(
+        "/arrays/{array}/tasks",
+        summary="The tasks of an array by index, also those that are no jobs yet",
+        responses=document_responses(array_responses.TasksResponse, "Tasks by index.", 400, 404),
+    )
+    async def list_tasks(
+        visible_queues: VisibleQueues,
+        array: Annotated[str, Path(max_length=64, description="The id of an array.")],
+        state: TaskState = None,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        after: After = None,
+        wait: Wait = None,
+    ) -> Response:
+        await wait_for_position(deps, after, wait)
+        found = await find_array(deps, visible_queues, array)
+        page = await task_lists.read_tasks(deps.view, found, state, limit, cursor)
+        return json_response(array_responses.describe_tasks(page))
 
     @router.get(
         "/arrays/{array:path}",

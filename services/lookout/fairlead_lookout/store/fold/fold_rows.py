@@ -31,6 +31,7 @@ class FoldRows(msgspec.Struct, frozen=True):
     array_changes: list[tuple[Any, ...]]
     array_counts: list[tuple[Any, ...]]
     cancelled_tasks: list[tuple[Any, ...]]
+    array_priorities: list[tuple[Any, ...]]
 
 
 def encode_moves(batch: Batch, published: int) -> list[tuple[Any, ...]]:

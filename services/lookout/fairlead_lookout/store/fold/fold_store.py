@@ -329,6 +329,7 @@ class FoldStore:
             cancelled_tasks=[
                 (*key, bits.decode()) for key, bits in changes.arrays.cancelled_tasks.items()
             ],
+            array_priorities=[msgspec.structs.astuple(one) for one in changes.arrays.priorities],
         )
 
     async def write(self, rows: FoldRows) -> None:
@@ -357,6 +358,8 @@ class FoldStore:
         await self._execute_all("change_arrays", rows.array_changes)
         await self._execute_all("add_array_counts", rows.array_counts)
         await self._execute_all("add_cancelled_tasks", rows.cancelled_tasks)
+        for row in rows.array_priorities:
+            await self._connection.execute(FOLD["change_array_priorities"], *row)
         # Last, because other processes wait while these rows are locked.
         await self._execute_all("write_shapes", rows.shapes)
         await self._execute_all("add_queue_counts", rows.queue_counts)

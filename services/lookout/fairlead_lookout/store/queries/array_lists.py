@@ -8,7 +8,7 @@ import msgspec
 from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.records import index_sets
-from fairlead_common.domain.records.events import ArraySubmitted, ArrayTask, JobSubmitted
+from fairlead_common.domain.records.events import ArraySubmitted, ArrayTask
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.queries.view_reader import JobRecord, ViewReader
 
@@ -94,7 +94,7 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
         return None
     task = ArrayTask(found.submitted.array, index, found.submitted.count, 0)
     return JobRecord(
-        row=_make_row(row, template, job_id, cancelled=cancelled),
+        row=make_task_row(found, job_id, cancelled=cancelled),
         submitted=msgspec.structs.replace(template, job_id=ids.JobId(job_id), array=task),
         runs=[],
         dependencies={},
@@ -121,15 +121,16 @@ _NO_VALUE: Final = dict.fromkeys(
 )
 
 
-def _make_row(row: Any, template: JobSubmitted, job_id: str, *, cancelled: bool) -> dict[str, Any]:
-    """The row that the task would have in the table of jobs."""
+def make_task_row(array: ArrayRecord, job_id: str, *, cancelled: bool) -> dict[str, Any]:
+    """The row that a task which is no job would have in the table of jobs."""
+    row, template = array.row, array.submitted.template
     return _NO_VALUE | {
         "id": job_id,
         "queue": row["queue"],
         "job_set": row["job_set"],
         "state": "CANCELLED" if cancelled else "QUEUED",
         "held": False,
-        "priority": template.priority,
+        "priority": row["priority"],
         "class": template.priority_class,
         "pool": template.pool,
         "submitted_ms": row["submitted_ms"],

@@ -402,12 +402,13 @@ SELECT id FROM fairlead_lookout.arrays WHERE id = ANY ($1::text[]);
 -- name: add_arrays
 INSERT INTO fairlead_lookout.arrays
     (id, queue, job_set, class, client_id, digest, tasks, waiting, submitted, submitted_ms,
-     submitted_by, listed)
+     submitted_by, listed, priority)
 SELECT id, queue, job_set, class, client_id, digest, tasks, tasks, submitted, submitted_ms, by,
-       listed
+       listed, priority
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[],
-            $8::text[], $9::bigint[], $10::text[], $11::text[])
-    AS n (id, queue, job_set, class, client_id, digest, tasks, submitted, submitted_ms, by, listed)
+            $8::text[], $9::bigint[], $10::text[], $11::text[], $12::int[])
+    AS n (id, queue, job_set, class, client_id, digest, tasks, submitted, submitted_ms, by, listed,
+          priority)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: change_arrays
@@ -418,11 +419,26 @@ SET waiting = a.waiting - n.released - n.cancelled,
     cancelled_ranges = a.cancelled_ranges + n.ranges,
     cancel_reason = CASE WHEN n.requested THEN n.reason ELSE a.cancel_reason END,
     cancelled_by = CASE WHEN n.requested THEN n.by ELSE a.cancelled_by END,
-    ended_ms = coalesce(a.ended_ms, n.ended_ms)
+    ended_ms = coalesce(a.ended_ms, n.ended_ms),
+    priority = CASE WHEN a.ended_ms IS NULL THEN coalesce(n.priority, a.priority) ELSE a.priority END
 FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::boolean[], $6::text[], $7::text[],
-            $8::bigint[])
-    AS n (id, released, cancelled, ranges, requested, reason, by, ended_ms)
+            $8::bigint[], $9::int[])
+    AS n (id, released, cancelled, ranges, requested, reason, by, ended_ms, priority)
 WHERE a.id = n.id;
+
+-- name: change_array_priorities
+-- Arrays of partition $1, queue $2 and job set $3 (null: all) that have not ended, of the classes $4
+-- (empty: all) and with the labels $5 (null: any), get the priority $6. The first two characters of
+-- an id are its partition, five bits each.
+UPDATE fairlead_lookout.arrays
+SET priority = $6
+WHERE queue = $2 AND ($3::text IS NULL OR job_set = $3) AND ended_ms IS NULL
+  AND left(id, 2) = substr('0123456789abcdefghjkmnpqrstvwxyz', $1::int / 32 + 1, 1)
+                 || substr('0123456789abcdefghjkmnpqrstvwxyz', $1::int % 32 + 1, 1)
+  AND (cardinality($4::text[]) = 0 OR class = ANY ($4))
+  AND CASE WHEN $5::text IS NULL THEN true
+           ELSE coalesce(coalesce(listed, submitted)::jsonb #> '{template,labels}' @> $5::jsonb, false)
+      END;
 
 -- name: add_cancelled_tasks
 INSERT INTO fairlead_lookout.array_cancelled_tasks (array_id, chunk, bits)

@@ -564,8 +564,8 @@ ORDER BY role, span, time_ms DESC;
 -- Arrays, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5 client
 -- id, $6 only those with tasks that have not ended; after the array $7, $8 (time of submission, id).
 SELECT a.id, a.queue, a.job_set, a.client_id, a.tasks, a.waiting, a.submitted_ms, a.submitted_by,
-       a.ended_ms, a.cancelled_by, a.cancel_reason, coalesce(a.listed, a.submitted) AS submitted,
-       c.counts
+       a.ended_ms, a.cancelled_by, a.cancel_reason, a.priority,
+       coalesce(a.listed, a.submitted) AS submitted, c.counts
 FROM fairlead_lookout.arrays a
 CROSS JOIN LATERAL (
     SELECT json_object_agg(state, tasks)::text AS counts
@@ -583,6 +583,27 @@ LIMIT $9;
 -- A row if the task of array $1 with index $2 was cancelled before it became a job.
 SELECT FROM fairlead_lookout.array_cancelled_tasks
 WHERE array_id = $1 AND chunk = $2 / 65536 AND get_bit(bits, $2 % 65536) = 1;
+
+-- name: cancelled_tasks
+-- Which tasks of array $1 were cancelled before they became jobs, from chunk $2 of its indexes on.
+SELECT chunk, bits FROM fairlead_lookout.array_cancelled_tasks
+WHERE array_id = $1 AND chunk >= $2 ORDER BY chunk;
+
+-- name: newest_task
+-- The released task with the greatest index, with ids after $1 up to $2.
+SELECT id, number, set_number FROM fairlead_lookout.jobs
+WHERE id > $1 AND id <= $2 ORDER BY id DESC LIMIT 1;
+
+-- name: released_tasks
+-- Released tasks with ids after $1 up to $2: at most $3.
+SELECT id FROM fairlead_lookout.jobs WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3;
+
+-- name: tasks_in_state
+-- Tasks whose ids begin with $5, in job set $1 and state $2, with numbers after $3 up to $4: at most
+-- $6. Numbers of tasks ascend with their indexes, and are in the index of the jobs of a set.
+SELECT id FROM fairlead_lookout.jobs
+WHERE set_number = $1 AND state = $2 AND number > $3 AND number <= $4 AND starts_with(id, $5)
+ORDER BY number, id LIMIT $6;
 
 -- name: arrays_by_id
 SELECT a.*, c.counts

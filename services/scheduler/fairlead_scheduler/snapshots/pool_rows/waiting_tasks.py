@@ -1,28 +1,29 @@
 """Counts the waiting tasks of arrays: they are not jobs yet, but part of the demand of a pool."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import ArrayId
 from fairlead_scheduler.snapshots.pool_jobs import PoolJobs
-from fairlead_scheduler.state import job_table
+from fairlead_scheduler.state.task_arrays import TaskKind
 from fairlead_scheduler.state.view import View
+
+WaitingTasks: TypeAlias = Mapping[TaskKind, int]
+"""How many tasks of arrays wait that may start and are no jobs yet."""
 
 
 def count_waiting_tasks(
-    view: View, pool_jobs: PoolJobs, waiting_tasks: Iterable[tuple[ArrayId, int]]
+    view: View, pool_jobs: PoolJobs, waiting_tasks: WaitingTasks | None
 ) -> npt.NDArray[np.int64] | None:
     """[Q, S] waiting tasks of arrays whose queue and shape the pool has; None without any."""
     counted = None
-    for array, count in waiting_tasks:
-        state = view.arrays[array]
-        template = state.template
-        kind = job_table.ShapeClass(bytes(template.shape), template.priority_class)
-        queue = view.jobs.queues.find(state.job_set.queue)
-        shape = view.jobs.shapes.find(kind)
-        if template.pool != pool_jobs.name or queue is None or shape is None:
+    for kind, count in (waiting_tasks or {}).items():
+        if kind.pool != pool_jobs.name:
+            continue
+        queue, shape = view.jobs.queues.find(kind.queue), view.jobs.shapes.find(kind.shape)
+        if queue is None or shape is None:
             continue
         rows = pool_jobs.queues.row_of[queue:][:1], pool_jobs.shapes.row_of[shape:][:1]
         if not rows[0].size or not rows[1].size or rows[0][0] < 0 or rows[1][0] < 0:

@@ -58,12 +58,13 @@ def fold_submitted(
                 after=event.after,
             )
         )
-        view.unsaved_arrays[event.array] = message.position
+        view.mark_array_changed(event.array, message.position)
 
 
 def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
     """Note that these tasks, in these rows, were released."""
     released: dict[ArrayId, list[int]] = {}
+    positions: dict[ArrayId, int] = {}
     jobs = view.jobs
     for row, event in tasks:
         task = event.array
@@ -74,11 +75,12 @@ def add_tasks(view: View, tasks: Iterable[tuple[int, ev.JobSubmitted]]) -> None:
         if slot:
             jobs.array[row] = slot
             released.setdefault(task.array, []).append(task.index)
-            view.unsaved_arrays[task.array] = jobs.position.item(row)
+            positions[task.array] = jobs.position.item(row)
             state = view.arrays[task.array]
             if event.priority != state.template.priority:
                 state.outdated.add(task.index)
     for array, indexes in released.items():
+        view.mark_array_changed(array, positions[array])
         state, those = view.arrays[array], index_sets.collect(indexes)
         state.waiting = state.waiting.minus(those)
         state.cancel_requests = [
@@ -102,13 +104,41 @@ def fold_cancel_requested(
             _request(view, state, indexes, event.reason, message)
 
 
-def note_priority(view: View, job_id: JobId, message: Message) -> None:
-    """Note that somebody gave a priority to a released task, which can have ended."""
-    array, index = parse_task_id(job_id)
-    state = view.arrays.get(array)
-    if state is not None and index in state.outdated:
-        state.outdated.remove(index)
-        view.unsaved_arrays[array] = message.position
+def fold_priorities(view: View, batch: Iterable[ev.JobReprioritized], message: Message) -> None:
+    """Change the priority of arrays that events name, and note who gave one to a released task."""
+    changed = []
+    for event in batch:
+        array, index = parse_task_id(event.job_id)
+        state = view.arrays.get(array)
+        if state is None or state.is_ended:
+            continue
+        if index < 0:
+            state.template = msgspec.structs.replace(state.template, priority=event.priority)
+            changed.append(array)
+        elif index in state.outdated and not _is_overtaken(state, event, message):
+            state.outdated.remove(index)
+            view.mark_array_changed(array, message.position)
+    if changed:
+        _mark_outdated(view, changed, message)
+
+
+def _is_overtaken(state: ArrayState, event: ev.JobReprioritized, message: Message) -> bool:
+    """Whether the array got another priority after the leader requested this one for a task."""
+    by_leader = message.sequence.by == job_table.BY_SCHEDULER
+    return by_leader and event.priority != state.template.priority
+
+
+def _mark_outdated(view: View, arrays: Sequence[ArrayId], message: Message) -> None:
+    """Let the leader give the priority of these arrays to their released tasks."""
+    jobs = view.jobs
+    slots = [view.array_slots.slot(array) for array in arrays]
+    rows = np.flatnonzero(np.isin(jobs.array[: jobs.used], slots))
+    is_live = ((jobs.flags[rows] & job_table.FREE) == 0) & ~job_table.IS_ENDED[jobs.state[rows]]
+    for job_id in jobs.rows.ids_at(rows[is_live]):
+        array, index = parse_task_id(job_id)
+        view.arrays[array].outdated.add(index)
+    for array in arrays:
+        view.mark_array_changed(array, message.position)
 
 
 def cancel_tasks(view: View, batch: Iterable[ev.JobCancelRequested], message: Message) -> None:
@@ -143,7 +173,7 @@ def _request(
         *state.cancel_requests,
         CancelRequest(indexes=indexes, waiting=waiting, reason=reason),
     ]
-    view.unsaved_arrays[state.array] = message.position
+    view.mark_array_changed(state.array, message.position)
 
 
 def fold_tasks_cancelled(
@@ -167,7 +197,7 @@ def fold_tasks_cancelled(
             if cancelled:
                 mark_indexes(state.unsuccessful, cancelled)
                 _cancel_followers(view, state, cancelled, message)
-            view.unsaved_arrays[event.array] = message.position
+            view.mark_array_changed(event.array, message.position)
 
 
 def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, message: Message) -> None:
@@ -200,7 +230,7 @@ def fold_ended(
         view.ended[JobId(event.array)] = job_table.EndedJob(
             JobState.SUCCEEDED, state.template.digest, message.time_ms, message.position
         )
-        view.unsaved_arrays[event.array] = message.position
+        view.mark_array_changed(event.array, message.position)
         _forget_ended(view, state, message)
 
 
@@ -209,7 +239,7 @@ def _forget_ended(view: View, state: ArrayState, message: Message) -> None:
     if state.array in view.array_followers:
         return
     view.remove_array(state)
-    view.unsaved_arrays[state.array] = message.position
+    view.mark_array_changed(state.array, message.position)
     followed = None if state.after is None else view.arrays.get(state.after)
     if followed is not None and followed.is_ended:
         _forget_ended(view, followed, message)
@@ -229,7 +259,7 @@ def apply_bulk_request(
                 _request(view, state, state.waiting, event.reason, message)
         else:
             state.template = msgspec.structs.replace(state.template, priority=event.priority)
-            view.unsaved_arrays[state.array] = message.position
+            view.mark_array_changed(state.array, message.position)
 
 
 def _matches(state: ArrayState, wanted: ev.JobFilter) -> bool:

@@ -114,7 +114,7 @@ def _note_task(view: View, job_id: JobId, message: Message) -> None:
     """Note at its array that a task did not succeed."""
     array, index = parse_task_id(job_id)
     task_arrays.mark_index(view.arrays[array].unsuccessful, index)
-    view.unsaved_arrays[array] = message.position
+    view.mark_array_changed(array, message.position)
 
 
 def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:

@@ -94,8 +94,8 @@ def fold_reprioritized(
             rank = groups.rank_of(view.jobs.priority.item(row))
             view.jobs.priority[row] = groups.lower_priority(event.priority, rank)
             view.mark_changed(row, message.position)
-        if view.arrays:
-            array_events.note_priority(view, event.job_id, message)
+    if view.arrays:
+        array_events.fold_priorities(view, batch, message)
 
 
 def fold_bulk_request(

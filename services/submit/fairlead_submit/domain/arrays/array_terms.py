@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.ids import ArrayId
+from fairlead_common.domain.ids import ArrayId, parse_task_id
+from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records import events, index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_submit.domain.request_types import Array
@@ -85,6 +86,23 @@ def choose_indexes(every: IndexSet, named: IndexSet, cancelled_ranges: int) -> I
             f" ranges; at most {DIVIDED_MAX} are allowed. Name longer ranges"
         )
     return chosen
+
+
+def explain_refusal(verb: Verb, array: ArrayId, job_id: str) -> str | None:
+    """Why this cannot be done with an array, or with a task of it that is no job yet; None if it
+    can, or if it changes nothing, as with a queued job.
+    """
+    _, index = parse_task_id(job_id)
+    if index < 0:
+        if verb in (Verb.CANCEL, Verb.REPRIORITIZE):
+            return None
+        return f"is array {array}: name its tasks, or use `filter`"
+    if verb is not Verb.REPRIORITIZE:
+        return None
+    return (
+        f"is task {index} of array {array}, which has not been released and has no priority of its"
+        f" own. Change the priority of the array, by its id {array}, or of its job set, by `filter`"
+    )
 
 
 def check_template(event: events.JobSubmitted, after: int) -> Iterator[FieldError]:

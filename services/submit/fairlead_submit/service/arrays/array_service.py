@@ -30,7 +30,7 @@ from fairlead_submit.store.secret_store import SecretStore
 
 class ArrayActionResult(msgspec.Struct, frozen=True, rename="camel"):
     """What was requested, for `tasks` tasks. `position` null: nothing was written, because the
-    array has ended. `id`: of the array, or of the new one.
+    array has ended, or it was a dry run. `id`: of the array, or of the new one.
     """
 
     id: str
@@ -62,13 +62,16 @@ class ArrayService:
         self._cancellation = Decoder(ArrayCancellation)
         self._resubmission = Decoder(ArrayResubmission)
 
-    async def cancel(self, array: str, body: bytes, context: RequestContext) -> ArrayActionResult:
+    async def cancel(
+        self, array: str, body: bytes, context: RequestContext, *, dry_run: bool = False
+    ) -> ArrayActionResult:
         """Cancel the tasks that have not ended. Raises a `Problem` or `WorldError`."""
         request, found = self._cancellation(body)
         known = await self._find(array, context, Verb.CANCEL)
         indexes = _choose(known, request.indexes, found)
-        if known.ended:
-            return ArrayActionResult(known.submitted.array, 0, None)
+        if known.ended or dry_run:
+            tasks = 0 if known.ended else len(indexes)
+            return ArrayActionResult(known.submitted.array, tasks, None)
         text = "" if request.indexes is None else str(indexes)
         event = events.ArrayCancelRequested(
             array=known.submitted.array, indexes=text, reason=request.reason or ""

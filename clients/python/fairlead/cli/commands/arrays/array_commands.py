@@ -32,7 +32,9 @@ ArrayOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    array = typer.Typer(help="Cancel tasks of arrays, or submit them again.", no_args_is_help=True)
+    array = typer.Typer(
+        help="Change arrays: cancel their tasks, or submit them again.", no_args_is_help=True
+    )
     array.command(
         "cancel",
         short_help="Cancel tasks of an array.",
@@ -40,6 +42,11 @@ def register(app: typer.Typer) -> None:
             "fairlead array cancel scan-7", "fairlead array cancel scan-7 --indexes 100-199"
         ),
     )(cancel)
+    array.command(
+        "reprioritize",
+        short_help="Change the priority of an array.",
+        epilog=command_base.format_examples("fairlead array reprioritize scan-7 --priority 10"),
+    )(reprioritize)
     array.command(
         "resubmit",
         short_help="Submit tasks of an array again, as a new array.",
@@ -112,6 +119,24 @@ def cancel(
         typer.echo(f"cancellation of {tasks} of array {done.id} requested")
 
 
+def reprioritize(
+    context: typer.Context,
+    array: OneArray,
+    priority: job_selection.NewPriority,
+    reason: command_base.Reason = "",
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Change the priority of all tasks of an array that have not ended."""
+    with command_base.connect(context) as client:
+        found = _find_id(client, array, queue, jobset)
+        done = client.reprioritize([found], priority, reason=reason)
+    if done.matched == 0:
+        command_base.print_message(f"fairlead: nothing to change: array {found} has ended")
+    else:
+        typer.echo(f"priority {priority} of array {found} requested")
+
+
 def resubmit(
     context: typer.Context,
     array: OneArray,
@@ -155,6 +180,7 @@ def _print_array(detail: "ArrayView") -> None:
             ("Job set", detail.job_set),
             ("Tasks", f"{detail.tasks:,} (indexes {detail.indexes} of {detail.count:,})"),
             ("Running at most", most),
+            ("Priority", f"{detail.priority} in class {detail.priority_class}"),
             ("After tasks of", detail.after_corresponding),
             ("States", _describe_counts(detail.states)),
             ("Not released", f"{detail.waiting:,}" if detail.waiting else None),

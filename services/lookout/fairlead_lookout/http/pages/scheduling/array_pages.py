@@ -1,5 +1,6 @@
-"""The page of an array: its tasks by state, and why tasks wait."""
+"""The page of an array: its tasks by state, why tasks wait, and a list of the tasks."""
 
+from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter
@@ -7,8 +8,13 @@ from fastapi import APIRouter
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_lookout.http import array_responses
 from fairlead_lookout.http.api import array_routes
+from fairlead_lookout.http.api.array_routes import TaskState
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
+from fairlead_lookout.store.queries import task_lists
+
+PAGE_SIZE: Final = 50
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
@@ -16,12 +22,21 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
     sender.add_page(router, "/arrays/{array}", "array.html", "jobsets", _array)
 
 
-async def _array(deps: Deps, array: str) -> Fragment:
-    """An array with its tasks by state."""
+async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text = None) -> Fragment:
+    """An array with its tasks by state, and a page of the tasks in one state or in any."""
+    path, query = f"/arrays/{quote(array, safe='')}", {"state": state}
 
     async def read(visible_queues: QueueScope) -> Values:
         found = await array_routes.find_array(deps, visible_queues, array)
-        described = array_responses.describe_array(found)
-        return {"live": f"/live/arrays/{quote(array, safe='')}", "array": described}
+        page = await task_lists.read_tasks(deps.view, found, state, PAGE_SIZE, cursor)
+        return {
+            "live": build_address(f"/live{path}", query | {"cursor": cursor}),
+            "array": array_responses.describe_array(found),
+            "tasks": array_responses.describe_tasks(page).tasks,
+            "state": state,
+            "path": path,
+            "first": build_address(path, query) if cursor else None,
+            "next": build_address(path, query | {"cursor": page.next}) if page.next else None,
+        }
 
-    return Fragment("_array.html", (array,), read)
+    return Fragment("_array.html", (array, state, cursor), read)

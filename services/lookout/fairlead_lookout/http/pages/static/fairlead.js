@@ -37,22 +37,19 @@ function connected(yes) {
 document.addEventListener("htmx:sse:after:connection", () => connected(true));
 document.addEventListener("htmx:sse:error", () => connected(false));
 
-// Actions: on the job of a page, or on the page of jobs on those selected or all of its filter.
+// Actions: on the job or array of a page, or on the page of jobs on those selected or all of its
+// filter.
 const ACTIONS = {
-  cancel: { title: "Cancel", past: "Cancellation", fields: ["reason"] },
-  preempt: { title: "Preempt", past: "Preemption", fields: ["reason"] },
-  reprioritize: { title: "Reprioritize", past: "Change of priority", fields: ["priority", "reason"] },
-  resubmit: { title: "Resubmit", past: "Resubmission", fields: ["jobSet", "memoryFactor"] },
+  cancel: { title: "Cancel", past: "Cancellation", nothing: "Nothing to cancel: it has ended.", fields: ["reason"] },
+  preempt: { title: "Preempt", past: "Preemption", nothing: "Nothing to preempt: the job does not run.", fields: ["reason"] },
+  reprioritize: { title: "Reprioritize", past: "Change of priority", nothing: "Nothing to change: it has ended.", fields: ["priority", "reason"] },
+  resubmit: { title: "Resubmit", past: "Resubmission", nothing: "Nothing to resubmit.", fields: ["jobSet", "memoryFactor"] },
 };
 
 const IDS_MAX = 10_000;
 
-function jobs(count) {
-  return `${count} job${String(count) === "1" ? "" : "s"}`;
-}
-
-async function request(kind, body, dryRun) {
-  const response = await fetch(`/api/v1/jobs/${kind}${dryRun ? "?dryRun=true" : ""}`, {
+async function request(path, body, dryRun) {
+  const response = await fetch(`/api/v1/${path}${dryRun ? "?dryRun=true" : ""}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
@@ -66,15 +63,18 @@ async function request(kind, body, dryRun) {
 }
 
 function setUpActions(form) {
-  const job = form.dataset.job;
+  const { job, array } = form.dataset;
+  const one = job ?? array;
   const selected = new Set(job ? [job] : []);
   const dialog = document.getElementById("confirm");
   const result = document.getElementById("result");
   const picks = () => [...document.querySelectorAll("[data-pick]")];
   const matching = () => form.elements.matching?.checked ?? false;
+  const jobs = (count) => `${count} ${array ? "task" : "job"}${String(count) === "1" ? "" : "s"}`;
+  const path = (kind) => (array && kind === "cancel" ? `arrays/${array}/cancel` : `jobs/${kind}`);
 
   function show() {
-    if (job) {
+    if (one) {
       form.hidden = false;
       return;
     }
@@ -126,7 +126,17 @@ function setUpActions(form) {
     return ids;
   }
 
-  async function target() {
+  async function target(kind) {
+    if (array) {
+      const indexes = form.elements.indexes.value.trim();
+      if (kind === "cancel") {
+        return indexes ? { indexes } : {};
+      }
+      if (indexes) {
+        throw new Error("All tasks of an array have one priority. Remove the indexes.");
+      }
+      return { ids: [array] };
+    }
     if (!matching()) {
       return { ids: [...selected] };
     }
@@ -137,25 +147,34 @@ function setUpActions(form) {
 
   // How many jobs an action concerns. Resubmissions have no dry run.
   async function count(kind, body) {
-    if (body.ids) {
+    if (body.ids && !array) {
       return body.ids.length;
     }
     if (kind === "resubmit") {
       return document.querySelector("[data-jobs]").textContent;
     }
     const counted = kind === "reprioritize" ? { ...body, priority: 0 } : body;
-    return (await request(kind, counted, true)).matched ?? "all matching";
+    const answer = await request(path(kind), counted, true);
+    return answer.matched ?? answer.tasks ?? "all matching";
   }
 
-  async function confirm(kind, concerned) {
+  function describe(body) {
+    if (array) {
+      return body.indexes
+        ? `Of the tasks ${body.indexes}, those that have not ended.`
+        : "The tasks of this array that have not ended.";
+    }
+    if (matching()) {
+      return "All jobs that match the filter, also those on other pages.";
+    }
+    return job ? "The job of this page." : "The jobs that are selected on this page.";
+  }
+
+  async function confirm(kind, concerned, detail) {
     const { title, fields } = ACTIONS[kind];
     const what = `${title} ${jobs(concerned)}`;
     dialog.querySelector("h2").textContent = `${what}?`;
-    dialog.querySelector("[data-detail]").textContent = matching()
-      ? "All jobs that match the filter, also those on other pages."
-      : job
-        ? "The job of this page."
-        : "The jobs that are selected on this page.";
+    dialog.querySelector("[data-detail]").textContent = detail;
     dialog.querySelector(".main").textContent = what;
     for (const label of dialog.querySelectorAll("[data-field]")) {
       label.hidden = !fields.includes(label.dataset.field);
@@ -169,9 +188,9 @@ function setUpActions(form) {
 
   async function act(kind) {
     // The list is live: what was selected when the dialog opened is what the user confirms.
-    const body = await target();
+    const body = await target(kind);
     const concerned = await count(kind, body);
-    if (!(await confirm(kind, concerned))) {
+    if (!(await confirm(kind, concerned, describe(body)))) {
       return;
     }
     for (const input of dialog.querySelectorAll("input:enabled")) {
@@ -179,15 +198,18 @@ function setUpActions(form) {
         body[input.name] = input.type === "number" ? Number(input.value) : input.value;
       }
     }
-    const answer = await request(kind, body, false);
-    const requested = answer.matched ?? answer.total ?? concerned;
-    if (!job) {
+    const answer = await request(path(kind), body, false);
+    const requested = answer.matched ?? answer.tasks ?? answer.total ?? concerned;
+    if (array) {
+      form.elements.indexes.value = "";
+    } else if (!job) {
       selected.clear();
     }
     if (form.elements.matching) {
       form.elements.matching.checked = false;
     }
-    report(`${ACTIONS[kind].past} of ${jobs(requested)} requested.`, false);
+    const nothing = one && (requested === 0 || answer.position === null);
+    report(nothing ? ACTIONS[kind].nothing : `${ACTIONS[kind].past} of ${jobs(requested)} requested.`, false);
     show();
   }
 
