@@ -72,6 +72,14 @@ def pack_for_kernels(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
     return result
 
 
+def find_packed(packed: tuple[Any, ...], field: str) -> Any:
+    """The tuple in this field of a packed tuple, packed: for `known` of a later one."""
+    if not COMPILED:
+        return getattr(packed, field)
+    outer: Any = packed
+    return outer.parts[field]
+
+
 def repack(value: T, before: T) -> T:
     """`pack_for_kernels`; only the fields that are other objects than in the packed tuple `before`
     are packed."""
