@@ -65,7 +65,8 @@ def raised(held: Held, by: int) -> float:
 def raise_row(held: Held, i: int, by: int) -> None:
     """Raise what stands in one row."""
     held.share[i] += by
-    held.amount[i, held.amount.shape[1] - 1][-1] += by
+    row = held.amount[i, held.amount.shape[1] - 1]
+    row[row.size - 1] += by
 
 
 @entry_point

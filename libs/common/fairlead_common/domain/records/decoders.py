@@ -5,7 +5,7 @@ the ranges of its numbers. A record that fails is `Undecodable`, and nothing els
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar, cast, get_args
 
 import msgspec
@@ -51,6 +51,8 @@ OPTIONAL_PREFIX: Final = "optional."
 Any other unknown type may change what later events mean: the reader stops before the record.
 """
 
+EVENTS_PER_CHECK: Final = 1_000
+"""How many events `decode_job_batch` checks together at least, and so keeps in memory."""
 REASON_LENGTH_MAX: Final = 300
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 """An escaped NUL in JSON: Postgres stores no text with one."""
@@ -98,13 +100,36 @@ class UnknownOptionalType(Undecodable):
 
 def decode_jobs(entry: Entry) -> EventSequence:
     """The events of a record of `fairlead.jobs`. Raises `Undecodable`."""
-    value = _value(entry)
-    try:
-        sequence = events.decode(value)
-    except (ValueError, RecursionError) as error:
-        raise _explained(value, error) from None
+    sequence = _decode_sequence(entry)
     _check_events(sequence.events)
     return sequence
+
+
+def decode_job_batch(entries: Iterable[Entry]) -> Iterator[EventSequence]:
+    """`decode_jobs` of each entry; the events of several are checked together, in half the time.
+
+    Raises `Undecodable` if any entry is; it does not say which.
+    """
+    sequences = list[EventSequence]()
+    found = list[events.AnyEvent]()
+    for entry in entries:
+        sequence = _decode_sequence(entry)
+        sequences.append(sequence)
+        found += sequence.events
+        if len(found) >= EVENTS_PER_CHECK:
+            _check_events(found)
+            yield from sequences
+            sequences, found = [], []
+    _check_events(found)
+    yield from sequences
+
+
+def _decode_sequence(entry: Entry) -> EventSequence:
+    value = _value(entry)
+    try:
+        return events.decode(value)
+    except (ValueError, RecursionError) as error:
+        raise _explained(value, error) from None
 
 
 def decode_lease(entry: Entry) -> Lease | GroupMembers | None:
@@ -257,23 +282,23 @@ def _check_run_id(run: RunId) -> None:
 
 def _check_events(found: Sequence[events.AnyEvent]) -> None:
     kinds = set(map(type, found))
-    if kinds <= _OF_JOBS:
-        ids = [event.job_id for event in cast("Sequence[events.JobEvent]", found)]
-    else:
-        ids = [event.job_id for event in found if isinstance(event, events.JobEvent)]
-        ids += [JobId(event.group) for event in found if isinstance(event, events.GroupEvent)]
-        arrays = [event for event in found if isinstance(event, _ArrayEvent)]
-        ids += [JobId(event.array) for event in arrays]
-        _check_arrays(arrays)
+    of_jobs, others = found, list[events.AnyEvent]()
+    if not kinds <= _OF_JOBS:
+        of_jobs = [event for event in found if type(event) in _OF_JOBS]
+        others = [event for event in found if type(event) not in _OF_JOBS]
+    ids = [event.job_id for event in cast("Sequence[events.JobEvent]", of_jobs)]
+    ids += [JobId(event.group) for event in others if isinstance(event, events.GroupEvent)]
+    arrays = [event for event in others if isinstance(event, _ArrayEvent)]
+    ids += [JobId(event.array) for event in arrays]
+    _check_arrays(arrays)
     if not _are_job_ids(ids):
         wrong = next(each for each in ids if not is_job_id(each))
         raise Undecodable(f"{wrong[:60]!r} is not a job id")
-    if events.JobSubmitted in kinds or events.JobRequeued in kinds:
-        submitted = [event for event in found if isinstance(event, events.JobSubmitted)]
-        _check_submitted(submitted)
-        for event in found:
-            if isinstance(event, events.JobRequeued) and event.shape:
-                _check_shapes([event.shape])
+    if events.JobSubmitted in kinds:
+        _check_submitted([event for event in of_jobs if isinstance(event, events.JobSubmitted)])
+    if events.JobRequeued in kinds:
+        requeued = [event for event in of_jobs if isinstance(event, events.JobRequeued)]
+        _check_shapes([event.shape for event in requeued if event.shape])
 
 
 def _check_arrays(found: Sequence[_ArrayEvent]) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 F = TypeVar("F", bound=Callable[..., Any])  # kernels have any signature; it must stay as it was
 
 _NOTHING_KNOWN: Final[Mapping[str, Any]] = MappingProxyType({})
-_ONLY_FOR_KERNELS: Final = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_ONLY_FOR_KERNELS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of kernels that Python does not call, and that make no arrays."""
 
 COMPILED: bool = numba is not None and not bool(vars(numba.config)["DISABLE_JIT"])
@@ -70,6 +70,14 @@ def pack_for_kernels(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
     )  # kernels cannot tell it from the tuple
     result: T = packed
     return result
+
+
+def find_packed(packed: tuple[Any, ...], field: str) -> Any:
+    """The tuple in this field of a packed tuple, packed: for `known` of a later one."""
+    if not COMPILED:
+        return getattr(packed, field)
+    outer: Any = packed
+    return outer.parts[field]
 
 
 def repack(value: T, before: T) -> T:

@@ -107,10 +107,18 @@ def _find_groups(
 
 def most_free(first: Int64, nodes: Int32, free: Int64) -> Int64:
     """[groups, R] the most that is free on any node of each group, at least 0."""
-    if not nodes.size:
-        return np.zeros((0, free.shape[1]), np.int64)
-    most: Int64 = np.maximum.reduceat(free[nodes], first[:-1], axis=0)
-    return np.maximum(most, 0)
+    most = np.zeros((first.size - 1, free.shape[1]), np.int64)
+    _find_most_free(first, nodes, free, most)
+    return most
+
+
+@entry_point
+def _find_most_free(first: Int64, nodes: Int32, free: Int64, most: Int64) -> None:
+    """Raise `most`, of zeros, to what `most_free` returns."""
+    for group in range(first.size - 1):
+        for i in range(first[group], first[group + 1]):
+            for r in range(free.shape[1]):
+                most[group, r] = max(most[group, r], free[nodes[i], r])
 
 
 @by_address

@@ -6,7 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import entry_point, pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import (
+    entry_point,
+    find_packed,
+    pack_for_kernels,
+)
 from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
 from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code, list_placed
@@ -133,7 +137,9 @@ def _mark_over_fair_share(
     rows = rows[np.lexsort((start.shape_value[made.shape[rows]], made.queue[rows]))]
     active = round_.model.runs.active
     scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free, active)
-    scan, allocations = pack_for_kernels(scan), pack_for_kernels(_collect_runs_by_node(round_))
+    scan = pack_for_kernels(scan)
+    known = {"table": find_packed(round_.packed_model, "runs")}
+    allocations = pack_for_kernels(_collect_runs_by_node(round_), known)
     reached = 0
     for part in checks.slices(rows.size, closed.size):
         mine = rows[part]

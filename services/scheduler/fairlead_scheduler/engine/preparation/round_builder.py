@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Final, NamedTuple, TypedDict
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypedDict, cast
 
 import numpy as np
 
@@ -156,8 +157,13 @@ def _find_tables(
     nodes, resources = snapshot.node_number.size, snapshot.shape_request.shape[1]
     static = start.static
     if not active:
-        unread = functools.partial(unread_tables, queues, resources, start.capacity.total.size)
-        return static.plain_tables.get((), lambda: RoundTables(snapshot, start, 0, unread()))
+        sizes = queues, resources, start.capacity.total.size
+        return static.plain_tables.get(
+            (),
+            lambda: RoundTables(
+                snapshot, start, 0, unread_tables(*sizes), _pack_unread_tables(*sizes)
+            ),
+        )
     levels = orders.levels.size
     filled = jobs * ARRAYS_BY_JOB + nodes * levels * resources * ARRAYS_BY_LEVEL
     if filled > FILLED_MAX or gangs.present or snapshot.avoid_job is not None:
@@ -165,7 +171,7 @@ def _find_tables(
 
     def make() -> RoundTables:
         others = _preemption_tables(snapshot, start, gangs, orders.position, levels)
-        return RoundTables(snapshot, start, levels, others)
+        return RoundTables(snapshot, start, levels, others, {})
 
     return static.active_tables.get((jobs, levels), make)
 
@@ -266,6 +272,13 @@ def unread_tables(queues: int, resources: int, all_resources: int) -> _Preemptio
         victims=_victim_choice(0, queues, resources, all_resources),
         victim_order=empty_tables.victim_order(0, 0, resources),
     )
+
+
+@functools.lru_cache(maxsize=UNREAD_TABLES_MAX)
+def _pack_unread_tables(queues: int, resources: int, all_resources: int) -> Mapping[str, Any]:
+    """`unread_tables` packed for kernels, by field."""
+    tables = cast("Mapping[str, Any]", unread_tables(queues, resources, all_resources))
+    return {field: pack_for_kernels(table) for field, table in tables.items()}
 
 
 def _number_levels(start: PreparedPool) -> tuple[Int64, Int64]:

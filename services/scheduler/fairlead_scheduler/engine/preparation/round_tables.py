@@ -127,9 +127,11 @@ class RoundTables:
         start: PreparedPool,
         levels: int,
         others: Mapping[str, Any],
+        packed_others: Mapping[str, Any],
     ) -> None:
         """`levels`: 0 for rounds without preemption. `others`: by field the tables that only rounds
         with preemption read, each array with one value; without preemption they are not written.
+        `packed_others`: those of them that are packed already.
         """
         jobs = snapshot.job_queue.size if levels else 0
         shapes = start.static.shapes
@@ -190,6 +192,7 @@ class RoundTables:
         self._sources: Repacked[FillSources] = Repacked()
         self._counters = whole(round_state.COUNTERS)
         self._journal = np.zeros(jobs + 1, np.int64)
+        self._packed_others = packed_others
         self._packed: RoundModel | None = None
 
     def _make_progress(self, queues: int, kinds: int) -> QueueProgress:
@@ -269,7 +272,8 @@ class RoundTables:
             **self._others,
         )
         if self._packed is None:
-            self._packed = pack_for_kernels(model)
+            known = {**self._packed_others, "shapes": start.static.packed_shapes}
+            self._packed = pack_for_kernels(model, known)
         else:
             self._packed = repack(model, self._packed)
         sources = FillSources(

@@ -21,7 +21,7 @@ from fairlead_scheduler.state import job_index, job_table
 
 T = TypeVar("T")
 
-EVENTS_PER_BATCH: Final = 64
+EVENTS_PER_BATCH: Final = 128
 """Events that are turned into columns in one step."""
 
 

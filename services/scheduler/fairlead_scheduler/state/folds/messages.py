@@ -1,6 +1,6 @@
 """The input of the fold: decoded messages, and the ids and specs to look up before folding them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, get_args
 
 import msgspec
@@ -40,7 +40,7 @@ def read_messages(entries: Iterable[Entry]) -> Iterator[Message]:
         yield Message(entry.partition, entry.position, entry.time_ms, sequence)
 
 
-def decode_batch(entries: Iterable[Entry]) -> list[FoldInput]:
+def decode_batch(entries: Sequence[Entry]) -> list[FoldInput]:
     """The messages of a batch in the order to fold them; messages of one event type are batched.
 
     Messages of one partition stay in order; events of one partition do not affect another.
@@ -49,8 +49,7 @@ def decode_batch(entries: Iterable[Entry]) -> list[FoldInput]:
     groups: list[list[Message] | SubmissionBatch | SuccessBatch] = []
     newest: dict[type, int] = {}
     last: dict[int, int] = {}
-    for entry in entries:
-        sequence = decoders.decode_jobs(entry)
+    for entry, sequence in zip(entries, decoders.decode_job_batch(entries), strict=True):
         kinds = set(map(type, sequence.events))
         kind = kinds.pop() if len(kinds) == 1 else None
         at = -1 if kind is None else newest.get(kind, -1)
