@@ -88,8 +88,7 @@ class QueueSources(NamedTuple):
 @entry_point
 def measure_queues(
     sources: QueueSources,
-    running: Int64,
-    wanted: Int64,
+    pairs: Int64,
     protected: float,
     amounts: Int64,
     takes_part: Bool,
@@ -98,17 +97,17 @@ def measure_queues(
 ) -> None:
     """Write the amounts and shares of the queues, and the queues whose runs R2 evicts.
 
-    `running`, `wanted`: [Q, S] live runs, and queued jobs that could run. `protected`: R2.
-    `amounts`: [2, Q, C, R+F] zeros, becomes what queues hold, and what their queued jobs request,
-    at most `TOTAL_MAX`. `takes_part`: [Q] whether a queue has jobs that wait, becomes S1.
-    `shares`: [ROWS, Q].
+    `pairs`: [P, 4] a queue, a shape, its live runs, and its queued jobs that could run; only pairs
+    that have any. `protected`: R2. `amounts`: [2, Q, C, R+F] zeros, becomes what queues hold, and
+    what their queued jobs request, at most `TOTAL_MAX`. `takes_part`: [Q] whether a queue has jobs
+    that wait, becomes S1. `shares`: [ROWS, Q].
     """
+    evicted[:] = False
+    sum_amounts(sources, pairs, amounts, takes_part, evicted)
     is_free = True
     for r in range(sources.factor.size):
         is_free = is_free and sources.factor[r] == 0.0
     for q in range(takes_part.size):
-        evicted[q] = False
-        sum_amounts(sources, running, wanted, amounts, takes_part, evicted, q)
         shares[ENTITLED, q] = 1.0 if evicted[q] else 0.0
         shares[ACTUAL, q] = 0.0
         shares[DEMAND, q] = 1.0 if is_free and takes_part[q] else 0.0
@@ -136,21 +135,15 @@ def measure_queues(
 
 @inlined
 def sum_amounts(
-    sources: QueueSources,
-    running: Int64,
-    wanted: Int64,
-    amounts: Int64,
-    takes_part: Bool,
-    evicted: Bool,
-    q: int,
+    sources: QueueSources, pairs: Int64, amounts: Int64, takes_part: Bool, evicted: Bool
 ) -> None:
-    """Add up the amounts of queue `q`. A queue with runs takes part, one with runs of class `any`
+    """Add up the amounts of the queues. A queue with runs takes part, one with runs of class `any`
     can be evicted."""
-    for s in range(running.shape[1]):
-        runs = running[q, s]
-        jobs = 0 if sources.cordoned[q] else wanted[q, s]
-        if runs == 0 and jobs == 0:
-            continue
+    for p in range(pairs.shape[0]):
+        q = pairs[p, 0]
+        s = pairs[p, 1]
+        runs = pairs[p, 2]
+        jobs = 0 if sources.cordoned[q] else pairs[p, 3]
         c = sources.priority_class[s]
         if runs > 0:
             takes_part[q] = True
@@ -162,6 +155,17 @@ def sum_amounts(
             else:
                 total = amounts[1, q, c, r] + jobs * sources.request[s, r]
                 amounts[1, q, c, r] = min(total, TOTAL_MAX)
+
+
+def find_pairs(running: Int64, wanted: Int64) -> Int64:
+    """The `pairs` of `measure_queues` from both numbers by queue and shape ([Q, S])."""
+    queue, shape = np.nonzero(running + wanted)
+    pairs = np.empty((queue.size, 4), np.int64)
+    pairs[:, 0] = queue
+    pairs[:, 1] = shape
+    pairs[:, 2] = running[queue, shape]
+    pairs[:, 3] = wanted[queue, shape]
+    return pairs
 
 
 @entry_point

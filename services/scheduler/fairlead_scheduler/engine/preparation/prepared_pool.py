@@ -239,8 +239,7 @@ def _measure_queues(
     evicted = np.empty(queues, np.bool_)
     fair_shares.measure_queues(
         static.queue_sources.pack(sources),
-        running,
-        wanted,
+        fair_shares.find_pairs(running, wanted),
         float(static.settings.protected_fraction),
         amounts,
         waits,

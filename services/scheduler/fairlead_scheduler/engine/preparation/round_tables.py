@@ -283,8 +283,6 @@ class RoundTables:
             usable=start.usable,
             free=start.free,
             position=position,
-            queued=start.queued,
-            feasible=start.feasible.pair,
             cordoned=snapshot.queue_cordoned,
             first=first,
         )
@@ -292,6 +290,7 @@ class RoundTables:
         fill_nodes(self._packed, packed_sources)
         capacity_tree.fill_inner_nodes(self._capacity.tree, self._capacity.tree_types)
         fill_queues(self._packed, packed_sources)
+        _open_shapes(self._progress, start.queued, start.feasible.pair)
         return model, self._packed
 
     def _fill_jobs(self, snapshot: Snapshot, queued: Int32) -> None:
@@ -317,6 +316,14 @@ class RoundTables:
             self._jobs = now
 
 
+def _open_shapes(progress: QueueProgress, queued: Int64, feasible: Bool) -> None:
+    """Write the jobs of each pair of queue and shape ([Q, S]), and which pairs are open. By numpy:
+    until kernels are compiled they run as Python, and pairs can be millions."""
+    progress.jobs_left[:] = queued
+    progress.skip_code[:] = np.where(feasible, np.uint8(0), np.uint8(INFEASIBLE))
+    progress.open_shapes[:] = ((queued > 0) & feasible).sum(axis=1)
+
+
 @by_address
 class FillSources(NamedTuple):
     """What `fill_nodes` and `fill_queues` copy into a model."""
@@ -333,10 +340,6 @@ class FillSources(NamedTuple):
     """[N, R]"""
     position: Int32
     """[N] rows of nodes in the order of N3"""
-    queued: Int64
-    """[Q, S]"""
-    feasible: Bool
-    """[Q, S]"""
     cordoned: Bool
     """[Q]"""
     first: Int64
@@ -359,8 +362,8 @@ def fill_nodes(model: RoundModel, sources: FillSources) -> None:
 
 @entry_point
 def fill_queues(model: RoundModel, sources: FillSources) -> None:
-    """Write what queues hold, the order of their jobs, and the pairs of queue and shape that are
-    open. The other columns of these tables are zeros."""
+    """Write what queues hold, and the order of their jobs. The other columns of these tables are
+    zeros."""
     usage, progress = model.usage, model.progress
     for q in range(sources.cordoned.size):
         for r in range(usage.held.shape[1]):
@@ -368,13 +371,6 @@ def fill_queues(model: RoundModel, sources: FillSources) -> None:
             for c in range(usage.by_class.shape[1]):
                 usage.held[q, r] += usage.by_class[q, c, r]
             usage.counted[q, r] = usage.held[q, r]
-        progress.open_shapes[q] = 0
-        for s in range(sources.queued.shape[1]):
-            progress.jobs_left[q, s] = sources.queued[q, s]
-            if not sources.feasible[q, s]:
-                progress.skip_code[q, s] = INFEASIBLE
-            elif sources.queued[q, s] > 0:
-                progress.open_shapes[q] += 1
         if sources.cordoned[q]:
             progress.stop_code[q] = QUEUE_CORDONED
         progress.next_queued[q] = sources.first[q]
