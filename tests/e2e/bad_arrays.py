@@ -44,4 +44,6 @@ CASES: Final[dict[str, Case]] = {
     "a resubmission of an array that does not exist": post(f"/arrays/{ID}/resubmit", 404, "", {}),
     "a list of arrays with an unknown parameter": Case("GET", "/arrays?x=1", 422, "/query/x"),
     "an array that does not exist": Case("GET", f"/arrays/{ID}", 404),
+    "tasks of an array that does not exist": Case("GET", f"/arrays/{ID}/tasks", 404),
+    "tasks in an unknown state": Case("GET", f"/arrays/{ID}/tasks?state=LOST", 422, "/query/state"),
 }
