@@ -27,10 +27,6 @@ import httpx2
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/callers.py`
 
 from bench import lookout
-from fairlead_common.db import open_pool
-from fairlead_common.log import topics
-from fairlead_common.log.opening import open_log
-from fairlead_lookout.store.view_schema import migrate_schema
 from fairlead_standalone.servers.addresses import free_port
 
 GOAL_MS: Final = 300
@@ -186,12 +182,7 @@ async def patient(client: httpx2.AsyncClient, seconds: float) -> dict[str, Any]:
 
 async def run(given: argparse.Namespace, folder: Path, database: str, redis: str) -> dict[str, Any]:
     """Fill the view, start the server, and put every kind of load on it."""
-    pool = await open_pool(database)
-    await migrate_schema(pool)
-    await lookout.seed(pool, given.jobs)
-    await pool.close()
-    log = await open_log(database)
-    await log.create(topics.jobs())
+    _, log = await lookout.fill_view(database, given.jobs)
     await log.close()
     found: dict[str, Any] = {}
     async with serving(folder, database, redis) as (address, admin):

@@ -29,13 +29,9 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/live_pages.py`
 
 from bench import fold, lookout
-from fairlead_common.db import open_pool
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
-from fairlead_common.log import topics
-from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Producer
-from fairlead_lookout.store.view_schema import migrate_schema
 from fairlead_standalone.servers.addresses import free_port
 
 GOAL_MS: Final = 1_000
@@ -66,12 +62,7 @@ def main() -> None:
 
 async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:
     """Fill the view, open the pages, measure updates of one."""
-    pool = await open_pool(database)
-    await migrate_schema(pool)
-    await lookout.seed(pool, given.jobs)
-    await pool.close()
-    log = await open_log(database)
-    await log.create(topics.jobs())
+    _, log = await lookout.fill_view(database, given.jobs)
     producer = await log.producer("marker")
     address = f"http://127.0.0.1:{free_port()}"
     async with (

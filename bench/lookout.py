@@ -128,14 +128,9 @@ def log_progress(text: str) -> None:
 
 async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:
     """Fill the view, start lookout, ask while it folds."""
-    pool = await open_pool(database)
-    await migrate_schema(pool)
     began_s = time.perf_counter()
-    seeded = await seed(pool, given.jobs)
+    seeded, log = await fill_view(database, given.jobs)
     filled_s = time.perf_counter() - began_s
-    await pool.close()
-    log = await open_log(database)
-    await log.create(topics.jobs())
     address = f"http://127.0.0.1:{free_port()}"
     async with (
         serving(address, database, redis, folder) as client,
@@ -163,6 +158,17 @@ async def run(given: argparse.Namespace, database: str, redis: str, folder: Path
         "asked": asked,
         "cancelled100k": cancelled,
     }
+
+
+async def fill_view(database: str, jobs: int) -> tuple[Seeded, EventLog]:
+    """A view with this number of jobs, and a log with nothing."""
+    pool = await open_pool(database)
+    await migrate_schema(pool)
+    seeded = await seed(pool, jobs)
+    await pool.close()
+    log = await open_log(database)
+    await log.create(topics.jobs())
+    return seeded, log
 
 
 def kinds(seeded: Seeded) -> dict[str, list[str]]:
