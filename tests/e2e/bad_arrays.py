@@ -44,6 +44,7 @@ CASES: Final[dict[str, Case]] = {
     "a resubmission of an array that does not exist": post(f"/arrays/{ID}/resubmit", 404, "", {}),
     "a list of arrays with an unknown parameter": Case("GET", "/arrays?x=1", 422, "/query/x"),
     "an array that does not exist": Case("GET", f"/arrays/{ID}", 404),
+    "a cancellation by GET": Case("GET", f"/arrays/{ID}/cancel?dryRun=true", 405),
     "tasks of an array that does not exist": Case("GET", f"/arrays/{ID}/tasks", 404),
     "tasks in an unknown state": Case("GET", f"/arrays/{ID}/tasks?state=LOST", 422, "/query/state"),
 }

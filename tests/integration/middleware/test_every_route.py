@@ -146,7 +146,7 @@ async def test_the_document_names_every_route_of_the_api(app: WebApp) -> None:
         for method in operations
     }
     there = {
-        (method, re.sub(r":path}", "}", path))
+        (method, re.sub(r":\w+}", "}", path))
         for method, path in paths_of(app)
         if path.startswith("/api/") and method != "HEAD"
     }

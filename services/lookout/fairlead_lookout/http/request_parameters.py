@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from fastapi import Header, Path, Query
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.web.query_validation import validated_by
@@ -30,11 +31,25 @@ JobReference = Annotated[
 ]
 
 
+class _Reference(StringConvertor):
+    """An id, or `queue/jobSet/clientId`: not `ID/cancel`, which is the path of another call."""
+
+    regex = "[^/]+|.+/.+/.+"
+
+
+register_url_convertor("reference", _Reference())
+
+
+def check_state(text: str) -> None:
+    """Raises `ValueError` for a text that is not a job state."""
+    if text not in JobState.__members__:
+        raise ValueError(f"{text[:40]!r} is not a job state. Use {', '.join(JobState)}.")
+
+
 def check_states(text: str) -> None:
     """Raises `ValueError` for a word that is not a job state."""
-    wrong = [word for word in parse_words(text, upper=True) if word not in JobState.__members__]
-    if wrong:
-        raise ValueError(f"{wrong[0][:40]!r} is not a job state. Use {', '.join(JobState)}.")
+    for word in parse_words(text, upper=True):
+        check_state(word)
 
 
 def parse_states(text: str | None, category: str | None) -> tuple[str, ...]:

@@ -9,16 +9,19 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web import query_validation
-from fairlead_common.web.query_validation import After, Wait
+from fairlead_common.web.query_validation import After, Wait, validated_by
 from fairlead_lookout.http import array_responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
-from fairlead_lookout.http.request_parameters import Cursor, Limit, Text
+from fairlead_lookout.http.request_parameters import Cursor, Limit, Text, check_state
 from fairlead_lookout.store.queries import array_lists, task_lists
 from fairlead_lookout.store.queries.array_lists import ArrayFilter, ArrayRecord
 
-TaskState = Annotated[JobState | None, Query(description="Only tasks in this state.")]
+TaskState = Annotated[
+    Annotated[str, validated_by(check_state)] | None,
+    Query(max_length=20, description=f"Only tasks in this state: {', '.join(JobState)}."),
+]
 
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
@@ -54,7 +57,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
     @router.get(
         "/arrays/{array}/tasks",
-        summary="The tasks of an array by index, also those that are no jobs yet",
+        summary="The tasks of an array by index, also tasks that are not released yet",
         responses=document_responses(array_responses.TasksResponse, "Tasks by index.", 400, 404),
     )
     async def list_tasks(
@@ -72,7 +75,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         return json_response(array_responses.describe_tasks(page))
 
     @router.get(
-        "/arrays/{array:path}",
+        "/arrays/{array:reference}",
         summary="One array with its tasks by state",
         responses=document_responses(array_responses.ArrayResponse, "The array.", 400, 404),
     )
