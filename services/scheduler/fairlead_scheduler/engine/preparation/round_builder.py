@@ -20,7 +20,7 @@ from fairlead_scheduler.engine.preparation import (
 )
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.preparation.round_tables import RoundTables
+from fairlead_scheduler.engine.preparation.round_tables import RoundTables, find_open_shapes
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.scheduling.victim_search import NODES_EXAMINED_MAX
 from fairlead_scheduler.engine.snapshot import (
@@ -360,13 +360,12 @@ def _queue_usage(snapshot: Snapshot, start: PreparedPool) -> QueueUsage:
 
 def _queue_progress(snapshot: Snapshot, start: PreparedPool, first: Int64) -> QueueProgress:
     queues = len(snapshot.queue_names)
-    left = start.queued.astype(np.int32)
-    codes = np.where(start.feasible.pair, np.uint8(0), np.uint8(Code.INFEASIBLE))
+    codes, open_shapes = find_open_shapes(start)
     return QueueProgress(
         skip_code=codes,
         unfit_queues=np.zeros(codes.shape[1], np.int64),
-        jobs_left=left,
-        open_shapes=((left > 0) & (codes == 0)).sum(axis=1),
+        jobs_left=start.queued.astype(np.int32),
+        open_shapes=open_shapes,
         members_left=np.zeros(queues, np.int64),
         stop_code=np.where(snapshot.queue_cordoned, np.uint8(Code.QUEUE_CORDONED), np.uint8(0)),
         examined=np.zeros(queues, np.int64),

@@ -25,7 +25,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     repack,
 )
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.snapshot import Bool, Code, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.snapshot import Bool, Byte, Code, Int32, Int64, Snapshot
 from fairlead_scheduler.engine.state import capacity_tree, round_state
 from fairlead_scheduler.engine.state.round_model import (
     Entitlements,
@@ -40,7 +40,6 @@ from fairlead_scheduler.engine.state.round_model import (
     ShapeTable,
 )
 
-INFEASIBLE: Final = int(Code.INFEASIBLE)
 QUEUE_CORDONED: Final = int(Code.QUEUE_CORDONED)
 NOTHING: Final = -1
 _GROWTH: Final = 2
@@ -131,7 +130,7 @@ class RoundTables:
     ) -> None:
         """`levels`: 0 for rounds without preemption. `others`: by field the tables that only rounds
         with preemption read, each array with one value; without preemption they are not written.
-        `packed_others`: those of them that are packed already.
+        `packed_others`: the tables among them that are packed already.
         """
         jobs = snapshot.job_queue.size if levels else 0
         shapes = start.static.shapes
@@ -290,7 +289,9 @@ class RoundTables:
         fill_nodes(self._packed, packed_sources)
         capacity_tree.fill_inner_nodes(self._capacity.tree, self._capacity.tree_types)
         fill_queues(self._packed, packed_sources)
-        _open_shapes(self._progress, start.queued, start.feasible.pair)
+        progress = self._progress
+        progress.jobs_left[:] = start.queued
+        progress.skip_code[:], progress.open_shapes[:] = find_open_shapes(start)
         return model, self._packed
 
     def _fill_jobs(self, snapshot: Snapshot, queued: Int32) -> None:
@@ -316,12 +317,13 @@ class RoundTables:
             self._jobs = now
 
 
-def _open_shapes(progress: QueueProgress, queued: Int64, feasible: Bool) -> None:
-    """Write the jobs of each pair of queue and shape ([Q, S]), and which pairs are open. By numpy:
-    until kernels are compiled they run as Python, and pairs can be millions."""
-    progress.jobs_left[:] = queued
-    progress.skip_code[:] = np.where(feasible, np.uint8(0), np.uint8(INFEASIBLE))
-    progress.open_shapes[:] = ((queued > 0) & feasible).sum(axis=1)
+def find_open_shapes(start: PreparedPool) -> tuple[Byte, Int64]:
+    """The code of each pair of queue and shape ([Q, S]) when a round starts, and how many pairs of
+    each queue are open ([Q]). By numpy: until kernels are compiled they run as Python, and pairs
+    can be millions."""
+    feasible = start.feasible.pair
+    codes = np.where(feasible, np.uint8(0), np.uint8(Code.INFEASIBLE))
+    return codes, ((start.queued > 0) & feasible).sum(axis=1)
 
 
 @by_address
