@@ -1,4 +1,4 @@
-"""The proxy of these tests changes nothing but what it is told to."""
+"""The proxy of these tests changes nothing except by its settings."""
 
 import json
 from pathlib import Path

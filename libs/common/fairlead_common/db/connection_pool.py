@@ -129,7 +129,7 @@ async def open_pool(
 
 
 async def open_connection(url: str, **options: Any) -> Connection:
-    """A connection without a pool. `options`: those of `asyncpg.connect`, which raises the errors.
+    """A connection without a pool. `options` go to `asyncpg.connect`, which raises the errors.
 
     An attempt that is cancelled still ends in order: asyncpg, if it is cancelled while it connects,
     leaves a future whose error the event loop prints.

@@ -64,7 +64,7 @@ class Housekeeping(msgspec.Struct, frozen=True):
     excluded: set[int]
     """Rows of queued jobs; a job whose run has ended takes no part in rounds anyway."""
     unconfirmed: set[int]
-    """Those of `excluded` that wait because a lost run perhaps still exists."""
+    """The rows of `excluded` that wait because a lost run perhaps still exists."""
     group_records: list[GroupRecordChange] = []
     """Records by which executors learn where the members of groups run."""
 

@@ -387,7 +387,7 @@ class Builder:
     ) -> BuiltSnapshot:
         """The snapshot of a pool as of the last `update`.
 
-        `waiting_tasks`: those of arrays that are no jobs yet.
+        `waiting_tasks`: tasks of arrays that have not been released.
         """
         pool_jobs = self._jobs_of(pool)
         pool_jobs.renew_fair_order(self.rules_of(pool).score_weights, now_ms)

@@ -1,4 +1,4 @@
-"""Reads arrays, and tasks that are no jobs yet."""
+"""Reads arrays, and tasks that are not released yet."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -122,7 +122,7 @@ _NO_VALUE: Final = dict.fromkeys(
 
 
 def make_task_row(array: ArrayRecord, job_id: str, *, cancelled: bool) -> dict[str, Any]:
-    """The row that a task which is no job would have in the table of jobs."""
+    """The row that a task which is not released would have in the table of jobs."""
     row, template = array.row, array.submitted.template
     return _NO_VALUE | {
         "id": job_id,

@@ -1,4 +1,4 @@
-"""Lists the tasks of an array by index, also those that are no jobs yet.
+"""Lists the tasks of an array by index, also tasks that are not released yet.
 
 A task that is a job has a row. Of the others, bits say which were cancelled. The rest waits, from
 the newest released task on, because tasks are released in the order of their indexes.

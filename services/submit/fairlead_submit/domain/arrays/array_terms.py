@@ -89,8 +89,8 @@ def choose_indexes(every: IndexSet, named: IndexSet, cancelled_ranges: int) -> I
 
 
 def explain_refusal(verb: Verb, array: ArrayId, job_id: str) -> str | None:
-    """Why this cannot be done with an array, or with a task of it that is no job yet; None if it
-    can, or if it changes nothing, as with a queued job.
+    """Why this cannot be done with an array, or with a task of it that is not released; None if
+    it can, or if it changes nothing, as with a queued job.
     """
     _, index = parse_task_id(job_id)
     if index < 0:
