@@ -1,12 +1,15 @@
 """How the fold changes the view, one sentence at a time."""
 
+import gc
 import itertools
+import weakref
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_lookout.domain import view_fold
+from fairlead_lookout.domain.model import JobSet, StoredRecords
 from tests.unit.lookout.builders import (
     JOB_SET,
     QUEUE,
@@ -34,6 +37,20 @@ def test_a_job_passes_all_states() -> None:
     assert view.state("a") == "SUCCEEDED"
     assert view.counts() == {"SUCCEEDED": 1}
     assert view.types() == ["submitted", "leased", "pending", "running", "succeeded", "finished"]
+
+
+def test_a_fold_is_freed_without_a_collection_of_garbage() -> None:
+    fold = view_fold.JobFold(StoredRecords({}, {(QUEUE, JOB_SET): JobSet(1, (QUEUE, JOB_SET), 0)}))
+    for _ in fold.apply([message(0, submitted("a")), message(1, leased("a"))]):
+        pass
+    fold.changes()
+    freed = weakref.ref(fold)
+    gc.disable()
+    try:
+        del fold
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_the_first_submission_of_an_id_counts() -> None:

@@ -4,7 +4,7 @@ The waiting tasks of an array have no rows of jobs. They are counted in the coun
 from the submission of the array on.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from typing import Final, assert_never
 
 import msgspec
@@ -20,7 +20,7 @@ from fairlead_lookout.domain.array_records import (
     ArrayRow,
 )
 from fairlead_lookout.domain.event_unions import ArrayEvent, BulkRequest, Request
-from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Message
+from fairlead_lookout.domain.model import EditedJobSets, Job, JobSet, JobSetKey, Message
 from fairlead_lookout.domain.public_events import EventType, EventWriter
 from fairlead_lookout.domain.transitions import QUEUED
 
@@ -50,12 +50,12 @@ class ArrayFold:
     def __init__(
         self,
         writer: EventWriter,
-        edit_set: Callable[[JobSetKey], JobSet],
+        job_sets: EditedJobSets,
         known: Set[str],
     ) -> None:
         self.changes: Final = ArrayChanges([], {}, {}, {}, [])
         self._writer = writer
-        self._edit_set = edit_set
+        self._job_sets = job_sets
         self._known = known
         self._submitted: set[str] = set()
 
@@ -92,7 +92,7 @@ class ArrayFold:
     def fold(self, message: Message, event: ArrayEvent) -> JobSet | None:
         """Fold an event and write its public event; the job set if it changed its counters."""
         key, by = (message.sequence.queue, message.sequence.job_set), message.sequence.by
-        job_set, reason, tasks = self._edit_set(key), None, None
+        job_set, reason, tasks = self._job_sets.edit(key), None, None
         match event:
             case events.ArraySubmitted():
                 if event.array in self._known or event.array in self._submitted:

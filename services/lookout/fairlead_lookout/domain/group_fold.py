@@ -4,7 +4,7 @@ Nothing of a group is read back: every row is written with a condition in its st
 the first submission of an id counts and a group that has ended stays as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Container, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from fairlead_lookout.domain.group_records import (
     GroupRow,
     MemberRow,
 )
-from fairlead_lookout.domain.model import Job, JobSet, JobSetKey, Message
+from fairlead_lookout.domain.model import EditedJobSets, JobSetKey, Message
 from fairlead_lookout.domain.public_events import EventType, EventWriter
 
 GroupEvent = (
@@ -59,18 +59,21 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class GroupFold:
-    """Collects what a batch changes of groups, and writes their public events."""
+    """Collects what a batch changes of groups, and writes their public events.
+
+    `known_jobs`: the ids of all jobs that exist, in any of these.
+    """
 
     def __init__(
         self,
         writer: EventWriter,
-        edit_set: Callable[[JobSetKey], JobSet],
-        find_job: Callable[[str], Job | None],
+        job_sets: EditedJobSets,
+        known_jobs: Sequence[Container[str]],
     ) -> None:
         self.changes: Final = GroupChanges([], [], {}, [])
         self._writer = writer
-        self._edit_set = edit_set
-        self._find_job = find_job
+        self._job_sets = job_sets
+        self._known_jobs = known_jobs
 
     def add_member(self, event: events.JobSubmitted) -> None:
         """Note which member a new job is, if it is one."""
@@ -92,8 +95,9 @@ class GroupFold:
         if isinstance(event, events.GroupSubmitted):
             following = message.sequence.events[index + 1 : index + 2]
             if any(
-                isinstance(job, events.JobSubmitted) and self._find_job(job.job_id) is not None
+                isinstance(job, events.JobSubmitted) and job.job_id in jobs
                 for job in following
+                for jobs in self._known_jobs
             ):
                 return  # a repeated request
             self.changes.new.append(_make_row(key, message.time_ms, event))
@@ -130,7 +134,7 @@ class GroupFold:
         """Write the public event. `terms`: the new ones, if it changed them."""
         key, by = (message.sequence.queue, message.sequence.job_set), message.sequence.by
         line = self._writer.write(
-            self._edit_set(key), kind, None, group=event.group, reason=_reason(event), by=by
+            self._job_sets.edit(key), kind, None, group=event.group, reason=_reason(event), by=by
         )
         roles = None if terms is None else _encode(terms.roles).decode()
         place = (event.group, line.position, line.item, line.time_ms)

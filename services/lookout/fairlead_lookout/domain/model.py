@@ -145,6 +145,24 @@ class JobSet(msgspec.Struct):
         return total
 
 
+class EditedJobSets:
+    """The job sets that a batch changes: each is copied before its first change.
+
+    `edited`: the copies. `stored` are left as they are.
+    """
+
+    def __init__(self, stored: Mapping[JobSetKey, JobSet]) -> None:
+        self.edited: dict[JobSetKey, JobSet] = {}
+        self._stored = stored
+
+    def edit(self, key: JobSetKey) -> JobSet:
+        """The copy of a job set. Raises `KeyError` if it is not stored."""
+        job_set = self.edited.get(key)
+        if job_set is None:
+            self.edited[key] = job_set = self._stored[key].copy()
+        return job_set
+
+
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of `fairlead.jobs` with its position and append time.
 

@@ -26,6 +26,7 @@ from fairlead_lookout.domain.group_fold import GroupEvent, GroupFold
 from fairlead_lookout.domain.model import (
     Changes,
     CountKey,
+    EditedJobSets,
     Job,
     JobSet,
     JobSetKey,
@@ -69,7 +70,10 @@ _Handler: TypeAlias = Callable[["JobFold", Any], Iterator[None] | None]
 
 
 class JobFold:
-    """The fold of one batch: copies of the changed records, and the public events."""
+    """The fold of one batch: copies of the changed records, and the public events.
+
+    Nothing that it makes refers to it, so the records of a batch need no collector of garbage.
+    """
 
     _handlers: ClassVar[dict[type[events.Event], _Handler]] = {}
 
@@ -78,11 +82,11 @@ class JobFold:
         self._jobs: dict[str, Job] = {}
         self._runs: dict[RunKey, Run] = {}
         self._older: dict[RunKey, Run] = {}
-        self._job_sets: dict[JobSetKey, JobSet] = {}
+        self._job_sets = EditedJobSets(stored.job_sets)
         self._submitted: dict[str, SubmissionDetails] = {}
         self._writer = EventWriter()
-        self._groups = GroupFold(self._writer, self._edit_set, self._find)
-        self._arrays = ArrayFold(self._writer, self._edit_set, stored.arrays)
+        self._groups = GroupFold(self._writer, self._job_sets, (self._jobs, stored.jobs))
+        self._arrays = ArrayFold(self._writer, self._job_sets, stored.arrays)
         self._meter = UsageMeter(stored.requests)
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
@@ -97,9 +101,9 @@ class JobFold:
         return Changes(
             jobs=self._jobs,
             runs=self._runs,
-            job_sets=self._job_sets,
+            job_sets=self._job_sets.edited,
             submitted=self._submitted,
-            counted={key: self._find_counted(key) for key in self._job_sets},
+            counted={key: self._find_counted(key) for key in self._job_sets.edited},
             lines=self._writer.lines,
             events=self._events,
             shapes=self._meter.shapes,
@@ -209,7 +213,7 @@ class JobFold:
         )
         self._groups.add_member(event)
         self._new_by_partition.setdefault(message.partition, []).append(job_id)
-        job_set = self._edit_set(self._key)
+        job_set = self._job_sets.edit(self._key)
         if task is None:
             job_set.jobs += 1
             job_set.live += 1
@@ -226,14 +230,16 @@ class JobFold:
         old = self._jobs.get(job_id) or self._stored.jobs.get(job_id)
         if old is not None and can_supersede(new, old) and (old := self._edit(job_id)):
             old.superseded_by, old.dirty = new.id, True
-            self._edit_set(new.key).superseded += 1
+            self._job_sets.edit(new.key).superseded += 1
 
     def _release(self, event: events.JobReleased) -> None:
         job = self._edit(event.job_id)
         if job is not None and job.held and job.state == QUEUED:
             job.held = False
             job.dirty = True
-            self._writer.write(self._edit_set(job.key), "queued", job, by=self._message.sequence.by)
+            self._writer.write(
+                self._job_sets.edit(job.key), "queued", job, by=self._message.sequence.by
+            )
 
     def _request_one(self, event: Request) -> None:
         job = self._edit(event.job_id)
@@ -248,7 +254,7 @@ class JobFold:
         by = self._message.sequence.by
         match event:
             case events.JobCancelRequested() | events.JobsCancelRequested():
-                job_set = self._edit_set(job.key)
+                job_set = self._job_sets.edit(job.key)
                 if self._move(job, job_set, event):
                     job.reason = event.reason or None
                     self._writer.write(job_set, "cancelled", job, by=by, reason=job.reason)
@@ -266,7 +272,7 @@ class JobFold:
                     job.priority = event.priority
                     job.dirty = True
                     self._writer.write(
-                        self._edit_set(job.key),
+                        self._job_sets.edit(job.key),
                         "reprioritized",
                         job,
                         by=by,
@@ -317,7 +323,7 @@ class JobFold:
             changed=True,
         )
         job.dirty = True
-        job_set = self._edit_set(job.key)
+        job_set = self._job_sets.edit(job.key)
         self._meter.start_run(job_set, run)
         if self._move(job, job_set, event):
             job.stopping = job.started_ms = None
@@ -337,7 +343,7 @@ class JobFold:
         job.stop_cause = str(cause)
         job.stop_reason = reason or None
         job.dirty = True
-        self._writer.write_preemption(self._edit_set(job.key), job, by, for_job)
+        self._writer.write_preemption(self._job_sets.edit(job.key), job, by, for_job)
 
     def _leave_run(self, job: Job) -> None:
         """The job no longer depends on its newest run; the run gets the cause of its preemption."""
@@ -352,7 +358,7 @@ class JobFold:
         if job is None:
             return
         stopping = job.stopping
-        job_set = self._edit_set(job.key)
+        job_set = self._job_sets.edit(job.key)
         if not self._move(job, job_set, event):
             return
         job.stopping = None
@@ -397,7 +403,7 @@ class JobFold:
 
     def _requeue(self, job: Job, event: events.JobRequeued, *, preempted: bool) -> None:
         job.started_ms = None
-        job_set = self._edit_set(job.key)
+        job_set = self._job_sets.edit(job.key)
         if event.shape:
             job.shape = self._meter.name_shape(event.shape, job.priority_class)
         if preempted:
@@ -418,7 +424,7 @@ class JobFold:
             return
         self._change_run(job, run)
         had_ended = run.ended_ms is not None
-        job_set = self._edit_set(job.key)
+        job_set = self._job_sets.edit(job.key)
         time_ms = self._message.time_ms
         if newest and job.stop_cause is not None and to in RUNS_ENDED:
             record_preemption_cause(job, run)
@@ -451,12 +457,6 @@ class JobFold:
             run = self._older[key] = self._stored.runs[key].copy()
         return run
 
-    def _edit_set(self, key: JobSetKey) -> JobSet:
-        job_set = self._job_sets.get(key)
-        if job_set is None:
-            self._job_sets[key] = job_set = self._stored.job_sets[key].copy()
-        return job_set
-
     def _change_run(self, job: Job, run: Run) -> None:
         if not run.changed:
             run.changed = True
@@ -485,7 +485,7 @@ class JobFold:
     def _find_counted(self, key: JobSetKey) -> set[CountKey]:
         """The counters of a job set that this batch changed."""
         before = self._stored.job_sets[key].counts
-        after = self._job_sets[key].counts
+        after = self._job_sets.edited[key].counts
         return {count for count, jobs in after.items() if jobs != before.get(count, 0)}
 
     def _finish(self, job_set: JobSet, job: Job | None = None) -> None:
