@@ -114,15 +114,38 @@ def _resolve_oversubscription(
 
 
 def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: RoundClock) -> None:
-    """R7, in portions: preempted runs that still fit return to their nodes."""
-    snapshot, model = round_.snapshot, round_.model
+    """R7: preempted runs that still fit return to their nodes. Members that their gangs do not
+    need are offered once more when these have returned: some were reached before."""
+    model = round_.model
     if not model.counters[round_state.N_PREEMPTED]:
         return
-    preempted = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
-        np.int32
-    )
+    preempted = _find_preempted(round_)
     if not preempted.size:
         return
+    gang = model.jobs.gang[preempted]
+    needed = model.roles.base[preempted] != 0 if model.roles.base.size else gang >= 0
+    _return_preempted(round_, settings, clock, preempted, gang[(gang >= 0) & needed])
+    surplus = np.intersect1d(_find_preempted(round_), preempted[(gang >= 0) & ~needed])
+    if surplus.size:
+        _return_preempted(round_, settings, clock, surplus, gang[:0])
+
+
+def _find_preempted(round_: RoundContext) -> Int32:
+    """The rows of the runs that are preempted now."""
+    is_preempted = round_.model.runs.state == PREEMPTED
+    return np.flatnonzero(is_preempted & (round_.snapshot.job_node >= 0)).astype(np.int32)
+
+
+def _return_preempted(
+    round_: RoundContext,
+    settings: EngineSettings,
+    clock: RoundClock,
+    preempted: Int32,
+    needed_of: Int32,
+) -> None:
+    """Offer these runs in the order of R7, in portions; `needed_of`: the gang of each that its gang
+    needs."""
+    snapshot, model = round_.snapshot, round_.model
     keys: list[Int64 | Int32] = [
         snapshot.job_submission[preempted],
         snapshot.job_started_ms[preempted],
@@ -135,10 +158,7 @@ def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: Roun
         snapshot.job_queue[rows], np.arange(len(snapshot.queue_names) + 1)
     ).astype(np.int64)
     model.progress.next_queued[:] = first[:-1]
-    gang = model.jobs.gang[preempted]
-    needed = model.roles.base[preempted] != 0 if model.roles.base.size else gang >= 0
-    to_come = np.bincount(gang[(gang >= 0) & needed], minlength=model.gangs.min_size.size)
-    to_come = to_come.astype(np.int64)
+    to_come = np.bincount(needed_of, minlength=model.gangs.min_size.size).astype(np.int64)
     packed_model, work = round_.packed_model, settings.work_per_check
     oversubscription.start_second_pass(packed_model, rows, first)
     is_done = False
