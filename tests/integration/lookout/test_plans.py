@@ -8,7 +8,8 @@ from fairlead_common.db import Pool, load, migrate, open_pool
 from fairlead_common.service import clock
 from fairlead_lookout.store import job_weeks
 from fairlead_lookout.store.queries.preemption_lists import BY_TIME, OF_QUEUES
-from fairlead_lookout.store.view_schema import FOLD, READ, migrate_schema
+from fairlead_lookout.store.queries.view_reader import JOBS_BY_ID
+from fairlead_lookout.store.view_schema import FOLD, migrate_schema
 from fairlead_lookout.store.week_tables import create_weeks
 
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
@@ -60,7 +61,7 @@ def statements() -> Iterator[tuple[str, str, tuple[object, ...]]]:
     weeks = [WEEKS[int(job_id) % 2] for job_id in WANTED]
     yield "lookout.labels", FOLD["labels"], (WANTED, weeks)
     yield "lookout.runs", FOLD["runs"], (WANTED, [1] * len(WANTED), weeks)
-    yield "lookout.jobs_by_id", READ["jobs_by_id"], (WANTED,)
+    yield "lookout.jobs_by_id", JOBS_BY_ID, (WANTED,)
 
 
 async def filled(url: str) -> Pool:
