@@ -194,6 +194,24 @@ async def test_no_partition_starves_because_of_a_full_one(log: EventLog) -> None
     assert seen == {0, 1, 2}
 
 
+async def test_every_partition_is_read_before_one_is_read_again(log: EventLog) -> None:
+    partitions, limit = 16, 16
+    topic = await made(log, partitions=partitions)
+    producer = await log.producer(a_name())
+    more = {n: [record(topic, "a", f"{n}", partition=n)] * 4 for n in range(partitions)}
+    await producer.append([each for some in more.values() for each in some])
+    reader = await reader_of(log, topic)
+    seen: set[int] = set()
+    total = 0
+    while len(seen) < partitions:
+        batch = await reader.read(records_max=limit)
+        found = {entry.partition for entry in batch.entries}
+        seen |= found
+        total += len(batch.entries)
+        assert total <= 8 * limit, (seen, total)
+        await producer.append([each for number in found for each in more[number]])
+
+
 async def test_an_expired_position_raises_position_expired(log: EventLog, bed: Bed) -> None:
     topic = await made(log)
     producer = await log.producer(a_name())

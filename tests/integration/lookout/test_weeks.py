@@ -14,6 +14,7 @@ from fairlead_common.service import clock
 from fairlead_lookout.store import job_weeks, week_tables
 from fairlead_lookout.store.fold.fold_cache import FoldCache
 from fairlead_lookout.store.fold.week_expiry import WeekExpiry
+from fairlead_lookout.store.job_weeks import WEEK_MS
 from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
 from tests.integration.lookout.lookout_harness import running
 from tests.integration.lookout.test_pruning import MISCOUNTED, append_at, read_weeks
@@ -131,6 +132,27 @@ async def test_a_week_is_not_dropped_before_the_last_partition(fresh_database: s
         assert await week_tables.drop_expired_weeks(pool) == [OLD]
     finally:
         await pool.close()
+
+
+async def test_a_job_that_is_submitted_again_weeks_later_exists_once(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    now_ms = clock.now_ms()
+    async with running(fresh_database, valkey_url, core) as harness:
+        await append_at(core, now_ms - 2 * WEEK_MS, submitted("a"), cancel("a"))
+        await append_at(core, now_ms, submitted("b"))
+        # The clock of the log has stepped back.
+        await append_at(core, now_ms - 3 * WEEK_MS, submitted("c"), cancel("c"))
+        await harness.read("/jobsets/q/s", await harness.append_events(submitted("d")))
+    before = await read_weeks(fresh_database)
+    assert {len(weeks) for weeks in before["jobs"].values()} == {1}
+    assert before["jobs"][job_id("c")] == {THIS_WEEK - 3}
+    async with running(fresh_database, valkey_url, core) as harness:  # with an empty cache
+        again = [submitted(name) for name in "abcd"]
+        job_set = await harness.read("/jobsets/q/s", await harness.append_events(*again))
+        assert (job_set["jobs"], job_set["live"]) == (4, 2)
+    assert await read_weeks(fresh_database) == before
 
 
 async def test_jobs_of_an_old_log_are_not_added_to_expired_weeks(

@@ -33,7 +33,11 @@ async def view_knows(submit: Served, jobs: Sequence[tuple[str, str, str]]) -> No
     )
     await submit.pool.execute(
         "CREATE VIEW fairlead_lookout.submitted_jobs AS"
-        " SELECT job_id, digest FROM fairlead_lookout.known_jobs"
+        " SELECT job_id, digest, 0 AS week FROM fairlead_lookout.known_jobs"
+    )
+    await submit.pool.execute(
+        "CREATE VIEW fairlead_lookout.known_job_sets AS"
+        " SELECT DISTINCT queue, job_set, 0 AS first_week FROM fairlead_lookout.known_jobs"
     )
     await submit.pool.execute(
         "CREATE TABLE fairlead_lookout.known_arrays (array_id text, digest text, queue text,"

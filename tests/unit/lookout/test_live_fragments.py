@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from fairlead_common.domain import ids
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web.fair_semaphore import CALLER, FairSemaphore
+from fairlead_lookout.domain.model import JobSetKey
 from fairlead_lookout.http.pages.live_fragments import LiveFragments, SharedFragment
 from fairlead_lookout.store.view_progress import ViewProgress
 
@@ -22,13 +24,13 @@ class Renders:
         self.counts: Counter[str] = Counter()
         self.order: list[str] = []
 
-    def shared(self, name: str, partition: int | None = None) -> SharedFragment:
+    def shared(self, name: str, job_set: JobSetKey | None = None) -> SharedFragment:
         async def render() -> bytes:
             self.counts[name] += 1
             self.order.append(name)
             return f"{name} {self.counts[name]}".encode()
 
-        return SharedFragment(name, render, partition)
+        return SharedFragment(name, render, job_set)
 
 
 @asynccontextmanager
@@ -53,12 +55,14 @@ async def test_tabs_that_show_the_same_share_one_rendering() -> None:
             await tab.aclose()
 
 
-async def test_a_fragment_of_one_partition_waits_for_that() -> None:
+async def test_a_fragment_of_one_job_set_waits_for_a_change_of_that() -> None:
     renders = Renders()
     async with fragments() as (live, progress):
-        one, two = (live.follow(renders.shared(f"set {n}", n)) for n in (1, 2))
+        sets = [("q", f"set {n}") for n in (1, 2)]
+        one, two = (live.follow(renders.shared(name, (queue, name))) for queue, name in sets)
         await asyncio.gather(anext(one), anext(two))
-        progress.advance({1: 5})
+        moved = {ids.job_set_partition(*each): 5 for each in sets}
+        progress.advance(moved, {sets[0]})
         assert await anext(one) == b"set 1 2"
         assert renders.counts["set 2"] == 1
         await one.aclose()

@@ -2,9 +2,11 @@
 
 import random
 
+import msgspec
 import pytest
 
 from fairlead_lookout.http.pages import rendering
+from fairlead_lookout.http.responses import JobResponse
 
 
 def test_the_bar_of_states_fills_its_width() -> None:
@@ -17,3 +19,24 @@ def test_the_bar_of_states_fills_its_width() -> None:
             100 if total else 0, abs=0.01
         )
         assert rendering.summarize_states(states).count(",") == max(0, len(segments) - 1)
+
+
+def test_a_row_that_was_rendered_before_shows_the_job_as_it_is_now() -> None:
+    def render(templates: rendering.Templates, job: JobResponse) -> str:
+        values = {"groups": [], "by": [], "count": "1", "filtered": False, "next": None}
+        return templates.render("_jobs.html", jobs=[job], **values)
+
+    time = "2026-11-26T00:00:00.000Z"
+    job = JobResponse(
+        id="0a", queue="q", job_set="s", client_id="<b>", state="QUEUED", priority=0,
+        priority_class="default", pool="default", submitted=time, changed=time,
+    )  # fmt: skip
+    changes: list[dict[str, object]] = [{}, {"state": "RUNNING", "node": "n1"}, {}]
+    templates = rendering.Templates(rendering.load_assets())
+    for change in changes:
+        now = msgspec.structs.replace(job, **change)
+        text = render(templates, now)
+        assert text == render(rendering.Templates(rendering.load_assets()), now)
+        assert ("Running" in text, "n1" in text) == (bool(change), bool(change))
+        assert "&lt;b&gt;" in text
+        assert "<b>" not in text

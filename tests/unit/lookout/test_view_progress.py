@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from fairlead_common.domain import ids
 from fairlead_lookout.store.view_progress import ViewProgress
 
 
@@ -64,6 +67,36 @@ async def test_a_change_between_reading_and_waiting_is_not_missed() -> None:
     progress = ViewProgress(Table())
     progress.advance({3: 1})
     seen = progress.positions
-    progress.advance({3: 2})
-    async with asyncio.timeout(120):
-        await progress.wait_for_change(seen, 3_600.0)
+    with progress.watch(None) as watch:
+        watch.forget()
+        progress.advance({3: 2})
+        async with asyncio.timeout(120):
+            await progress.wait_for_change(seen, 3_600.0)
+            await progress.wait_for_watch(watch, 3_600.0)
+
+
+SET = ("q", "s")
+PARTITION = ids.job_set_partition(*SET)
+
+
+@pytest.mark.parametrize(
+    ("positions", "job_sets", "noticed"),
+    [
+        ({PARTITION: 2}, {SET}, True),
+        ({PARTITION: 1}, {SET}, True),  # a part of a bulk request: the position stays
+        ({PARTITION: 2}, {("q", "another")}, False),
+        ({PARTITION: 2}, None, True),  # another process has folded it
+        ({PARTITION: 1}, None, False),
+        ({PARTITION + 1: 2}, None, False),
+    ],
+)
+async def test_a_watch_of_a_job_set_notices_what_can_have_changed_it(
+    positions: dict[int, int], job_sets: set[tuple[str, str]] | None, *, noticed: bool
+) -> None:
+    progress = ViewProgress(Table())
+    progress.advance({PARTITION: 1})
+    with progress.watch(SET) as watch:
+        progress.advance(positions, job_sets)
+        assert watch.has_changed is noticed
+        watch.forget()
+        assert not watch.has_changed

@@ -34,6 +34,7 @@ from fairlead_common.log.protocol import (
     Record,
     Topic,
     partition_of,
+    rotate_positions,
 )
 
 
@@ -413,7 +414,6 @@ class MemoryReader:
         batch = self._log.core.read(
             self.topic, self._positions, records_max, bytes_max, self._since
         )
-        # The partition that was served first comes last next time, so that none starves.
-        turn = list(batch.positions.items())
-        self._positions = dict(turn[1:] + turn[:1])
+        last = batch.entries[-1].partition if batch.entries else None
+        self._positions = rotate_positions(batch.positions, last)
         return batch

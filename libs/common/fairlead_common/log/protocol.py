@@ -183,6 +183,20 @@ class EventLog(Protocol):
         ...
 
 
+def rotate_positions(positions: Positions, last: int | None) -> dict[int, int]:
+    """The positions in the order of the next read.
+
+    It begins with the partition of the last record, which can have more, or after it if this read
+    had no other partition. So all partitions are read before one is read again, however much is
+    appended meanwhile.
+    """
+    if last is None:
+        return dict(positions)
+    order = list(positions)
+    begin = max(order.index(last), 1)
+    return {number: positions[number] for number in order[begin:] + order[:begin]}
+
+
 def partition_of(key: str, partitions: int) -> int:
     """The partition of a key. It never changes, and is the same in every implementation."""
     return zlib.crc32(key.encode()) % partitions

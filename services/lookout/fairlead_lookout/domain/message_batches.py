@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead_common.domain.records import events
 from fairlead_lookout.domain.bulk_requests import find_bulk_filters, is_bulk_request
-from fairlead_lookout.domain.model import BulkProgress, Message, RunKey
+from fairlead_lookout.domain.model import BulkProgress, JobSetKey, Message, RunKey
 from fairlead_lookout.domain.transitions import find_replaced_job
 
 _JOB_EVENTS: Final = frozenset(
@@ -78,6 +78,16 @@ def find_job_ids(messages: Sequence[Message]) -> dict[str, None]:
                 if (job_id := find_replaced_job(event)) is not None
             ]
     return dict.fromkeys(named + replaced)
+
+
+def find_new_jobs(messages: Sequence[Message]) -> dict[str, JobSetKey]:
+    """The jobs that these messages submit, and their job sets."""
+    return {
+        event.job_id: (message.sequence.queue, message.sequence.job_set)
+        for message in messages
+        for event in message.sequence.events
+        if type(event) is events.JobSubmitted
+    }
 
 
 def find_new_arrays(messages: Sequence[Message]) -> list[str]:

@@ -149,7 +149,7 @@ class EventWriter:
         job_set.last = (line.position, line.item)
         job_set.position = message.position
         job_set.last_ms = message.time_ms
-        if job_set.first_ms == 0:
+        if job_set.first_ms == 0 or message.time_ms < job_set.first_ms:
             job_set.first_ms = message.time_ms
 
     def write(self, job_set: JobSet, kind: EventType, job: Job | None, **fields: object) -> Line:

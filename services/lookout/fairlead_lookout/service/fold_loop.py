@@ -329,7 +329,7 @@ class FoldLoop:
 
     def _report_written(self, folded: _FoldedBatch, began_s: float) -> None:
         """The batch is committed: report its positions and metrics."""
-        self._progress.advance(folded.batch.after)
+        self._progress.advance(folded.batch.after, folded.changes.job_sets.keys())
         metrics.BATCH_S.observe(clock.monotonic_s() - began_s)
         metrics.EVENTS.inc(folded.changes.events)
         if folded.batch.messages:

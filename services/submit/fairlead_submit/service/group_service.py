@@ -150,7 +150,9 @@ class GroupService:
         ]
         # Jobs first: a group that is folded between the two queries is found by the second one.
         jobs = await self._job_views.find_digests(
-            [member.job_id for _, group in named for member in group.members]
+            prepared.queue,
+            prepared.job_set,
+            [member.job_id for _, group in named for member in group.members],
         )
         known = await self._job_views.find_group_digests([group.event.group for _, group in named])
         conflicts = []

@@ -248,7 +248,7 @@ class SubmissionService:
     async def _find_duplicates(self, prepared: PreparedSubmission) -> dict[str, str]:
         """The digests of jobs that exist already. Raises a 409 if one is a different job."""
         ids = [job.job_id for job in prepared.jobs if job.client_id is not None]
-        known = await self._job_views.find_digests(ids)
+        known = await self._job_views.find_digests(prepared.queue, prepared.job_set, ids)
         if prepared.arrays:
             known |= await self._job_views.find_array_digests(list(prepared.arrays))
         if not known:
@@ -275,7 +275,7 @@ class SubmissionService:
         if not prepared.outside:
             return
         ids = list(prepared.outside)
-        digests = await self._job_views.find_digests(ids)
+        digests = await self._job_views.find_digests(prepared.queue, prepared.job_set, ids)
         missing = [job_id for job_id in ids if job_id not in digests]
         if not missing:
             return

@@ -1,8 +1,8 @@
 """Jobs in lookout's views. The views can lag, or not exist yet: then nothing is known."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 import asyncpg
 import msgspec
@@ -108,44 +108,55 @@ _decode_array: Final = msgspec.json.Decoder(ArraySubmitted).decode
 _decode_submitted: Final = msgspec.json.Decoder(JobSubmitted).decode
 
 
-class _Batch:
-    """Ids of one query, and its rows or its failure."""
+class _JobOfSet(msgspec.Struct, frozen=True):
+    """A job id and the job set in which it is looked up."""
+
+    queue: str
+    job_set: str
+    job_id: str
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _Batch(Generic[K]):
+    """Keys of one query, and its rows by job id or its failure."""
 
     def __init__(self) -> None:
-        self.ids: list[str] = []
+        self.keys: list[K] = []
         self.found: dict[str, asyncpg.Record] | None = None
         self.failure: str | None = None
 
 
-class _CoalescedLookup:
-    """Looks rows up by job id, one query at a time: callers that come while one runs go together
+class _CoalescedLookup(Generic[K]):
+    """Looks rows up by job, one query at a time: callers that come while one runs go together
     into the next, so that many small requests cost few queries."""
 
-    def __init__(self, fetch: Callable[[list[str]], Awaitable[Rows | None]]) -> None:
+    def __init__(self, fetch: Callable[[list[K]], Awaitable[Rows | None]]) -> None:
         self._fetch = fetch
-        self._batch = _Batch()
+        self._batch: _Batch[K] = _Batch()
         self._running = asyncio.Lock()
 
-    async def rows(self, ids: Sequence[str]) -> dict[str, asyncpg.Record]:
-        """The rows of these jobs that exist. Raises `DatabaseUnavailable`."""
-        if not ids:
+    async def rows(self, keys: Sequence[K]) -> Mapping[str, asyncpg.Record]:
+        """By job id, the rows that exist, of these jobs and possibly of others. Raises
+        `DatabaseUnavailable`."""
+        if not keys:
             return {}
         batch = self._batch
-        batch.ids += ids
+        batch.keys += keys
         async with self._running:
             if batch.found is None and batch.failure is None:
                 self._batch = _Batch()
                 await self._run(batch)
         if batch.failure is not None:
             raise DatabaseUnavailable(batch.failure)
-        found = batch.found or {}
-        return {job_id: found[job_id] for job_id in ids if job_id in found}
+        return batch.found or {}
 
-    async def _run(self, batch: _Batch) -> None:
-        """Look up all ids of the batch in order: ids of one job set are neighbours in the index.
-        If the caller is cancelled here, the next one in line does it."""
+    async def _run(self, batch: _Batch[K]) -> None:
+        """Look up all keys of the batch. If the caller is cancelled here, the next one in line does
+        it."""
         try:
-            rows = await self._fetch(sorted(set(batch.ids)))
+            rows = await self._fetch(list(dict.fromkeys(batch.keys)))
         except DatabaseUnavailable as error:
             batch.failure = str(error)
             return
@@ -162,15 +173,17 @@ class JobViews:
         self._log = log
         self._now_s = now_s
         self._absent_until_s = 0.0
-        self._jobs = _CoalescedLookup(lambda ids: self._fetch("known_jobs", ids))
-        self._digests = _CoalescedLookup(lambda ids: self._fetch("known_digests", ids))
+        # In order: ids of one job set are neighbours in the index.
+        self._jobs = _CoalescedLookup[str](lambda ids: self._fetch("known_jobs", sorted(ids)))
+        self._digests = _CoalescedLookup[_JobOfSet](self._fetch_digests)
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
         """The jobs among these that the view has. Raises `DatabaseUnavailable`."""
         rows = await self._jobs.rows(ids)
         return {
             job_id: KnownJob(row["state"], row["queue"], row["job_set"] or "")
-            for job_id, row in rows.items()
+            for job_id in ids
+            if (row := rows.get(job_id)) is not None
         }
 
     async def choose_ids(self, references: Sequence[str]) -> list[JobId]:
@@ -182,11 +195,28 @@ class JobViews:
         known = await self.find_jobs(ambiguous)
         return [next((one for one in each if one in known), each[0]) for each in named]
 
-    async def find_digests(self, ids: Sequence[str]) -> dict[str, str]:
-        """Digests of what the client sent when it submitted these jobs, of those that are known;
-        "" where it sent no client id. Raises `DatabaseUnavailable`."""
-        rows = await self._digests.rows(ids)
-        return {job_id: row["digest"] or "" for job_id, row in rows.items()}
+    async def find_digests(self, queue: str, job_set: str, ids: Sequence[str]) -> dict[str, str]:
+        """Digests of what the client sent when it submitted these jobs of a job set, of those that
+        are known; "" where it sent no client id. Raises `DatabaseUnavailable`."""
+        rows = await self._digests.rows([_JobOfSet(queue, job_set, job_id) for job_id in ids])
+        return {
+            job_id: row["digest"] or "" for job_id in ids if (row := rows.get(job_id)) is not None
+        }
+
+    async def _fetch_digests(self, jobs: list[_JobOfSet]) -> Rows | None:
+        """Look up jobs of known job sets, in the weeks in which these can have any."""
+        by_set: dict[tuple[str, str], list[str]] = {}
+        for job in jobs:
+            by_set.setdefault((job.queue, job.job_set), []).append(job.job_id)
+        known = await self._fetch("first_weeks", *map(list, zip(*by_set, strict=True)))
+        by_week: dict[int, list[str]] = {}
+        for row in known or ():
+            some = by_week.setdefault(row["first_week"], [])
+            some += by_set[row["queue"], row["job_set"]]
+        found: list[asyncpg.Record] = []
+        for week, ids in by_week.items():
+            found += await self._fetch("known_digests", sorted(ids), week) or ()
+        return found
 
     async def find_group_digests(self, groups: Sequence[str]) -> dict[str, str]:
         """Digests of what the client sent when it submitted these groups, of those that are known.

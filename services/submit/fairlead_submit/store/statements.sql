@@ -136,12 +136,23 @@ CROSS JOIN LATERAL (
     WHERE job_id = wanted.id OFFSET 0
 ) known;
 
+-- name: first_weeks
+-- The first week in which lookout's view can have jobs of these job sets ($1, $2), of those that it
+-- knows.
+SELECT known.*
+FROM unnest($1::text[], $2::text[]) AS wanted (queue, job_set)
+CROSS JOIN LATERAL (
+    SELECT queue, job_set, first_week FROM fairlead_lookout.known_job_sets
+    WHERE queue = wanted.queue AND job_set = wanted.job_set OFFSET 0
+) known;
+
 -- name: known_digests
--- The digests of these jobs, of those that lookout's view knows.
+-- The digests of these jobs, of those that lookout's view knows in weeks from $2 on.
 SELECT known.*
 FROM unnest($1::text[]) AS wanted (id)
 CROSS JOIN LATERAL (
-    SELECT job_id, digest FROM fairlead_lookout.submitted_jobs WHERE job_id = wanted.id OFFSET 0
+    SELECT job_id, digest FROM fairlead_lookout.submitted_jobs
+    WHERE job_id = wanted.id AND week >= $2 OFFSET 0
 ) known;
 
 -- name: known_group_digests

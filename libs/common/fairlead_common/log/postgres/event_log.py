@@ -44,6 +44,7 @@ from fairlead_common.log.protocol import (
     Record,
     Topic,
     partition_of,
+    rotate_positions,
 )
 
 TIMEOUT_S: Final = 10.0
@@ -359,8 +360,6 @@ class PostgresReader:
     def _advance(self, entries: list[Entry], ends: dict[int, int]) -> None:
         """Advance the positions. Partitions are read in the order of `_positions`: those before the
         last one with entries were read to their end, or all of them if there are no entries.
-
-        The partition that was served first is last next time, so that none starves.
         """
         last = entries[-1].partition if entries else None
         after: dict[int, int] = {}
@@ -371,5 +370,4 @@ class PostgresReader:
                 ended = False
             else:
                 after[number] = ends[number] if ended else position
-        turn = list(after.items())
-        self._positions = dict(turn[1:] + turn[:1])
+        self._positions = rotate_positions(after, last)

@@ -4,7 +4,6 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
@@ -67,7 +66,7 @@ async def _job_set(
         wanted = JobFilter(
             visible_queues=visible_queues, queue=queue, job_set=job_set, states=states
         )
-        page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor)
+        page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor, set_number=found.number)
         address = rendering.job_set_url(queue, job_set)
         query = {"state": chosen}
         return {
@@ -78,5 +77,4 @@ async def _job_set(
             "next": build_address(address, query | {"cursor": page.next}) if page.next else None,
         }
 
-    partition = ids.job_set_partition(queue, job_set)
-    return Fragment("_jobset.html", (queue, job_set, chosen, cursor), read, partition)
+    return Fragment("_jobset.html", (queue, job_set, chosen, cursor), read, (queue, job_set))

@@ -1,8 +1,9 @@
 """Live fragments of pages, rendered once for all tabs that show the same with the same rights.
 
-Each fragment with followers has a task, which renders it when the view has moved. Rendering takes
-places of a `FairSemaphore`, so a caller with many fragments delays only its own. After rendering a
-task sleeps as long as that took, so that all fragments together leave time for other requests.
+Each fragment with followers has a task, which renders it when what it shows can have changed.
+Rendering takes places of a `FairSemaphore`, so a caller with many fragments delays only its own.
+After rendering a task sleeps as long as that took, so that all fragments together leave time for
+other requests.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web.fair_semaphore import CALLER, FairSemaphore
-from fairlead_lookout.store.view_progress import ViewProgress
+from fairlead_lookout.domain.model import JobSetKey
+from fairlead_lookout.store.view_progress import ChangeWatch, ViewProgress
 
 RENDER_S_MIN: Final = 0.5
 """A fragment is rendered at most this often,"""
@@ -33,12 +35,12 @@ _logger: Final = logging.getLogger("fairlead.lookout.live")
 class SharedFragment(msgspec.Struct, frozen=True):
     """What a tab follows. Tabs with equal keys share one rendering.
 
-    `partition`: the only partition of the log with which it changes, if there is one.
+    `job_set`: the only job set with which it changes, if there is one.
     """
 
     key: Hashable
     render: Callable[[], Awaitable[bytes]]
-    partition: int | None = None
+    job_set: JobSetKey | None = None
 
 
 class _Entry:
@@ -153,16 +155,9 @@ class LiveFragments:
 
     async def _update(self, entry: _Entry) -> None:
         try:
-            while entry.is_wanted or not entry.version:
-                # Counted for the follower with the fewest fragments: a caller with many delays no
-                # other.
-                CALLER.set(min(entry.callers, key=self._followed.__getitem__, default=""))
-                async with self._shares.place():
-                    began_s, seen = clock.monotonic_s(), self._progress.positions
-                    await self._render(entry)
-                    await asyncio.sleep(min(PAUSE_S_MAX, clock.monotonic_s() - began_s))
-                await asyncio.sleep(max(0.0, began_s + RENDER_S_MIN - clock.monotonic_s()))
-                await self._progress.wait_for_change(seen, RENDER_S_MAX, entry.shared.partition)
+            with self._progress.watch(entry.shared.job_set) as watch:
+                while entry.is_wanted or not entry.version:
+                    await self._update_once(entry, watch)
         except (Problem, WorldError) as error:
             entry.fail(error)
         except Exception as error:
@@ -170,6 +165,18 @@ class LiveFragments:
             entry.fail(error)
         finally:
             del self._entries[entry.shared.key]
+
+    async def _update_once(self, entry: _Entry, watch: ChangeWatch) -> None:
+        """Render it, and wait until it has changed."""
+        # Counted for the follower with the fewest fragments: a caller with many delays no other.
+        CALLER.set(min(entry.callers, key=self._followed.__getitem__, default=""))
+        async with self._shares.place():
+            began_s = clock.monotonic_s()
+            watch.forget()
+            await self._render(entry)
+            await asyncio.sleep(min(PAUSE_S_MAX, clock.monotonic_s() - began_s))
+        await asyncio.sleep(max(0.0, began_s + RENDER_S_MIN - clock.monotonic_s()))
+        await self._progress.wait_for_watch(watch, RENDER_S_MAX)
 
     async def _render(self, entry: _Entry) -> None:
         """Render it once. Raises a `Problem` or `WorldError` only if there is no text yet."""

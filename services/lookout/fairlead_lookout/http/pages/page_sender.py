@@ -17,6 +17,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
+from fairlead_lookout.domain.model import JobSetKey
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.json_answers import SSE
 from fairlead_lookout.http.pages import rendering
@@ -35,15 +36,15 @@ Flag = Annotated[bool, Query()]
 class Fragment(msgspec.Struct, frozen=True):
     """The part of a page that is updated: the template, and how to read its values.
 
-    `key` distinguishes it from other fragments of its template. `partition`: the only partition
-    with which it changes, if there is one. `read_more` reads what its page shows around it,
-    `read_own` what it shows there of its caller.
+    `key` distinguishes it from other fragments of its template. `job_set`: the only job set with
+    which it changes, if there is one. `read_more` reads what its page shows around it, `read_own`
+    what it shows there of its caller.
     """
 
     template: str
     key: tuple[object, ...]
     read: Callable[[QueueScope], Awaitable[Values]]
-    partition: int | None = None
+    job_set: JobSetKey | None = None
     read_more: Callable[[QueueScope], Awaitable[Values]] | None = None
     read_own: Callable[[Caller], Awaitable[Values]] | None = None
 
@@ -114,7 +115,7 @@ class PageSender:
         shared = SharedFragment(
             (fragment.template, fragment.key, visible_queues),
             lambda: self._render(fragment, visible_queues),
-            fragment.partition,
+            fragment.job_set,
         )
         # Raises a problem for what does not exist or is not visible to the caller.
         await self.deps.live.wait_until_rendered(shared)

@@ -1,8 +1,9 @@
 """Renders HTML: the templates, and the functions that they call."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
 from urllib.parse import quote
@@ -28,6 +29,8 @@ _ORDER: Final = (
 )
 """The states from left to right in a bar."""
 
+ROWS_MAX: Final = 10_000
+"""Rows of tables in memory: those of 200 pages, about 20 MB."""
 _OBSTACLES: Final = {
     "hold": "on hold",
     "dependencies": "waits for dependencies",
@@ -178,6 +181,15 @@ class Templates:
             "format_time": format_time,
             "add_exit_code": add_exit_code,
         }
+        rows = self._environment.get_template("rows.html").module
+
+        @lru_cache(ROWS_MAX)
+        def render_row(name: str, value: Hashable) -> str:
+            """A row of a table. Each time a live page is rendered, most rows are as before."""
+            text: str = getattr(rows, name)(value)
+            return text
+
+        self._environment.globals["render_row"] = render_row
 
     def render(self, name: str, **values: Any) -> str:
         """The text of a template."""

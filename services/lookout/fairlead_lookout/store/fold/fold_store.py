@@ -5,7 +5,7 @@ copied directly into their tables; changed rows are copied into temporary tables
 batch is written, a second connection reads what the next one refers to.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from fairlead_lookout.domain.message_batches import (
     Batch,
     find_job_ids,
     find_new_arrays,
+    find_new_jobs,
     find_run_keys,
 )
 from fairlead_lookout.domain.model import (
@@ -95,6 +96,9 @@ class FoldStore:
             return None
         if find_new_arrays(messages):
             return None
+        keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
+        if not await self._load_known_sets(keys):
+            return None
         jobs: dict[str, Job] = {}
         missing: list[str] = []
         for index, job_id in enumerate(await self._find_job_ids(messages)):
@@ -109,16 +113,10 @@ class FoldStore:
         if missing:
             if writing is not None and not writing.jobs.keys().isdisjoint(missing):
                 return None
-            jobs.update(await self._read_jobs(self._reader, missing))
-        keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
+            jobs.update(await self._read_jobs(self._reader, missing, messages))
         keys.update([job.key for job in jobs.values()])
-        unknown = [key for key in keys if key not in cached.job_sets]
-        if unknown:
-            if writing is not None and not writing.job_sets.keys().isdisjoint(unknown):
-                return None
-            await self._read_job_sets(self._reader, unknown)
-            if not keys <= cached.job_sets.keys():
-                return None  # new job sets
+        if not await self._load_known_sets(keys):
+            return None
         await self._time_slice.yield_if_over()
         if await self._find_older_runs(messages, jobs):
             return None
@@ -131,6 +129,18 @@ class FoldStore:
             requests=await self._load_requests(self._reader, jobs),
         )
 
+    async def _load_known_sets(self, keys: set[JobSetKey]) -> bool:
+        """Read those of these job sets that are not in memory, with what is committed of them;
+        False if some are being written or do not exist."""
+        known, writing = self._cache.job_sets, self._writing
+        unknown = [key for key in keys if key not in known]
+        if not unknown:
+            return True
+        if writing is not None and not writing.job_sets.keys().isdisjoint(unknown):
+            return False
+        await self._read_job_sets(self._reader, unknown)
+        return keys <= known.keys()
+
     async def load(self, batch: Batch) -> StoredRecords:
         """The jobs, job sets and runs that the messages of a batch refer to."""
         messages = batch.messages
@@ -141,14 +151,15 @@ class FoldStore:
         wanted = await self._find_job_ids(messages)
         for ids in candidates.values():
             wanted.update(dict.fromkeys(ids))
+        partitions = {
+            (each.sequence.queue, each.sequence.job_set): each.partition for each in messages
+        }
+        await self._read_job_sets(self._connection, partitions.keys() - self._cache.job_sets.keys())
         cached = self._cache.jobs
         jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
         await self._time_slice.yield_if_over()
         missing = [job_id for job_id in wanted if job_id not in cached]
-        jobs.update(await self._read_jobs(self._connection, missing))
-        partitions = {
-            (each.sequence.queue, each.sequence.job_set): each.partition for each in messages
-        }
+        jobs.update(await self._read_jobs(self._connection, missing, messages))
         return StoredRecords(
             jobs=jobs,
             job_sets=await self._load_job_sets(partitions, {job.key for job in jobs.values()}),
@@ -199,11 +210,16 @@ class FoldStore:
             self._cache.put_requests(dict.fromkeys(missing, NOTHING) | read)
         return requests
 
-    async def _read_jobs(self, connection: Connection, ids: list[str]) -> dict[str, Job]:
+    async def _read_jobs(
+        self, connection: Connection, ids: list[str], messages: Sequence[Message]
+    ) -> dict[str, Job]:
+        """Those of these jobs that exist. The job sets of the messages are in memory."""
         if not ids:
             return {}
-        # Sorted, because jobs of one partition are neighbours in the index.
-        rows = await connection.fetch(FOLD["jobs"], sorted(ids))
+        rows: list[Any] = []
+        for week, some in self._group_by_first_week(ids, messages).items():
+            # Sorted, because jobs of one partition are neighbours in the index.
+            rows += await connection.fetch(FOLD["jobs"], sorted(some), week)
         numbers = {row["set_number"] for row in rows}
         sets = await connection.fetch(FOLD["set_names"], list(numbers))
         names = {number: (queue, name) for number, queue, name in sets}
@@ -214,6 +230,22 @@ class FoldStore:
         # An expired job without its job set is about to be dropped.
         rows = [row for row in rows if row["set_number"] in names]
         return {job.id: job for job in await self._time_slice.map_all(job, rows)}
+
+    def _group_by_first_week(
+        self, ids: list[str], messages: Sequence[Message]
+    ) -> dict[int, list[str]]:
+        """These jobs by the first week in which they can be. A job that is submitted now can only
+        have been submitted before if its job set exists, and not before the first job of that."""
+        new, job_sets = find_new_jobs(messages), self._cache.job_sets
+        found: dict[int, list[str]] = {}
+        for job_id in ids:
+            key = new.get(job_id)
+            if key is None:
+                found.setdefault(0, []).append(job_id)
+            elif key in job_sets:
+                week = job_weeks.week_of(job_sets[key].first_ms)
+                found.setdefault(week, []).append(job_id)
+        return found
 
     async def _read_labels(
         self,
@@ -249,8 +281,7 @@ class FoldStore:
         cached = self._cache.job_sets
         wanted = partitions.keys() | others
         missing = [key for key in wanted if key not in cached]
-        if missing:
-            await self._read_job_sets(self._connection, missing)
+        await self._read_job_sets(self._connection, missing)
         new = [key for key in missing if key not in cached]
         if new:
             rows = await self._connection.fetch(
@@ -265,7 +296,9 @@ class FoldStore:
             }
         return {key: cached[key] for key in wanted}
 
-    async def _read_job_sets(self, connection: Connection, keys: list[JobSetKey]) -> None:
+    async def _read_job_sets(self, connection: Connection, keys: Collection[JobSetKey]) -> None:
+        if not keys:
+            return
         rows = await connection.fetch(
             FOLD["sets_by_key"], [key[0] for key in keys], [key[1] for key in keys]
         )

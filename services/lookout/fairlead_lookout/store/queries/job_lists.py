@@ -5,11 +5,12 @@ job sets, newest or oldest first: the same text with other names and comparisons
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from fairlead_common.db import to_columns
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.queries.list_filters import LABEL, JobFilter, invalid_parameter
 from fairlead_lookout.store.queries.view_reader import JobRows, ViewReader
@@ -22,6 +23,8 @@ SORT_ROWS: Final = 10_000
 """Longer lists can only be sorted by submission."""
 GROUP_ROWS: Final = 100_000
 BRANCH_ROWS_MIN: Final = 10
+MERGED_ROWS: Final = 1_000
+"""Jobs that a statement reads to merge a whole page of each of some branches."""
 COUNT_MAX: Final = 10_000
 COUNTERS_MAX: Final = 100_000
 SORTS: Final = ("submitted", "changed", "started", "ended", "priority")
@@ -35,7 +38,7 @@ def _remove_comments(fragment: str) -> str:
 
 
 Scope = Literal["queue", "set"]
-Statement = Literal["page", "sorted_page", "count_visited", "group_visited"]
+Statement = Literal["page", "merged_page", "sorted_page", "count_visited", "group_visited"]
 _SCOPES: Final = {
     "queue": {"{scope}": "queue", "{keys}": "text"},
     "set": {"{scope}": "set_number", "{keys}": "int"},
@@ -52,7 +55,7 @@ _ORDERS: Final = {
 _FRAGMENTS: Final = {
     f"{{{name}}}": _remove_comments(READ[name])
     for name in ("visited", "joined", "joined_for_groups", "matching")
-}
+} | {"{job_row}": _remove_comments(READ["job_row"]).replace("{week}", "wanted.week")}
 
 
 def _fill(text: str, *names: dict[str, str]) -> str:
@@ -66,7 +69,7 @@ _STATEMENTS: Final = {
     (name, scope, newest, narrow): _fill(
         READ[name], _FRAGMENTS, _TABLE_COLUMNS[scope, narrow], _SCOPES[scope], _ORDERS[newest]
     )
-    for name in ("page", "sorted_page", "count_visited", "group_visited")
+    for name in get_args(Statement)
     for scope in _SCOPES
     for newest in _ORDERS
     for narrow in (True, False)
@@ -124,10 +127,10 @@ class Groups(msgspec.Struct, frozen=True):
     total: str
 
 
-class _PageOfIds(msgspec.Struct, frozen=True):
-    """Ids in order, and where the next page begins: (number or key, id)."""
+class _Part(msgspec.Struct, frozen=True):
+    """Jobs in order, and where the next page begins: (number or key, id)."""
 
-    ids: list[str]
+    jobs: JobRows
     end: tuple[int, str] | None
 
 
@@ -145,26 +148,37 @@ class JobLists:
         self._costly = costly or view
 
     async def read_page(
-        self, wanted: JobFilter, limit: int, cursor: str | None, sort: str = "-submitted"
+        self,
+        wanted: JobFilter,
+        limit: int,
+        cursor: str | None,
+        sort: str = "-submitted",
+        set_number: int | None = None,
     ) -> JobPage:
-        """A page of jobs. It can be shorter than `limit` where a filter matches few of many."""
+        """A page of jobs. It can be shorter than `limit` where a filter matches few of many.
+
+        `set_number`: of the only job set of the filter, if it is known and exists.
+        """
         query = ["jobs", sort, *wanted.cursor_key()]
         place = list_cursors.decode(query, cursor) or (None, None)
         name, newest = sort.removeprefix("-"), sort.startswith("-")
         is_costly = wanted.skips_rows or name != "submitted"
-        async with (self._costly if is_costly else self._view).snapshot() as view:
-            branches = await _read_branches(view, wanted)
-            if not branches.keys:
-                return JobPage(JobRows([], set(), {}), None)
-            if name == "submitted":
-                found = await _read_ids(view, branches, wanted, place, limit, newest=newest)
-            else:
-                found = await _read_sorted_ids(
-                    view, branches, wanted, place, limit, name, newest=newest
-                )
-            jobs = await view.read_jobs(found.ids)
+        if set_number is not None and not is_costly and wanted.submitted_after_ms is None:
+            branches = _branches_of_set(set_number, wanted)
+            found = await _merge_branches(self._view, branches, place, limit, newest=newest)
+        else:
+            async with (self._costly if is_costly else self._view).snapshot() as view:
+                branches = await _read_branches(view, wanted)
+                if not branches.keys:
+                    return JobPage(JobRows([], set(), {}), None)
+                if name == "submitted":
+                    found = await _read_part(view, branches, wanted, place, limit, newest=newest)
+                else:
+                    found = await _read_sorted_part(
+                        view, branches, wanted, place, limit, name, newest=newest
+                    )
         following = None if found.end is None else list_cursors.encode(query, *found.end)
-        return JobPage(jobs, following)
+        return JobPage(found.jobs, following)
 
     async def count_jobs(self, wanted: JobFilter) -> str:
         """The number of jobs up to `COUNT_MAX`, with `+` where there are more."""
@@ -272,7 +286,34 @@ def _visit_arguments(
     )
 
 
-async def _read_ids(
+def _branches_of_set(number: int, wanted: JobFilter) -> Branches:
+    """One branch for each state that the filter selects. How many jobs they have is not known."""
+    states = [str(state) for state in wanted.states or JobState]
+    unknown = [0] * len(states)
+    return Branches("set", [number] * len(states), states, unknown, unknown)
+
+
+async def _merge_branches(
+    view: ViewReader,
+    branches: Branches,
+    place: tuple[int | None, str | None],
+    limit: int,
+    *,
+    newest: bool,
+) -> _Part:
+    """A page of a list without a filter, in one statement."""
+    rows = await view.fetch_text(
+        list_statement("merged_page", branches.scope, newest=newest),
+        branches.keys,
+        branches.states,
+        *place,
+        limit + 1,
+    )
+    end = _find_end(rows, limit, "number", None)
+    return _Part(await view.describe_rows(rows[:limit]), end)
+
+
+async def _read_part(
     view: ViewReader,
     branches: Branches,
     wanted: JobFilter,
@@ -280,25 +321,27 @@ async def _read_ids(
     limit: int,
     *,
     newest: bool,
-) -> _PageOfIds:
-    found: list[tuple[int, str]] = []
-    horizon = None
+) -> _Part:
+    is_whole = wanted.submitted_after_ms is None and not wanted.skips_rows
+    if is_whole and len(branches.keys) * (limit + 1) <= MERGED_ROWS:
+        return await _merge_branches(view, branches, place, limit, newest=newest)
+    rows: list[Any] = []
+    end: tuple[int, str] | None = None
     for limits in _list_attempts(branches, wanted, limit):
-        rows = await view.fetch_text(
+        read = await view.fetch_text(
             list_statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
             *_visit_arguments(branches, wanted, place, limits),
             limit + 1,
         )
-        found = [(row["number"], row["id"]) for row in rows if row["id"] is not None]
-        if len(found) > limit:
-            return _PageOfIds([id_ for _, id_ in found[:limit]], found[limit - 1])
-        horizon = (rows[0]["horizon_number"], rows[0]["horizon_id"])
-        if horizon[1] is None:
-            return _PageOfIds([id_ for _, id_ in found], None)
-    return _PageOfIds([id_ for _, id_ in found], horizon)
+        rows = [row for row in read if row["id"] is not None]
+        horizon = (read[0]["horizon_number"], read[0]["horizon_id"])
+        end = None if horizon[1] is None else horizon
+        if len(rows) > limit or end is None:
+            break
+    return await _make_part(view, rows, limit, "number", end)
 
 
-async def _read_sorted_ids(
+async def _read_sorted_part(
     view: ViewReader,
     branches: Branches,
     wanted: JobFilter,
@@ -307,7 +350,7 @@ async def _read_sorted_ids(
     name: str,
     *,
     newest: bool,
-) -> _PageOfIds:
+) -> _Part:
     limits = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
     if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
         raise _too_many_to_sort(name)
@@ -320,9 +363,32 @@ async def _read_sorted_ids(
     )
     if rows[0]["cut"]:
         raise _too_many_to_sort(name)
-    found = [(row["key"], row["id"]) for row in rows if row["id"] is not None]
-    end = found[limit - 1] if len(found) > limit else None
-    return _PageOfIds([id_ for _, id_ in found[:limit]], end)
+    found = [row for row in rows if row["id"] is not None]
+    return await _make_part(view, found, limit, "key", None)
+
+
+async def _make_part(
+    view: ViewReader,
+    rows: Sequence[Any],
+    limit: int,
+    key: Literal["number", "key"],
+    end: tuple[int, str] | None,
+) -> _Part:
+    """The jobs of the first of these rows, which have their ids and weeks."""
+    jobs = await view.read_jobs(
+        [row["id"] for row in rows[:limit]], [row["week"] for row in rows[:limit]]
+    )
+    return _Part(jobs, _find_end(rows, limit, key, end))
+
+
+def _find_end(
+    rows: Sequence[Any], limit: int, key: Literal["number", "key"], end: tuple[int, str] | None
+) -> tuple[int, str] | None:
+    """Where the next page begins: after the last of `limit` rows if there are more, else `end`."""
+    if len(rows) <= limit:
+        return end
+    last = rows[limit - 1]
+    return last[key], last["id"]
 
 
 def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:

@@ -30,6 +30,12 @@ SETS_COUNTED_MAX: Final = 10_000
 JOBS_BEFORE_MAX: Final = 10_000
 """The oldest jobs of a queue that are examined for a queue position."""
 RUNS_MAX: Final = 200_000
+JOBS_BY_ID: Final = (
+    READ["jobs_by_id"].replace("{job_row}", READ["job_row"]).replace("{week}", "j.week")
+)
+JOBS_OF_WEEK: Final = (
+    READ["jobs_by_id"].replace("{job_row}", READ["job_row"]).replace("{week}", "$2::int")
+)
 _submitted: Final = msgspec.json.Decoder(events.JobSubmitted)
 _runs: Final = msgspec.json.Decoder(list[dict[str, Any]])
 _FAILED_DEPENDENCY: Final = re.compile(
@@ -204,12 +210,29 @@ class ViewReader:
             "sets_of_queues", queues, wanted.active, begin, per_queue, wanted.q, rows_max
         )
 
-    async def read_jobs(self, job_ids: Sequence[str]) -> JobRows:
-        """The rows of these jobs, in this order; jobs that were removed are left out."""
+    async def read_jobs(
+        self, job_ids: Sequence[str], weeks: Sequence[int] | None = None
+    ) -> JobRows:
+        """The rows of these jobs, in this order; jobs that were removed are left out.
+
+        `weeks`: in which they are, if that is known: only the tables of these are read.
+        """
         if not job_ids:
             return JobRows([], set(), {})
-        by_id = {row["id"]: row for row in await self.fetch("jobs_by_id", list(job_ids))}
-        rows = [by_id[job_id] for job_id in job_ids if job_id in by_id]
+        found: list[Any] = []
+        if weeks is None:
+            found = await self.fetch_text(JOBS_BY_ID, list(job_ids))
+        else:
+            by_week: dict[int, list[str]] = {}
+            for job_id, week in zip(job_ids, weeks, strict=True):
+                by_week.setdefault(week, []).append(job_id)
+            for week, some in by_week.items():
+                found += await self.fetch_text(JOBS_OF_WEEK, some, week)
+        by_id = {row["id"]: row for row in found}
+        return await self.describe_rows([by_id[each] for each in job_ids if each in by_id])
+
+    async def describe_rows(self, rows: list[Any]) -> JobRows:
+        """Rows of jobs, with what they refer to."""
         return JobRows(
             rows=rows,
             waiting_for_others=await self._waiting_for_others(rows),

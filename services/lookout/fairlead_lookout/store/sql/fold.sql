@@ -68,8 +68,8 @@ SELECT set_number, class, state, jobs
 FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]);
 
 -- name: jobs
--- Jobs with their newest runs, column by column in the order of the fields in `model.py`. Here and
--- below, LATERAL with OFFSET 0 forces one index look-up per id, whatever the planner assumes about
+-- Jobs with their newest runs, column by column in the order of the fields in `model.py`, of weeks
+-- from $2 on. Here and below, LATERAL with OFFSET 0 forces one index look-up per id, whatever the planner assumes about
 -- the size of the tables: for `= ANY` or a join it would scan tables of some million rows.
 SELECT found.*
 FROM unnest($1::text[]) AS wanted (id)
@@ -83,7 +83,7 @@ CROSS JOIN LATERAL (
     FROM fairlead_lookout.jobs j
     LEFT JOIN fairlead_lookout.runs r
         ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
-    WHERE j.id = wanted.id OFFSET 0
+    WHERE j.id = wanted.id AND j.week >= $2 OFFSET 0
 ) found;
 
 -- name: labels

@@ -143,15 +143,42 @@ LEFT JOIN LATERAL (
 -- name: page
 -- $16: the most jobs of a page.
 {visited}
-SELECT h.number AS horizon_number, h.id AS horizon_id, found.number, found.id
+SELECT h.number AS horizon_number, h.id AS horizon_id, found.number, found.id, found.week
 FROM (SELECT) one
 LEFT JOIN horizon h ON true
 LEFT JOIN LATERAL (
-    SELECT v.number, v.id
+    SELECT v.number, v.id, v.week
     FROM visited v {joined}
     WHERE (h.number IS NULL OR (v.number, v.id) {reached} (h.number, h.id)) AND {matching}
     ORDER BY v.number {down}, v.id {down} LIMIT $16
 ) found ON true
+ORDER BY found.number {down}, found.id {down};
+
+-- name: job_row
+-- A job `wanted` as lists show it. `week`: its week, or `j.week` if that is not known.
+SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = {week}
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = {week}
+WHERE j.id = wanted.id AND j.week = {week} OFFSET 0
+
+-- name: merged_page
+-- A page of a few branches ($1, $2) without a filter, after a place ($3, $4): at most $5 jobs.
+SELECT found.*
+FROM (
+    SELECT o.number, o.id, o.week
+    FROM unnest($1::{keys}[], $2::text[]) AS w (key, state)
+    CROSS JOIN LATERAL (
+        SELECT o.number, o.id, o.week
+        FROM fairlead_lookout.jobs o
+        WHERE o.{scope} = w.key AND o.state = w.state
+          AND ($3::bigint IS NULL OR (o.number, o.id) {after} ($3, $4))
+        ORDER BY o.number {down}, o.id {down} LIMIT $5
+    ) o
+    ORDER BY o.number {down}, o.id {down} LIMIT $5
+) wanted
+CROSS JOIN LATERAL ({job_row}) found
 ORDER BY found.number {down}, found.id {down};
 
 -- name: sorted_page
@@ -159,17 +186,17 @@ ORDER BY found.number {down}, found.id {down};
 -- which the page starts. Jobs without that time count as the oldest.
 {visited},
 keyed AS (
-    SELECT v.id, coalesce(CASE $17::text WHEN 'changed' THEN v.changed_ms
+    SELECT v.id, v.week, coalesce(CASE $17::text WHEN 'changed' THEN v.changed_ms
                                          WHEN 'started' THEN v.started_ms
                                          WHEN 'ended' THEN v.ended_ms
                                          WHEN 'priority' THEN v.priority END, 0) AS key
     FROM visited v {joined}
     WHERE {matching}
 )
-SELECT EXISTS (SELECT FROM horizon) AS cut, found.key, found.id
+SELECT EXISTS (SELECT FROM horizon) AS cut, found.key, found.id, found.week
 FROM (SELECT) one
 LEFT JOIN LATERAL (
-    SELECT key, id FROM keyed
+    SELECT key, id, week FROM keyed
     WHERE ($18::bigint IS NULL OR (key, id) {after} ($18, $19))
     ORDER BY key {down}, id {down} LIMIT $16
 ) found ON true
@@ -220,15 +247,7 @@ LIMIT $5;
 -- name: jobs_by_id
 SELECT found.*
 FROM unnest($1::text[]) AS wanted (id)
-CROSS JOIN LATERAL (
-    SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
-    FROM fairlead_lookout.jobs j
-    JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-    JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
-    LEFT JOIN fairlead_lookout.runs r
-        ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
-    WHERE j.id = wanted.id OFFSET 0
-) found;
+CROSS JOIN LATERAL ({job_row}) found;
 
 -- name: queue_counts
 -- Jobs by queue, class and state, from the counters by queue.
