@@ -41,3 +41,28 @@ def test_an_invalid_id_anywhere_makes_the_batch_undecodable(place: int) -> None:
     ids[place] = JobId("not-a-job-id")
     with pytest.raises(Undecodable, match="not-a-job-id"):
         list(decoders.decode_job_batch(entries(ids)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("", b"{}", "no key"),
+        ("a\0b", b"{}", "NUL character"),
+        ("q/s", None, "no value"),
+        ("q/s", b'{"by":"\xff"}', "not UTF-8"),
+        ("q/s", b'{"by":"a\\u0000b"}', "NUL character"),
+    ],
+)
+def test_one_unusual_record_is_checked_as_if_it_were_alone(
+    key: str, value: bytes | None, reason: str
+) -> None:
+    batch = entries(job_ids(3))
+    batch[1] = Entry(0, 1, key, value, 0)
+    with pytest.raises(Undecodable, match=reason):
+        list(decoders.decode_job_batch(batch))
+
+
+def test_text_beyond_ascii_is_accepted_in_a_batch() -> None:
+    (record,) = ev.records("größe", "s", "test", [ev.JobRunSucceeded(job_id=job_ids(1)[0], run=1)])
+    batch = [*entries(job_ids(2)), Entry(0, 2, record.key, record.value, 0)]
+    assert list(decoders.decode_job_batch(batch))[2].queue == "größe"

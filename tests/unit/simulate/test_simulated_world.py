@@ -4,6 +4,7 @@ import numpy as np
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.ledger import Ledger
@@ -43,3 +44,17 @@ def test_many_submissions_at_one_time_have_distinct_ordered_numbers() -> None:
     numbers = world.view.jobs.number[rows]
     assert len(np.unique(numbers)) == len(trace)
     assert (np.diff(numbers.reshape(3, QUEUES), axis=0) > 0).all()
+
+
+def test_a_job_whose_run_succeeded_ends_without_a_round() -> None:
+    trace = Trace()
+    shape = trace.shapes.number(bytes(shapes.encode(shapes.Shape(requests={"cpu": 1000}))))
+    trace.add("j", submit_ms=0, run_ms=5, queue="q", shape=shape, priority_class="default")
+    world = make_world(trace)
+    world.submit(0, [0])
+    world.run_round(0, explain=True)
+    assert world.next_end_ms == 5
+    world.end_due(5)
+    assert world.ledger.state_of(0) is JobState.SUCCEEDED
+    assert JobId("j") not in world.view.jobs.rows
+    world.view.validate()

@@ -230,8 +230,10 @@ class Decider:
         built_s = timer_s()
         settings = self._engine_settings_by_pool.get(name, self._engine_settings)
 
+        until_s = built_s + self._settings.round_s_max
+
         def expired() -> bool:
-            return timer_s() - built_s > self._settings.round_s_max
+            return timer_s() > until_s
 
         clock = RoundClock(expired, settings)
         pool.static = renew_static_pool(pool.static, built.snapshot, settings, clock)

@@ -41,18 +41,24 @@ class SucceededJobs(msgspec.Struct, frozen=True):
 
     ids: PackedIds
     runs: npt.NDArray[np.int32]
+    job_set: npt.NDArray[np.int32]
+    node: npt.NDArray[np.int32]
     job_sets: list[JobSet]
-    executors: list[str]
+    """All job sets by their numbers; like the nodes, they are not renumbered within a cycle."""
+    nodes: list[NodeName]
+    """All nodes by their numbers."""
 
     def batches(self) -> Iterator[AppendBatch]:
         """The append batches, with several jobs each."""
         for at in range(0, len(self.ids), JOBS_PER_BATCH):
             span = slice(at, at + JOBS_PER_BATCH)
             ids = unpack_ids(self.ids[span])
-            pairs = zip(self.job_sets[span], ids, strict=True)
+            job_sets = [self.job_sets[number] for number in self.job_set[span].tolist()]
+            pairs = zip(job_sets, ids, strict=True)
             facts = tuple([(job_set, ev.JobSucceeded(job_id=job_id)) for job_set, job_id in pairs])
             runs = list(map(run_id, ids, self.runs[span].tolist()))
-            yield AppendBatch(facts, tuple(lease_changes.end_leases(runs, self.executors[span])))
+            executors = [self.nodes[number].executor for number in self.node[span].tolist()]
+            yield AppendBatch(facts, tuple(lease_changes.end_leases(runs, executors)))
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
@@ -274,12 +280,14 @@ def _stop_runs(
 
 
 def _collect_successes(view: View, rows: Rows) -> SucceededJobs:
-    jobs, nodes = view.jobs, view.jobs.nodes.values
+    jobs = view.jobs
     return SucceededJobs(
-        jobs.rows.packed_ids(rows),
-        jobs.run[rows],
-        list(map(jobs.job_sets.values.__getitem__, jobs.job_set[rows].tolist())),
-        [nodes[node].executor for node in jobs.node[rows].tolist()],
+        ids=jobs.rows.packed_ids(rows),
+        runs=jobs.run[rows],
+        job_set=jobs.job_set[rows],
+        node=jobs.node[rows],
+        job_sets=jobs.job_sets.values,
+        nodes=jobs.nodes.values,
     )
 
 

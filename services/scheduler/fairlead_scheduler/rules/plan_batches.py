@@ -36,6 +36,13 @@ def make_batches(
     jobs = plan.placed_job.tolist()
     for job, node, value in zip(jobs, nodes, values, strict=True):
         collector.place(job, node, value, specs, after.get(node, ()), plan.pool)
+    if plan.rejected_job.size or plan.failed_job.size:
+        _add_refusals(collector, built, plan)
+    return collector.batches()
+
+
+def _add_refusals(collector: "_BatchCollector", built: BuiltSnapshot, plan: Plan) -> None:
+    """Add the ends of jobs that can never start."""
     reasons = _RefusalTexts(built, plan)
     for job, code in zip(plan.rejected_job.tolist(), plan.rejected_code.tolist(), strict=True):
         event: ev.AnyEvent = ev.JobRejected(
@@ -53,11 +60,9 @@ def make_batches(
             reason=f"{reason_texts.CODE_NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
         )
         collector.add(job, event)
-    if plan.failed_job.size:
-        collector.fail_after_all_nodes(
-            plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist()
-        )
-    return collector.batches()
+    collector.fail_after_all_nodes(
+        plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist()
+    )
 
 
 class _BatchCollector:

@@ -353,7 +353,13 @@ class PoolJobs:
 
     def _drop_unused_names(self) -> None:
         """Drop queues and shapes that no job of the pool needs, where there are too many."""
-        of_shapes = self._totals.shape_jobs
+        if len(self.shapes.numbers) > self._slack:
+            self._drop_unused_shapes()
+        if len(self.queues.names) > self._slack:
+            self._drop_unused_queues()
+
+    def _drop_unused_shapes(self) -> None:
+        of_shapes = self._totals.shape_jobs()
         unused = of_shapes.size - int(np.count_nonzero(of_shapes))
         if unused > self._allowed(of_shapes.size - unused):
             rows, mine, shape = np.flatnonzero(of_shapes), self._rows(), self._columns.shape
@@ -364,7 +370,9 @@ class PoolJobs:
             self._totals.keep_shapes(rows)
             if renamed:
                 self._recount()
-        of_queues = self._totals.queue_jobs
+
+    def _drop_unused_queues(self) -> None:
+        of_queues = self._totals.queue_jobs()
         unused = of_queues.size - int(np.count_nonzero(of_queues))
         if unused > self._allowed(of_queues.size - unused):
             rows, mine, queue = np.flatnonzero(of_queues), self._rows(), self._columns.queue

@@ -21,6 +21,7 @@ PackedIds = Keys | npt.NDArray[np.object_]
 """Ids for which no Python string has been made yet."""
 
 NO_ROW: Final = -1
+_HASH_BITS: Final = 0x7FFF_FFFF
 FEW: Final = 16
 """Up to this many ids are looked up one by one, which is faster."""
 
@@ -75,8 +76,8 @@ class JobIndex:
 
     def get(self, job_id: JobId) -> int | None:
         """The row of a job, if it has one."""
-        hashed = _hash(job_id)
         key = job_id.encode()
+        hashed = hash(key) & _HASH_BITS
         row: int = self._first.item(self._slot(hashed))
         while row >= 0:
             if self._hash.item(row) == hashed and self._key.item(row) == key:
@@ -243,11 +244,11 @@ def unpack_ids(ids: PackedIds) -> list[JobId]:
 
 def _hash(job_id: JobId) -> int:
     """`_hashes` of one id."""
-    return hash(job_id.encode()) & 0x7FFF_FFFF
+    return hash(job_id.encode()) & _HASH_BITS
 
 
 def _hashes(keys: Keys) -> Hashes:
-    return np.fromiter(map(hash, keys.tolist()), np.int64, keys.size) & 0x7FFF_FFFF
+    return np.fromiter(map(hash, keys.tolist()), np.int64, keys.size) & _HASH_BITS
 
 
 def pack_equal_lengths(texts: Sequence[str], width: int) -> Keys | None:

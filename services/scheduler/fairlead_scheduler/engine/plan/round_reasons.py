@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import (
-    entry_point,
     find_packed,
     pack_for_kernels,
 )
@@ -16,24 +15,10 @@ from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
 from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code, list_placed
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.engine.round_plan import Reasons
-from fairlead_scheduler.engine.snapshot import Byte, Code, Int32, Int64, Preemption, Snapshot
+from fairlead_scheduler.engine.snapshot import Byte, Code, Int32, Int64, Preemption
 
 UNLIMITED_LEFT: Final = 2.0**62
 """The amount left where there is no limit: the largest that a column can contain."""
-
-
-def subtract_jobs(queued: Int64, snapshot: Snapshot, rows: Int32) -> Int64:
-    """[Q, S] the numbers of jobs by queue and shape without these jobs."""
-    left = queued.astype(np.int64)
-    _count_down(rows.astype(np.int32), snapshot.job_queue, snapshot.job_shape, left)
-    return left
-
-
-@entry_point
-def _count_down(rows: Int32, queue: Int32, shape: Int32, left: Int64) -> None:
-    """Subtract 1 from the pair of each of these jobs."""
-    for i in range(rows.size):
-        left[queue[rows[i]], shape[rows[i]]] -= 1
 
 
 def build_reason_rows(
@@ -52,7 +37,8 @@ def build_reason_rows(
     if not refused.size and not queued.any():
         return reason_rows.no_reasons()
     members, gang_rows = gang_reasons.list_waiting_members(round_, rejected)
-    single = subtract_jobs(queued, snapshot, members)
+    single = queued.copy()
+    np.subtract.at(single, (snapshot.job_queue[members], snapshot.job_shape[members]), 1)
     pair_code = model.progress.skip_code.copy()
     in_gang = gang_reasons.find_gangs(round_, refused) >= 0
     of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])

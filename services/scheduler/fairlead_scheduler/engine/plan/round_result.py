@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from fairlead_scheduler.engine.compiler.decorators import entry_point
 from fairlead_scheduler.engine.plan import nearness, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks
 from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code, list_placed
 from fairlead_scheduler.engine.plan.round_reasons import (
     build_reason_rows,
     find_free_capacity,
-    subtract_jobs,
 )
 from fairlead_scheduler.engine.preparation import (
     gang_table,
@@ -112,9 +112,8 @@ def build_plan(
         refused = np.concatenate([failed, rejected])
         refused_code = np.concatenate([failed_code, rejected_code])
     ended = np.concatenate([job, refused]) if refused.size else job
-    queued = subtract_jobs(start.queued, snapshot, ended)
-    waiting = queued.sum(axis=1)
     queue_count = len(snapshot.queue_names)
+    queued, waiting, is_limited = _count_waiting(round_, ended)
     tokens_left = model.usage.tokens.item(-1)
     balanced = snapshot.preemption_tokens - tokens_left if math.isfinite(tokens_left) else 0
     explain = explain or refused.size > 0
@@ -122,6 +121,8 @@ def build_plan(
     if explain:
         checks = TimeChecks(clock, round_.settings.pairs_per_check)
         rows = build_reason_rows(round_, queued, refused, refused_code, rejected, checks)
+        is_limited = bool(TEMPORARY_LIMITS[rows.code].any())
+    stopped_by = find_stop_code(round_)
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
@@ -150,9 +151,9 @@ def build_plan(
         queue_waiting=waiting,
         queue_skipped=reason_rows.count_skipped(rows, queue_count),
         queue_position=_find_queue_positions(round_, ended, waiting, explain=explain),
-        stopped_by=find_stop_code(round_),
+        stopped_by=stopped_by,
         explained=explain,
-        limited=_is_limited(round_, rows.code if explain else _list_codes(round_, queued, waiting)),
+        limited=is_limited or stopped_by is not Code.NONE,
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
         nearness=nearness.measure_nearness(round_, find_free_capacity(round_), clock)
@@ -162,20 +163,39 @@ def build_plan(
     )
 
 
-def _is_limited(round_: RoundContext, codes: Byte) -> bool:
-    """Whether a limit of this round kept jobs waiting that the next round could start; `codes`: why
-    they wait."""
-    return find_stop_code(round_) is not Code.NONE or bool(TEMPORARY_LIMITS[codes].any())
-
-
-def _list_codes(round_: RoundContext, queued: Int64, waiting: Int64) -> Byte:
-    """Why jobs wait, as the pass left it; `queued`, `waiting`: their numbers, [Q, S] and [Q]."""
-    progress, of_gangs = round_.model.progress, round_.model.gangs.code
-    if not waiting.any():
-        return of_gangs
-    return np.concatenate(
-        [progress.skip_code[queued > 0], progress.stop_code[waiting > 0], of_gangs]
+def _count_waiting(round_: RoundContext, ended: Int32) -> tuple[Int64, Int64, bool]:
+    """[Q, S] and [Q] the jobs that wait after the round, in which these jobs ended waiting; and
+    whether any waits for a limit that the next round can be without, as the pass left it."""
+    queued = round_.start.queued.copy()
+    waiting = np.zeros(queued.shape[0], np.int64)
+    is_limited = count_waiting(
+        round_.packed_model, round_.start.pairs, ended, TEMPORARY_LIMITS, queued, waiting
     )
+    return queued, waiting, bool(is_limited)
+
+
+@entry_point
+def count_waiting(
+    model: RoundModel, pairs: Int64, ended: Int32, temporary: Bool, queued: Int64, waiting: Int64
+) -> bool:
+    """Subtract `ended` from `queued` ([Q, S]), and count what is left of each queue in `waiting`
+    ([Q] zeros). Returns whether any of it waits with a code that is `temporary` (by code).
+
+    `pairs`: as in `PreparedPool`.
+    """
+    for i in range(ended.size):
+        queued[model.jobs.queue[ended[i]], model.jobs.shape[ended[i]]] -= 1
+    is_limited = False
+    for p in range(pairs.shape[0]):
+        q = pairs[p, 0]
+        s = pairs[p, 1]
+        if queued[q, s] > 0:
+            waiting[q] += queued[q, s]
+            code = model.progress.skip_code[q, s]
+            is_limited = is_limited or temporary[code] or temporary[model.progress.stop_code[q]]
+    for g in range(model.gangs.code.size):
+        is_limited = is_limited or temporary[model.gangs.code[g]]
+    return is_limited
 
 
 def _find_placed_values(round_: RoundContext, job: Int32) -> Int64:

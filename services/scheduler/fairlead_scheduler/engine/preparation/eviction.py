@@ -112,12 +112,10 @@ def evict_runs(
         count = _describe_runs(rows[part], packed_model, packed_columns, evicted, count)
     clock.require_time()
     evicted = evicted[:count]
-    is_at_home = _count_evicted(evicted, packed_model)
-    cheapest = _sort_as_victims(snapshot, model, evicted, clock, at_home=is_at_home)
-    model = model._replace(
-        evicted=model.evicted._replace(
-            rows=evicted.astype(np.int64), cheapest=cheapest.astype(np.int64)
-        )
+    is_sorted = _count_evicted(evicted, packed_model)
+    model.evicted.rows[:count] = evicted
+    model.evicted.cheapest[:count] = _sort_as_victims(
+        snapshot, model, evicted, clock, is_sorted=is_sorted
     )
     clock.require_time()
     model.runs.state[gangs.failed] = FAILED
@@ -131,14 +129,14 @@ def evict_runs(
 
 @entry_point
 def _count_evicted(evicted: Int32, model: RoundModel) -> bool:
-    """Find the evicted runs of each queue, and how far it is above its share; returns whether all
-    of these runs run at the value of their shape's class.
+    """Find the evicted runs of each queue, and how far it is above its share; returns whether the
+    runs of each queue have one priority, and all run at the value of their shape's class.
 
     `evicted`: by queue. The priority of a queue's evicted runs is `MIXED_PRIORITIES` where they
     differ.
     """
     tables = model.evicted
-    is_at_home = True
+    is_sorted = True
     at = 0
     for q in range(model.entitlements.weight.size):
         first = at
@@ -149,9 +147,10 @@ def _count_evicted(evicted: Int32, model: RoundModel) -> bool:
                 priority = own
             elif own != priority:
                 priority = MIXED_PRIORITIES
+                is_sorted = False
             j = evicted[at]
             if model.runs.level[j] != model.shapes.level[model.jobs.shape[j], 0]:
-                is_at_home = False
+                is_sorted = False
             at += 1
         tables.cheapest_first[q] = first
         tables.cheapest_next[q] = first
@@ -161,21 +160,20 @@ def _count_evicted(evicted: Int32, model: RoundModel) -> bool:
         model.usage.evicted_runs[q] = at - first
         update_share(model, q)
     tables.cheapest_first[tables.cheapest_first.size - 1] = at
-    return is_at_home
+    return is_sorted
 
 
 def _sort_as_victims(
-    snapshot: Snapshot, model: RoundModel, evicted: Int32, clock: RoundClock, *, at_home: bool
+    snapshot: Snapshot, model: RoundModel, evicted: Int32, clock: RoundClock, *, is_sorted: bool
 ) -> Int32:
     """Evicted runs by queue, level, kind (surplus members first, by priority, other members last),
     lost work, later start, greater id.
 
-    If the runs of each queue have one priority, and all run at the value of their class
-    (`at_home`), they are taken from the order of R3 backwards, in which later starts and greater
-    ids come first, and only the other criteria are sorted.
+    If `_count_evicted` found it (`is_sorted`), they are taken from the order of R3 backwards, in
+    which later starts and greater ids come first, and only the other criteria are sorted.
     """
     levels, queues = model.capacity.runs_at_level.size, model.evicted.priority.size
-    if at_home and not (model.evicted.priority == MIXED_PRIORITIES).any():
+    if is_sorted:
         rows = evicted[::-1]
         group = (snapshot.job_queue[rows].astype(np.int64) * levels + model.runs.level[rows]) * 3
         if model.gangs.min_size.size:  # without gangs all are of one kind
@@ -288,7 +286,7 @@ def find_run_preemption(model: RoundModel, columns: RunColumns, j: int, s: int) 
 @inlined
 def measure_lost_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
     """R9: the time (ms) since the start or the last checkpoint of a run."""
-    now = model.entitlements.now_ms
+    now = model.entitlements.now_ms[0]
     started = columns.started[j]
     worked = max(now - started, 0)
     since = worked

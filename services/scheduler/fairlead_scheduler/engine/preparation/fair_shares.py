@@ -94,13 +94,14 @@ def measure_queues(
     takes_part: Bool,
     shares: Float,
     evicted: Bool,
-) -> None:
-    """Write the amounts and shares of the queues, and the queues whose runs R2 evicts.
+) -> bool:
+    """Write the amounts and shares of the queues, and the queues whose runs R2 evicts; returns
+    whether there are any.
 
     `pairs`: [P, 4] a queue, a shape, its live runs, and its queued jobs that could run; only pairs
-    that have any. `protected`: R2. `amounts`: [2, Q, C, R+F] zeros, becomes what queues hold, and
-    what their queued jobs request, at most `TOTAL_MAX`. `takes_part`: [Q] whether a queue has jobs
-    that wait, becomes S1. `shares`: [ROWS, Q].
+    that have runs or queued jobs. `protected`: R2. `amounts`: [2, Q, C, R+F] zeros, becomes what
+    queues hold, and what their queued jobs request, at most `TOTAL_MAX`. `takes_part`: [Q] whether
+    a queue has other jobs that wait, becomes S1. `shares`: [ROWS, Q].
     """
     evicted[:] = False
     sum_amounts(sources, pairs, amounts, takes_part, evicted)
@@ -124,6 +125,7 @@ def measure_queues(
             shares[DEMAND, q] = max(shares[DEMAND, q], demanded * sources.factor[r])
         shares[BUDGET, q] = sources.weight[q]
     divide_pool(shares[BUDGET], takes_part, shares, evicted)
+    any_evicted = False
     for q in range(takes_part.size):
         has_evictable = shares[ENTITLED, q] > 0.0
         shares[ENTITLED, q] = max(shares[FAIR, q], shares[WEIGHT, q])
@@ -131,22 +133,24 @@ def measure_queues(
         shares[INITIAL, q] = shares[ACTUAL, q] / sources.weight[q]
         above = shares[ACTUAL, q] > protected * shares[ENTITLED, q] + ABOVE_MIN
         evicted[q] = has_evictable and above
+        any_evicted = any_evicted or evicted[q]
+    return any_evicted
 
 
 @inlined
 def sum_amounts(
     sources: QueueSources, pairs: Int64, amounts: Int64, takes_part: Bool, evicted: Bool
 ) -> None:
-    """Add up the amounts of the queues. A queue with runs takes part, one with runs of class `any`
-    can be evicted."""
+    """Add up the amounts of the queues. A queue with runs or jobs takes part, one with runs of
+    class `any` can be evicted."""
     for p in range(pairs.shape[0]):
         q = pairs[p, 0]
         s = pairs[p, 1]
         runs = pairs[p, 2]
         jobs = 0 if sources.cordoned[q] else pairs[p, 3]
         c = sources.priority_class[s]
+        takes_part[q] = takes_part[q] or runs > 0 or jobs > 0
         if runs > 0:
-            takes_part[q] = True
             evicted[q] = evicted[q] or sources.preemption[s] == ANY_CLASS
         for r in range(sources.request.shape[1]):
             amounts[0, q, c, r] += runs * sources.request[s, r]
@@ -157,9 +161,10 @@ def sum_amounts(
                 amounts[1, q, c, r] = min(total, TOTAL_MAX)
 
 
-def find_pairs(running: Int64, wanted: Int64) -> Int64:
-    """The `pairs` of `measure_queues` from both numbers by queue and shape ([Q, S])."""
-    queue, shape = np.nonzero(running + wanted)
+def find_pairs(running: Int64, queued: Int64, wanted: Int64) -> Int64:
+    """The `pairs` of `measure_queues` from these numbers by queue and shape ([Q, S]): live runs,
+    queued jobs, and those that could run."""
+    queue, shape = (running + queued).nonzero()
     pairs = np.empty((queue.size, 4), np.int64)
     pairs[:, 0] = queue
     pairs[:, 1] = shape

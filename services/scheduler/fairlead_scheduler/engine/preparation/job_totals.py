@@ -6,13 +6,11 @@ the service retains the totals of a snapshot and updates them with `count_rows`.
 
 from __future__ import annotations
 
-import itertools
-from operator import is_
 from typing import NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point
 from fairlead_scheduler.engine.snapshot import Int32, Int64, JobTotals, Snapshot
 
 
@@ -57,27 +55,6 @@ class JobColumns(NamedTuple):
     node: Int32
     queue: Int32
     shape: Int32
-
-
-class PackedColumns(NamedTuple):
-    """The columns that `count_rows` reads and writes, and the same packed for kernels."""
-
-    sources: tuple[JobColumns, JobTotals]
-    jobs: JobColumns
-    totals: JobTotals
-
-
-def pack_columns(
-    before: PackedColumns | None, jobs: JobColumns, totals: JobTotals
-) -> PackedColumns:
-    """The columns packed; `before` if it has the same arrays, since packing takes longer than
-    counting a few rows."""
-    sources = jobs, totals
-    if before is not None and all(
-        map(is_, itertools.chain(*sources), itertools.chain(*before.sources))
-    ):
-        return before
-    return PackedColumns(sources, pack_for_kernels(jobs), pack_for_kernels(totals))
 
 
 @entry_point

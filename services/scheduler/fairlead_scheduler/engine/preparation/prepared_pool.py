@@ -12,6 +12,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
 from fairlead_scheduler.engine.preparation import (
     fair_shares,
     job_totals,
@@ -51,6 +52,7 @@ class QueueShares(NamedTuple):
     weight: `Entitlements.budget`, `initial_share` and `entitled_share`"""
     evicted: Bool
     """[Q] R2: queues that are above their share and have runs of class `any`, which are evicted."""
+    any_evicted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,6 +80,8 @@ class PreparedPool:
     """[Q, S] live runs, without those on lost nodes."""
     queued: Int64
     """[Q, S] queued jobs."""
+    pairs: Int64
+    """[P, 4] the pairs of queue and shape with runs or queued jobs (`fair_shares.find_pairs`)."""
     beside: Int64
     """[R+F] what all runs hold, including those on lost nodes, for L7; zeros in a pool without
     floating resources."""
@@ -105,9 +109,8 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
     clock.check()
     demanded = queued if snapshot.queued_beside is None else queued + snapshot.queued_beside
     wanted, waits = _count_wanted(snapshot, demanded, feasible, static)
-    if static.any_queue_cordoned:
-        waits &= ~snapshot.queue_cordoned
-    queues = _measure_queues(snapshot, static, capacity, running, wanted, waits)
+    pairs = fair_shares.find_pairs(running, demanded, wanted)
+    queues = _measure_queues(snapshot, static, capacity, pairs, waits)
     return PreparedPool(
         static=static,
         capacity=capacity,
@@ -121,6 +124,7 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
         usable=static.open & ~overfull,
         running=running,
         queued=queued,
+        pairs=pairs,
         beside=queues.held.sum(axis=(0, 1)) + lost_runs @ full_request
         if snapshot.floating
         else np.zeros(full_request.shape[1], np.int64),
@@ -131,7 +135,7 @@ def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> P
 def _find_overfull(free: Int64) -> Bool:
     """[N] nodes whose runs use more than they have."""
     overfull: Bool = np.zeros(free.shape[0], np.bool_)
-    if free.size and int(free.min()) < 0:
+    if np.count_nonzero(free < 0):
         for r in range(free.shape[1]):  # numpy takes ten times as long along a short axis
             overfull |= free[:, r] < 0
     return overfull
@@ -155,12 +159,12 @@ def _exclude_lost(snapshot: Snapshot, totals: JobTotals, static: StaticPool) -> 
 def _count_wanted(
     snapshot: Snapshot, queued: Int64, feasible: Feasibility, static: StaticPool
 ) -> tuple[Int64, Bool]:
-    """[Q, S] queued jobs that could run (S2), and [Q] whether any job of the queue waits that is
-    not refused (S1)."""
+    """[Q, S] queued jobs that could run (S2), and [Q] whether any other job of the queue waits that
+    is not refused (S1)."""
+    waits = np.zeros(queued.shape[0], np.bool_)
     if static.all_feasible and snapshot.job_gang is None:
-        return queued, np.asarray(queued.any(axis=1))
+        return queued, waits
     wanted = queued * feasible.pair
-    waits = wanted.sum(axis=1) > 0
     apart = (queued > 0) & ~feasible.pair
     rows = np.zeros(0, np.intp)
     if apart.any():
@@ -171,9 +175,10 @@ def _count_wanted(
         lost = lost[~feasible.gang[snapshot.job_gang[lost]]]
         lost = np.setdiff1d(lost, rows)
         np.subtract.at(wanted, (snapshot.job_queue[lost], snapshot.job_shape[lost]), 1)
-        waits = wanted.sum(axis=1) > 0
         rows = np.concatenate([rows, lost])
     waits[snapshot.job_queue[rows[find_jobs_that_wait(snapshot, rows)]]] = True
+    if static.any_queue_cordoned:
+        waits &= ~snapshot.queue_cordoned
     return wanted, waits
 
 
@@ -220,26 +225,30 @@ def _measure_queues(
     snapshot: Snapshot,
     static: StaticPool,
     capacity: Capacity,
-    running: Int64,
-    wanted: Int64,
+    pairs: Int64,
     waits: Bool,
 ) -> QueueShares:
-    queues, classes = running.shape[0], snapshot.class_value.size
-    sources = fair_shares.QueueSources(
-        request=static.full_request,
-        priority_class=static.shapes.priority_class,
-        preemption=static.shape_preemption,
-        weight=snapshot.queue_weight,
-        cordoned=snapshot.queue_cordoned,
-        factor=capacity.factor,
-        limit=capacity.limit,
-    )
+    queues, classes = waits.size, snapshot.class_value.size
+
+    def pack_sources() -> fair_shares.QueueSources:
+        return pack_for_kernels(
+            fair_shares.QueueSources(
+                request=static.full_request,
+                priority_class=static.shapes.priority_class,
+                preemption=static.shape_preemption,
+                weight=snapshot.queue_weight,
+                cordoned=snapshot.queue_cordoned,
+                factor=capacity.factor,
+                limit=capacity.limit,
+            )
+        )
+
     amounts = np.zeros((2, queues, classes, static.full_request.shape[1]), np.int64)
     shares = np.empty((fair_shares.ROWS, queues), np.float64)
     evicted = np.empty(queues, np.bool_)
-    fair_shares.measure_queues(
-        static.queue_sources.pack(sources),
-        fair_shares.find_pairs(running, wanted),
+    any_evicted = fair_shares.measure_queues(
+        static.queue_sources.get((capacity,), pack_sources),
+        pairs,
         float(static.settings.protected_fraction),
         amounts,
         waits,
@@ -258,6 +267,7 @@ def _measure_queues(
         ),
         per_weight=shares[fair_shares.BUDGET : fair_shares.ENTITLED + 1],
         evicted=evicted,
+        any_evicted=bool(any_evicted),
     )
 
 

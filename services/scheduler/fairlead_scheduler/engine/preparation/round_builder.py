@@ -20,7 +20,13 @@ from fairlead_scheduler.engine.preparation import (
 )
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.preparation.round_tables import RoundTables, find_open_shapes
+from fairlead_scheduler.engine.preparation.round_tables import (
+    UNBOUNDED,
+    RoundTables,
+    count_open_shapes,
+    fill_entitlements,
+    make_entitlements,
+)
 from fairlead_scheduler.engine.round_clock import RoundClock
 from fairlead_scheduler.engine.scheduling.victim_search import NODES_EXAMINED_MAX
 from fairlead_scheduler.engine.snapshot import (
@@ -40,7 +46,6 @@ from fairlead_scheduler.engine.state import (
 )
 from fairlead_scheduler.engine.state.round_model import (
     AvoidedNodes,
-    Entitlements,
     EvictedRuns,
     GangTables,
     GroupTables,
@@ -59,7 +64,7 @@ from fairlead_scheduler.engine.state.round_model import (
     VictimOrder,
 )
 
-ARRAYS_BY_JOB: Final = 20
+ARRAYS_BY_JOB: Final = 22
 ARRAYS_BY_LEVEL: Final = 8
 """About how many arrays of a model have a number for each job, and for each resource, level and
 node."""
@@ -68,7 +73,6 @@ FILLED_MAX: Final = 1 << 19
 UNREAD_TABLES_MAX: Final = 64
 """Of how many sizes of pools `unread_tables` are retained."""
 _ELIGIBLE: Final = np.uint8(Match.ELIGIBLE)
-_UNBOUNDED: Final = np.iinfo(np.int64).max
 
 
 def build_round(
@@ -89,20 +93,21 @@ def build_round(
     shapes = _shape_table(start, level)
     clock.require_time()
     active = gangs.present or (
-        (bool(balance.any()) or eviction.is_urgency_possible(snapshot, start, shapes, levels.size))
+        (
+            start.queues.any_evicted
+            or eviction.is_urgency_possible(snapshot, start, shapes, levels.size)
+        )
         and not _is_free_capacity_enough(snapshot, start, queued)
     )
     orders = _Orders(position, queued, first, levels, balance)
-    tables = _find_tables(snapshot, start, gangs, orders, active=active)
+    tables = _find_tables(snapshot, settings, start, gangs, orders, active=active)
     if tables is None:
         model = _make_model(snapshot, settings, start, gangs, shapes, orders)
         packed_model = pack_for_kernels(model, {"shapes": start.static.packed_shapes})
+        load_kernels(packed_model)
+        count_open_shapes(start.pairs, packed_model)
     else:
-        entitlements = _entitlements(snapshot, settings, start)
-        model, packed_model = tables.fill(
-            snapshot, start, shapes, entitlements, position, queued, first
-        )
-    load_kernels(packed_model)
+        model, packed_model = tables.fill(snapshot, start, shapes, position, queued, first)
     if active:
         model = eviction.evict_runs(
             snapshot, start, balance, gangs, model, packed_model, position, levels, clock
@@ -150,7 +155,13 @@ class _Orders(NamedTuple):
 
 
 def _find_tables(
-    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, orders: _Orders, *, active: bool
+    snapshot: Snapshot,
+    settings: EngineSettings,
+    start: PreparedPool,
+    gangs: GangTable,
+    orders: _Orders,
+    *,
+    active: bool,
 ) -> RoundTables | None:
     """The retained tables of rounds like this one; None if it needs its own."""
     queues, jobs = len(snapshot.queue_names), snapshot.job_queue.size
@@ -161,7 +172,7 @@ def _find_tables(
         return static.plain_tables.get(
             (),
             lambda: RoundTables(
-                snapshot, start, 0, unread_tables(*sizes), _pack_unread_tables(*sizes)
+                snapshot, settings, start, 0, unread_tables(*sizes), _pack_unread_tables(*sizes)
             ),
         )
     levels = orders.levels.size
@@ -171,7 +182,7 @@ def _find_tables(
 
     def make() -> RoundTables:
         others = _preemption_tables(snapshot, start, gangs, orders.position, levels)
-        return RoundTables(snapshot, start, levels, others, {})
+        return RoundTables(snapshot, settings, start, levels, others, {})
 
     return static.active_tables.get((jobs, levels), make)
 
@@ -187,11 +198,13 @@ def _make_model(
     """The model of a round that can preempt or has gangs, before runs are evicted."""
     queues, jobs = len(snapshot.queue_names), snapshot.job_queue.size
     position, queued, first, levels, _ = orders
+    entitlements = make_entitlements(snapshot, settings, start)
+    fill_entitlements(entitlements, snapshot, start)
     return RoundModel(
         shapes=shapes,
         nodes=_node_table(snapshot, start, gangs, position),
         jobs=_round_jobs(snapshot, gangs, queued, first, jobs),
-        entitlements=_entitlements(snapshot, settings, start),
+        entitlements=entitlements,
         capacity=_node_capacity(snapshot, start, shapes, position, levels.size),
         usage=_queue_usage(snapshot, start),
         progress=_queue_progress(snapshot, start, first),
@@ -248,7 +261,7 @@ def _preemption_tables(
     return _PreemptionTables(
         avoided=empty_tables.avoided_nodes(jobs, pairs),
         runs=empty_tables.run_table(jobs, position.size),
-        evicted=empty_tables.no_evicted_runs(queues),
+        evicted=empty_tables.evicted_runs(jobs, queues),
         gangs=_gang_tables(gangs, resources, all_resources),
         groups=_group_tables(gangs, queues),
         roles=_role_tables(gangs, jobs if gangs.present else 0),
@@ -264,7 +277,7 @@ def unread_tables(queues: int, resources: int, all_resources: int) -> _Preemptio
     return _PreemptionTables(
         avoided=empty_tables.avoided_nodes(0, 0),
         runs=empty_tables.run_table(0, 0),
-        evicted=empty_tables.no_evicted_runs(queues),
+        evicted=empty_tables.evicted_runs(0, queues),
         gangs=_gang_tables(gang_table.no_gangs(), resources, all_resources),
         groups=_group_tables(gang_table.no_gangs(), queues),
         roles=_role_tables(gang_table.no_gangs(), 0),
@@ -308,24 +321,6 @@ def _node_table(
     )
 
 
-def _entitlements(
-    snapshot: Snapshot, settings: EngineSettings, start: PreparedPool
-) -> Entitlements:
-    budget, initial_share, entitled_share = start.queues.per_weight
-    return Entitlements(
-        cost_factor=start.capacity.factor,
-        weight=snapshot.queue_weight,
-        budget=budget,
-        initial_share=initial_share,
-        entitled_share=entitled_share,
-        class_limit=start.capacity.limit,
-        round_limit=start.capacity.round_limit,
-        floating_left=_floating_left(snapshot, start),
-        now_ms=snapshot.now_ms,
-        lookback=settings.lookback,
-    )
-
-
 def _node_capacity(
     snapshot: Snapshot, start: PreparedPool, shapes: ShapeTable, position: Int32, levels: int
 ) -> NodeCapacity:
@@ -360,12 +355,11 @@ def _queue_usage(snapshot: Snapshot, start: PreparedPool) -> QueueUsage:
 
 def _queue_progress(snapshot: Snapshot, start: PreparedPool, first: Int64) -> QueueProgress:
     queues = len(snapshot.queue_names)
-    codes, open_shapes = find_open_shapes(start)
     return QueueProgress(
-        skip_code=codes,
-        unfit_queues=np.zeros(codes.shape[1], np.int64),
+        skip_code=start.static.first_codes.copy(),
+        unfit_queues=np.zeros(start.queued.shape[1], np.int64),
         jobs_left=start.queued.astype(np.int32),
-        open_shapes=open_shapes,
+        open_shapes=np.zeros(queues, np.int64),
         members_left=np.zeros(queues, np.int64),
         stop_code=np.where(snapshot.queue_cordoned, np.uint8(Code.QUEUE_CORDONED), np.uint8(0)),
         examined=np.zeros(queues, np.int64),
@@ -405,7 +399,7 @@ def _group_tables(gangs: GangTable, queues: int) -> GroupTables:
         frozen=np.zeros(gangs.size, np.uint8),
         gives_once=np.zeros(gangs.size, np.uint8),
         weighted_time=np.zeros(gangs.size),
-        level=np.full(gangs.size, _UNBOUNDED),
+        level=np.full(gangs.size, UNBOUNDED),
         surplus_runs=np.zeros(0, np.int64),
         surplus_first=np.zeros(queues + 1, np.int64),
     )
@@ -439,19 +433,3 @@ def _victim_choice(jobs: int, queues: int, resources: int, all_resources: int) -
         need=np.zeros(resources, np.int64),
         examined=np.zeros(NODES_EXAMINED_MAX, np.int64),
     )
-
-
-def _floating_left(snapshot: Snapshot, start: PreparedPool) -> Int64:
-    """L7: what is left of each floating resource; unlimited for resources of nodes."""
-    if not snapshot.floating:
-        return _unbounded(start.capacity.total.size)
-    result = _unbounded(start.capacity.total.size).copy()
-    nodes = len(snapshot.resources)
-    result[nodes:] = snapshot.floating_total - start.beside[nodes:]
-    return result
-
-
-@functools.cache
-def _unbounded(resources: int) -> Int64:
-    """No limit for any resource; never changed."""
-    return np.full(resources, _UNBOUNDED, np.int64)

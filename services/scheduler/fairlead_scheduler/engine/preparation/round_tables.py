@@ -18,14 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_scheduler.engine.compiler.decorators import (
-    Repacked,
     by_address,
     entry_point,
+    load_kernels,
     pack_for_kernels,
     repack,
 )
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
-from fairlead_scheduler.engine.snapshot import Bool, Byte, Code, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.snapshot import (
+    Bool,
+    Code,
+    EngineSettings,
+    Int32,
+    Int64,
+    Snapshot,
+)
 from fairlead_scheduler.engine.state import capacity_tree, round_state
 from fairlead_scheduler.engine.state.round_model import (
     Entitlements,
@@ -42,6 +49,8 @@ from fairlead_scheduler.engine.state.round_model import (
 
 QUEUE_CORDONED: Final = int(Code.QUEUE_CORDONED)
 NOTHING: Final = -1
+UNBOUNDED: Final = np.iinfo(np.int64).max
+"""No limit for a resource."""
 _GROWTH: Final = 2
 """Arrays by job are made this many times as long as needed."""
 
@@ -123,6 +132,7 @@ class RoundTables:
     def __init__(
         self,
         snapshot: Snapshot,
+        settings: EngineSettings,
         start: PreparedPool,
         levels: int,
         others: Mapping[str, Any],
@@ -137,12 +147,9 @@ class RoundTables:
         queues, classes = len(snapshot.queue_names), snapshot.class_value.size
         kinds, amounts = shapes.request.shape[0], start.capacity.total.size
         nodes, resources = snapshot.node_number.size, shapes.request.shape[1]
-        integers = 13 * queues + kinds + amounts + shapes.type_bits.size + round_state.COUNTERS
+        integers = 14 * queues + kinds + amounts + shapes.type_bits.size + round_state.COUNTERS
         self._integers = _Zeros(np.int64, integers)
         self._bytes = _Zeros(np.uint8, queues * kinds + 5 * queues)
-        self._per_weight = np.zeros((3, queues))
-        self._per_weight_rows = tuple(self._per_weight)
-        no_gang = np.full(jobs, -1, np.int32)
         whole = self._integers.take
         size = 1 << max(nodes - 1, 0).bit_length()
         by_level = _LevelTables(
@@ -151,12 +158,12 @@ class RoundTables:
             runs_at_level=np.zeros(levels, np.int64),
         )
         self._filled = _FilledTables({**others, _BY_LEVEL: by_level} if levels else {})
-        self._others = {**others, **self._filled.tables}
+        made = {**others, **self._filled.tables}
         self._capacity = NodeCapacity(
             tree=np.zeros((2 * size, resources), np.int64),
             tree_types=np.zeros(2 * size, np.uint64),
             cursor=whole(*shapes.type_bits.shape),
-            **self._others.pop(_BY_LEVEL, by_level)._asdict(),
+            **made.pop(_BY_LEVEL, by_level)._asdict(),
         )
         self._usage = QueueUsage(
             held=np.zeros((queues, amounts), np.int64),
@@ -168,31 +175,28 @@ class RoundTables:
             evicted_runs=whole(queues),
         )
         self._progress = self._make_progress(queues, kinds)
-        self._offers = self._make_offers(queues)
-        self._nodes = NodeTable(
-            node_type=np.zeros(nodes, np.int64),
-            number=np.zeros(nodes, np.int64),
-            waste_order=start.static.fit_order,
-            value_first=np.zeros((0, 1), np.int64),
-            value_positions=np.zeros((0, 0), np.int64),
+        self._placements = Placements(*(np.zeros(0, np.int32) for _ in Placements._fields))
+        self._jobs = _make_jobs(jobs, queues)
+        self._sources = _make_sources(snapshot, start)
+        self._packed_sources = pack_for_kernels(self._sources)
+        self._entitlements = make_entitlements(snapshot, settings, start)
+        self._model = RoundModel(
+            shapes=shapes,
+            nodes=_make_node_table(start),
+            jobs=self._jobs,
+            entitlements=self._entitlements,
+            capacity=self._capacity,
+            usage=self._usage,
+            progress=self._progress,
+            offers=self._make_offers(queues),
+            placements=self._placements,
+            journal=np.zeros(jobs + 1, np.int64),
+            counters=whole(round_state.COUNTERS),
+            **made,
         )
-        none = np.zeros(0, np.int32)
-        self._placements = Placements(none, none, none)
-        self._jobs = RoundJobs(
-            shape=none,
-            queue=none,
-            gang=no_gang,
-            role=no_gang,
-            priority=np.zeros(0, np.int64),
-            submission=np.zeros(0, np.int64),
-            order=none,
-            order_end=np.zeros(queues, np.int64),
-        )
-        self._sources: Repacked[FillSources] = Repacked()
-        self._counters = whole(round_state.COUNTERS)
-        self._journal = np.zeros(jobs + 1, np.int64)
-        self._packed_others = packed_others
-        self._packed: RoundModel | None = None
+        known = {**packed_others, "shapes": start.static.packed_shapes}
+        self._packed = pack_for_kernels(self._model, known)
+        load_kernels(self._packed)
 
     def _make_progress(self, queues: int, kinds: int) -> QueueProgress:
         whole, flags = self._integers.take, self._bytes.take
@@ -200,7 +204,7 @@ class RoundTables:
             skip_code=flags(queues, kinds),
             unfit_queues=whole(kinds),
             jobs_left=np.zeros((queues, kinds), np.int32),
-            open_shapes=np.zeros(queues, np.int64),
+            open_shapes=whole(queues),
             members_left=whole(queues),
             stop_code=flags(queues),
             examined=whole(queues),
@@ -233,7 +237,6 @@ class RoundTables:
         snapshot: Snapshot,
         start: PreparedPool,
         shapes: ShapeTable,
-        entitlements: Entitlements,
         position: Int32,
         queued: Int32,
         first: Int64,
@@ -247,52 +250,41 @@ class RoundTables:
         self._bytes.clear()
         self._filled.clear()
         self._fill_jobs(snapshot, queued)
-        self._per_weight[...] = start.queues.per_weight
-        budget, initial_share, entitled_share = self._per_weight_rows
-        usage = self._usage
+        fill_entitlements(self._entitlements, snapshot, start)
+        usage, sources, progress = self._usage, self._sources, self._progress
         usage.by_class[...] = start.queues.held
         usage.tokens[0] = snapshot.tokens
         usage.tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
         usage.tokens[-1] = snapshot.preemption_tokens
-        model = RoundModel(
-            shapes=shapes,
-            nodes=self._nodes,
-            jobs=self._jobs,
-            entitlements=entitlements._replace(
-                budget=budget, initial_share=initial_share, entitled_share=entitled_share
-            ),
-            capacity=self._capacity,
-            usage=usage,
-            progress=self._progress,
-            offers=self._offers,
-            placements=self._placements,
-            journal=self._journal,
-            counters=self._counters,
-            **self._others,
-        )
-        if self._packed is None:
-            known = {**self._packed_others, "shapes": start.static.packed_shapes}
-            self._packed = pack_for_kernels(model, known)
-        else:
-            self._packed = repack(model, self._packed)
-        sources = FillSources(
-            node_type=snapshot.node_type,
-            node_number=snapshot.node_number,
-            node_bits=start.static.node_bits,
-            usable=start.usable,
-            free=start.free,
-            position=position,
-            cordoned=snapshot.queue_cordoned,
-            first=first,
-        )
-        packed_sources = self._sources.pack(sources)
-        fill_nodes(self._packed, packed_sources)
+        sources.usable[:] = start.usable
+        sources.free[...] = start.free
+        sources.position[:] = position
+        sources.first[:] = first
+        progress.jobs_left[...] = start.queued
+        progress.skip_code[...] = start.static.first_codes
+        self._renew_model(shapes)
+        fill_nodes(self._packed, self._packed_sources)
         capacity_tree.fill_inner_nodes(self._capacity.tree, self._capacity.tree_types)
-        fill_queues(self._packed, packed_sources)
-        progress = self._progress
-        progress.jobs_left[:] = start.queued
-        progress.skip_code[:], progress.open_shapes[:] = find_open_shapes(start)
-        return model, self._packed
+        fill_queues(self._packed, self._packed_sources)
+        count_open_shapes(start.pairs, self._packed)
+        return self._model, self._packed
+
+    def _renew_model(self, shapes: ShapeTable) -> None:
+        """Put tables into the model that are other objects than in the last round."""
+        before = self._model
+        if (
+            before.shapes is not shapes
+            or before.jobs is not self._jobs
+            or before.progress is not self._progress
+            or before.placements is not self._placements
+        ):
+            self._model = before._replace(
+                shapes=shapes,
+                jobs=self._jobs,
+                progress=self._progress,
+                placements=self._placements,
+            )
+            self._packed = repack(self._model, self._packed)
 
     def _fill_jobs(self, snapshot: Snapshot, queued: Int32) -> None:
         """The columns of jobs; new tables only where they are longer than the last ones."""
@@ -317,13 +309,74 @@ class RoundTables:
             self._jobs = now
 
 
-def find_open_shapes(start: PreparedPool) -> tuple[Byte, Int64]:
-    """The code of each pair of queue and shape ([Q, S]) when a round starts, and how many pairs of
-    each queue are open ([Q]). By numpy: until kernels are compiled they run as Python, and pairs
-    can be millions."""
-    feasible = start.feasible.pair
-    codes = np.where(feasible, np.uint8(0), np.uint8(Code.INFEASIBLE))
-    return codes, ((start.queued > 0) & feasible).sum(axis=1)
+def _make_jobs(jobs: int, queues: int) -> RoundJobs:
+    none, no_gang = np.zeros(0, np.int32), np.full(jobs, -1, np.int32)
+    return RoundJobs(
+        shape=none,
+        queue=none,
+        gang=no_gang,
+        role=no_gang,
+        priority=np.zeros(0, np.int64),
+        submission=np.zeros(0, np.int64),
+        order=none,
+        order_end=np.zeros(queues, np.int64),
+    )
+
+
+def _make_node_table(start: PreparedPool) -> NodeTable:
+    return NodeTable(
+        node_type=np.zeros(start.usable.size, np.int64),
+        number=np.zeros(start.usable.size, np.int64),
+        waste_order=start.static.fit_order,
+        value_first=np.zeros((0, 1), np.int64),
+        value_positions=np.zeros((0, 0), np.int64),
+    )
+
+
+def _make_sources(snapshot: Snapshot, start: PreparedPool) -> FillSources:
+    """What does not change while the static part of the pool is the same, and memory for the
+    rest."""
+    return FillSources(
+        node_type=snapshot.node_type,
+        node_number=snapshot.node_number,
+        node_bits=start.static.node_bits,
+        usable=np.zeros_like(start.usable),
+        free=np.zeros_like(start.free),
+        position=np.zeros(start.usable.size, np.int32),
+        cordoned=snapshot.queue_cordoned,
+        first=np.zeros(snapshot.queue_cordoned.size + 1, np.int64),
+    )
+
+
+def make_entitlements(
+    snapshot: Snapshot, settings: EngineSettings, start: PreparedPool
+) -> Entitlements:
+    """A table for `fill_entitlements` to fill."""
+    queues, capacity = len(snapshot.queue_names), start.capacity
+    return Entitlements(
+        cost_factor=np.zeros_like(capacity.factor),
+        weight=snapshot.queue_weight,
+        budget=np.zeros(queues),
+        initial_share=np.zeros(queues),
+        entitled_share=np.zeros(queues),
+        class_limit=np.zeros_like(capacity.limit),
+        round_limit=np.zeros_like(capacity.round_limit),
+        floating_left=np.full(capacity.total.size, UNBOUNDED, np.int64),
+        now_ms=np.zeros(1, np.int64),
+        lookback=settings.lookback,
+    )
+
+
+def fill_entitlements(made: Entitlements, snapshot: Snapshot, start: PreparedPool) -> None:
+    """Write what queues are entitled to when a round starts."""
+    made.cost_factor[:] = start.capacity.factor
+    made.budget[:], made.initial_share[:], made.entitled_share[:] = start.queues.per_weight
+    made.class_limit[...] = start.capacity.limit
+    made.round_limit[:] = start.capacity.round_limit
+    if snapshot.floating:  # L7; there is no such limit for resources of nodes
+        nodes = len(snapshot.resources)
+        made.floating_left[nodes:] = snapshot.floating_total - start.beside[nodes:]
+    made.now_ms[0] = snapshot.now_ms
 
 
 @by_address
@@ -380,3 +433,15 @@ def fill_queues(model: RoundModel, sources: FillSources) -> None:
         progress.unfit[q, 0] = NOTHING
         progress.unfit[q, 1] = NOTHING
         model.jobs.order_end[q] = sources.first[q if sources.cordoned[q] else q + 1]
+
+
+@entry_point
+def count_open_shapes(pairs: Int64, model: RoundModel) -> None:
+    """Count the pairs of each queue that are open: with jobs left, and not skipped. `pairs`: as
+    in `PreparedPool`; the counts are zeros before."""
+    progress = model.progress
+    for p in range(pairs.shape[0]):
+        q = pairs[p, 0]
+        s = pairs[p, 1]
+        if progress.jobs_left[q, s] > 0 and progress.skip_code[q, s] == 0:
+            progress.open_shapes[q] += 1

@@ -71,7 +71,7 @@ def _list_static_problems(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _list_varying_problems(snapshot: Snapshot) -> Iterator[str]:
-    if snapshot.queue_tokens is not None and np.isnan(snapshot.queue_tokens).any():
+    if snapshot.queue_tokens is not None and np.count_nonzero(np.isnan(snapshot.queue_tokens)):
         yield "queue_tokens has a value that is not a number"
     if snapshot.gang_min is not None:
         least = np.ones(snapshot.gang_min.size, np.int64)

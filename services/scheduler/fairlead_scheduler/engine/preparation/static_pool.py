@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from fairlead_scheduler.engine.snapshot import (
     NO_AWAY,
     Bool,
     Byte,
+    Code,
     EngineSettings,
     Float,
     Int32,
@@ -55,6 +57,7 @@ SOURCES: Final = tuple(
     if field.name.startswith(PREFIXES) and field.name not in VARYING
 )
 """The fields of a snapshot that a `StaticPool` is made from."""
+_read_sources: Final = attrgetter(*SOURCES)
 STATIC_COLUMNS: Final = tuple(name for name in SOURCES if name in array_types.COLUMNS)
 VARYING_COLUMNS: Final = tuple(name for name in array_types.COLUMNS if name not in SOURCES)
 
@@ -134,6 +137,8 @@ class StaticPool:
     """[Q, S] whether the shape is feasible and within the limits of the queue."""
     all_feasible: bool
     """Whether all of `feasible_pair` is True."""
+    first_codes: Byte
+    """[Q, S] the code with which a round starts: `INFEASIBLE`, or 0 where `feasible_pair`."""
     plain_tables: Retained[RoundTables]
     """The tables of rounds without preemption and gangs (round_tables.py)."""
     grouped_nodes: Retained[GroupedNodes]
@@ -142,7 +147,8 @@ class StaticPool:
     """The tables of other rounds without gangs, by the numbers of jobs and levels."""
     run_columns: Repacked[RunColumns]
     """What `eviction.evict_runs` read of the runs."""
-    queue_sources: Repacked[fair_shares.QueueSources]
+    queue_sources: Retained[fair_shares.QueueSources]
+    """What `fair_shares.measure_queues` reads of these, packed for kernels, by the capacity."""
 
 
 def renew_static_pool(
@@ -152,13 +158,14 @@ def renew_static_pool(
 
     Raises `InvalidSnapshotError` for the first problem of a column.
     """
-    if before is not None and before.complete and before.settings is settings:
-        for name, source in zip(SOURCES, before.sources, strict=True):
-            if getattr(snapshot, name) is not source:
-                break
-        else:
-            return before
-    sources = tuple([getattr(snapshot, name) for name in SOURCES])
+    sources = _read_sources(snapshot)
+    if (
+        before is not None
+        and before.complete
+        and before.settings is settings
+        and all(map(is_, sources, before.sources))
+    ):
+        return before
     converted = array_types.convert_columns(snapshot, STATIC_COLUMNS)
     return _build_static_pool(
         array_types.replace_columns(snapshot, converted), settings, clock, sources, converted
@@ -226,11 +233,12 @@ def _build_static_pool(
         feasible=feasible,
         feasible_pair=pair,
         all_feasible=bool(pair.all()),
+        first_codes=np.where(pair, np.uint8(0), np.uint8(Code.INFEASIBLE)),
         plain_tables=Retained(),
         grouped_nodes=Retained(),
         active_tables=Retained(),
         run_columns=Repacked(),
-        queue_sources=Repacked(),
+        queue_sources=Retained(),
     )
 
 

@@ -57,11 +57,11 @@ def run_table(jobs: int, nodes: int) -> RunTable:
     )
 
 
-def no_evicted_runs(queues: int) -> EvictedRuns:
+def evicted_runs(jobs: int, queues: int) -> EvictedRuns:
     return EvictedRuns(
-        rows=np.zeros(0, np.int64),
+        rows=np.zeros(jobs, np.int64),
         end=np.zeros(queues, np.int64),
-        cheapest=np.zeros(0, np.int64),
+        cheapest=np.zeros(jobs, np.int64),
         cheapest_next=np.zeros(queues, np.int64),
         cheapest_first=np.zeros(queues + 1, np.int64),
         priority=np.zeros(queues, np.int64),

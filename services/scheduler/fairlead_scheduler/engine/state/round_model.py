@@ -85,7 +85,7 @@ class RoundJobs(NamedTuple):
 
 @by_address
 class Entitlements(NamedTuple):
-    """What queues are entitled to, and the limits; constant during a round."""
+    """What queues are entitled to, the limits, and the time ([1]); constant during a round."""
 
     cost_factor: Float
     """[R+F]"""
@@ -103,7 +103,7 @@ class Entitlements(NamedTuple):
     """[R+F] L3 in amounts"""
     floating_left: Int64
     """[R+F] L7: what is left when the round starts; a huge number for resources of nodes"""
-    now_ms: int
+    now_ms: Int64
     lookback: int
 
 
@@ -273,11 +273,11 @@ class EvictedRuns(NamedTuple):
     """
 
     rows: Int64
-    """in the order of R3, queue by queue"""
+    """[J] in the order of R3, queue by queue, as many as there are"""
     end: Int64
     """[Q] where each queue ends in `rows`"""
     cheapest: Int64
-    """the same runs by queue, then as single victims of N4, the cheapest first"""
+    """[J] the same runs by queue, then as single victims of N4, the cheapest first"""
     cheapest_next: Int64
     """[Q] place in `cheapest` before which no run of the queue is evicted any more"""
     cheapest_first: Int64

@@ -30,6 +30,8 @@ from fairlead_scheduler.simulate.model.trace import Trace
 
 _STATES: Final = tuple(JobState)
 _CODES: Final = {state: code for code, state in enumerate(_STATES)}
+EXPLAINED_INTERVALS: Final = 4
+"""A round is explained once in this number of intervals of the time series."""
 NOT_YET: Final = -1
 """A time of something that has not happened."""
 
@@ -130,7 +132,7 @@ class Ledger:
         self._capacity_since_ms = self.now_ms
         self.reasons = WaitingReasons(queues)
         self._explained_interval: int | None = None
-        """The interval of the series in which a round was last explained."""
+        """The intervals of the series in which a round was last explained."""
         self.capacity = [0] * width
         self.set_nodes(nodes)
         self.node_runs = NodeRuns([*nodes, *later], self.first_ms)
@@ -301,8 +303,11 @@ class Ledger:
         return self._values
 
     def is_explanation_due(self) -> bool:
-        """Whether no round has been explained in this interval of the time series."""
-        return self._explained_interval != self.series.find_interval(self.now_ms)
+        """Whether no round has been explained in these intervals of the time series."""
+        return self._explained_interval != self._find_explained_interval()
+
+    def _find_explained_interval(self) -> int:
+        return self.series.find_interval(self.now_ms, EXPLAINED_INTERVALS)
 
     def record_round(self, decided: DecidedRound) -> None:
         """Record a round after its decisions are applied."""
@@ -316,7 +321,7 @@ class Ledger:
         self._shares[0, rows] = plan.shares.weight
         self._shares[1, rows] = plan.shares.fair
         if plan.explained:
-            self._explained_interval = self.series.find_interval(self.now_ms)
+            self._explained_interval = self._find_explained_interval()
             self.reasons.set_explained(rows, plan.queue_skipped)
         else:
             self.reasons.divide(self.queues.amounts.queued)
@@ -359,9 +364,9 @@ class Ledger:
         self._pending, self._sampled_ms = False, at_ms
         amounts, now = self.queues.amounts, np.empty_like(self._written)
         now[:2], now[2] = self._shares, self.queues.actual
-        np.round(now[:3], 6, out=now[:3])
+        now[:3].round(6, out=now[:3])
         now[3], now[4] = amounts.queued, amounts.running
-        changed = (now != self._written).any(axis=0)
+        changed = np.logical_or.reduce(now != self._written)
         rows = amounts.by_name[changed[amounts.by_name]]
         if rows.size:
             weight, fair, actual = now[:3, rows].tolist()

@@ -91,7 +91,7 @@ class RoundFilter:
         of its shape and class: in plain settings feasibility does not depend on the queue."""
         groups = self._groups
         fresh = (groups.waiting > 0) & ~groups.examined
-        if fresh.any():
+        if np.count_nonzero(fresh):
             groups.examined[np.isin(self._kind, self._kind[fresh])] = True
 
     def record_node_change(self) -> None:

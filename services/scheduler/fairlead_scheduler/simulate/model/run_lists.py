@@ -6,7 +6,6 @@ Classes are not compared.
 import heapq
 from array import array
 from bisect import bisect_left
-from itertools import chain
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class JobLists:
         """[Q] the first queued job of each queue, -1 for none; always the same array."""
         self._keys: list[list[tuple[int, int, int]]] = [[] for _ in range(queues)]
         """Of each queue, the keys of its runs, ascending."""
-        self._runs: list[list[int]] = [[] for _ in range(queues)]
+        self._runs = [array("i") for _ in range(queues)]
         """Of each queue, its runs in the order of their keys."""
         self._in_order: Int32 | None = None
 
@@ -79,6 +78,5 @@ class JobLists:
     def runs(self) -> Int32:
         """All runs by queue, and of each queue in their order."""
         if self._in_order is None:
-            count = sum(map(len, self._runs))
-            self._in_order = np.fromiter(chain.from_iterable(self._runs), np.int32, count)
+            self._in_order = np.frombuffer(bytearray().join(self._runs), np.int32)
         return self._in_order

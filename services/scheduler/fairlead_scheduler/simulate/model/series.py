@@ -35,9 +35,11 @@ class Series:
         self._totals[last] += (end - last * width) * values
         self._totals[first + 1 : last] += width * values
 
-    def find_interval(self, at_ms: int) -> int:
-        """When the interval of this time begins, in ms from the start."""
-        return (at_ms - self.from_ms) // self.interval_ms * self.interval_ms
+    def find_interval(self, at_ms: int, merged: int) -> int:
+        """When the interval of this time begins, in ms from the start, if this number of intervals
+        were merged."""
+        width_ms = merged * self.interval_ms
+        return (at_ms - self.from_ms) // width_ms * width_ms
 
     def count(self, at: int, value: float, now_ms: int) -> None:
         """Add a value at a point in time, without a duration."""

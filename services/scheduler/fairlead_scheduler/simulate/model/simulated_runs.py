@@ -101,6 +101,8 @@ class Runs:
 
     def begin_ready(self, now_ms: int) -> list[Report]:
         """Start the runs that no longer wait for others."""
+        if not self._blocked_by:
+            return []
         begun = []
         for job in [job for job, others in self._blocked_by.items() if not others]:
             del self._blocked_by[job]

@@ -180,9 +180,13 @@ class World:
         return self._runs.next_end_ms
 
     def end_due(self, now_ms: int) -> None:
-        """End the runs that are due."""
+        """End the runs that are due, and the jobs whose run succeeded: nothing else can be decided
+        about these, unless they are members of gangs."""
         ended = self._runs.end_due(now_ms)
-        self._fold_reports(ended, now_ms)
+        decided = [] if self.trace.gangs or self.trace.members else _list_successes(ended)
+        self._fold_reports([*ended, *decided], now_ms)
+        for job, event in decided:
+            self.ledger.record_ended(job, JobState.SUCCEEDED, event, now_ms)
         self._fold_reports(self._runs.begin_ready(now_ms), now_ms)
         failed = not all(isinstance(event, ev.JobRunSucceeded) for _, event in ended)
         if (
@@ -204,9 +208,8 @@ class World:
         """Run a round and apply its decisions; None if the pool needs no round. `explain`: whether
         it finds the reasons of waiting jobs.
 
-        As in the service, jobs that succeeded since the last round are ended together with it: a
-        round excludes them. Other decisions of housekeeping, and ends of gang members, can change
-        what waits, so they are applied first.
+        Decisions of housekeeping, and ends of gang members, can change what waits, so they are
+        applied first.
         """
         housekeeping = self._decider.decide_housekeeping(now_ms)
         if housekeeping.others or self.trace.gangs:
@@ -342,3 +345,12 @@ class World:
                     if state in JOB_ENDED:
                         known[other] = job_table.EndedJob(state, "", 0)
         return known
+
+
+def _list_successes(ended: Iterable[Report]) -> list[Report]:
+    """What housekeeping decides about those of these runs that succeeded."""
+    return [
+        Report(job, ev.JobSucceeded(job_id=event.job_id))
+        for job, event in ended
+        if isinstance(event, ev.JobRunSucceeded)
+    ]
