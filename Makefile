@@ -55,7 +55,7 @@ kernels: .venv/.ready-dev
 # What only some tests need: fetched once and said aloud. What cannot be had is named here, and again
 # in pytest's summary by each test that is skipped for it.
 needs: .venv/.ready-dev
-	@$(BIN)/python tools/chromium.py || true
+	@$(BIN)/python tools/chromium.py --prefer || true
 	@test -n "$$FAIRLEAD_TEST_KAFKA" || $(BIN)/python -m tests.kafka_broker fetch || true
 	@$(BIN)/python -m tests.go_programs check || true
 	@$(BIN)/python -m tests.airflow_environment check || true
