@@ -41,8 +41,9 @@ nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation see
 	FAIRLEAD_SEEDS=1000 $(PYTEST) tests/simulation
 	FAIRLEAD_SEEDS=5000 $(PYTEST) tests/properties/engine/test_storms.py
 	@seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
-	echo "Properties with fresh random examples; again: FAIRLEAD_EXAMPLES=$(EXAMPLES) pytest tests/properties --hypothesis-seed=$$seed"; \
-	FAIRLEAD_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/properties --hypothesis-seed=$$seed
+	set -- tests/properties tests/unit -m hypothesis --hypothesis-seed=$$seed; \
+	echo "Properties with fresh random examples; again: FAIRLEAD_EXAMPLES=$(EXAMPLES) pytest $$*"; \
+	FAIRLEAD_EXAMPLES=$(EXAMPLES) $(PYTEST) "$$@"
 	$(PYTEST) tests -m nightly
 
 fuzz: .venv/.ready-dev kernels  ## 100,000 spoilt requests to a Fairlead of its own: no 500, no hang
