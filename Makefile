@@ -6,8 +6,8 @@ BIN := .venv/bin
 MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml clients/python/pyproject.toml)
 LOCKED := uv.lock pyproject.toml $(MEMBERS) tools/setup.sh
 CODE := libs services clients tests bench tools $(wildcard examples)
-# One more than the cores of a small machine: many tests wait for processes that they started.
-WORKERS ?= 3
+# Twice the cores of a small machine: many tests wait for processes that they started.
+WORKERS ?= 4
 # Modules run in order, each by the next free worker: the long ones of tests/e2e come early, and the
 # servers that the tests of a module share start once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
