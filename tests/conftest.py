@@ -212,7 +212,9 @@ def _kafka_broker(folder: Path) -> Iterator[Server]:
         program = KafkaBroker(folder)
     except BrokerUnavailable as error:
         pytest.skip(f"no Kafka broker: {error}")
-    yield from _served(program, program.url(), folder)
+    for server in _served(program, program.url(), folder):
+        yield server
+        server.kill()  # nobody needs its data, and to stop in order takes seconds
 
 
 @pytest.fixture(scope="session")

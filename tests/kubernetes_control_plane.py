@@ -145,9 +145,10 @@ class ControlPlane:
         return running
 
     def stop(self) -> None:
-        """Stop all of it, the last one first."""
+        """Kill all of it, the last one first: nobody needs its data, and to stop in order takes
+        seconds."""
         while self._running:
-            self._running.pop().stop()
+            self._running.pop().kill()
 
     def add_nodes(self, *names: str, labels: Mapping[str, str] | None = None) -> None:
         """Add nodes of 8 cores and 32 GiB; return when KWOK has taken them over."""
