@@ -6,8 +6,8 @@ BIN := .venv/bin
 MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml clients/python/pyproject.toml)
 LOCKED := uv.lock pyproject.toml $(MEMBERS) tools/setup.sh
 CODE := libs services clients tests bench tools $(wildcard examples)
-# One more than the cores of a small machine: many tests wait for processes that they started.
-WORKERS ?= 3
+# Twice the cores of a small machine: many tests wait for processes that they started.
+WORKERS ?= 4
 # Modules run in order, each by the next free worker: the long ones of tests/e2e come early, and the
 # servers that the tests of a module share start once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -41,8 +41,9 @@ nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation see
 	FAIRLEAD_SEEDS=1000 $(PYTEST) tests/simulation
 	FAIRLEAD_SEEDS=5000 $(PYTEST) tests/properties/engine/test_storms.py
 	@seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
-	echo "Properties with fresh random examples; again: FAIRLEAD_EXAMPLES=$(EXAMPLES) pytest tests/properties --hypothesis-seed=$$seed"; \
-	FAIRLEAD_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/properties --hypothesis-seed=$$seed
+	set -- tests/properties tests/unit -m hypothesis --hypothesis-seed=$$seed; \
+	echo "Properties with fresh random examples; again: FAIRLEAD_EXAMPLES=$(EXAMPLES) pytest $$*"; \
+	FAIRLEAD_EXAMPLES=$(EXAMPLES) $(PYTEST) "$$@"
 	$(PYTEST) tests -m nightly
 
 fuzz: .venv/.ready-dev kernels  ## 100,000 spoilt requests to a Fairlead of its own: no 500, no hang
@@ -55,7 +56,7 @@ kernels: .venv/.ready-dev
 # What only some tests need: fetched once and said aloud. What cannot be had is named here, and again
 # in pytest's summary by each test that is skipped for it.
 needs: .venv/.ready-dev
-	@$(BIN)/python tools/chromium.py || true
+	@$(BIN)/python tools/chromium.py --prefer || true
 	@test -n "$$FAIRLEAD_TEST_KAFKA" || $(BIN)/python -m tests.kafka_broker fetch || true
 	@$(BIN)/python -m tests.go_programs check || true
 	@$(BIN)/python -m tests.airflow_environment check || true

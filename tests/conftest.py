@@ -19,17 +19,19 @@
 `FAIRLEAD_TEST_KAFKA=kafka://...` use servers that are there already, and
 `FAIRLEAD_TEST_KUBECONFIG=FILE` such a cluster; tests that kill a server are then skipped.
 
-`FAIRLEAD_EXAMPLES=1000` tries so many random examples of each property in tests/properties, and
-random ones in all other tests of hypothesis; without it they are the same each time.
+`FAIRLEAD_EXAMPLES=1000` tries so many random examples of each property in tests/properties and
+tests/unit; without it they are few, and the same each time.
 """
 
 import asyncio
 import os
 import secrets
+import shutil
 import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +56,8 @@ ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Else each of hundreds of clients reads the certificates of this machine, for nothing."""
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 * 2**30
 
 hypothesis.settings.register_profile(
     "fairlead",
@@ -124,16 +128,24 @@ def _served(program: Program, url: str, folder: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def postgres_server() -> Iterator[Server]:
     """A Postgres of this worker alone."""
     if given := os.environ.get("FAIRLEAD_TEST_POSTGRES"):
         yield Server(given, None)
         return
-    folder = tmp_path_factory.mktemp("postgres")
-    program = Postgres(
-        folder, password=secrets.token_hex(8), port=free_port(), settings=SETTINGS_OF_TESTS
-    )
-    yield from _served(program, program.url(), folder)
+    with tempfile.TemporaryDirectory(prefix="fairlead-tests-", dir=_choose_parent()) as name:
+        folder = Path(name)
+        program = Postgres(
+            folder, password=secrets.token_hex(8), port=free_port(), settings=SETTINGS_OF_TESTS
+        )
+        yield from _served(program, program.url(), folder)
+
+
+def _choose_parent() -> Path | None:
+    """In memory, if there is much: tests make hundreds of databases, each of hundreds of files.
+    None: the folder for temporary files."""
+    is_large = MEMORY.exists() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES_MIN
+    return MEMORY if is_large else None
 
 
 async def create_database(server: str, name: str) -> None:
@@ -200,7 +212,9 @@ def _kafka_broker(folder: Path) -> Iterator[Server]:
         program = KafkaBroker(folder)
     except BrokerUnavailable as error:
         pytest.skip(f"no Kafka broker: {error}")
-    yield from _served(program, program.url(), folder)
+    for server in _served(program, program.url(), folder):
+        yield server
+        server.kill()  # nobody needs its data, and to stop in order takes seconds
 
 
 @pytest.fixture(scope="session")

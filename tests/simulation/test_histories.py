@@ -35,7 +35,7 @@ from tests.simulation.simulated_schedulers import (
 from tests.simulation.simulated_users import QUEUES, Users
 from tests.simulation.world import EXECUTORS, START_MS, Tail, World
 
-SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
+SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "50"))
 GROUP_SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "12"))
 STEPS = 400
 JOBS_MAX = 40

@@ -4,9 +4,11 @@ There is no DAG processor: the files of DAGs are parsed once, before the start.
 """
 
 import base64
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import urllib.request
 import zipfile
@@ -44,7 +46,7 @@ assert not errors, errors[0]
 
 
 class AirflowInstallation:
-    """The processes of one Airflow. `with` stops them."""
+    """The processes of one Airflow. `with` kills them in the end."""
 
     def __init__(self, folder: Path, database: str, fairlead: StandaloneInstallation) -> None:
         self._folder = folder
@@ -61,13 +63,7 @@ class AirflowInstallation:
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _kill_group(process)
         for output in self._outputs:
             output.close()
 
@@ -95,9 +91,7 @@ class AirflowInstallation:
 
     def kill_triggerer(self) -> None:
         """`kill -9` of the triggerer and of the process in which its triggers run."""
-        process = self._processes["triggerer"]
-        os.killpg(process.pid, 9)
-        process.wait()
+        _kill_group(self._processes["triggerer"])
 
     def read_logs(self, dag_id: str, run_id: str) -> str:
         """The logs of all tasks of a run, as they are on disk."""
@@ -206,6 +200,13 @@ class AirflowInstallation:
             "PYTHONPATH": str(self._folder / "site"),
             **{f"AIRFLOW__{name}": value for name, value in settings.items()},
         }
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """`kill -9` of a process and those that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 class DagRun:

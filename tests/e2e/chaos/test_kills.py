@@ -17,7 +17,7 @@ from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.conftest import Server
 from tests.e2e.chaos import replay
 
-JOBS = 600
+JOBS = 300
 """Enough that jobs run while each part is killed; `test_long_kills` has 100,000."""
 SETS = 4
 VICTIMS = ("web", "scheduler", "executor", "postgres", "valkey")

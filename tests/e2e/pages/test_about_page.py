@@ -1,7 +1,5 @@
 """The page about the installation in a real browser."""
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, expect
 
@@ -10,14 +8,14 @@ from fairlead_common.service.health import VERSION
 from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.reported_state import fill
 from tests.e2e.pages.test_keyboard import check_themes
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_the_page_lists_parts_views_and_versions(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await fill(harness)
@@ -26,7 +24,7 @@ async def test_the_page_lists_parts_views_and_versions(
         scheduler = page.locator("tr[data-part=Scheduler]")
         await expect(scheduler).to_contain_text("Silent")
         await expect(page.get_by_text("1 of 5 parts need attention")).to_be_visible()
-        await look(page, tmp_path, "about")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.set_viewport_size({"width": 390, "height": 844})
         await check_themes(page, axe_script)

@@ -59,6 +59,10 @@ EMPTY_PATHS: Final = (
     "/fairness",
 )
 WINDOWS: Final = {"wide": (1280, 900), "phone": (390, 844)}
+VIEWS: Final = (("wide", "light"), ("phone", "dark"))
+"""Windows and themes in which pages are checked. A theme changes only colours, and a window only
+the layout."""
+EVERY_VIEW: Final = tuple((window, theme) for window in WINDOWS for theme in ("light", "dark"))
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RUN_AXE: Final = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
 
@@ -75,30 +79,38 @@ async def find_violations(page: Page) -> list[str]:
 
 
 async def check(
-    browser: Browser, harness: LookoutHarness, axe_script: str, paths: tuple[str, ...]
+    browser: Browser,
+    harness: LookoutHarness,
+    axe_script: str,
+    paths: tuple[str, ...],
+    views: tuple[tuple[str, str], ...] = VIEWS,
 ) -> dict[str, list[str]]:
-    """The violations of pages in both themes and at two widths, by page."""
+    """The violations of pages in these windows and themes, by page."""
     found: dict[str, list[str]] = {}
     async with browser_page(browser) as page:
         for path in paths:
             await page.goto(address(harness, path))
             # Not a <script>: the pages' policy refuses foreign ones.
             await page.evaluate(axe_script)
-            for window, (width, height) in WINDOWS.items():
+            for window, theme in views:
+                width, height = WINDOWS[window]
                 await page.set_viewport_size({"width": width, "height": height})
-                for theme in ("light", "dark"):
-                    await page.emulate_media(
-                        color_scheme="dark" if theme == "dark" else "light",
-                        reduced_motion="reduce",
-                    )
-                    violations = await find_violations(page)
-                    if violations:
-                        found[f"{path} {window} {theme}"] = violations
+                await page.emulate_media(
+                    color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce"
+                )
+                violations = await find_violations(page)
+                if violations:
+                    found[f"{path} {window} {theme}"] = violations
     return found
 
 
+@pytest.mark.parametrize("views", [VIEWS, pytest.param(EVERY_VIEW, marks=pytest.mark.nightly)])
 async def test_no_page_violates_a_rule(
-    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
+    fresh_database: str,
+    valkey_url: str,
+    browser: Browser,
+    axe_script: str,
+    views: tuple[tuple[str, str], ...],
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
@@ -124,7 +136,7 @@ async def test_no_page_violates_a_rule(
         made = events.ArraySubmitted(array=array, template=template, count=99, indexes="0-98")
         await harness.append_events(made)
         await harness.read("/jobs", await harness.append_events(*history, *again))
-        assert await check(browser, harness, axe_script, PATHS) == {}
+        assert await check(browser, harness, axe_script, PATHS, views) == {}
 
 
 async def test_no_empty_page_violates_a_rule(

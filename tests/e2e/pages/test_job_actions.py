@@ -1,7 +1,6 @@
 """Bulk actions on the page of jobs, in a real browser against all services."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -12,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 from fairlead_common.domain.ids import task_id
 from fairlead_standalone.service.testing import StandaloneInstallation
 from tests.e2e.pages.browser import browser_page
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 
 PREFIX: Final = "page-"
 """Of the job sets of this module, which shares its installation with others."""
@@ -64,7 +63,7 @@ async def open_jobs(page: Page, standalone: StandaloneInstallation, query: str) 
 
 
 async def test_selected_jobs_are_cancelled_after_a_confirmation(
-    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser, tmp_path: Path
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
     await submit_held(api, "page-pick", 3)
     async with browser_page(browser) as page:
@@ -72,7 +71,7 @@ async def test_selected_jobs_are_cancelled_after_a_confirmation(
         await page.get_by_label("Select job-1").check()
         await page.get_by_role("button", name="Cancel…").click()
         await expect(page.get_by_role("heading", name="Cancel 1 job?")).to_be_visible()
-        await look(page, tmp_path, "confirm")
+        await check_width(page)
         await page.get_by_role("button", name="Back").click()
         assert {job["state"] for job in await list_jobs(api, "page-pick")} == {"QUEUED"}
         await page.get_by_role("button", name="Cancel…").click()
@@ -143,13 +142,13 @@ async def test_selected_jobs_are_submitted_again_into_a_job_set(
 
 
 async def test_a_job_is_cancelled_on_its_page(
-    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser, tmp_path: Path
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
     await submit_held(api, "page-one", 1)
     async with browser_page(browser) as page:
         await open_jobs(page, standalone, "jobSet=page-one")
         await page.get_by_role("link", name="job-0").click()
-        await look(page, tmp_path, "job")
+        await check_width(page)
         await page.get_by_role("button", name="Cancel…").click()
         await page.get_by_role("button", name="Cancel 1 job").click()
         await expect(page.get_by_text("Cancellation of 1 job requested.")).to_be_visible()
@@ -202,19 +201,19 @@ async def submit_array(api: httpx2.AsyncClient, job_set: str) -> str:
 
 
 async def test_tasks_of_an_array_are_cancelled_by_index_and_listed_by_state(
-    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser, tmp_path: Path
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
 ) -> None:
     array = await submit_array(api, "page-array")
     async with browser_page(browser) as page:
         await open_jobs(page, standalone, "jobSet=page-array")
         await page.goto(f"{standalone.address}/arrays/{array}")
         await expect(page.get_by_text("98 tasks are not released")).to_be_visible()
-        await look(page, tmp_path, "array")
+        await check_width(page)
         await page.get_by_label("Tasks", exact=True).fill("0-99:2")
         await page.get_by_role("button", name="Cancel…").click()
         await expect(page.get_by_role("heading", name="Cancel 50 tasks?")).to_be_visible()
         await expect(page.get_by_text("Of the tasks 0-99:2, those that")).to_be_visible()
-        await look(page, tmp_path, "array-confirm")
+        await check_width(page)
         await page.get_by_role("button", name="Back").click()
         assert (await api.get(f"/arrays/{array}")).json()["states"] == {"QUEUED": 100}
         await page.get_by_role("button", name="Cancel…").click()
@@ -227,7 +226,7 @@ async def test_tasks_of_an_array_are_cancelled_by_index_and_listed_by_state(
         await page.goto(f"{standalone.address}/arrays/{array}")
         await page.get_by_role("link", name="Next").click()
         await expect(page.locator("#task-99")).to_be_visible()
-        await look(page, tmp_path, "array-next")
+        await check_width(page)
         await page.get_by_role("link", name="99", exact=True).click()
         await expect(page.get_by_role("link", name="task 99 of 100")).to_be_visible()
 

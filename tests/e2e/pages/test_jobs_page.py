@@ -8,7 +8,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from fairlead_common.domain.records import events
 from tests.e2e.pages.browser import EVIL, address, browser_page
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import failed_run, job_id, leased, submitted, succeeded
 from tests.unit.lookout.builders import running as started
@@ -53,7 +53,7 @@ def rows(page: Page) -> Locator:
 
 
 async def test_filters_are_in_the_address_and_can_be_removed(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await fill(harness)
@@ -61,7 +61,7 @@ async def test_filters_are_in_the_address_and_can_be_removed(
         await page.get_by_role("link", name="Jobs", exact=True).click()
         await expect(page.locator("[data-jobs]")).to_have_text(str(4 + OTHERS))
         await expect(rows(page)).to_have_count(50)
-        await look(page, tmp_path, "jobs")
+        await check_width(page)
         await page.get_by_label("Queue", exact=True).select_option("q")
         await page.get_by_role("button", name="Show").click()
         await expect(rows(page)).to_have_count(4)
@@ -93,7 +93,7 @@ async def test_pages_continue_and_new_jobs_appear(
 
 
 async def test_groups_lead_to_their_jobs(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await fill(harness)
@@ -101,7 +101,7 @@ async def test_groups_lead_to_their_jobs(
         await page.get_by_label("Group by").fill("queue,state")
         await page.get_by_role("button", name="Show").click()
         await expect(rows(page)).to_have_count(5)
-        await look(page, tmp_path, "groups")
+        await check_width(page)
         await expect(rows(page).first).to_contain_text("research")
         await rows(page).first.get_by_role("link", name="Jobs").click()
         await expect(page.locator("[data-jobs]")).to_have_text(str(OTHERS))

@@ -1,14 +1,12 @@
 """Keys, the list of keys and the command palette, in a real browser."""
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.e2e.pages.browser import EVIL, address, browser_page
 from tests.e2e.pages.reported_state import fill
 from tests.e2e.pages.test_accessibility import find_violations
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import job_id, submitted
 
@@ -26,7 +24,7 @@ async def check_themes(page: Page, axe_script: str) -> None:
 
 
 async def test_keys_move_filter_and_open_pages(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await fill(harness)
@@ -47,7 +45,7 @@ async def test_keys_move_filter_and_open_pages(
         await page.get_by_role("heading", name="Jobs").click()
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
-        await look(page, tmp_path, "keys")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
@@ -72,7 +70,7 @@ async def test_single_keys_can_be_turned_off(
 
 
 async def test_the_palette_finds_pages_queues_job_sets_and_jobs(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await fill(harness)
@@ -86,7 +84,7 @@ async def test_the_palette_finds_pages_queues_job_sets_and_jobs(
         await page.keyboard.type("img")
         await expect(palette.get_by_role("link")).to_have_count(1)
         await expect(palette.get_by_role("link")).to_contain_text(EVIL)
-        await look(page, tmp_path, "palette")
+        await check_width(page)
         await check_themes(page, axe_script)
         await palette.get_by_role("searchbox").fill(job_id("a"))
         await page.keyboard.press("Enter")

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -11,7 +10,7 @@ from fairlead_common.domain.records import clusters
 from tests.e2e.pages.browser import EVIL, address, browser_page
 from tests.e2e.pages.log_server import LogServer, log_server
 from tests.e2e.pages.test_keyboard import check_themes
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 from tests.unit.lookout.builders import running as started
@@ -42,7 +41,7 @@ async def open_log(
 
 
 async def test_a_log_has_colours_and_everything_else_is_escaped(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
@@ -55,7 +54,7 @@ async def test_a_log_has_colours_and_everything_else_is_escaped(
         await expect(log).not_to_contain_text("window-name")
         await expect(log).not_to_contain_text("10 %\n")
         assert await page.locator("main img").count() == 0
-        await look(page, tmp_path, "log")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.get_by_role("link", name="stderr").click()
         await page.wait_for_url("**stream=stderr**")
@@ -64,7 +63,7 @@ async def test_a_log_has_colours_and_everything_else_is_escaped(
 
 
 async def test_a_log_is_searched_and_downloaded(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     text = "".join(f"line {number} {'x' * 200}\n" for number in range(2_000)) + COLOURED
     async with (
@@ -80,11 +79,11 @@ async def test_a_log_is_searched_and_downloaded(
         await expect(page.get_by_text("11 lines contain LINE 99.")).to_be_visible()
         await expect(log.locator("mark").first).to_have_text("line 99")
         assert "find=LINE+99" in page.url
-        await look(page, tmp_path, "search")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.get_by_role("link", name="Do not wrap lines").click()
         await expect(page.locator("pre.log.unwrapped")).to_be_visible()
-        await look(page, tmp_path, "unwrapped")
+        await check_width(page)
         await page.get_by_label("Lines of the log that contain").fill("nothing has this")
         await page.get_by_role("button", name="Search").click()
         await expect(page.get_by_text("0 lines contain nothing has this.")).to_be_visible()

@@ -1,8 +1,6 @@
 """The pages in a real browser: live numbers, links, what is wrong, who may look, and no scripts
 of anybody else's."""
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, expect
 
@@ -218,7 +216,7 @@ async def test_a_missing_object_has_an_error_page(
 
 
 async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path
+    fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     async with (
         running(fresh_database, valkey_url) as harness,
@@ -253,4 +251,3 @@ async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
         await expect(page.get_by_text("queue limit")).to_be_visible()
         await expect(page.get_by_text("at its limit")).to_be_visible()
         await expect(page.get_by_role("cell", name="cpu")).to_be_visible()
-        await page.screenshot(path=tmp_path / "queue.png", full_page=True)

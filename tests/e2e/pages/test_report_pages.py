@@ -1,14 +1,12 @@
 """The pages of preemptions, fairness and nodes in a real browser."""
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, expect
 
 from tests.e2e.pages.browser import EVIL, address, browser_page
 from tests.e2e.pages.reported_state import fill
 from tests.e2e.pages.test_keyboard import check_themes
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 from tests.integration.lookout.test_preemptions import preempted
 from tests.unit.lookout.builders import job_id, submitted
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_preemptions_are_filtered_and_live(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await page.goto(address(harness, "/"))
@@ -32,7 +30,7 @@ async def test_preemptions_are_filtered_and_live(
         await harness.read("/jobs", after)
         await expect(page.locator("tbody tr")).to_have_count(2)
         await page.reload()
-        await look(page, tmp_path, "preemptions")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.get_by_label("Queue that lost").select_option("research")
         await page.get_by_role("button", name="Show").click()
@@ -47,7 +45,7 @@ async def test_preemptions_are_filtered_and_live(
 
 
 async def test_fairness_has_axes_and_a_legend(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await page.goto(address(harness, "/fairness"))
@@ -59,7 +57,7 @@ async def test_fairness_has_axes_and_a_legend(
         await expect(row).to_contain_text("below")
         await expect(page.locator("tr[data-queue=research]")).to_contain_text("above")
         await expect(page.locator(".chart")).to_have_count(2)
-        await look(page, tmp_path, "fairness")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.get_by_label("Queue name contains").fill("rese")
         await page.get_by_role("button", name="Show").click()
@@ -71,7 +69,7 @@ async def test_fairness_has_axes_and_a_legend(
 
 
 async def test_a_node_shows_its_jobs_and_its_capacity(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         await fill(harness)
@@ -79,7 +77,7 @@ async def test_a_node_shows_its_jobs_and_its_capacity(
         await page.get_by_role("link", name="n0", exact=True).click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Node n0")
         await expect(page.locator("tbody tr")).to_contain_text("Running")
-        await look(page, tmp_path, "node")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.goto(address(harness, "/clusters/e/nodes/n5"))
         await expect(page.get_by_text("Cordoned in its cluster")).to_be_visible()

@@ -1,14 +1,12 @@
 """Saved views in a real browser: saved on the page of jobs, opened and deleted."""
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser, expect
 
 from fairlead_common.domain.records import events
 from tests.e2e.pages.browser import EVIL, address, browser_page
 from tests.e2e.pages.test_keyboard import check_themes
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import job_id, leased, submitted
 
@@ -16,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_view_is_saved_opened_and_deleted(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
         failed = events.JobFailed(
@@ -28,7 +26,7 @@ async def test_a_view_is_saved_opened_and_deleted(
         await expect(page.locator("[data-jobs]")).to_have_text("1")
         await page.get_by_role("button", name="Save view…").click()
         await page.get_by_label("Name", exact=True).fill(EVIL)
-        await look(page, tmp_path, "save")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.get_by_role("button", name="Save", exact=True).click()
         await expect(page.get_by_text(f"View {EVIL} was saved.")).to_be_visible()
@@ -46,7 +44,7 @@ async def test_a_view_is_saved_opened_and_deleted(
         row = page.locator("tbody tr")
         await expect(row).to_contain_text("/jobs?queue=q&state=FAILED&category=oom")
         assert await page.locator("main img").count() == 0
-        await look(page, tmp_path, "views")
+        await check_width(page)
         await check_themes(page, axe_script)
         await row.get_by_role("button").click()
         await page.get_by_role("dialog").get_by_role("button", name="Delete").click()

@@ -1,7 +1,5 @@
 """Tokens and cordons, in a real browser against all services."""
 
-from pathlib import Path
-
 import httpx2
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
@@ -11,7 +9,7 @@ from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.reported_state import fill
 from tests.e2e.pages.test_job_actions import open_jobs
 from tests.e2e.pages.test_keyboard import check_themes
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import succeeded
 
@@ -32,7 +30,7 @@ async def ask(standalone: StandaloneInstallation, path: str, token: str) -> http
 
 
 async def test_a_token_is_created_and_revoked(
-    standalone: StandaloneInstallation, browser: Browser, tmp_path: Path, axe_script: str
+    standalone: StandaloneInstallation, browser: Browser, axe_script: str
 ) -> None:
     async with browser_page(browser) as page:
         await open_page(page, standalone, "/tokens")
@@ -43,7 +41,7 @@ async def test_a_token_is_created_and_revoked(
         await expect(secret).to_be_visible()
         token = await secret.inner_text()
         assert (await ask(standalone, "/jobs", token)).status_code == 200
-        await look(page, tmp_path, "tokens")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.reload()
         row = page.locator("#tokens tr", has_text="page <b>test</b>")
@@ -67,7 +65,7 @@ async def test_a_refused_token_says_why(
 
 
 async def test_an_operator_cordons_a_node_and_uncordons_it(
-    standalone: StandaloneInstallation, browser: Browser, tmp_path: Path, axe_script: str
+    standalone: StandaloneInstallation, browser: Browser, axe_script: str
 ) -> None:
     clusters = (await ask(standalone, "/clusters", standalone.token)).json()["clusters"]
     executor = clusters[0]["executor"]
@@ -78,7 +76,7 @@ async def test_an_operator_cordons_a_node_and_uncordons_it(
         row = page.locator(f"tr[data-node={node}]")
         await row.get_by_role("button", name="Cordon").click()
         await page.get_by_label("Reason").fill("disk check")
-        await look(page, tmp_path, "cordon")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.get_by_role("button", name="Back").click()
         await expect(row).not_to_contain_text("disk check")
@@ -113,7 +111,7 @@ async def test_an_operator_cordons_a_cluster_and_uncordons_it(
 
 
 async def test_selected_nodes_are_cordoned_together(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     """Against lookout alone: the requests are answered here, one of them with a refusal."""
     sent: list[tuple[str, object]] = []
@@ -135,7 +133,7 @@ async def test_selected_nodes_are_cordoned_together(
         for node in ("n0", "n1", "n2"):
             await page.get_by_label(f"Select {node}", exact=True).check()
         await expect(page.get_by_text("3 nodes selected")).to_be_visible()
-        await look(page, tmp_path, "nodes")
+        await check_width(page)
         await harness.append_events(*succeeded("a"))  # the list is live: the selection stays
         await expect(page.locator("tr[data-node=n0] td.num")).to_have_text("0")
         await expect(page.get_by_text("3 nodes selected")).to_be_visible()

@@ -1,6 +1,5 @@
 """The pages of webhooks in a browser: what they show, a test and a replay, and axe-core."""
 
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -9,7 +8,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.test_accessibility import check
 from tests.e2e.pages.test_keyboard import check_themes
-from tests.e2e.pages.test_scheduling_pages import look
+from tests.e2e.pages.test_scheduling_pages import check_width
 from tests.integration.webhooks.receiver import receiving
 from tests.integration.webhooks.webhook_harness import WebhookHarness, delivering
 from tests.unit.lookout.builders import leased, submitted
@@ -46,7 +45,7 @@ async def test_a_test_and_a_replay_are_sent_from_the_page(
 
 
 async def test_a_webhook_is_created_and_its_deliveries_are_live(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     async with (
         receiving() as receiver,
@@ -61,13 +60,13 @@ async def test_a_webhook_is_created_and_its_deliveries_are_live(
         await page.get_by_label("submitted", exact=True).check()
         await page.get_by_role("button", name="Create").click()
         await expect(page.locator("#webhook-result")).to_contain_text("url")
-        await look(page, tmp_path, "webhook-form")
+        await check_width(page)
         await check_themes(page, axe_script)
         await page.get_by_label("URL").fill(receiver.url)
         await page.get_by_role("button", name="Create").click()
         secret = page.get_by_label("Secret", exact=True)
         await expect(secret).to_contain_text("whsec_")
-        await look(page, tmp_path, "webhook-made")
+        await check_width(page)
         await page.get_by_role("link", name="Open the webhook").click()
         await expect(page.get_by_text("No deliveries.")).to_be_visible()
         await page.evaluate("window.notReloaded = true")
@@ -78,7 +77,7 @@ async def test_a_webhook_is_created_and_its_deliveries_are_live(
         receiver.answer_status(500)
         await page.get_by_role("button", name="Send a test").click()
         await expect(row).to_have_count(2)
-        await look(page, tmp_path, "deliveries")
+        await check_width(page)
         assert await page.evaluate("window.notReloaded")
         found = await harness.read("/webhooks/results")
         assert found["filter"] == {"queue": "q", "types": ["submitted"]}
@@ -86,7 +85,7 @@ async def test_a_webhook_is_created_and_its_deliveries_are_live(
 
 
 async def test_each_kind_is_created_with_its_own_fields(
-    fresh_database: str, valkey_url: str, browser: Browser, tmp_path: Path, axe_script: str
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     smtp = {"smtp_host": "127.0.0.1", "smtp_from": "fairlead@example.org", "smtp_port": 9}
     async with (
@@ -106,16 +105,16 @@ async def test_each_kind_is_created_with_its_own_fields(
             await page.get_by_label("Queue", exact=True).fill("q")
             for label, value in values.items():
                 await page.get_by_label(label, exact=True).fill(value)
-            await look(page, tmp_path, f"form-{kind}")
+            await check_width(page)
             await check_themes(page, axe_script)
             await page.get_by_role("button", name="Create").click()
             await expect(page.get_by_text("The webhook is created")).to_be_visible()
             await expect(page.get_by_label("Secret", exact=True)).to_be_hidden()
             await page.get_by_role("link", name="Open the webhook").click()
             await expect(page.get_by_role("heading", name=kind, exact=True)).to_be_visible()
-            await look(page, tmp_path, f"webhook-{kind}")
+            await check_width(page)
         await open_page(page, harness, "/webhooks")
-        await look(page, tmp_path, "webhooks-of-all-kinds")
+        await check_width(page)
         await check_themes(page, axe_script)
         slack = await harness.read("/webhooks/slack")
         assert slack["template"] == {"text": "{jobSet}: {counts}"}

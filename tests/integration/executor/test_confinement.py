@@ -7,7 +7,7 @@ import pwd
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -86,6 +86,25 @@ def attack(
     return harness.job(name, command, container={"env": [disks]})
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can pass. pytest closes the parents of `tmp_path` to other users
+    whenever it starts, also for the tests of another checkout."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-tests-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        yield folder
+
+
+@pytest.fixture
+async def harness(fresh_database: str, open_folder: Path) -> AsyncIterator[ExecutorHarness]:
+    """An empty log, and a folder for executors that is closed, in one that is not."""
+    data = open_folder / "data"
+    data.mkdir(mode=0o700)
+    async with ExecutorHarness.open(fresh_database, data) as opened:
+        yield opened
+
+
 async def attacked(
     harness: ExecutorHarness, method: str, settings: dict[str, str], python: str = sys.executable
 ) -> dict[str, bool]:
@@ -104,14 +123,6 @@ async def attacked(
         assert isinstance(end, ev.JobRunSucceeded), (end, harness.errors(lease))
         possible: dict[str, bool] = json.loads(harness.output(lease))
     return possible
-
-
-def let_others_pass(folder: Path) -> None:
-    """Users without rights of their own reach the folder. pytest keeps its folders to itself."""
-    shared = Path(tempfile.gettempdir())
-    for above in folder.parents:
-        if shared in above.parents:
-            above.chmod(above.stat().st_mode | 0o011)
 
 
 def everybodys_python() -> str:
@@ -159,7 +170,6 @@ async def test_without_confinement_a_job_reads_the_data_folder(harness: Executor
 async def test_a_job_of_another_user_cannot_access_the_installation(
     harness: ExecutorHarness,
 ) -> None:
-    let_others_pass(harness.folder)
     possible = await attacked(
         harness, child.OFF, {"FAIRLEAD_JOB_USERS": '{"q": "nobody"}'}, everybodys_python()
     )
@@ -169,16 +179,15 @@ async def test_a_job_of_another_user_cannot_access_the_installation(
 @pytest.mark.parametrize("method", [child.NAMESPACES, child.LANDLOCK, child.OFF])
 @pytest.mark.parametrize("users", ["{}", '{"q": "nobody"}'])
 async def test_a_confined_job_works_as_usual_elsewhere(
-    harness: ExecutorHarness, tmp_path_factory: pytest.TempPathFactory, method: str, users: str
+    harness: ExecutorHarness, open_folder: Path, method: str, users: str
 ) -> None:
     if method != child.OFF:
         need(method, harness.folder)
     if users != "{}" and os.geteuid() != 0:
         pytest.skip("NOT TESTED: only root can change users")
-    outside = tmp_path_factory.mktemp("outside")
+    outside = open_folder / "outside"
+    outside.mkdir()
     outside.chmod(0o777)
-    let_others_pass(harness.folder)
-    let_others_pass(outside)
     settings = {"FAIRLEAD_CONFINEMENT": method, "FAIRLEAD_JOB_USERS": users}
     async with harness.executor(settings):
         await harness.until_ready()
@@ -219,7 +228,6 @@ async def test_a_member_reads_its_group_file_as_it_changes_and_cannot_change_it(
         need(method, harness.folder)
     if users != "{}" and os.geteuid() != 0:
         pytest.skip("NOT TESTED: only root can change users")
-    let_others_pass(harness.folder)
     settings = {
         "FAIRLEAD_CONFINEMENT": method,
         "FAIRLEAD_JOB_USERS": users,

@@ -99,6 +99,7 @@ class FaultHarness:
                 if isinstance(ends[0], ev.JobRunLost | ev.JobRunReturned):
                     again.append(msgspec.structs.replace(lease, run=lease.run + 1))
                     self.open[job] = again[-1]
+                    self._stopped.discard(job)  # the stop was lost with the run
                 else:
                     self.ended[job] = ends[0]
             elif self._is_to_be_stopped(lease):

@@ -15,12 +15,13 @@ from tests.integration.lookout.lookout_harness import running
 from tests.unit.lookout.builders import JOB_SET, QUEUE, PlainView
 from tests.unit.lookout.histories import history
 
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(6, 12))]
 CHANGING = [
     name for name in JOB_COLUMNS if name not in ("set_number", "queue", "class", "after", "week")
 ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_tables_agree_with_a_plain_fold(
     fresh_database: str, valkey_url: str, seed: int
 ) -> None:

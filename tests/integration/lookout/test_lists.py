@@ -4,8 +4,8 @@ import csv
 import io
 import json
 import random
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import asyncpg
 import pytest
@@ -73,38 +73,39 @@ async def some_jobs(harness: LookoutHarness) -> None:
     await harness.read("/jobsets", after)
 
 
-@pytest.mark.parametrize(
-    ("query", "want"),
-    [
-        ({"cluster": "e"}, "abde"),
-        ({"node": "n1"}, "ad"),
-        ({"node": "n1", "state": "RUNNING"}, "a"),
-        ({"label.team": "x"}, "ad"),
-        ({"label.team": "x", "label.kind": "big"}, "a"),
-        ({"annotation.who": "anna"}, "a"),
-        ({"category": "exit-code"}, "d"),
-        ({"category": "oom"}, ""),
-        ({"category": "exit-code", "state": "FAILED,RUNNING"}, "d"),
-        ({"category": "exit-code", "state": "RUNNING"}, ""),
-        ({"class": "high"}, "b"),
-        ({"class": "high,default", "state": "QUEUED"}, "cz"),
-        ({"q": "other"}, "z"),
-        ({"q": "c"}, "c"),
-        ({"submittedAfter": "2020-01-01T00:00:00Z"}, "abcdez"),
-        ({"submittedAfter": "2999-01-01T00:00:00+01:00"}, ""),
-        ({"state": "SUCCEEDED,FAILED"}, "de"),
-        ({"jobSet": "other-set"}, "z"),
-    ],
+FILTERS: Final[Sequence[tuple[dict[str, str], str]]] = (
+    ({"cluster": "e"}, "abde"),
+    ({"node": "n1"}, "ad"),
+    ({"node": "n1", "state": "RUNNING"}, "a"),
+    ({"label.team": "x"}, "ad"),
+    ({"label.team": "x", "label.kind": "big"}, "a"),
+    ({"annotation.who": "anna"}, "a"),
+    ({"category": "exit-code"}, "d"),
+    ({"category": "oom"}, ""),
+    ({"category": "exit-code", "state": "FAILED,RUNNING"}, "d"),
+    ({"category": "exit-code", "state": "RUNNING"}, ""),
+    ({"class": "high"}, "b"),
+    ({"class": "high,default", "state": "QUEUED"}, "cz"),
+    ({"q": "other"}, "z"),
+    ({"q": "c"}, "c"),
+    ({"submittedAfter": "2020-01-01T00:00:00Z"}, "abcdez"),
+    ({"submittedAfter": "2999-01-01T00:00:00+01:00"}, ""),
+    ({"state": "SUCCEEDED,FAILED"}, "de"),
+    ({"jobSet": "other-set"}, "z"),
 )
+"""Parameters of the list of jobs, and the client ids of the jobs that they find."""
+
+
 async def test_a_filter_finds_its_jobs_and_counts_them(
-    fresh_database: str, valkey_url: str, query: dict[str, str], want: str
+    fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as harness:
         await some_jobs(harness)
-        found = await pages(harness, limit=1, **query)
-        assert sorted(job["clientId"] for job in found) == sorted(want)
-        page = await harness.read("/jobs", include="count", **query)
-        assert page["count"] == str(len(want))
+        for query, want in FILTERS:
+            found = await pages(harness, limit=1, **query)
+            assert sorted(job["clientId"] for job in found) == sorted(want), query
+            page = await harness.read("/jobs", include="count", **query)
+            assert page["count"] == str(len(want)), query
 
 
 async def test_lists_are_sorted_by_the_requested_field(
@@ -125,36 +126,31 @@ async def test_lists_are_sorted_by_the_requested_field(
             assert len(set(up)) == 6
 
 
-@pytest.mark.parametrize(
-    ("by", "query", "want"),
-    [
-        ("queue,state", {}, {("q", "QUEUED"): 2, ("q", "RUNNING"): 1, ("q", "LEASED"): 1,
-                             ("q", "FAILED"): 1, ("q", "SUCCEEDED"): 1}),
-        ("class", {}, {("default",): 5, ("high",): 1}),
-        ("jobSet", {}, {("s",): 5, ("other-set",): 1}),
-        ("cluster,node", {"state": "RUNNING,LEASED"}, {("e", "n1"): 1, ("e", "n2"): 1}),
-        ("label.team", {}, {("x",): 2, ("y",): 1, (None,): 3}),
-        ("label.team,label.kind", {"jobSet": "s"},
-         {("x", "big"): 1, ("x", None): 1, ("y", None): 1, (None, None): 2}),
-        ("state", {"label.team": "x"}, {("RUNNING",): 1, ("FAILED",): 1}),
-    ],
+GROUPS: Final[Sequence[tuple[str, dict[str, str], dict[tuple[str | None, ...], int]]]] = (
+    ("queue,state", {}, {("q", "QUEUED"): 2, ("q", "RUNNING"): 1, ("q", "LEASED"): 1,
+                         ("q", "FAILED"): 1, ("q", "SUCCEEDED"): 1}),
+    ("class", {}, {("default",): 5, ("high",): 1}),
+    ("jobSet", {}, {("s",): 5, ("other-set",): 1}),
+    ("cluster,node", {"state": "RUNNING,LEASED"}, {("e", "n1"): 1, ("e", "n2"): 1}),
+    ("label.team", {}, {("x",): 2, ("y",): 1, (None,): 3}),
+    ("label.team,label.kind", {"jobSet": "s"},
+     {("x", "big"): 1, ("x", None): 1, ("y", None): 1, (None, None): 2}),
+    ("state", {"label.team": "x"}, {("RUNNING",): 1, ("FAILED",): 1}),
 )  # fmt: skip
-async def test_groups_count_the_jobs_of_a_filter(
-    fresh_database: str,
-    valkey_url: str,
-    by: str,
-    query: dict[str, str],
-    want: dict[tuple[str, ...], int],
-) -> None:
+"""`groupBy`, other parameters of the list of jobs, and the number of jobs of each group."""
+
+
+async def test_groups_count_the_jobs_of_a_filter(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as harness:
         await some_jobs(harness)
-        found = await harness.read("/jobs", groupBy=by, **query)
-        groups = {tuple(each["group"].values()): each["jobs"] for each in found["groups"]}
-        assert groups == want
-        assert found["total"] == str(sum(want.values()))
-        most = max(want.values())
-        (greatest,) = (await harness.read("/jobs", groupBy=by, limit=1, **query))["groups"]
-        assert greatest["jobs"] == most
+        for by, query, want in GROUPS:
+            found = await harness.read("/jobs", groupBy=by, **query)
+            groups = {tuple(each["group"].values()): each["jobs"] for each in found["groups"]}
+            assert groups == want, (by, query)
+            assert found["total"] == str(sum(want.values()))
+            most = max(want.values())
+            (greatest,) = (await harness.read("/jobs", groupBy=by, limit=1, **query))["groups"]
+            assert greatest["jobs"] == most
 
 
 @pytest.mark.parametrize("sort", ["-submitted", "-changed"])

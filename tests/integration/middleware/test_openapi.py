@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from fairlead_common.web import openapi
 from tests.integration.middleware.web_app import WebApp
 from tools.openapi import DOCUMENT
 
 JSON = "application/json"
-SECONDS = 60
-EXAMPLES = 12
+SHORT = ("--phases", "examples,fuzzing", "-n", "2", "--max-time", "60")
+LONG = ("-n", "12")
+"""In all phases: also values at the edges of what the document permits, and calls in sequences."""
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,"
     "response_headers_conformance,response_schema_conformance,unsupported_method,"
@@ -104,14 +106,21 @@ async def test_the_server_accepts_the_examples(app: WebApp) -> None:
         assert answer.status_code in (200, 201, 202, 404, 409), (path, answer.text)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(SHORT, id="short"),
+        pytest.param(LONG, id="long", marks=[pytest.mark.nightly, pytest.mark.timeout(3_600)]),
+    ],
+)
 async def test_generated_requests_get_only_documented_responses(
-    app: WebApp, tmp_path: Path
+    app: WebApp, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    """Schemathesis over a real socket, for a bounded time; run it for longer by hand."""
+    """Schemathesis over a real socket."""
     task = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{app.client.base_url}/openapi.json"),
         *("-H", f"Authorization: Bearer {app.token}", "--checks", CHECKS, "--seed", "1"),
-        *("--max-time", str(SECONDS), "-n", str(EXAMPLES), "--request-timeout", "30"),
+        *("--request-timeout", "30", *options),
         *(part for path in LEFT_OUT for part in ("--exclude-path", path)),
         *("--no-color", "--generation-database", "none", "--continue-on-failure"),
         stdout=asyncio.subprocess.PIPE,

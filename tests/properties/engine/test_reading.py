@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.snapshot import Preemption
+from tests.example_numbers import EXAMPLES
 from tests.properties.engine.reading import Plain
-from tests.properties.engine.worlds import BOUNDED, EXAMPLES
+from tests.properties.engine.worlds import BOUNDED
 
 CLASSES = (
     ("p0", 0, Preemption.ANY),
@@ -121,7 +122,7 @@ class Pool:
         )
 
 
-@settings(BOUNDED, max_examples=EXAMPLES or 150)
+@settings(BOUNDED, max_examples=EXAMPLES or 75)
 @given(st.randoms(use_true_random=False))
 def test_every_round_equals_the_plain_reading_of_the_rules(chance: random.Random) -> None:
     pool = Pool(chance)

@@ -14,7 +14,7 @@ import pytest
 from tests.properties.engine.checked_rounds import count_changes, run_checked_round
 from tests.properties.engine.storms import FREEZES_S, Storm
 
-SEEDS: Final = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
+SEEDS: Final = int(os.environ.get("FAIRLEAD_SEEDS", "50"))
 FOUND: Final = (40, 76, 210, 337, 5398, 5703)
 """Clusters that found something: a gang with order fair, a surplus member whose group returned, a
 reason after a pass that had nothing left to place, members left over that preempt, and (twice) a

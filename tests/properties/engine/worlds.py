@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import msgspec
@@ -10,13 +9,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from fairlead_scheduler.cases.case_file import Case
+from tests.example_numbers import EXAMPLES
 
 CLASSES = ["p0", "p0", "p1", "p2", "p3", "p2np", "p2u", "away", "home"]
 QUEUES = "ABCDEFGH"
-EXAMPLES = int(os.environ.get("FAIRLEAD_EXAMPLES", "0"))
-"""How many random examples to try; 0 = the same few each time."""
 BOUNDED = settings(
-    max_examples=EXAMPLES or 60,
+    max_examples=EXAMPLES or 40,
     derandomize=not EXAMPLES,
     deadline=None,
     suppress_health_check=list(HealthCheck),

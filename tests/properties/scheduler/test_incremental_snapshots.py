@@ -5,7 +5,6 @@
 
 import copy
 import gc
-import os
 from typing import Any
 
 import msgspec
@@ -35,9 +34,9 @@ from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View, forget_names
+from tests.example_numbers import EXAMPLES
 from tests.properties.scheduler import plain
 
-EXAMPLES = int(os.environ.get("FAIRLEAD_EXAMPLES", "0"))
 POOLS = ("default", "other")
 CLASSES = (
     PriorityClass(name="low", value=-10),
@@ -437,7 +436,7 @@ class History(RuleBasedStateMachine):
 
 TestHistories = History.TestCase
 TestHistories.settings = settings(
-    max_examples=EXAMPLES or 15,
+    max_examples=EXAMPLES or 10,
     stateful_step_count=40,
     deadline=None,
     derandomize=not EXAMPLES,

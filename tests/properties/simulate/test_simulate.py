@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fairlead_scheduler.simulate.model.series import INTERVALS_MAX, Series
 from fairlead_scheduler.simulate.model.simulation_loop import GAP_MS
-from tests.properties.engine.worlds import BOUNDED, EXAMPLES
+from tests.example_numbers import EXAMPLES
+from tests.properties.engine.worlds import BOUNDED
 from tests.unit.simulate.simulations import Result, job, simulate
 
 Job = dict[str, Any]  # one line of jobs.jsonl

@@ -14,6 +14,7 @@ from fairlead_common.log import Entry
 from fairlead_lookout.domain.model import Message
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
+from tests.example_numbers import EXAMPLES
 from tests.unit.lookout.builders import PlainView
 
 GOLDEN: Final = [
@@ -49,7 +50,7 @@ _events = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES or 120)
 @given(st.lists(st.lists(_events, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_what_can_be_decoded_can_be_folded(history: list[list[dict[str, Any]]]) -> None:
     entries = []

@@ -24,6 +24,7 @@ from fairlead_executor.domain.cluster_protocol import GroupFile, LogRequest, NoL
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
 from fairlead_executor.domain.pods import SUCCEEDED, End, Phase, Pod
 from fairlead_executor.domain.reconciliation import REPEAT_REPORT_MS
+from tests.example_numbers import EXAMPLES
 from tests.unit.executor.build import lease, run
 
 JOBS_MAX: Final = 4
@@ -258,7 +259,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES or 120)
 @given(st.lists(steps, max_size=40))
 def test_no_run_starts_twice_and_each_lease_ends_once(history: list[tuple[object, ...]]) -> None:
     world = History()

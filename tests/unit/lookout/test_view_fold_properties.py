@@ -10,6 +10,7 @@ from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.domain.story import build_story
 from fairlead_lookout.domain.model import Message
 from fairlead_lookout.domain.transitions import WITH_RUN
+from tests.example_numbers import EXAMPLES
 from tests.unit.lookout.builders import (
     QUEUE,
     PlainView,
@@ -84,7 +85,7 @@ def _whole(view: PlainView) -> tuple[object, ...]:
 
 
 @given(_messages(), st.data())
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES or 60)
 def test_any_cut_of_the_log_into_batches_gives_the_same_view(
     messages: list[Message], data: st.DataObject
 ) -> None:
@@ -99,7 +100,7 @@ def test_any_cut_of_the_log_into_batches_gives_the_same_view(
 
 
 @given(_messages(), st.data())
-@settings(max_examples=100)
+@settings(max_examples=EXAMPLES or 50)
 def test_reading_parts_of_the_log_again_changes_nothing(
     messages: list[Message], data: st.DataObject
 ) -> None:
@@ -112,7 +113,7 @@ def test_reading_parts_of_the_log_again_changes_nothing(
 
 
 @given(_messages())
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES or 60)
 def test_counters_always_agree_with_the_jobs(messages: list[Message]) -> None:
     view = PlainView()
     for each in messages:
@@ -126,7 +127,7 @@ def test_counters_always_agree_with_the_jobs(messages: list[Message]) -> None:
 
 
 @given(_messages())
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES or 60)
 def test_a_superseded_job_did_not_succeed_and_its_job_set_counts_it_once(
     messages: list[Message],
 ) -> None:

@@ -16,6 +16,7 @@ from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedName, Save
 from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
+from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import submitted
 from tests.unit.scheduler.saved import (
     PARTITIONS,
@@ -34,7 +35,7 @@ seeds = st.integers(0, 1 << 32)
 @given(
     seed=seeds, jobs=st.integers(0, 40), piece_bytes=st.integers(1, 2_000), ordered=st.booleans()
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=EXAMPLES or 25, deadline=None)
 def test_a_view_is_the_same_after_it_was_saved_and_loaded(
     seed: int, jobs: int, piece_bytes: int, ordered: bool
 ) -> None:
@@ -51,7 +52,7 @@ def test_a_view_is_the_same_after_it_was_saved_and_loaded(
 
 
 @given(seed=seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=EXAMPLES or 15, deadline=None)
 def test_derived_data_exists_after_loading(seed: int) -> None:
     view, table = random_view(seed, 30), Table()
     table.save(view)
@@ -73,7 +74,7 @@ def test_derived_data_exists_after_loading(seed: int) -> None:
 
 
 @given(seed=seeds, steps=st.lists(st.sampled_from(["add", "change", "end"]), max_size=8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=EXAMPLES or 25, deadline=None)
 def test_saves_in_steps_equal_one_full_save(seed: int, steps: list[str]) -> None:
     chance = np.random.default_rng(seed)
     view, table = random_view(seed, 10), Table()
@@ -135,7 +136,7 @@ def test_a_row_with_an_unknown_number_is_refused() -> None:
 
 
 @given(seed=seeds, done=st.integers(0, 40), rows_max=st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES or 25, deadline=None)
 def test_an_interrupted_save_leaves_each_partition_consistent(
     seed: int, done: int, rows_max: int
 ) -> None:

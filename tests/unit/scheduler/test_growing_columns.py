@@ -9,6 +9,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.growing_columns import LARGE, RESERVED, STEP, grow_array
 from fairlead_scheduler.state.job_index import NO_ROW, JobIndex
+from tests.example_numbers import EXAMPLES
 
 
 def test_an_array_with_enough_rows_is_unchanged() -> None:
@@ -72,7 +73,7 @@ def _id(number: int) -> JobId:
     return JobId(f"{number:028d}")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=EXAMPLES or 25, deadline=None)
 @given(
     begin=st.integers(1, 40),
     added=st.lists(st.integers(1, 60), min_size=1, max_size=6),

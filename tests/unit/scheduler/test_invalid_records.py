@@ -18,6 +18,7 @@ from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.pool_rules import Rate, Rules
+from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import leased, message, submitted
 
 NAMES = [f"j{number}" for number in range(8)]
@@ -126,7 +127,7 @@ def entry(record: Record) -> Entry:
     return Entry(0, 0, record.key, record.value, 0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES or 75)
 @given(
     turns=st.lists(
         st.tuples(

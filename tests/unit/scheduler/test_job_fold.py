@@ -16,6 +16,7 @@ from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import end_events, job_fold
 from fairlead_scheduler.state.view import View
+from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import (
     fold,
     known_of,
@@ -320,7 +321,7 @@ def _check(view: View) -> None:
         assert not jobs.flags[row] & job_table.FREE
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES or 120)
 @given(history=_history, data=st.data())
 def test_any_split_and_repetition_of_the_log_gives_the_same_view(
     history: list[list[ev.AnyEvent]], data: st.DataObject
@@ -355,7 +356,7 @@ def _in_partition(partition: int, event: ev.AnyEvent) -> ev.AnyEvent:
     return moved
 
 
-@settings(max_examples=300)
+@settings(max_examples=EXAMPLES or 120)
 @given(
     history=st.lists(
         st.tuples(st.integers(0, 2), st.lists(_events, min_size=1, max_size=5)), max_size=20
@@ -391,7 +392,7 @@ def test_messages_folded_in_a_batch_equal_single_folds(
     assert together.specs.get_all(live) == singly.specs.get_all(live)
 
 
-@settings(max_examples=100)
+@settings(max_examples=EXAMPLES or 50)
 @given(
     folded=st.lists(st.integers(0, 39), min_size=17, max_size=60),
     once=st.booleans(),
@@ -422,7 +423,7 @@ def test_a_batch_of_successes_equals_single_ones(
     assert together.orphaned_runs == singly.orphaned_runs
 
 
-@settings(max_examples=200)
+@settings(max_examples=EXAMPLES or 80)
 @given(history=_history)
 def test_no_job_ever_leaves_a_final_state(history: list[list[ev.AnyEvent]]) -> None:
     view = View()

@@ -14,6 +14,7 @@ from fairlead_scheduler.state.job_index import NO_ROW, JobIndex, unpack_ids
 from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.specs import Specs
 from fairlead_scheduler.state.view import View, forget_names
+from tests.example_numbers import EXAMPLES
 from tests.unit.scheduler.facts import submitted
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")
@@ -140,7 +141,7 @@ _IDS = st.one_of(
 ).map(JobId)
 
 
-@settings(max_examples=100)
+@settings(max_examples=EXAMPLES or 50)
 @given(st.lists(st.tuples(st.booleans(), st.lists(_IDS, max_size=30, unique=True)), max_size=20))
 def test_ids_map_to_their_rows_after_any_changes(steps: list[tuple[bool, list[JobId]]]) -> None:
     names, capacity = JobIndex(4), 4

@@ -10,6 +10,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder
 from fairlead_submit.domain import request_types
+from tests.example_numbers import EXAMPLES
 
 DECODER = Decoder(request_types.Submission)
 
@@ -48,7 +49,7 @@ def slowly(body: bytes) -> tuple[request_types.Submission, list[FieldError]] | P
 
 
 @given(document=st.one_of(submissions, things))
-@settings(max_examples=400)
+@settings(max_examples=EXAMPLES or 150)
 def test_the_slow_decoder_finds_errors_exactly_where_the_fast_one_fails(
     document: object,
 ) -> None:

@@ -24,7 +24,7 @@ from fairlead_common.service import clock
 
 Output: TypeAlias = "int | IO[bytes]"
 
-POLL_S: Final = 0.01
+POLL_S: Final = 0.05
 TAIL_BYTES: Final = 8192
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -145,7 +145,7 @@ async def wait_until_ended(process: "subprocess.Popen[bytes]") -> int:
         await _readable(os.pidfd_open(process.pid))
     else:
         while process.poll() is None:  # noqa: ASYNC110 (nothing else to wait for)
-            await asyncio.sleep(POLL_S * 10)
+            await asyncio.sleep(POLL_S * 2)
     return process.wait()
 
 

@@ -56,6 +56,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 SETTINGS_OF_TESTS: Final[Mapping[str, str]] = {
     "fsync": "off",
     "full_page_writes": "off",
+    "max_wal_size": "256MB",  # the data can be in memory
 }
 """Settings that survive `kill -9` but not a loss of power, for temporary data."""
 

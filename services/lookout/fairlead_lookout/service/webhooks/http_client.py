@@ -1,41 +1,22 @@
-"""HTTP requests to receivers: limited in time and size, and only to permitted addresses.
-
-The name of a host is resolved once per connection, and the address is checked when the socket for
-it is made, so what was checked is what is connected to. Redirects are not followed, proxies and
-cookies are not used, and compressed responses are not inflated.
-"""
+"""HTTP requests to receivers, as the senders of webhooks make them."""
 
 import asyncio
-import contextlib
-import errno
 import functools
-import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from yarl import URL
+from fairlead_lookout.domain.webhooks.target_addresses import Network
 
-from fairlead_lookout.domain.webhooks.target_addresses import Network, explain_refusal
+if TYPE_CHECKING:
+    from fairlead_lookout.service.webhooks.http_connections import HttpConnections
 
 RESPONSE_BYTES_MAX: Final = 64 * 1024
 """What is read of a response; more ends its connection."""
-CONNECTIONS_MAX: Final = 1_000
-RESOLVERS: Final = 32
-"""Names that are resolved at the same time; a name that is not answered holds one of them."""
-IDLE_S: Final = 15.0
-USER_AGENT: Final = "Fairlead-Webhooks/1"
 
 
 class RequestFailed(Exception):
     """There is no response; the message says why."""
-
-
-class AddressRefused(OSError):
-    """Requests to this address are not permitted."""
 
 
 class HttpResponse(NamedTuple):
@@ -48,44 +29,21 @@ class HttpResponse(NamedTuple):
 
 
 class HttpClient:
-    """Holds the connections to receivers. `allowed`: networks that are permitted although they are
-    not public; `ca_file`: certificates that are trusted beside those of the system."""
+    """Makes requests to receivers. `allowed`: networks that are permitted although they are not
+    public; `ca_file`: certificates that are trusted beside those of the system.
+
+    The first request imports the library and reads the certificates. Together they take a sixth of
+    a second, and most processes never make a request.
+    """
 
     def __init__(
         self, allowed: Sequence[Network], *, timeout_s: float = 10.0, ca_file: str = ""
     ) -> None:
         self._allowed = allowed
         self._timeout_s = timeout_s
-        self._resolver = _Resolver()
-        context = make_tls_context(ca_file)
-        self._sessions = {
-            "https": self._open_session(context, encrypted=True),
-            "http": self._open_session(context, encrypted=False),
-        }
-
-    def _open_session(self, context: ssl.SSLContext, *, encrypted: bool) -> aiohttp.ClientSession:
-        def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-            family, kind, protocol, _, target = address
-            refusal = explain_refusal(str(target[0]), self._allowed, encrypted=encrypted)
-            if refusal is not None:
-                raise AddressRefused(errno.EACCES, refusal)
-            return socket.socket(family, kind, protocol)
-
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=CONNECTIONS_MAX,
-                use_dns_cache=False,
-                resolver=self._resolver,
-                ssl=context,
-                keepalive_timeout=IDLE_S,
-                socket_factory=make_socket,
-            ),
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-        )
+        self._ca_file = ca_file
+        self._opening = asyncio.Lock()
+        self._connections: HttpConnections | None = None
 
     async def request(
         self,
@@ -98,32 +56,27 @@ class HttpClient:
     ) -> HttpResponse:
         """The response, with the beginning of its body: what arrives in time, up to `bytes_max`.
         Raises `RequestFailed`."""
-        target = URL(url, encoded=True)
-        try:
-            async with self._sessions[target.scheme].request(
-                method,
-                target,
-                data=body,
-                headers={"User-Agent": USER_AGENT, **headers},
-                allow_redirects=False,
-            ) as response:
-                retry_after_s = _parse_seconds(response.headers.get("Retry-After", ""))
-                content = await _read_content(response, bytes_max)
-                return HttpResponse(response.status, content, retry_after_s)
-        except TimeoutError:
-            text = f"No complete response within {self._timeout_s:g} s."
-            raise RequestFailed(text) from None
-        except aiohttp.ClientConnectorError as failure:
-            text = f"Cannot connect: {failure.os_error.strerror or failure.os_error}"
-            raise RequestFailed(text) from failure
-        except (aiohttp.ClientError, OSError, ValueError) as failure:
-            raise RequestFailed(f"{type(failure).__name__}: {failure}") from failure
+        connections = await self._open()
+        return await connections.request(method, url, headers, body, bytes_max)
+
+    async def _open(self) -> "HttpConnections":
+        async with self._opening:
+            if self._connections is None:
+                open_connections = await asyncio.to_thread(_import_connections)
+                context = await asyncio.to_thread(make_tls_context, self._ca_file)
+                self._connections = open_connections(self._allowed, self._timeout_s, context)
+            return self._connections
 
     async def close(self) -> None:
         """Close the connections."""
-        for session in self._sessions.values():
-            await session.close()
-        await self._resolver.close()
+        if self._connections is not None:
+            await self._connections.close()
+
+
+def _import_connections() -> "type[HttpConnections]":
+    from fairlead_lookout.service.webhooks.http_connections import HttpConnections
+
+    return HttpConnections
 
 
 @functools.cache
@@ -134,57 +87,3 @@ def make_tls_context(ca_file: str) -> ssl.SSLContext:
     if ca_file:
         context.load_verify_locations(ca_file)
     return context
-
-
-class _Resolver(AbstractResolver):
-    """Resolves names in threads of its own, so that slow names do not delay anything else."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVERS, "webhook-resolver")
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """The addresses of a name."""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, host, port, family)
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(target[0]),
-                port=port,
-                family=kind,
-                proto=protocol,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for kind, _, protocol, _, target in found
-        ]
-
-    async def close(self) -> None:
-        """End the threads that have nothing to do."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _look_up(host: str, port: int, family: int) -> list[tuple[int, int, int, str, tuple[object]]]:
-    found: list[tuple[int, int, int, str, tuple[object]]] = socket.getaddrinfo(  # type: ignore[assignment]
-        host, port, family, socket.SOCK_STREAM
-    )
-    return found
-
-
-async def _read_content(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """The beginning of the body. Up to `bytes_max` the connection can be used again; beyond it the
-    connection is closed."""
-    content = b""
-    with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-        while piece := await response.content.read(bytes_max):
-            content += piece
-            if len(content) > bytes_max:
-                response.close()
-                break
-    return content[:bytes_max]
-
-
-def _parse_seconds(text: str) -> int:
-    """The seconds of a `Retry-After`; a date in it is ignored."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
