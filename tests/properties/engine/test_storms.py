@@ -15,9 +15,10 @@ from tests.properties.engine.checked_rounds import count_changes, run_checked_ro
 from tests.properties.engine.storms import FREEZES_S, Storm
 
 SEEDS: Final = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
-FOUND: Final = (40, 76, 210, 337)
+FOUND: Final = (40, 76, 210, 337, 5398, 5703)
 """Clusters that found something: a gang with order fair, a surplus member whose group returned, a
-reason after a pass that had nothing left to place, and members left over that preempt."""
+reason after a pass that had nothing left to place, members left over that preempt, and (twice)
+surplus members of a more urgent class than what their group needs."""
 TURNS: Final = 3
 STEP_S: Final = 10
 FEW: Final = 10

@@ -19,8 +19,9 @@ from fairlead_scheduler.engine.preparation.static_pool import StaticPool, renew_
 from fairlead_scheduler.engine.round_clock import RoundClock, TimeLimitReachedError
 from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.scheduling import oversubscription, scheduling_pass
-from fairlead_scheduler.engine.snapshot import Code, EngineSettings, Int32, Int64, Snapshot
+from fairlead_scheduler.engine.snapshot import Bool, Code, EngineSettings, Int32, Int64, Snapshot
 from fairlead_scheduler.engine.state import round_state, run_states
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import PREEMPTED
 
 
@@ -123,21 +124,16 @@ def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: Roun
     )
     if not preempted.size:
         return
-    keys: list[Int64 | Int32] = [
-        snapshot.job_submission[preempted],
-        snapshot.job_started_ms[preempted],
-        -snapshot.job_priority[preempted],
-        -model.runs.level[preempted],
-        snapshot.job_queue[preempted],
-    ]
-    rows = preempted[np.lexsort(keys)].astype(np.int64)
+    gang = model.jobs.gang[preempted]
+    needed = gang >= 0
+    if model.roles.base.size:
+        needed &= model.roles.base[preempted] != 0
+    rows = _order_returns(snapshot, model, preempted, needed)
     first = np.searchsorted(
         snapshot.job_queue[rows], np.arange(len(snapshot.queue_names) + 1)
     ).astype(np.int64)
     model.progress.next_queued[:] = first[:-1]
-    gang = model.jobs.gang[preempted]
-    needed = model.roles.base[preempted] != 0 if model.roles.base.size else gang >= 0
-    to_come = np.bincount(gang[(gang >= 0) & needed], minlength=model.gangs.min_size.size)
+    to_come = np.bincount(gang[needed], minlength=model.gangs.min_size.size)
     to_come = to_come.astype(np.int64)
     packed_model, work = round_.packed_model, settings.work_per_check
     oversubscription.start_second_pass(packed_model, rows, first)
@@ -145,3 +141,22 @@ def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: Roun
     while not is_done:
         late = int(clock.check())
         is_done = oversubscription.run_second_pass(packed_model, rows, first, to_come, work, late)
+
+
+def _order_returns(snapshot: Snapshot, model: RoundModel, preempted: Int32, needed: Bool) -> Int64:
+    """The preempted runs by queue, in the order of R7. `needed`: those that their gangs need."""
+    gang = model.jobs.gang[preempted]
+    # Surplus members return only to a group that has returned: after what that needs.
+    least = np.full(model.gangs.min_size.size + 1, np.iinfo(np.int64).max)
+    level = model.runs.level[preempted].astype(np.int64)
+    np.minimum.at(least, gang[needed], level[needed])
+    is_later = (gang >= 0) & ~needed & (level >= least[gang])
+    keys: list[Int64 | Int32] = [
+        snapshot.job_submission[preempted],
+        snapshot.job_started_ms[preempted],
+        -snapshot.job_priority[preempted],
+        is_later.astype(np.int32),
+        -np.where(is_later, least[gang], level),
+        snapshot.job_queue[preempted],
+    ]
+    return preempted[np.lexsort(keys)].astype(np.int64)
