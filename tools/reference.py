@@ -38,8 +38,8 @@ JOB: Final[Mapping[str, str]] = MappingProxyType(
         " the setting `jobDefaults.priorityClass`.",
         "pool": "The pool of nodes in which it runs. Default `default`.",
         "namespace": "The namespace of its pods. Default `default`.",
-        "after": "Client ids or ids of jobs of the same job set. It waits until all of them"
-        " succeeded, and is cancelled when one ends otherwise.",
+        "after": "Client ids or ids of jobs of the same job set, and arrays of it, below. It waits"
+        " until all of them succeeded, and is cancelled when one ends otherwise.",
         "hold": "It waits until it is released (`fairlead release`).",
         "startAfter": "It waits until this time, as `2026-12-01T08:00:00Z`.",
         "maxQueueSeconds": "It is cancelled when it has waited this long.",
@@ -89,6 +89,9 @@ ARRAY: Final[Mapping[str, str]] = MappingProxyType(
         "afterCorresponding": "An array of the job set: each task waits until its task with the"
         " same index has succeeded, and is cancelled when that ends otherwise.",
     }
+)
+AFTER_ARRAY: Final[Mapping[str, str]] = MappingProxyType(
+    {"array": "The client id or id of an array of the job set."}
 )
 RETRY: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -161,6 +164,13 @@ def jobs() -> str:
             "## `array`",
             "",
             *_described(request_types.Array, ARRAY),
+            "",
+            "## An array in `after`",
+            "",
+            'As `after: [fetch, {"array": "scan"}]`: it waits until all tasks of the array have'
+            " succeeded, and is cancelled as soon as one has ended otherwise.",
+            "",
+            *_described(request_types.AfterArray, AFTER_ARRAY),
             "",
             "## `retry`",
             "",

@@ -1,10 +1,15 @@
 """The documents say what is so: diagrams, links, and the commands that they tell people to type."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from fairlead.cli import add_plugins, build_app
+from fairlead_lookout.http import array_responses, waiting_reasons
+from fairlead_scheduler.engine.plan.reason_texts import CODE_NAMES
+from fairlead_scheduler.engine.snapshot import Code
+from fairlead_scheduler.service import reporter
 from tests.architecture.sources import ROOT
 from tools import diagrams, reference
 
@@ -91,6 +96,18 @@ def test_documented_commands_exist(name: str) -> None:
     commands = {command.name for command in app.registered_commands}
     commands |= {group.name for group in app.registered_groups}
     assert set(COMMAND.findall(code((ROOT / name).read_text()))) <= commands
+
+
+def test_every_reason_of_a_waiting_job_is_explained() -> None:
+    """Those of the engine, of reports, and of lookout, which writes them as `code="..."`."""
+    codes = {name for code, name in CODE_NAMES.items() if code is not Code.NONE}
+    codes |= {reporter.POOL_FAILING, reporter.GANG_STOPPING, reporter.LOST_RUN}
+    for module in (waiting_reasons, array_responses):
+        codes |= set(re.findall(r'code="([a-zA-Z-]+)"', Path(module.__file__).read_text()))
+    text = (ROOT / "docs" / "scheduling.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+`) \|", text.partition("## Why is it waiting?")[2], re.MULTILINE)
+    explained = {code for row in rows for code in re.findall(r"`([^`]+)`", row)}
+    assert codes <= explained, codes - explained
 
 
 def test_decision_records_have_unique_numbers_and_all_sections() -> None:

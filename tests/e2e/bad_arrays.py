@@ -36,6 +36,19 @@ CASES: Final[dict[str, Case]] = {
         "/jobs/0/array/afterCorresponding",
         array({"count": 3, "afterCorresponding": "nobody"}),
     ),
+    "an array to wait for that does not exist": post(
+        "/jobs", 422, "/jobs/0/after/0/array", array({"count": 3}, after=[{"array": "nobody"}])
+    ),
+    "an array to wait for without a name": post(
+        "/jobs", 422, "/jobs/0/after/0/array", array({"count": 3}, after=[{}])
+    ),
+    "an array to wait for that is a number": post(
+        "/jobs", 422, "/jobs/0/after/0/array", array({"count": 3}, after=[{"array": 3}])
+    ),
+    "an unknown field beside an array to wait for": post(
+        "/jobs", 422, "/jobs/0/after/0/x", array({"count": 3}, after=[{"array": "a", "x": 1}])
+    ),
+    "a number to wait for": post("/jobs", 422, "/jobs/0/after/0", array({"count": 3}, after=[3])),
     "an unknown field": post("/jobs", 422, "/jobs/0/array/x", array({"count": 3, "x": 1})),
     "a gang": post(
         "/jobs", 422, "/jobs/0/gang", array({"count": 3}, gang={"name": "g", "size": 2})

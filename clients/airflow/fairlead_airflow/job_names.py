@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead import Job
+from fairlead import AfterArray, Job
 from fairlead.models.job_models import ENDED, SUCCEEDED
 
 JOB_SET_CHARACTERS_MAX: Final = 256
@@ -17,6 +17,7 @@ TASK_CHARACTERS_MAX: Final = 60
 DIGEST_CHARACTERS: Final = 12
 
 ENDED_BADLY: Final = ENDED - {SUCCEEDED}
+_After = tuple[str | AfterArray, ...] | None
 
 
 class TaskKey(NamedTuple):
@@ -51,7 +52,7 @@ def name_jobs(key: TaskKey, jobs: Sequence[Job]) -> list[Job]:
         msgspec.structs.replace(
             job,
             client_id=names[name],
-            after=job.after and tuple(names.get(other, other) for other in job.after),
+            after=_rename(job.after, names),
         )
         for name, job in zip(own, jobs, strict=True)
     ]
@@ -70,10 +71,20 @@ def renew_jobs(
         msgspec.structs.replace(
             job,
             client_id=names[job.client_id],
-            after=job.after and tuple(names.get(other, other) for other in job.after),
+            after=_rename(job.after, names),
         )
         for job in jobs
     ]
+
+
+def _rename(after: _After, names: Mapping[str | None, str] | Mapping[str, str]) -> _After:
+    """What a job waits for, by the new client ids."""
+    return after and tuple(
+        AfterArray(array=names.get(other.array, other.array))
+        if isinstance(other, AfterArray)
+        else names.get(other, other)
+        for other in after
+    )
 
 
 def _newest_name(client_id: str, states: Mapping[str, str], ended: frozenset[str]) -> str:

@@ -47,11 +47,9 @@ if TYPE_CHECKING:
     from fairlead.models.job_models import (
         Action,
         ActionResult,
-        Array,
         Event,
         FieldError,
         Filter,
-        Gang,
         Group,
         Job,
         JobDetail,
@@ -59,11 +57,9 @@ if TYPE_CHECKING:
         JobSet,
         JobValidation,
         JobView,
-        NetworkObject,
         Permission,
         Problem,
         Queue,
-        Retry,
         Run,
         StartedAction,
         SubmitResult,
@@ -71,6 +67,7 @@ if TYPE_CHECKING:
         ValidationResult,
         WaitingReason,
     )
+    from fairlead.models.job_parts import AfterArray, Array, Gang, NetworkObject, Retry
     from fairlead.models.report_models import (
         Fairness,
         PoolReport,
@@ -87,6 +84,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "ActionResult",
+    "AfterArray",
     "Array",
     "ArrayView",
     "AsyncClient",

@@ -17,14 +17,21 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "lines"
 
 
-def submit(machine: Installation, name: str, script: str, array: dict[str, object]) -> str:
-    """Submit an array to the job set `arrays`; its id."""
+def submit(
+    machine: Installation,
+    name: str,
+    script: str,
+    array: dict[str, object] | None,
+    after: tuple[object, ...] = (),
+) -> str:
+    """Submit an array to the job set `arrays`, or without `array` a job; its id."""
     job = {
         "clientId": name,
         "command": ["/bin/sh", "-c", script],
         "cpu": "10m",
         "memory": "16Mi",
         "array": array,
+        "after": after,
     }
     body = {"queue": "default", "jobSet": "arrays", "jobs": [job]}
     (made,) = machine.ask("POST", "/jobs", body)["jobs"]
@@ -93,3 +100,31 @@ def test_each_task_follows_the_task_of_another_array_with_its_index(
     assert found["states"] == {"SUCCEEDED": 2, "CANCELLED": 1}
     assert found["afterCorresponding"] == first
     assert sorted(lines(file)) == ["a0", "a1", "a2", "b0", "b2"]
+
+
+def test_jobs_and_arrays_wait_for_whole_arrays(machine: Installation, file: Path) -> None:
+    """Also while another scheduler takes over. What waits for an array that failed is cancelled."""
+    index = "$FAIRLEAD_ARRAY_INDEX"
+    work = f"sleep 0.2; echo a{index} >> {file}"
+    submit(machine, "part", work, {"count": 4, "maxRunning": 2})
+    merge = submit(machine, "merge", f"echo merge >> {file}", None, ({"array": "part"},))
+    after = ({"array": "part"}, "merge")
+    more = submit(machine, "more", f"echo b{index} >> {file}; exit {index}", {"count": 2}, after)
+    lost = submit(machine, "lost", f"echo lost >> {file}", None, ({"array": "more"},))
+    why = machine.ask("GET", f"/jobs/{merge}?wait=5s")["why"]
+    assert (why["code"], list(why["clientIds"].values())) == ("dependencies", ["part"])
+    machine.standalone.wait_for(lambda: len(lines(file)) >= 1)
+    machine.standalone.child("scheduler").kill()
+    found = see(machine, more, lambda each: "ended" in each)
+    assert found["states"] == {"SUCCEEDED": 1, "FAILED": 1}
+    written = lines(file)
+    assert sorted(written[:4]) == ["a0", "a1", "a2", "a3"]
+    assert written[4] == "merge"
+    assert sorted(written[5:]) == ["b0", "b1"]
+
+    def has_ended() -> bool:
+        return bool(machine.ask("GET", f"/jobs/{lost}?wait=5s")["state"] == "CANCELLED")
+
+    machine.standalone.wait_for(has_ended)
+    reason = machine.ask("GET", f"/jobs/{lost}")["reason"]
+    assert reason == "array more, which it waits for, cannot succeed: its task 1 ended FAILED"

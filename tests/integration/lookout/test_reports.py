@@ -200,12 +200,18 @@ async def test_a_job_whose_pool_has_no_nodes_says_so_without_a_report(
                 "Pool default has no nodes. Start an executor that reports nodes in this pool."
             ),
         }
+        (listed,) = (await harness.read("/jobs"))["jobs"]
+        assert listed["waitingFor"] == found["waitingFor"] == "no-matching-node"
+        page = (await harness.client.get("/jobs")).text
+        assert "its pool has no nodes" in page
         node = clusters.Node(executor="e", name="n0", allocatable={"cpu": 4000})
         await harness.append([clusters.node_record(node)])
         found = await until_read(
             lambda: harness.read(f"/jobs/{job_id('a')}"),
             lambda found: found["why"]["code"] == "scheduling",
         )
+        (listed,) = (await harness.read("/jobs"))["jobs"]
+        assert listed["waitingFor"] == "scheduling"
         moved = msgspec.structs.replace(node, pool="other")
         await harness.append([clusters.node_record(moved)])
         await until_read(

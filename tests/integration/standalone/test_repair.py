@@ -3,11 +3,20 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 
-from fairlead_common.domain.ids import run_id
+from fairlead_common.domain.ids import (
+    ArrayId,
+    JobId,
+    client_array_id,
+    job_set_partition,
+    run_id,
+    task_id,
+)
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.repair_events import Knowledge
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Mismatch
 from fairlead_common.log.kafka import kafka_clients
@@ -15,7 +24,7 @@ from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
 from tests.conftest import Server
-from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
+from tests.integration.scheduler.world import EXECUTOR, JOB_SET, QUEUE, job_id, submitted
 from tests.integration.standalone.repair_harness import Installation
 
 DROP_CHECKPOINT = "DROP SCHEMA fairlead_scheduler CASCADE"
@@ -338,6 +347,63 @@ async def test_an_intact_installation_needs_no_repair(installation: Installation
     done = await installation.repair()
     assert not done.differences
     await finish(installation)
+
+
+def array_id(name: str) -> ArrayId:
+    return client_array_id(job_set_partition(QUEUE, JOB_SET), QUEUE, JOB_SET, name)
+
+
+def array_of_one(
+    name: str, end: type[ev.JobSucceeded | ev.JobCancelled] | None
+) -> list[ev.AnyEvent]:
+    """An array of one task, which is not released, or has ended."""
+    array = array_id(name)
+    task = task_id(array, 0)
+    template = msgspec.structs.replace(submitted(name), job_id=JobId(array))
+    made: list[ev.AnyEvent] = [
+        ev.ArraySubmitted(array=array, template=template, count=1, indexes="0")
+    ]
+    if end is None:
+        return made
+    released = msgspec.structs.replace(
+        template, job_id=task, client_id=None, array=ev.ArrayTask(array, 0, 1, 0)
+    )
+    ended = (
+        ev.JobSucceeded(job_id=task)
+        if end is ev.JobSucceeded
+        else ev.JobCancelled(job_id=task, reason="")
+    )
+    lease = ev.JobRunLeased(job_id=task, run=1, executor=EXECUTOR, node="n0")
+    over = ev.JobRunSucceeded(job_id=task, run=1)
+    return [*made, released, lease, over, ended, ev.ArrayEnded(array=array)]
+
+
+async def test_jobs_that_wait_for_arrays_are_restored_with_what_lookout_knows_of_these(
+    in_postgres: Installation,
+) -> None:
+    """The arrays themselves are not restored."""
+    world = in_postgres.world
+    await world.report_nodes(cores=1)
+    for name, end in {"done": ev.JobSucceeded, "failed": ev.JobCancelled, "open": None}.items():
+        merge = msgspec.structs.replace(submitted(f"after-{name}"), after=(JobId(array_id(name)),))
+        await world.tell(*array_of_one(name, end), merge)
+    await in_postgres.fold_lookout()
+    await in_postgres.expire()
+    await in_postgres.repair()
+    known = await in_postgres.shown("after-done", "after-failed", "after-open")
+    assert {name: (str(each.state), each.reason) for name, each in known.items()} == {
+        "after-done": ("QUEUED", Knowledge().reason),
+        "after-failed": (
+            "CANCELLED",
+            f"array {array_id('failed')}, which it waits for, ended FAILED",
+        ),
+        "after-open": (
+            "CANCELLED",
+            f"array {array_id('open')}, which it waits for, is no longer known",
+        ),
+    }
+    async with in_postgres.scheduler():
+        await world.first(ev.JobRunLeased, "after-done")
 
 
 async def test_restored_tables_of_submit_get_the_newer_queues_of_the_log(

@@ -199,3 +199,100 @@ async def test_a_dry_run_says_how_many_tasks_there_would_be(submit: Watched) -> 
     answer = await submit.post("/jobs?dryRun=true", body)
     assert answer.json()["jobs"][0]["tasks"] == 7
     assert await logged(submit) == []
+
+
+async def test_jobs_and_arrays_wait_for_arrays_that_exist(submit: Watched) -> None:
+    (scan,) = (await send(submit, {"count": 10}, clientId="scan"))["jobs"]
+    merge = {**RUN, "clientId": "merge", "after": [{"array": "scan"}, {"array": scan["id"]}]}
+    done = await result(submit, await submit.submit([merge], job_set="set"), 200)
+    (submitted,) = [e for e in await logged(submit) if isinstance(e, events.JobSubmitted)]
+    assert submitted.after == (scan["id"], scan["id"])
+    assert done["jobs"][0]["id"] == submitted.job_id
+    await send(submit, {"count": 5}, after=[{"array": "scan"}])
+    *_, waiting = await logged(submit)
+    assert isinstance(waiting, events.ArraySubmitted)
+    assert waiting.template.after == (scan["id"],)
+    for after, pointer, detail in (
+        ({"array": "nobody"}, "/jobs/0/after/0/array", "does not exist as an array"),
+        ({"array": "merge"}, "/jobs/0/after/0/array", "does not exist as an array"),
+        ("scan", "/jobs/0/after/0", 'an array is written as {"array": "name"}'),
+    ):
+        job = {**RUN, "clientId": "x", "after": [after]}
+        refused = await result(submit, await submit.submit([job], job_set="set"), 422)
+        assert [error["pointer"] for error in refused["errors"]] == [pointer]
+        assert detail in refused["errors"][0]["detail"]
+
+
+async def test_a_resubmitted_array_waits_only_for_what_has_not_succeeded(submit: Watched) -> None:
+    (done,) = (await send(submit, {"count": 1}, clientId="done"))["jobs"]
+    (still,) = (await send(submit, {"count": 1}, clientId="open"))["jobs"]
+    (merge,) = (
+        await send(
+            submit, {"count": 4}, clientId="merge", after=[{"array": "done"}, {"array": "open"}]
+        )
+    )["jobs"]
+    task = ids.task_id(done["id"], 0)
+    released = events.JobSubmitted(
+        job_id=task,
+        shape=shapes.encode(shapes.Shape(requests={"cpu": 1000})),
+        spec=msgspec.Raw(b"{}"),
+        digest="",
+        array=events.ArrayTask(done["id"], 0, 1, 0),
+    )
+    await submit.happened(
+        "set",
+        released,
+        events.JobRunLeased(job_id=task, run=1, executor="e", node="n"),
+        events.JobRunSucceeded(job_id=task, run=1),
+        events.JobSucceeded(job_id=task),
+        events.ArrayEnded(array=done["id"]),
+    )
+    made = await act(submit, f"{merge['id']}/resubmit", {"indexes": "1"})
+    (renewed,) = [
+        event
+        for event in await logged(submit)
+        if isinstance(event, events.ArraySubmitted) and event.array == made["id"]
+    ]
+    assert renewed.template.after == (still["id"],)
+
+
+async def test_a_cancellation_counts_the_tasks_that_have_not_ended(submit: Watched) -> None:
+    """Of tasks that are jobs, that were cancelled before they were, and that wait."""
+    (job,) = (await send(submit, {"count": 100_000}))["jobs"]
+    array = job["id"]
+
+    def make_task(index: int) -> events.JobSubmitted:
+        return events.JobSubmitted(
+            job_id=ids.task_id(array, index),
+            shape=shapes.encode(shapes.Shape(requests={"cpu": 1000})),
+            spec=msgspec.Raw(b"{}"),
+            digest="",
+            array=events.ArrayTask(array, index, 100_000, index),
+        )
+
+    done = ids.task_id(array, 0)
+    await submit.happened(
+        "set",
+        *(make_task(index) for index in range(10)),
+        events.JobRunLeased(job_id=done, run=1, executor="e", node="n"),
+        events.JobRunSucceeded(job_id=done, run=1),
+        events.JobSucceeded(job_id=done),
+        events.ArrayCancelRequested(array=array, indexes="8-12,70000"),
+        events.JobCancelled(job_id=ids.task_id(array, 8), reason=""),
+        events.JobCancelled(job_id=ids.task_id(array, 9), reason=""),
+        events.ArrayTasksCancelled(array=array, indexes="10-12,70000", tasks=4),
+    )
+    for indexes, tasks in {"0-9": 7, "0,8-12": 0, "5-15": 6, "69999-70001": 2}.items():
+        body = {"indexes": indexes}
+        answer = await submit.post(f"/arrays/{array}/cancel?dryRun=true", body)
+        found = await result(submit, answer, 200)
+        assert (found["tasks"], found["position"]) == (tasks, None), indexes
+    before = len(await logged(submit))
+    found = await act(submit, f"{array}/cancel", {"indexes": "0,8-12"})
+    assert (found["tasks"], found["position"]) == (0, None)
+    assert len(await logged(submit)) == before, "nothing is left of these"
+    named = [ids.task_id(array, index) for index in (0, 1, 11, 20)]
+    found = await result(submit, await submit.post("/jobs/cancel", {"ids": named}), 200)
+    assert found["matched"] == 2
+    found = await act(submit, f"{array}/cancel", {})
+    assert found["tasks"] == 100_000 - 8, "and task 1, which the request for its id ended"

@@ -41,7 +41,8 @@ async def view_knows(submit: Served, jobs: Sequence[tuple[str, str, str]]) -> No
     )
     await submit.pool.execute(
         "CREATE TABLE fairlead_lookout.known_arrays (array_id text, digest text, queue text,"
-        " job_set text, submitted bytea, ended boolean, cancelled_ranges int)"
+        " job_set text, submitted bytea, ended boolean, cancelled_ranges int, waiting int,"
+        " live int)"
     )
     await submit.pool.execute(
         "CREATE TABLE fairlead_lookout.view_positions (partition int, position bigint)"

@@ -1,6 +1,6 @@
 """The names of a task's jobs: the same in every try, and different for every task."""
 
-from fairlead import Job
+from fairlead import AfterArray, Job
 from fairlead_airflow.job_names import TaskKey, name_job_set, name_jobs, renew_jobs
 
 KEY = TaskKey("etl", "manual__2026-01-01T00:00:00+00:00", "fit")
@@ -22,9 +22,10 @@ def test_a_cleared_task_gets_new_jobs() -> None:
 
 
 def test_dependencies_within_the_task_keep_their_meaning() -> None:
-    made = name_jobs(KEY, [Job(client_id="a"), Job(client_id="b", after=("a", "other"))])
+    after = ("a", "other", AfterArray(array="a"))
+    made = name_jobs(KEY, [Job(client_id="a"), Job(client_id="b", after=after)])
     assert names(made) == ["fit.a", "fit.b"]
-    assert made[1].after == ("fit.a", "other")
+    assert made[1].after == ("fit.a", "other", AfterArray(array="fit.a"))
 
 
 def test_only_jobs_without_success_are_renewed() -> None:

@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 import fairlead
-from fairlead.models import array_models, cluster_models, group_models, job_models, token_models
+from fairlead.models import (
+    array_models,
+    cluster_models,
+    group_models,
+    job_models,
+    job_parts,
+    token_models,
+)
 from fairlead.models import report_models as client_reports
 from fairlead_common.domain import priority_classes
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
@@ -27,13 +34,14 @@ from fairlead_submit.store import job_views, resubmission_store
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
     "job sent": (job_models.Job, request_types.Job, set()),
-    "service sent": (job_models.NetworkObject, request_types.NetworkObject, set()),
-    "gang sent": (job_models.Gang, request_types.Gang, set()),
-    "array sent": (job_models.Array, request_types.Array, set()),
+    "service sent": (job_parts.NetworkObject, request_types.NetworkObject, set()),
+    "gang sent": (job_parts.Gang, request_types.Gang, set()),
+    "array sent": (job_parts.Array, request_types.Array, set()),
+    "array to wait for": (job_parts.AfterArray, request_types.AfterArray, set()),
     "array": (array_models.ArrayView, array_responses.ArrayResponse, set()),
     "task of an array": (array_models.ArrayTask, array_responses.TaskResponse, set()),
     "acted on an array": (array_models.ArrayActionResult, array_service.ArrayActionResult, set()),
-    "retry sent": (job_models.Retry, request_types.Retry, set()),
+    "retry sent": (job_parts.Retry, request_types.Retry, set()),
     "submitted": (job_models.SubmitResult, submission_service.SubmissionResponse, set()),
     "submitted job": (job_models.JobValidation, submission_service.SubmittedJob, set()),
     "acted": (job_models.ActionResult, action_service.ActionResult, set()),

@@ -72,13 +72,14 @@ def test_a_check_leaves_out_what_jobs_wait_for_in_an_earlier_request() -> None:
     """Nothing is created, so the server would refuse the client ids of that request."""
     jobs: list[Job | dict[str, object]] = [Job(client_id=f"j{n}") for n in range(JOBS_MAX)]
     scan = {"count": 3, "afterCorresponding": "j1"}
-    jobs += [{"clientId": "last", "after": ["j0", "nobody"], "array": scan}]
+    after = ["j0", "nobody", {"array": "j2"}, {"array": "other"}]
+    jobs += [{"clientId": "last", "after": after, "array": scan}]
     world = World(ok({"jobs": []}), ok({"jobs": []}))
     world.client.check("q", "s", jobs)
     (last,) = sent(world)[1]["jobs"]
     assert last == {
         "clientId": "last",
-        "after": ["nobody"],
+        "after": ["nobody", {"array": "other"}],
         "array": {"count": 3, "afterCorresponding": None},
     }
 

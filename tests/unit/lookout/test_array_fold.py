@@ -8,7 +8,8 @@ import pytest
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events, index_sets
-from fairlead_lookout.domain.array_records import CHUNK_TASKS, ArrayChange
+from fairlead_common.domain.records.index_marks import CHUNK_TASKS
+from fairlead_lookout.domain.array_records import ArrayChange
 from tests.unit.lookout.builders import PlainView, job_id, message, submitted
 
 ID = ids.array_id(job_id("array"))

@@ -189,3 +189,29 @@ def test_an_ended_job_is_removed_from_the_dependents() -> None:
     assert view.dependents.keys() == {"never"}
     job_fold.fold_messages(view, [message(1, ev.JobCancelRequested(job_id=JobId("b")))], {})
     assert view.dependents == {}
+
+
+def test_jobs_start_at_their_rate_after_the_clock_was_set_back() -> None:
+    """By an hour: a bucket refills from the first round on that sees it."""
+    rules = Rules(rate=Rate(per_second=1.0, burst=2))
+    harness = SchedulerHarness(rules)
+    harness.report_node(Node(executor="e0", name="n0", allocatable={"cpu": 9000}))
+    decider = harness.make_decider(SchedulerSettings(rules=rules))
+
+    def count_starts(now_ms: int) -> int:
+        made = decider.decide_round(
+            "default", decider.decide_housekeeping(now_ms), now_ms, lambda: 0.0
+        )
+        assert made is not None
+        facts = [fact for batch in decider.make_batches(made) for _, fact in batch.facts]
+        if facts:
+            harness.fold_events("q", facts, time_ms=now_ms)
+        return len(facts)
+
+    hour_ms = 3_600_000
+    jobs = [submitted(f"j{number}") for number in range(8)]
+    harness.fold_events("q", jobs, time_ms=hour_ms)
+    assert [count_starts(hour_ms), count_starts(hour_ms)] == [2, 0]
+    later_ms = hour_ms - 30_000
+    assert count_starts(later_ms) == 0, "clocks differ a little: nothing is refilled"
+    assert [count_starts(now_ms) for now_ms in (0, 500, 1_000, 3_500)] == [0, 0, 1, 2]

@@ -92,6 +92,47 @@ def test_arrays_release_their_tasks_in_virtual_time(tmp_path: Path) -> None:
     assert float(rows["array-3[2]"]["start_s"]) >= 60
 
 
+AFTER_ARRAYS = """
+defaults: {cpu: 1, memory: 1Gi}
+jobs:
+  - {clientId: scan, command: [echo], array: {count: 4, maxRunning: 2}}
+  - {clientId: merge, command: [echo], after: [{array: scan}]}
+  - {clientId: next, command: [echo], array: {count: 2}, after: [{array: scan}, merge]}
+  - {clientId: more, command: [echo], array: {count: 5, afterCorresponding: scan}}
+  - {clientId: last, command: [echo], array: {count: 3}, after: [{array: more}]}
+  - {clientId: end, command: [echo], after: [{array: last}]}
+"""
+
+
+def test_jobs_and_arrays_wait_for_arrays_in_virtual_time(tmp_path: Path) -> None:
+    """A task of `more` has nothing to follow, so what waits for that array is cancelled."""
+    options = write_files(tmp_path, AFTER_ARRAYS)
+    (tmp_path / "nodes.yaml").write_text("- {name: n, resources: {cpu: 16, memory: 64Gi}}")
+    found, out = simulation.read_input(options), tmp_path / "out"
+    summary = simulation.run_simulation(options, found, out, ignore_progress).summary
+    assert summary.states == {JobState.SUCCEEDED: 11, JobState.CANCELLED: 5}
+    with (out / "jobs.csv").open() as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert 120 <= float(rows["merge"]["start_s"]) <= 124
+    assert 180 <= float(rows["next[0]"]["start_s"]) <= 186
+    cancelled = {name for name, row in rows.items() if row["state"] == "CANCELLED"}
+    assert cancelled == {"more[4]", "last[0]", "last[1]", "last[2]", "end"}
+
+
+def test_an_array_that_waits_for_ever_is_named(tmp_path: Path) -> None:
+    text = """
+jobs:
+  - {clientId: large, command: [echo], cpu: 99, whenInfeasible: wait}
+  - {clientId: scan, command: [echo], array: {count: 4}, after: [large]}
+  - {clientId: merge, command: [echo], after: [{array: scan}]}
+"""
+    options = write_files(tmp_path, text)
+    found = simulation.read_input(options)
+    summary = simulation.run_simulation(options, found, None, ignore_progress).summary
+    reasons = {stuck.reason: stuck.jobs for stuck in summary.stuck if stuck.code == "after"}
+    assert reasons == {"waits for array scan, which never ends": 5}
+
+
 def test_jobs_of_a_submission_run_in_virtual_time(tmp_path: Path) -> None:
     options = write_files(tmp_path, JOBS)
     found = simulation.read_input(options)
@@ -189,6 +230,11 @@ ALIASES = "\n".join(
         ("{defaults: {cpu: x}, jobs: [{command: [a]}]}", 1.0, "defaults.cpu"),
         ("{jobs: [{command: [a], priority: high}]}", 1.0, "priority"),
         ("{jobs: [{command: [a], after: [b]}]}", 1.0, "refers to a job that is not in the file"),
+        (
+            "{jobs: [{command: [a], after: [{array: b}]}]}",
+            1.0,
+            "refers to a job that is not in the",
+        ),
         ("jobs: &a [*a]", 1.0, "that contains it"),
         (ALIASES, 1.0, "with its aliases"),
     ],

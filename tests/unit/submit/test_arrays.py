@@ -59,15 +59,48 @@ def test_the_job_with_the_client_id_of_an_array_is_not_a_task_of_it() -> None:
     assert ids.array_id(job.job_id) != made({"count": 3}, clientId="a").array
 
 
-def test_a_job_cannot_wait_for_an_array() -> None:
-    """No event says whether all tasks succeeded, so it would wait forever."""
+def test_jobs_and_arrays_wait_for_arrays_of_the_request_or_of_the_job_set() -> None:
+    array = {"count": 3}
+    jobs: list[object] = [
+        {**RUN, "clientId": "a", "array": array},
+        {**RUN, "clientId": "j"},
+        {**RUN, "after": ["j", {"array": "a"}, {"array": "other"}, {"array": "a"}]},
+        {**RUN, "after": [{"array": "a"}, "j"], "array": array},
+    ]
+    result, found = prepared(jobs)
+    assert found == []
+    first, job, merge, waiting = result.make_events(result.jobs)
+    assert isinstance(first, events.ArraySubmitted)
+    assert isinstance(job, events.JobSubmitted)
+    assert isinstance(merge, events.JobSubmitted)
+    assert isinstance(waiting, events.ArraySubmitted)
+    *others, outside = map(str, merge.after)
+    assert others == [job.job_id, first.array]
+    assert list(map(str, result.arrays_outside)) == [outside]
+    assert list(result.arrays_outside.values()) == ["/jobs/2/after/2/array"]
+    assert result.outside == {}
+    assert list(map(str, waiting.template.after)) == [first.array, job.job_id]
+
+
+@pytest.mark.parametrize(
+    ("after", "pointer", "detail"),
+    [
+        ("a", "", 'is job 0, which is an array; to wait for all its tasks, write {"array":"a"}'),
+        ({"array": "c"}, "/array", "is this one or a later one of the request"),
+        ({"array": "j"}, "/array", "is job 1, which is not an array"),
+        ({}, "/array", "is missing"),
+        ({"array": "\n"}, "/array", "not printable"),
+    ],
+)
+def test_what_a_job_cannot_wait_for_is_refused(after: object, pointer: str, detail: str) -> None:
     jobs: list[object] = [
         {**RUN, "clientId": "a", "array": {"count": 3}},
-        {**RUN, "after": ["a"]},
+        {**RUN, "clientId": "j"},
+        {**RUN, "clientId": "c", "after": [after]},
     ]
     _, (error,) = prepared(jobs)
-    assert error.pointer == "/jobs/1/after/0"
-    assert "a job cannot wait for an array" in error.detail
+    assert error.pointer == f"/jobs/2/after/0{pointer}"
+    assert detail in error.detail
 
 
 @pytest.mark.parametrize(
@@ -102,7 +135,7 @@ def test_fields_of_single_jobs_are_refused(fields: dict[str, object], pointer: s
     assert "is not allowed with `array`" in text
 
 
-def test_the_tasks_of_an_array_wait_for_few_jobs() -> None:
+def test_an_array_waits_for_few_jobs() -> None:
     many = [f"j{number}" for number in range(101)]
     assert made({"count": 3}, after=many[:100]).template.after
     ((place, text),) = errors({"count": 3}, after=many)
@@ -144,7 +177,7 @@ def test_an_array_follows_an_earlier_array_of_the_request_or_of_the_job_set() ->
 
 
 @pytest.mark.parametrize(
-    ("after", "detail"), [("b", "is this array or a later one"), ("c", "which is not an array")]
+    ("after", "detail"), [("b", "is this one or a later one"), ("c", "which is not an array")]
 )
 def test_what_an_array_cannot_follow_is_refused(after: str, detail: str) -> None:
     array = {"count": 3, "afterCorresponding": after}

@@ -15,7 +15,8 @@ from fairlead.calls.job_parameters import POSITION_WAIT_S
 from fairlead.calls.submission_positions import SubmissionPositions
 from fairlead.models.array_models import ArrayActionResult
 from fairlead.models.group_models import GroupActionResult
-from fairlead.models.job_models import Filter, ResponseModel
+from fairlead.models.job_models import Filter
+from fairlead.models.model_bases import ResponseModel
 from fairlead.transport import asyncio_transport, retry_policy
 from fairlead.transport.retry_policy import Retries
 

@@ -9,7 +9,8 @@ import msgspec
 from fairlead import errors
 from fairlead.calls import exchange_types
 from fairlead.calls.exchange_types import Reply, Request
-from fairlead.models.job_models import Problem, ResponseModel
+from fairlead.models.job_models import Problem
+from fairlead.models.model_bases import ResponseModel
 
 T = TypeVar("T")
 A = TypeVar("A", bound=ResponseModel)

@@ -93,12 +93,17 @@ def _leave_out(job: dict[str, object], earlier: Set[object]) -> dict[str, object
     """The job without what it waits for among these client ids."""
     after, array = job.get("after"), job.get("array")
     if isinstance(after, list):
-        left = [each for each in after if not isinstance(each, str) or each not in earlier]
-        job = {**job, "after": left}
+        job = {**job, "after": [each for each in after if _find_name(each) not in earlier]}
     followed = array.get("afterCorresponding") if isinstance(array, dict) else None
     if isinstance(array, dict) and isinstance(followed, str) and followed in earlier:
         job = {**job, "array": {**array, "afterCorresponding": None}}
     return job
+
+
+def _find_name(dependency: object) -> object:
+    """The client id or id of a job or of an array in `after`."""
+    name = dependency.get("array") if isinstance(dependency, dict) else dependency
+    return name if isinstance(name, str) else None
 
 
 def build_submission(

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from fairlead.models.job_models import JobFields, ResponseModel
+from fairlead.models.job_models import JobFields
+from fairlead.models.model_bases import ResponseModel
 
 
 class ArrayWaitingReason(ResponseModel, frozen=True, kw_only=True):
@@ -16,7 +17,8 @@ class ArrayView(ResponseModel, frozen=True, kw_only=True):
     """An array. `tasks`: how many it has; `states`: tasks by state; `live`: that have not ended.
 
     `waiting`: tasks that the scheduler has not released, which are no jobs yet; `why`: the reason.
-    `indexes`: of all tasks, below `count`. `priority`: of the tasks that are not released.
+    `indexes`: of all tasks, below `count`. `after`: the jobs and arrays for which it waits.
+    `priority`: of the tasks that are not released.
     """
 
     id: str
@@ -30,6 +32,7 @@ class ArrayView(ResponseModel, frozen=True, kw_only=True):
     live: int
     states: Mapping[str, int]
     max_running: int | None = None
+    after: tuple[str, ...] = ()
     after_corresponding: str | None = None
     priority: int = 0
     priority_class: str

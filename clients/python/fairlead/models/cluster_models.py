@@ -5,7 +5,7 @@ Amounts are cores, bytes and units.
 
 from msgspec import field
 
-from fairlead.models.job_models import RequestModel, ResponseModel
+from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
 class Cluster(ResponseModel, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from fairlead.models.job_models import Job, RequestModel, ResponseModel
+from fairlead.models.job_models import Job
+from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
 class GroupRole(RequestModel, frozen=True, kw_only=True):

@@ -1,14 +1,13 @@
-"""The objects of the API as frozen structs: of requests and of responses.
+"""The objects of the API about jobs and queues, as frozen structs: of requests and of responses.
 
-A request model rejects unknown fields when it is decoded. A response model ignores unknown fields,
-so that an older client works with a newer server. Amounts are
-Kubernetes quantities ("500m", "2Gi"); times are RFC 3339 text as the server wrote it.
+Amounts are Kubernetes quantities ("500m", "2Gi"); times are RFC 3339 text as the server wrote it.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import msgspec
+from fairlead.models.job_parts import AfterArray, Array, Gang, NetworkObject, Retry
+from fairlead.models.model_bases import RequestModel, ResponseModel
 
 SUCCEEDED: Final = "SUCCEEDED"
 ENDED: Final = frozenset({SUCCEEDED, "FAILED", "CANCELLED", "PREEMPTED", "REJECTED"})
@@ -28,66 +27,6 @@ STATES: Final = (
 """Every state of a job, in the order of its life."""
 
 
-class RequestModel(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    rename="camel",
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-):
-    """The base of structs in the body of a request."""
-
-
-class ResponseModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The base of structs in the body of a response."""
-
-
-class Gang(RequestModel, frozen=True, kw_only=True):
-    """Jobs of one queue and job set that start together; `member` counts from 0."""
-
-    name: str
-    size: int
-    min_size: int | None = None
-    uniformity_label: str | None = None
-    rest: str | None = None
-    member: int | None = None
-
-
-class Array(RequestModel, frozen=True, kw_only=True):
-    """Many tasks: those with `indexes` ("0-9,20-29:2"; default: all) below `count`, at most
-    `max_running` at a time; `after_corresponding`: an array whose tasks they follow by index."""
-
-    count: int
-    indexes: str | None = None
-    max_running: int | None = None
-    after_corresponding: str | None = None
-
-
-class Retry(RequestModel, frozen=True, kw_only=True):
-    """The retry policy of a job: at most `limit` more runs after failures of the categories `on`.
-
-    The memory request is multiplied by `memory_factor` for each retry; with `avoid_node` a retry
-    does not run on a node where the job has failed.
-    """
-
-    limit: int = 0
-    on: tuple[str, ...] = ()
-    memory_factor: float | None = None
-    avoid_node: bool | None = None
-
-
-class NetworkObject(RequestModel, frozen=True, kw_only=True):
-    """A Service or Ingress of a job on Kubernetes. `spec` is the `spec` of the Kubernetes object.
-
-    An Ingress refers to a Service of the job by its `name`.
-    """
-
-    name: str
-    spec: Mapping[str, object]
-    annotations: Mapping[str, str] | None = None
-
-
 class Job(RequestModel, frozen=True, kw_only=True):
     """A job to submit: the short form (`command`, `cpu`, `memory`, `gpu`, `env`, `working_dir`) or
     a `pod_spec`.
@@ -97,7 +36,7 @@ class Job(RequestModel, frozen=True, kw_only=True):
     retries are safe. A value of `env` can also be `{"value": ..., "secret": True}`, which the
     server never returns, or `{"secretRef": {"name": ..., "key": ...}}`, a secret of the queue
     (`set_secret`).
-    `after` lists jobs of the same job set (client ids or ids) that must succeed first.
+    `after` lists jobs (client ids or ids) and arrays of the same job set that must succeed first.
     """
 
     client_id: str | None = None
@@ -113,7 +52,7 @@ class Job(RequestModel, frozen=True, kw_only=True):
     priority_class: str | None = None
     pool: str | None = None
     namespace: str | None = None
-    after: tuple[str, ...] | None = None
+    after: tuple[str | AfterArray, ...] | None = None
     hold: bool | None = None
     start_after: str | None = None
     max_queue_seconds: int | None = None
@@ -181,9 +120,9 @@ class Queue(ResponseModel, frozen=True, kw_only=True, omit_defaults=True):
     weight: float = 1.0
     cordoned: bool = False
     reason: str = ""
-    limits: dict[str, dict[str, str | float]] = {}
+    limits: Mapping[str, dict[str, str | float]] = {}
     permissions: tuple[Permission, ...] = ()
-    labels: dict[str, str] = {}
+    labels: Mapping[str, str] = {}
     retry_policy: Retry | None = None
     order: str = "fifo"
 
@@ -315,12 +254,12 @@ class JobSet(ResponseModel, frozen=True, kw_only=True):
     job_set: str
     jobs: int = 0
     live: int = 0
-    states: dict[str, int] = {}
+    states: Mapping[str, int] = {}
     first_activity: str | None = None
     last_activity: str | None = None
     position: str | None = None
-    failures: dict[str, int] = {}
-    resource_hours: dict[str, float] = {}
+    failures: Mapping[str, int] = {}
+    resource_hours: Mapping[str, float] = {}
     eta: str | None = None
     superseded: int = 0
 
@@ -439,8 +378,8 @@ class JobDetail(JobFields, frozen=True, kw_only=True):
     runs: tuple[Run, ...] = ()
     why: WaitingReason | None = None
     namespace: str | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
     after: tuple[str, ...] = ()
     hold: bool = False
     start_after: str | None = None

@@ -1,7 +1,8 @@
 """Manifests of Kubernetes, as the server converts them."""
 
 from fairlead.models.group_models import SubmittedGroup
-from fairlead.models.job_models import JobValidation, RequestModel, ResponseModel
+from fairlead.models.job_models import JobValidation
+from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
 class Manifests(RequestModel, frozen=True, kw_only=True):

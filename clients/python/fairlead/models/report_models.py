@@ -5,7 +5,7 @@ A share is a fraction: 1.0 is the whole pool. Amounts are cores, bytes and units
 
 from msgspec import field
 
-from fairlead.models.job_models import ResponseModel
+from fairlead.models.model_bases import ResponseModel
 
 
 class WaitingReport(ResponseModel, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fairlead.models.job_models import RequestModel, ResponseModel
+from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
 class Secret(ResponseModel, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """API tokens, and links that sign a browser in."""
 
-from fairlead.models.job_models import RequestModel, ResponseModel
+from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
 class NewToken(RequestModel, frozen=True, kw_only=True):

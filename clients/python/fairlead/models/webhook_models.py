@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead.models.job_models import RequestModel, ResponseModel
+from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
 class WebhookFilter(RequestModel, frozen=True, kw_only=True):

@@ -176,6 +176,11 @@ def array_id(job_id: str) -> ArrayId:
     return ArrayId(job_id[:-TASK_CHARACTERS] + "0" * TASK_CHARACTERS)
 
 
+def is_array_id(job_id: str) -> bool:
+    """Whether the id has the form of an array's: those of other jobs almost never have it."""
+    return job_id.endswith("0" * TASK_CHARACTERS)
+
+
 def client_array_id(partition: int, queue: str, job_set: str, client_id: str) -> ArrayId:
     """The id of the array that this client id always names within its queue and job set.
 

@@ -11,9 +11,9 @@ import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events, index_sets
+from fairlead_common.domain.records.index_marks import CHUNK_TASKS
 from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_lookout.domain.array_records import (
-    CHUNK_TASKS,
     ArrayChange,
     ArrayChanges,
     ArrayPriority,
@@ -185,6 +185,7 @@ def _shorten(event: events.ArraySubmitted) -> events.ArraySubmitted:
         digest=whole.digest,
         priority_class=whole.priority_class,
         pool=whole.pool,
+        after=whole.after,
         labels=whole.labels,
     )
     return msgspec.structs.replace(event, template=template)

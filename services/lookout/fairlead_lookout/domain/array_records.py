@@ -1,11 +1,6 @@
 """The rows of arrays that a batch writes."""
 
-from typing import Final
-
 import msgspec
-
-CHUNK_TASKS: Final = 65_536
-"""Indexes in one row of bits of cancelled tasks; migration 0090 names it too."""
 
 
 class ArrayRow(msgspec.Struct, frozen=True):

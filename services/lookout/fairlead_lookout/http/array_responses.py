@@ -8,15 +8,17 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import index_sets
 from fairlead_common.service import clock
 from fairlead_lookout.domain.transitions import ENDED
+from fairlead_lookout.http.job_responses import describe_job
 from fairlead_lookout.http.responses import (
     JobResponse,
     ResponseBody,
     WaitingReasonResponse,
-    describe_job,
     format_time,
 )
+from fairlead_lookout.http.waiting_reasons import explain_dependencies
 from fairlead_lookout.store.queries.array_lists import ArrayPage, ArrayRecord
 from fairlead_lookout.store.queries.task_lists import TaskPage
+from fairlead_lookout.store.topic_caches import ClusterCache
 
 INDEXES_LENGTH_MAX: Final = 1_000
 """Longest text of indexes in a response."""
@@ -26,8 +28,9 @@ class ArrayResponse(ResponseBody, frozen=True, kw_only=True):
     """An array. `tasks`: how many it has; `states`: tasks by state; `live`: that have not ended.
 
     `waiting`: tasks that the scheduler has not released, which are no jobs yet. `indexes`: of all
-    tasks, below `count`. `afterCorresponding`: the array whose tasks these follow. `priority`: of
-    the tasks that are not released. `why`: why these wait.
+    tasks, below `count`. `after`: the jobs and arrays for which it waits; `afterCorresponding`: the
+    array whose tasks these follow. `priority`: of the tasks that are not released. `why`: why these
+    wait.
     """
 
     id: str
@@ -41,6 +44,7 @@ class ArrayResponse(ResponseBody, frozen=True, kw_only=True):
     live: int
     states: dict[str, int]
     max_running: int | None = None
+    after: tuple[str, ...] = ()
     after_corresponding: str | None = None
     priority: int
     priority_class: str
@@ -75,13 +79,13 @@ class TasksResponse(ResponseBody, frozen=True, kw_only=True):
     next: str | None = None
 
 
-def describe_tasks(page: TaskPage) -> TasksResponse:
+def describe_tasks(page: TaskPage, clusters: ClusterCache) -> TasksResponse:
     """The response of a list of tasks."""
     now_ms, jobs = clock.now_ms(), page.jobs
     tasks = []
     for task in page.tasks:
         waits = task.row["id"] in jobs.waiting_for_others
-        job = describe_job(task.row, now_ms, waits, jobs.client_ids)
+        job = describe_job(task.row, now_ms, waits, jobs.client_ids, clusters)
         fields = msgspec.structs.asdict(job)
         tasks.append(TaskResponse(index=task.index, released=task.released, **fields))
     return TasksResponse(tasks=tasks, next=page.next)
@@ -107,6 +111,7 @@ def describe_array(array: ArrayRecord) -> ArrayResponse:
         live=_count_live(array),
         states=array.counts,
         max_running=submitted.running_max,
+        after=template.after,
         after_corresponding=submitted.after,
         priority=row["priority"],
         priority_class=template.priority_class,
@@ -126,6 +131,8 @@ def explain_waiting_tasks(array: ArrayRecord) -> WaitingReasonResponse | None:
     waiting: Any = array.row["waiting"]
     if not waiting:
         return None
+    if array.dependencies.are_open:
+        return explain_dependencies("The array waits", array.dependencies)
     released = _count_live(array) - waiting
     running_max = array.submitted.running_max
     if running_max is not None and released >= running_max:

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.records import events
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import job_responses, responses
 
 
 class SubmissionResponse(responses.ResponseBody, frozen=True, kw_only=True):
@@ -38,9 +38,11 @@ def add_submission(
     """A job with a row of the statement `submissions`."""
     shape = shapes.decode(bytes(submitted.shape))
     if row["requests"]:
-        shape = msgspec.structs.replace(shape, requests=responses.decode_amounts(row["requests"]))
+        shape = msgspec.structs.replace(
+            shape, requests=job_responses.decode_amounts(row["requests"])
+        )
     return JobWithSubmission(
-        **msgspec.structs.asdict(responses.describe_exported_job(job, row)),
+        **msgspec.structs.asdict(job_responses.describe_exported_job(job, row)),
         submission=SubmissionResponse(
             shape=shape,
             after=submitted.after,

@@ -1,7 +1,7 @@
 """The JSON that the API returns: names in camelCase, times in RFC 3339, empty values left out."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,9 +12,7 @@ from fairlead_lookout.domain import resource_usage
 from fairlead_lookout.domain.fairness_fold import ShareTotals
 from fairlead_lookout.store.queries.view_reader import (
     CountedJobSet,
-    JobRows,
     JobSetPage,
-    find_failed_dependency,
 )
 
 CATEGORY_MESSAGES: Final = {
@@ -92,7 +90,8 @@ class RunResponse(ResponseBody, frozen=True, kw_only=True):
 class JobResponse(ResponseBody, frozen=True, kw_only=True):
     """A job in a list; `run`: the number of its newest run, if it has one.
 
-    `waitingFor` of a queued job: hold, dependencies, startAfter or scheduling.
+    `waitingFor` of a queued job: hold, dependencies, startAfter, no-matching-node (its pool has no
+    nodes) or scheduling.
     """
 
     id: str
@@ -155,7 +154,7 @@ class WaitingReasonResponse(ResponseBody, frozen=True, kw_only=True):
     `waiting-for-preempted-runs`.
 
     `nodes`: nodes of the pool by the first condition that excludes them. `dependencies`: states of
-    the jobs that it waits for, by id; `clientIds`: theirs, where they have one.
+    the jobs and arrays that it waits for, by id; `clientIds`: theirs, where they have one.
     """
 
     code: str
@@ -402,98 +401,3 @@ def to_resource_hours(used: Mapping[str, float]) -> dict[str, float]:
         for name, amount in sorted(used.items())
         if amount
     }
-
-
-_decode_texts: Final = msgspec.json.Decoder(dict[str, str]).decode
-decode_amounts: Final = msgspec.json.Decoder(dict[str, int]).decode
-
-
-def _name_dependency(reason: str | None, client_ids: Mapping[str, str]) -> str | None:
-    """The reason with the client id of the job that it names in place of its id."""
-    other = find_failed_dependency(reason)
-    if reason is None or other is None or other not in client_ids:
-        return reason
-    return reason.replace(other, client_ids[other], 1)
-
-
-def describe_job(
-    row: Any, now_ms: int, waits_for_others: bool, client_ids: Mapping[str, str]
-) -> JobResponse:
-    """A job from a row of the statements that read jobs. `client_ids`: of jobs in its reason."""
-    return JobResponse(
-        id=row["id"],
-        queue=row["queue"],
-        job_set=row["job_set"],
-        client_id=row["client_id"],
-        state=row["state"],
-        waiting_for=find_obstacle(row, now_ms, waits_for_others),
-        stopping=row["stopping"],
-        priority=row["priority"],
-        priority_class=row["class"],
-        pool=row["run_pool"] or row["pool"],
-        submitted=timestamps.rfc3339(row["submitted_ms"]),
-        changed=timestamps.rfc3339(row["changed_ms"]),
-        started=format_time(row["started_ms"]),
-        ended=format_time(row["ended_ms"]),
-        run=row["run"],
-        cluster=row["executor"],
-        node=row["node"],
-        exit_code=row["exit_code"],
-        category=row["category"],
-        message=CATEGORY_MESSAGES.get(row["category"] or ""),
-        reason=_name_dependency(row["reason"], client_ids),
-        superseded_by=row["superseded_by"],
-    )
-
-
-def describe_jobs(jobs: JobRows) -> list[JobResponse]:
-    """Jobs of a list."""
-    now_ms = clock.now_ms()
-    return [
-        describe_job(row, now_ms, row["id"] in jobs.waiting_for_others, jobs.client_ids)
-        for row in jobs.rows
-    ]
-
-
-def describe_exported_job(job: JobResponse, row: Any) -> ExportedJob:
-    """A job with its row of the statement `labels_and_requests`; None if it was just removed."""
-    labels = _decode_texts(row["labels"]) if row is not None and row["labels"] else {}
-    amounts = decode_amounts(row["requests"]) if row is not None and row["requests"] else {}
-    return ExportedJob(
-        **msgspec.structs.asdict(job),
-        labels=labels,
-        requests={name: quantities.to_number(name, amount) for name, amount in amounts.items()},
-    )
-
-
-def find_obstacle(row: Any, now_ms: int, waits_for_others: bool) -> str | None:
-    """What a queued job waits for first: hold, dependencies, startAfter or scheduling."""
-    if row["state"] != "QUEUED":
-        return None
-    if row["held"]:
-        return "hold"
-    if waits_for_others:
-        return "dependencies"
-    if row["start_after_ms"] is not None and row["start_after_ms"] > now_ms:
-        return "startAfter"
-    return "scheduling"
-
-
-def describe_run(row: Any) -> RunResponse:
-    """A run of the statement `job`."""
-    return RunResponse(
-        run=row["number"],
-        state=row["state"],
-        cluster=row["executor"],
-        node=row["node"],
-        pool=row["pool"],
-        leased=timestamps.rfc3339(row["leased_ms"]),
-        pending=format_time(row["pending_ms"]),
-        running=format_time(row["running_ms"]),
-        ended=format_time(row["ended_ms"]),
-        exit_code=row["exit_code"],
-        category=row["category"],
-        message=CATEGORY_MESSAGES.get(row["category"] or ""),
-        reason=row["reason"],
-        preemption_cause=row["cause"],
-    )

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from fairlead_common.domain import timestamps
-from fairlead_common.domain.ids import partition_of_job
+from fairlead_common.domain.ids import is_array_id, partition_of_job
 from fairlead_common.log.quarantine import QuarantinedRecord
-from fairlead_lookout.http.responses import WaitingReasonResponse, find_obstacle
-from fairlead_lookout.store.queries.view_reader import JobRecord
+from fairlead_lookout.http.job_responses import NO_NODES, find_obstacle
+from fairlead_lookout.http.responses import WaitingReasonResponse
+from fairlead_lookout.store.queries.view_reader import Dependencies, JobRecord
 from fairlead_lookout.store.topic_caches import ClusterCache, ReportCache
 
 NAMED_MAX = 3
@@ -43,7 +44,7 @@ def explain_waiting(
                 " the order of their indexes."
             ),
         )
-    match find_obstacle(row, now_ms, job.waits_for_others):
+    match obstacle := find_obstacle(row, now_ms, job.dependencies.are_open, clusters):
         case None:
             return None
         case "hold":
@@ -51,7 +52,7 @@ def explain_waiting(
                 code="hold", sentence="The job is held until it is released."
             )
         case "dependencies":
-            return _explain_dependencies(job)
+            return explain_dependencies("The job waits", job.dependencies)
         case "startAfter":
             start_after = timestamps.rfc3339(row["start_after_ms"])
             return WaitingReasonResponse(
@@ -59,22 +60,30 @@ def explain_waiting(
                 sentence=f"The job starts no earlier than {start_after}.",
             )
         case _:
-            return _explain_scheduling(job, reports, clusters)
+            return _explain_scheduling(job, reports, has_nodes=obstacle != NO_NODES)
 
 
-def _explain_dependencies(job: JobRecord) -> WaitingReasonResponse:
-    waiting = {each: state for each, state in job.dependencies.items() if state != "SUCCEEDED"}
-    names = [job.client_ids.get(each, each) for each in list(waiting)[:NAMED_MAX]]
+def explain_dependencies(subject: str, others: Dependencies) -> WaitingReasonResponse:
+    """The reason of what waits for jobs and arrays. `subject`: the beginning of the sentence."""
+    waiting = {each: state for each, state in others.states.items() if state != "SUCCEEDED"}
+    names = [_name_dependency(each, others.client_ids) for each in list(waiting)[:NAMED_MAX]]
+    kinds = "jobs and arrays" if any(map(is_array_id, others.states)) else "jobs"
     listed = dict(list(waiting.items())[:DEPENDENCIES_MAX])
+    client_ids = {each: name for each, name in others.client_ids.items() if each in listed}
     return WaitingReasonResponse(
         code="dependencies",
         sentence=(
-            f"The job waits for {len(waiting)} of {len(job.dependencies)} jobs to succeed:"
+            f"{subject} for {len(waiting)} of {len(others.states)} {kinds} to succeed:"
             f" {', '.join(names)}{' ...' if len(waiting) > NAMED_MAX else ''}."
         ),
         dependencies=listed,
-        client_ids={each: name for each, name in job.client_ids.items() if each in listed} or None,
+        client_ids=client_ids or None,
     )
+
+
+def _name_dependency(other: str, client_ids: Mapping[str, str]) -> str:
+    name = client_ids.get(other, other)
+    return f"array {name}" if is_array_id(other) else name
 
 
 def _explain_preemption(job: JobRecord) -> WaitingReasonResponse:
@@ -94,7 +103,7 @@ def _explain_preemption(job: JobRecord) -> WaitingReasonResponse:
 
 
 def _explain_scheduling(
-    job: JobRecord, reports: ReportCache, clusters: ClusterCache
+    job: JobRecord, reports: ReportCache, *, has_nodes: bool
 ) -> WaitingReasonResponse:
     row = job.row
     gang, member = job.submitted.gang, job.submitted.group
@@ -102,10 +111,10 @@ def _explain_scheduling(
     reason = reports.find_waiting_reason(
         row["pool"], row["queue"], row["shape"], row["job_set"], name
     )
-    if reason is None and clusters.ready and not clusters.has_nodes(row["pool"]):
+    if reason is None and not has_nodes:
         # Of pools that only jobs name, the scheduler examines some.
         return WaitingReasonResponse(
-            code="no-matching-node",
+            code=NO_NODES,
             sentence=(
                 f"Pool {row['pool']} has no nodes. Start an executor that reports nodes in this"
                 " pool."

@@ -6,6 +6,7 @@ from typing import Final
 
 from fairlead_common.db import Pool
 from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.log import EventLog
 from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import Gap
@@ -93,6 +94,10 @@ class Recovery:
     async def find(self, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
         """These jobs in the view. Jobs that it does not have are left out."""
         return await viewed_jobs.find_jobs(self._pool, ids)
+
+    async def find_array_results(self, ids: Iterable[JobId]) -> dict[JobId, JobState]:
+        """The results of those of these arrays that have one in the view."""
+        return await viewed_jobs.find_array_results(self._pool, ids)
 
     async def settle(self) -> None:
         """The repair is complete: the view has no warning any more."""

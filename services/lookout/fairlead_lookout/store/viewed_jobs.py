@@ -38,6 +38,12 @@ async def find_jobs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
     return {JobId(row["job_id"]): _decode_job(row) for row in rows}
 
 
+async def find_array_results(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, JobState]:
+    """SUCCEEDED or FAILED for those of these arrays that have a result."""
+    rows = await pool.fetch(COVERAGE["find_array_results"], list(ids))
+    return {JobId(row["id"]): JobState(row["state"]) for row in rows}
+
+
 def _decode_job(row: Any) -> ViewedJob:
     run_state = row["run_state"]
     knowledge = Knowledge(

@@ -1,7 +1,8 @@
 """Decides which tasks of arrays are released, cancelled, and when an array has ended. Pure.
 
 All waiting tasks of an array are equal, so only as many need to be jobs as can soon start: up to
-`WINDOW_TASKS` queued ones of each array. The others are counted in the demand of their queue.
+`WINDOW_TASKS` queued ones of each array. The others are counted in the demand of their queue. None
+is released, or counted, while the array waits for other jobs or arrays.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -118,10 +119,8 @@ class TaskCounts:
         state = view.arrays.get(array)
         before = self._waiting_of.pop(array, None)
         now = None
-        if state is not None and (waiting := len(state.waiting)):
-            if state.running_max is not None:
-                live = self.live.item(view.array_slots.slot(array))
-                waiting = min(waiting, state.running_max - live)
+        if state is not None:
+            waiting = _count_releasable(state, self.live.item(view.array_slots.slot(array)))
             if waiting > 0:
                 now = self._waiting_of[array] = (find_kind(state), waiting)
         if before == now:
@@ -157,11 +156,11 @@ def decide_arrays(view: View, counts: TaskCounts, *, release: bool = True) -> li
             decided += _cancel(state, open_tasks.get(slot, ()), request)
         if state.outdated:
             decided += _reprioritize(state)
+        if state.waiting and state.cannot_start_reason:
+            decided.append(_cancel_all(state, state.cannot_start_reason))
         if not state.waiting and not live and not state.cancel_requests:
             decided.append(AppendBatch(((state.job_set, ev.ArrayEnded(array=array)),)))
-        missing = min(len(state.waiting), WINDOW_TASKS - counts.queued.item(slot))
-        if state.running_max is not None:
-            missing = min(missing, state.running_max - live)
+        missing = min(_count_releasable(state, live), WINDOW_TASKS - counts.queued.item(slot))
         if missing > 0 and left > 0:
             released = list(_release(state, min(left, missing)))
             bytes_left -= sum(batch.size for batch in released)
@@ -173,6 +172,19 @@ def decide_arrays(view: View, counts: TaskCounts, *, release: bool = True) -> li
     return batches
 
 
+def _count_releasable(state: ArrayState, live: int) -> int:
+    """How many waiting tasks may be released beside the `live` ones; 0 or less: none."""
+    if state.waits_for or state.cannot_start_reason:
+        return 0
+    waiting = len(state.waiting)
+    return waiting if state.running_max is None else min(waiting, state.running_max - live)
+
+
+def _cancel_all(state: ArrayState, reason: str) -> AppendBatch:
+    request = ev.ArrayCancelRequested(array=state.array, reason=reason)
+    return AppendBatch(((state.job_set, request),))
+
+
 def _release(state: ArrayState, count: int) -> Iterator[AppendBatch]:
     """Submissions of waiting tasks; the cancellation of them all, if the log would refuse one."""
     largest = state.waiting.ranges[-1][1]  # its index and number have the most digits
@@ -181,8 +193,7 @@ def _release(state: ArrayState, count: int) -> Iterator[AppendBatch]:
     why = explain_too_large(AppendBatch(((state.job_set, task),), facts_size=2 * size))
     if why is not None:
         reason = f"the submission of a task is too large: {why}"
-        refused = ev.ArrayCancelRequested(array=state.array, reason=reason)
-        yield AppendBatch(((state.job_set, refused),))
+        yield _cancel_all(state, reason)
         return
     released, _ = state.waiting.split(min(count, max(1, RELEASED_BYTES_MAX // size)))
     tasks = make_tasks(state, released)

@@ -220,11 +220,13 @@ class Decider:
         )
         if pool.settled == key and now_ms < pool.due_ms:
             return None
+        buckets = self.view.buckets.pool(name)
+        buckets.follow_clock(now_ms)
         built = self._builder.build(
             name,
             now_ms=now_ms,
             stale=stale,
-            buckets=self.view.buckets.pool(name),
+            buckets=buckets,
             waiting_tasks=self._task_counts.waiting,
         )
         built_s = timer_s()

@@ -14,7 +14,8 @@ import msgspec
 from fairlead_common.db import Pool, is_migrated, lock_session, migrate
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.domain.errors import WorldError
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import ArrayId, JobId
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records.events import JobSubmitted
 from fairlead_common.domain.records.leases import group_of
 from fairlead_common.domain.repair_events import Knowledge
@@ -29,6 +30,7 @@ from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.task_arrays import find_array_result
 from fairlead_scheduler.state.token_buckets import PoolBuckets
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.state.view_validation import list_view_violations
@@ -155,7 +157,8 @@ class Recovery:
         return list_view_violations(self.state.view)
 
     async def knowledge(self, ids: Iterable[JobId]) -> dict[JobId, Knowledge]:
-        """What is known of these jobs; unknown jobs are left out."""
+        """What is known of these jobs, and of arrays: whether they have succeeded. Unknown ones are
+        left out."""
         view, found, others = self.state.view, dict[JobId, Knowledge](), list[JobId]()
         for job_id in ids:
             row = view.jobs.rows.get(job_id)
@@ -163,6 +166,8 @@ class Recovery:
                 found[job_id] = _of_row(view, row)
             elif (state := view.state_of(job_id)) is not None:
                 found[job_id] = Knowledge(state=state)
+            elif (array := view.arrays.get(ArrayId(job_id))) is not None:
+                found[job_id] = Knowledge(state=find_array_result(array) or JobState.QUEUED)
             else:
                 others.append(job_id)
         ended = await checkpoint.find_ended(self._pool, others) if others else {}
@@ -183,7 +188,11 @@ class Recovery:
     def awaited(self) -> set[JobId]:
         """Unknown jobs on which live jobs depend."""
         view = self.state.view
-        return {job_id for job_id in view.dependents if view.state_of(job_id) is None}
+        return {
+            job_id
+            for job_id in view.dependents
+            if view.state_of(job_id) is None and ArrayId(job_id) not in view.arrays
+        }
 
     async def relocate(self) -> None:
         """Let the checkpoint continue where the log can; the log has the rest."""

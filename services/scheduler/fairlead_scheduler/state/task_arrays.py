@@ -61,6 +61,11 @@ class ArrayState(msgspec.Struct):
     by the id of the array, or while they were being released."""
     is_ended: bool = False
     """All its tasks have ended. Other arrays follow it."""
+    waits_for: set[JobId] = set()
+    """Jobs and arrays that must succeed before a task is released. Arrays of checkpoints that were
+    saved before it existed have theirs in the template: each task waits by itself."""
+    cannot_start_reason: str = ""
+    """Why no more tasks can start: one of these did not succeed."""
 
 
 class TaskKind(NamedTuple):
@@ -159,6 +164,13 @@ def find_result(state: ArrayState, index: int) -> JobState | None:
     if index in state.waiting or any(index in each.waiting for each in state.cancel_requests):
         return None
     return JobState.SUCCEEDED
+
+
+def find_array_result(state: ArrayState) -> JobState | None:
+    """SUCCEEDED if all tasks have, FAILED as soon as one has ended otherwise; None before."""
+    if state.unsuccessful:
+        return JobState.FAILED
+    return JobState.SUCCEEDED if state.is_ended else None
 
 
 def parse_indexes(text: str) -> IndexSet:

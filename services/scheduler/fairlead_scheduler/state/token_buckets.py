@@ -6,12 +6,16 @@ refills no bucket.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from fairlead_scheduler.state.pool_rules import Rate, Rules
 
 UNLIMITED = float("inf")
+CLOCK_DIFFERENCE_MS: Final = 60_000
+"""Clocks differ by less. If the last use of a bucket is this far in the future, the clock was set
+back."""
 
 
 class SavedTokens(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +56,13 @@ class Bucket:
         if self._rate is not None:
             left = self.tokens(now_ms) - count
             self._last = SavedTokens(left, max(now_ms, self._last.at_ms))
+
+    def follow_clock(self, now_ms: int) -> None:
+        """Refill from this time on if the clock was set back; it would not refill for as long as
+        that otherwise. Only for a leader: a reader of the log reads one partition after another.
+        """
+        if now_ms < self._last.at_ms - CLOCK_DIFFERENCE_MS:
+            self._last = SavedTokens(self._last.tokens, now_ms)
 
     def save(self, now_ms: int) -> SavedTokens | None:
         """What to save; None if the bucket is full."""
@@ -96,6 +107,11 @@ class Buckets:
         """Take the tokens for this number of started jobs of a queue."""
         self.all.take(count, now_ms)
         self.queue(queue).take(count, now_ms)
+
+    def follow_clock(self, now_ms: int) -> None:
+        """`Bucket.follow_clock` of all."""
+        for bucket in (self.all, self.preemptions, *self._queues.values()):
+            bucket.follow_clock(now_ms)
 
     def save(self) -> SavedBuckets:
         """What to save. Buckets that were full again at the newest use are omitted and dropped: the

@@ -54,6 +54,7 @@ class View:
         self.recent: dict[JobId, JobState] = {}
         """A bounded cache of jobs that ended and are saved."""
         self.dependents: dict[JobId, set[JobId]] = {}
+        """What waits for each job or array: jobs, and arrays by their ids."""
         self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
         """Per partition: (time, job) of jobs that ended while queued and still have a row."""
         self.gangs: dict[GangName, GangTerms] = {}

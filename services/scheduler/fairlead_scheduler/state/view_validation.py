@@ -151,7 +151,7 @@ def _check_rows_to_examine(view: View) -> Iterator[str]:
 
 
 def _check_dependencies(view: View) -> Iterator[str]:
-    """`View.dependents` is the inverse of `RareProperties.after` of jobs that have not ended."""
+    """`View.dependents` is the inverse of what jobs and arrays that have not ended wait for."""
     jobs = view.jobs
     want: dict[JobId, set[JobId]] = {}
     for row, rare in jobs.rare_properties.items():
@@ -161,6 +161,9 @@ def _check_dependencies(view: View) -> Iterator[str]:
             yield f"job {jobs.rows.id_at(row)} waits for others without the flag that says so"
         for other in rare.after:
             want.setdefault(other, set()).add(jobs.rows.id_at(row))
+    for state in view.arrays.values():
+        for other in state.waits_for:
+            want.setdefault(other, set()).add(JobId(state.array))
     if view.dependents != want:
         differ = {k for k in want.keys() | view.dependents if want.get(k) != view.dependents.get(k)}
         yield f"the dependents of {len(differ)} jobs are wrong, for example of {min(differ)}"

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain import repair_events
-from fairlead_common.domain.ids import JobId, partition_of_job
+from fairlead_common.domain.ids import JobId, is_array_id, partition_of_job
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.repair_events import Choice, Knowledge
@@ -136,15 +136,17 @@ class Comparison:
         if submitted is None:
             return None, None
         viewed = await self._lookout.find(submitted.after)
+        states = {job_id: job.knowledge.state for job_id, job in viewed.items()}
+        states |= await self._lookout.find_array_results(submitted.after)
         known = await self._scheduler.knowledge(submitted.after)
+        states |= {job_id: knowledge.state for job_id, knowledge in known.items()}
         waits: list[JobId] = []
         for other in submitted.after:
-            state = known[other].state if other in known else None
-            if state is None and other in viewed:
-                state = viewed[other].knowledge.state
+            state = states.get(other)
             if state is None or state in JOB_ENDED - {JobState.SUCCEEDED}:
+                kind = "array" if is_array_id(other) else "job"
                 how = "is no longer known" if state is None else f"ended {state.value}"
-                why = f"job {other}, which it waits for, {how}"
+                why = f"{kind} {other}, which it waits for, {how}"
                 return Knowledge(state=JobState.CANCELLED, reason=why), submitted
             if state is not JobState.SUCCEEDED:
                 waits.append(other)

@@ -18,7 +18,7 @@ from fairlead_common.domain.requests import decoding, validation
 from fairlead_submit.domain import job_terms, name_rules, pod_spec, policy, secret_variables
 from fairlead_submit.domain.job_terms import JobTerms, get_pod_spec
 from fairlead_submit.domain.policy import AllowList, JobPolicy
-from fairlead_submit.domain.request_types import SHORT_FORM, Env, Job
+from fairlead_submit.domain.request_types import SHORT_FORM, After, Env, Job
 from fairlead_submit.domain.secret_variables import QueueSecrets
 
 V = TypeVar("V")
@@ -49,7 +49,7 @@ class JobTemplate(msgspec.Struct, frozen=True, gc=False):
 
     event: events.JobSubmitted
     size: int
-    after: tuple[str, ...]
+    after: tuple[After, ...]
     errors: tuple[FieldError, ...]
     shared: tuple[FieldError, ...]
 

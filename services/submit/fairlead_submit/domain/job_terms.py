@@ -18,7 +18,14 @@ from fairlead_common.domain.requests import validation
 from fairlead_submit.domain import name_rules, pod_spec
 from fairlead_submit.domain.groups import gang_fields
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy
-from fairlead_submit.domain.request_types import SHORT_FORM, Gang, Job, NetworkObject, Retry
+from fairlead_submit.domain.request_types import (
+    SHORT_FORM,
+    After,
+    Gang,
+    Job,
+    NetworkObject,
+    Retry,
+)
 
 CHECKPOINT_ANNOTATION: Final = "fairlead.dev/checkpoint-interval"
 EVENT_BYTES: Final = 500
@@ -51,7 +58,7 @@ class JobTerms(msgspec.Struct, frozen=True, gc=False):
 
     event: events.JobSubmitted
     size: int
-    after: tuple[str, ...]
+    after: tuple[After, ...]
     errors: tuple[FieldError, ...]
 
 
@@ -143,13 +150,21 @@ def _check_names(
         found.append(FieldError("/pool", detail))
     if job.namespace is not None and (detail := name_rules.check_namespace(job.namespace)):
         found.append(FieldError("/namespace", detail))
-    for index, text in enumerate(job.after or ()):
-        if detail := name_rules.check_printable(text):
-            found.append(FieldError(f"/after/{index}", detail))
+    for index, given in enumerate(job.after or ()):
+        _check_dependency(given, f"/after/{index}", found)
     if job.labels:
         check_labels(job.labels, "/labels", policy.limits.label_bytes_max, found)
     if job.annotations:
         _check_annotations(job.annotations, policy.limits.annotation_bytes_max, found)
+
+
+def _check_dependency(given: After, pointer: str, found: list[FieldError]) -> None:
+    name = given if isinstance(given, str) else given.array
+    if not isinstance(given, str):
+        pointer += "/array"
+    detail = "is missing" if name is None else name_rules.check_printable(name)
+    if detail:
+        found.append(FieldError(pointer, detail))
 
 
 def check_labels(

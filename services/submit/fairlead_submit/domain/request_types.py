@@ -156,6 +156,22 @@ class Array(Request, kw_only=True):
     after_corresponding: ClientId | None = None
 
 
+class AfterArray(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+):
+    """In `after`: all tasks of an array of the job set (client id or id)."""
+
+    array: ClientId | None = None
+
+
+After = ClientId | AfterArray
+
+
 class Job(Request, kw_only=True):
     """One job: a pod spec, or the short form (`SHORT_FORM`)."""
 
@@ -164,7 +180,7 @@ class Job(Request, kw_only=True):
     priority_class: Name | None = None
     pool: Name | None = None
     namespace: Name | None = None
-    after: Annotated[list[ClientId], Meta(max_length=10_000)] | None = None
+    after: Annotated[list[After], Meta(max_length=10_000)] | None = None
     hold: bool | None = None
     start_after: Annotated[str, Meta(max_length=40)] | None = None
     max_queue_seconds: Seconds | None = None
@@ -338,6 +354,7 @@ REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Submission: ("queue", "jobSet", "jobs"),
     Manifests: ("manifests",),
     Gang: ("name", "size"),
+    AfterArray: ("array",),
     Array: ("count",),
     NetworkObject: ("name", "spec"),
     EnvVar: ("name",),

@@ -37,7 +37,7 @@ class JobContext(msgspec.Struct, frozen=True):
 
     `members`: the number of members of its gang in the action; `member`: the number before it.
     `items`: the jobs in its `after` that are in the action, and whether they were refused.
-    `succeeded`: the jobs in its `after` that succeeded. `ids`: the new ids of `items`.
+    `succeeded`: the jobs and arrays in its `after` that succeeded. `ids`: the new ids of `items`.
     """
 
     members: int
@@ -92,8 +92,10 @@ def make_new_job(
     after: list[JobId] = []
     for job_id in old.after:
         if context.items.get(job_id, True) and job_id not in context.succeeded:
+            kind = "array" if ids.is_array_id(job_id) else "job"
             return (
-                f"it waits for job {job_id}, which has not succeeded and is not resubmitted with it"
+                f"it waits for {kind} {job_id}, which has not succeeded and is not resubmitted with"
+                " it"
             )
         if not context.items.get(job_id, True):
             after.append(context.ids[job_id])

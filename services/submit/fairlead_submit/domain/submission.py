@@ -18,7 +18,7 @@ from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.job_templates import JOB_BYTES_MAX, JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import Limits
-from fairlead_submit.domain.request_types import Job, Submission
+from fairlead_submit.domain.request_types import After, AfterArray, Job, Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -32,8 +32,8 @@ class PreparedSubmission(msgspec.Struct, frozen=True):
 
     `outside`: ids in `after` of jobs outside this request, with the pointer of the first.
     `arrays`: the terms of the jobs that are arrays; such a job is the template of its tasks.
-    `followed`: the arrays that these follow; `arrays_outside`: those outside this request, with the
-    pointer of the first.
+    `followed`: the arrays whose tasks these follow; `arrays_outside`: arrays outside this request
+    that a job or an array waits for, with the pointer of the first.
     """
 
     queue: str
@@ -315,7 +315,7 @@ class _Batch:
         ]
 
     def resolve_after(self, after_max: int) -> None:
-        """Find the ids of the jobs in `after`, which precede the job in the request."""
+        """Find the ids of the jobs and arrays in `after`, which precede the job in the request."""
         waiting = [n for n, template in enumerate(self._templates) if template.after]
         if not waiting:
             return
@@ -324,22 +324,24 @@ class _Batch:
             detail = f"have {count} entries in `after`; at most {after_max} are allowed"
             self.found.append(FieldError("/jobs", detail))
             return
-        places = {text: index for index, text in enumerate(self._client_ids) if text is not None}
+        places = self._find_places()
         for index in waiting:
-            names_given = self._templates[index].after
             self._after[index] = tuple(
-                self._resolve(text, f"/jobs/{index}/after/{number}", index, places)
-                for number, text in enumerate(names_given)
+                self._resolve(given, f"/jobs/{index}/after/{number}", index, places)
+                for number, given in enumerate(self._templates[index].after)
             )
 
-    def _resolve(self, text: str, pointer: str, index: int, places: dict[str, int]) -> JobId:
-        at = places.get(text)
+    def _resolve(self, given: After, pointer: str, index: int, places: dict[str, int]) -> JobId:
+        if isinstance(given, AfterArray):
+            return JobId(self._resolve_array(given.array or "", f"{pointer}/array", index, places))
+        at = places.get(given)
         if at is None:
-            job_id = self._make_outside_id(text)
+            job_id = self._make_outside_id(given)
             self._outside.setdefault(job_id, pointer)
             return job_id
         if at in self._arrays:
-            detail = f"is job {at}, which is an array; a job cannot wait for an array"
+            named = _encode(AfterArray(array=given)).decode()
+            detail = f"is job {at}, which is an array; to wait for all its tasks, write {named}"
             self.found.append(FieldError(pointer, detail))
         if at >= index:
             what = (
@@ -369,22 +371,32 @@ class _Batch:
         return ids.is_job_id(text) and ids.partition_of_job(text) == self._partition
 
     def resolve_arrays(self) -> None:
-        """Find the ids of the arrays that others follow, which precede them in the request."""
-        places = {text: index for index, text in enumerate(self._client_ids) if text is not None}
+        """Find the ids of the arrays that others follow."""
+        places = self._find_places()
         for index, terms in self._arrays.items():
-            if terms.after is None:
-                continue
-            pointer = f"/jobs/{index}/array/afterCorresponding"
-            place = places.get(terms.after)
-            made = self._make_outside_array(terms.after)
-            if place is None:
-                self._arrays_outside.setdefault(made, pointer)
-            elif place >= index:
-                detail = "is this array or a later one; an array must follow what it waits for"
-                self.found.append(FieldError(pointer, detail))
-            elif place not in self._arrays:
-                self.found.append(FieldError(pointer, f"is job {place}, which is not an array"))
-            self._followed[self._ids[index]] = made
+            if terms.after is not None:
+                pointer = f"/jobs/{index}/array/afterCorresponding"
+                made = self._resolve_array(terms.after, pointer, index, places)
+                self._followed[self._ids[index]] = made
+
+    def _resolve_array(
+        self, text: str, pointer: str, index: int, places: dict[str, int]
+    ) -> ArrayId:
+        """The array that a job or an array waits for, which precedes it in the request."""
+        place = places.get(text)
+        made = self._make_outside_array(text)
+        if place is None:
+            self._arrays_outside.setdefault(made, pointer)
+        elif place >= index:
+            detail = "is this one or a later one of the request; what is waited for must come first"
+            self.found.append(FieldError(pointer, detail))
+        elif place not in self._arrays:
+            self.found.append(FieldError(pointer, f"is job {place}, which is not an array"))
+        return made
+
+    def _find_places(self) -> dict[str, int]:
+        """The place of each client id in the request."""
+        return {text: index for index, text in enumerate(self._client_ids) if text is not None}
 
     def check_gangs(self) -> None:
         """Check that the members of each gang agree on its fields and their pool, do not exceed its

@@ -13,7 +13,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope, Verb
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import index_sets
+from fairlead_common.domain.records import index_marks, index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
@@ -208,18 +208,24 @@ class ActionService:
                 tasks[array][job_id] = index
         found: dict[str, KnownJob] = {}
         waiting: list[JobId] = []
-        for array_id, known_array in (await self._job_views.find_arrays(list(tasks))).items():
+        arrays = await self._job_views.find_arrays(list(tasks))
+        cancelled = await self._job_views.find_cancelled_tasks(list(arrays)) if arrays else {}
+        for array_id, known_array in arrays.items():
             every = index_sets.parse(known_array.submitted.indexes)
             chosen = {job_id: index for job_id, index in tasks[array_id].items() if index in every}
             if kind.verb is Verb.CANCEL:
                 _require_few_ranges(known_array, every, chosen.values())
             live = None if known_array.ended else known_array.submitted.array
             state = JobState.CANCELLED if known_array.ended else JobState.QUEUED
-            place = (state, known_array.queue, known_array.job_set)
-            found |= {job_id: KnownJob(*place, array=live) for job_id in chosen}
-            waiting += chosen if live else ()
+            place = (known_array.queue, known_array.job_set)
+            for job_id, index in chosen.items():
+                if index_marks.is_marked(cancelled[array_id], index):
+                    found[job_id] = KnownJob(JobState.CANCELLED, *place)
+                else:
+                    found[job_id] = KnownJob(state, *place, array=live)
+                    waiting += [job_id] if live else ()
             if JobId(array_id) in tasks[array_id]:
-                found[array_id] = KnownJob(*place, len(every), live)
+                found[array_id] = KnownJob(state, *place, known_array.live, live)
         if waiting and kind.verb is Verb.REPRIORITIZE:  # some can have been released meanwhile
             found |= (await self._job_views.wait_for_current_jobs(waiting))[0]
         return found

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import asyncpg
@@ -41,7 +41,7 @@ from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import job_views, resubmission_store
 from fairlead_submit.store.configuration_store import QueueStore
-from fairlead_submit.store.job_views import JobViews, KnownJob
+from fairlead_submit.store.job_views import JobViews
 from fairlead_submit.store.resubmission_store import (
     Action,
     Dependency,
@@ -340,7 +340,7 @@ class ResubmissionService:
                 connection, action.id, step.gangs(), action.done
             ),
             await resubmission_store.read_dependencies(connection, action.id, needed),
-            await self._job_views.find_jobs(needed),
+            await self._job_views.find_succeeded(needed),
         )
         made = step.make_jobs()
         reached = action.positions
@@ -374,7 +374,7 @@ class _Step:
         self._before: Counter[str] = Counter()
         self._items: dict[str, bool] = {}
         self._ids: dict[str, ids.JobId] = {}
-        self._succeeded: set[str] = set()
+        self._succeeded: Collection[str] = ()
         self.refused: dict[int, RefusedJob] = {}
         self.last = 0
 
@@ -401,13 +401,13 @@ class _Step:
         self,
         gangs: Mapping[str, GangSize],
         items: list[Dependency],
-        jobs: Mapping[str, KnownJob],
+        succeeded: Collection[str],
     ) -> None:
         self._members = {name: gang.members for name, gang in gangs.items()}
         self._before = Counter({name: gang.before for name, gang in gangs.items()})
         self._items = {item.job_id: item.is_refused for item in items}
         self._ids = {item.job_id: self._new_id(item) for item in items}
-        self._succeeded = {name for name, job in jobs.items() if job.state == JobState.SUCCEEDED}
+        self._succeeded = succeeded
 
     def _new_id(self, item: Dependency) -> ids.JobId:
         """The id of the job that replaces a dependency."""

@@ -45,6 +45,8 @@ from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews
 from fairlead_submit.store.secret_store import SecretStore
 
+_NOT_A_JOB: Final = 'is not a job of this job set (an array is written as {"array": "name"})'
+
 
 class SubmittedJob(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
     """One job of the response. `duplicate`: it existed already, and no job was created.
@@ -269,7 +271,7 @@ class SubmissionService:
         return known
 
     async def _check_outside(self, prepared: PreparedSubmission) -> None:
-        """Check that the jobs in `after` outside this request exist, as far as is known."""
+        """Check that what is waited for outside this request exists, as far as is known."""
         if prepared.arrays_outside:
             await self._check_arrays(prepared.arrays_outside)
         if not prepared.outside:
@@ -284,7 +286,7 @@ class SubmissionService:
         if is_certain and len(found) < len(missing):
             raise validation_problem(
                 [
-                    FieldError(prepared.outside[job_id], "is not a job of this job set")
+                    FieldError(prepared.outside[job_id], _NOT_A_JOB)
                     for job_id in missing
                     if job_id not in found
                 ]

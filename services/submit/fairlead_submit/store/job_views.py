@@ -10,20 +10,29 @@ import msgspec
 from fairlead_common import db
 from fairlead_common.db.connection_pool import DatabaseUnavailable
 from fairlead_common.domain.ids import (
+    TASK_NUMBERS,
     ArrayId,
     GroupId,
     JobId,
+    is_array_id,
     job_ids_of,
     job_set_partition,
+    parse_task_id,
     partition_of_job,
+    task_id,
 )
-from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import index_marks
 from fairlead_common.domain.records.events import ArraySubmitted, Group, JobFilter, JobSubmitted
+from fairlead_common.domain.records.index_marks import Marks
+from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
 from fairlead_submit.store.schema import SQL
+
+LIVE: Final = sorted(set(JobState) - JOB_ENDED)
 
 VIEW_RETRY_S: Final = 5.0
 """How long a missing view is not queried again."""
@@ -66,7 +75,8 @@ class KnownGroup(msgspec.Struct, frozen=True):
 class KnownArray(msgspec.Struct, frozen=True):
     """An array: where it belongs, and the event that submitted it.
 
-    `cancelled_ranges`: how many ranges of waiting tasks were cancelled.
+    `cancelled_ranges`: how many ranges of waiting tasks were cancelled. `waiting`: how many tasks
+    are not released; `live`: how many have not ended.
     """
 
     queue: str
@@ -74,6 +84,8 @@ class KnownArray(msgspec.Struct, frozen=True):
     submitted: ArraySubmitted
     ended: bool
     cancelled_ranges: int
+    waiting: int
+    live: int
 
 
 class KnownMember(msgspec.Struct, frozen=True):
@@ -231,6 +243,15 @@ class JobViews:
         rows = await self._fetch("known_array_digests", list(arrays))
         return {row["array_id"]: row["digest"] for row in rows or ()}
 
+    async def find_succeeded(self, ids: Sequence[str]) -> set[str]:
+        """Which of these jobs and arrays have succeeded, as far as is known. Raises
+        `DatabaseUnavailable`."""
+        jobs = await self.find_jobs(ids)
+        found = {job_id for job_id, job in jobs.items() if job.state == JobState.SUCCEEDED}
+        arrays = [each for each in ids if is_array_id(each)]
+        rows = await self._fetch("succeeded_arrays", arrays) if arrays else None
+        return found | {row["array_id"] for row in rows or ()}
+
     async def find_array(self, array: str) -> KnownArray | None:
         """An array with all that was written of it until now; None if it does not exist.
 
@@ -257,9 +278,32 @@ class JobViews:
                 _decode_array(row["submitted"]),
                 row["ended"],
                 row["cancelled_ranges"],
+                row["waiting"],
+                row["live"],
             )
             for row in rows or ()
         }
+
+    async def find_cancelled_tasks(self, arrays: Sequence[str]) -> dict[str, Marks]:
+        """Which tasks of these arrays were cancelled before their release. Raises
+        `DatabaseUnavailable`."""
+        chunks: dict[str, dict[int, bytes]] = {array: {} for array in arrays}
+        for row in await self._fetch("cancelled_tasks", list(arrays)) or ():
+            chunks[row["array_id"]][row["chunk"]] = row["bits"].bytes
+        return {array: index_marks.decode(bits) for array, bits in chunks.items()}
+
+    async def count_live_tasks(self, array: KnownArray, chosen: IndexSet) -> int:
+        """How many of these tasks of an array have not ended. Raises `DatabaseUnavailable`."""
+        name = array.submitted.array
+        place = (name, task_id(name, TASK_NUMBERS - 2))
+        live = await self._fetch("live_tasks", array.queue, array.job_set, list(LIVE), *place)
+        count = sum(parse_task_id(row["job_id"])[1] in chosen for row in live or ())
+        if array.waiting:
+            newest = list(await self._fetch("newest_task", *place) or ())
+            released_to = parse_task_id(newest[0]["job_id"])[1] if newest else -1
+            cancelled = (await self.find_cancelled_tasks([name]))[name]
+            count += index_marks.count_unmarked(chosen.as_ranges(), cancelled, released_to)
+        return count
 
     async def find_group(self, group: str) -> KnownGroup | None:
         """A group with all that was written of it until now; None if it does not exist.

@@ -165,8 +165,28 @@ SELECT array_id, digest FROM fairlead_lookout.known_arrays WHERE array_id = ANY 
 
 -- name: known_arrays
 -- These arrays, of those that lookout's view knows.
-SELECT array_id, queue, job_set, submitted, ended, cancelled_ranges
+SELECT array_id, queue, job_set, submitted, ended, cancelled_ranges, waiting, live
 FROM fairlead_lookout.known_arrays WHERE array_id = ANY ($1);
+
+-- name: cancelled_tasks
+-- Which tasks of these arrays were cancelled before they became jobs.
+SELECT array_id, chunk, bits FROM fairlead_lookout.known_cancelled_tasks
+WHERE array_id = ANY ($1);
+
+-- name: newest_task
+-- The released task with the greatest index: of ids after $1 up to $2.
+SELECT job_id FROM fairlead_lookout.known_jobs
+WHERE job_id > $1 AND job_id <= $2 ORDER BY job_id DESC LIMIT 1;
+
+-- name: live_tasks
+-- Released tasks of queue $1 and job set $2 in states $3: those with ids after $4 up to $5.
+SELECT job_id FROM fairlead_lookout.found_jobs
+WHERE queue = $1 AND job_set = $2 AND state = ANY ($3) AND job_id > $4 AND job_id <= $5;
+
+-- name: succeeded_arrays
+-- Which of these arrays have ended with the success of all tasks, of those that lookout's view knows.
+SELECT array_id FROM fairlead_lookout.known_arrays
+WHERE array_id = ANY ($1) AND state = 'SUCCEEDED';
 
 -- name: known_group
 -- One group as lookout's view knows it.
@@ -252,7 +272,9 @@ FROM (
     AND ($5::text IS NULL OR labels @> $5::jsonb)
     AND ($6::text IS NULL OR executor = $6) AND ($7::text IS NULL OR node = $7)
     AND (NOT $10::boolean OR superseded_by IS NULL AND (
-        state <> 'CANCELLED' OR starts_with(reason, 'job ') AND reason LIKE '%, which it waits for, %'
+        state <> 'CANCELLED'
+        OR (starts_with(reason, 'job ') OR starts_with(reason, 'array '))
+           AND reason LIKE '%, which it waits for, %'
     ))
     LIMIT $8
 ) found;

@@ -1,4 +1,4 @@
-"""`fairlead get`: lists of jobs, job sets, groups, arrays, queues, clusters and nodes."""
+"""`fairlead get`: lists of jobs, job sets, groups, arrays, tasks, queues, clusters and nodes."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     group = typer.Typer(
-        help="List jobs, job sets, groups, arrays, queues, clusters or nodes.",
+        help="List jobs, job sets, groups, arrays, tasks, queues, clusters or nodes.",
         no_args_is_help=True,
     )
     group.command(
@@ -47,6 +47,14 @@ def register(app: typer.Typer) -> None:
         short_help="List arrays with their tasks by state.",
         epilog=command_base.format_examples("fairlead get arrays --active"),
     )(array_commands.list_all)
+    group.command(
+        "tasks",
+        short_help="List the tasks of an array by index.",
+        epilog=command_base.format_examples(
+            "fairlead get tasks scan-7 --state FAILED",
+            "fairlead get tasks scan-7 --limit 100000 -o json",
+        ),
+    )(array_commands.list_tasks)
     group.command(
         "queues",
         epilog=command_base.format_examples("fairlead get queues", "fairlead get queues -o yaml"),

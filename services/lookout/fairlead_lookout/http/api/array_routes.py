@@ -72,7 +72,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         await wait_for_position(deps, after, wait)
         found = await find_array(deps, visible_queues, array)
         page = await task_lists.read_tasks(deps.view, found, state, limit, cursor)
-        return json_response(array_responses.describe_tasks(page))
+        return json_response(array_responses.describe_tasks(page, deps.clusters))
 
     @router.get(
         "/arrays/{array:reference}",

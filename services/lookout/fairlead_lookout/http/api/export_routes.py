@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_common.web.query_validation import After, Wait
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, JobFilterQuery, Sort
 from fairlead_lookout.http.deps import Deps, ExportDeps, Slot
 from fairlead_lookout.http.export_responses import JobWithSubmission, add_submission
@@ -69,7 +69,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
         async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
             page = await deps.exports.lists.read_page(wanted, ROWS, cursor, sort)
-            jobs = responses.describe_jobs(page.jobs)
+            jobs = job_responses.describe_jobs(page.jobs, deps.clusters)
             if include is not None:
                 return await _add_submissions(deps.exports, jobs), page.next
             return await _add_labels_and_requests(deps.exports, jobs), page.next
@@ -124,7 +124,7 @@ async def _add_labels_and_requests(
     exports: ExportDeps, jobs: Sequence[responses.JobResponse]
 ) -> Rows:
     known = await exports.view.read_labels_and_requests([job.id for job in jobs])
-    return [responses.describe_exported_job(job, known.get(job.id)) for job in jobs]
+    return [job_responses.describe_exported_job(job, known.get(job.id)) for job in jobs]
 
 
 async def _add_submissions(exports: ExportDeps, jobs: Sequence[responses.JobResponse]) -> Rows:

@@ -14,7 +14,7 @@ from fairlead_common.service import clock
 from fairlead_common.web import etags, query_validation
 from fairlead_common.web.openapi import PREFIXES
 from fairlead_common.web.query_validation import After, Wait, validated_by
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.json_answers import document_responses, json_response, make_etag
 from fairlead_lookout.http.long_polls import read_until, read_when_exists, wait_for_position
@@ -150,7 +150,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         count = await deps.lists.count_jobs(wanted) if include is not None else None
         return json_response(
             responses.JobsResponse(
-                jobs=responses.describe_jobs(page.jobs), next=page.next, count=count
+                jobs=job_responses.describe_jobs(page.jobs, deps.clusters),
+                next=page.next,
+                count=count,
             )
         )
 
@@ -242,7 +244,10 @@ async def describe_record(
     """The same for a job that has been read."""
     submitted = found.submitted
     now_ms = clock.now_ms()
-    listed = responses.describe_job(found.row, now_ms, found.waits_for_others, found.client_ids)
+    others = found.dependencies
+    listed = job_responses.describe_job(
+        found.row, now_ms, others.are_open, others.client_ids, deps.clusters
+    )
     return responses.JobDetailResponse(
         **msgspec.structs.asdict(listed),
         why=explain_waiting(
@@ -253,7 +258,7 @@ async def describe_record(
             now_ms,
         ),
         position_in_queue=None if found.waits_in_array else await _read_queue_position(deps, found),
-        runs=[responses.describe_run(row) for row in found.runs],
+        runs=[job_responses.describe_run(row) for row in found.runs],
         namespace=submitted.namespace,
         labels=submitted.labels,
         annotations=submitted.annotations,

@@ -15,7 +15,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import job_responses
 from fairlead_lookout.http.api.job_routes import JobFilterQuery
 from fairlead_lookout.http.api.saved_view_routes import read_saved_views
 from fairlead_lookout.http.deps import Deps
@@ -121,7 +121,7 @@ async def _jobs(
         page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor)
         following = build_address(PATH, query | {"cursor": page.next}) if page.next else None
         return values | {
-            "jobs": responses.describe_jobs(page.jobs),
+            "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
             "count": await deps.lists.count_jobs(wanted),
             "next": following,
         }

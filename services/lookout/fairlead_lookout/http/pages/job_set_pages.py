@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.long_polls import find_job_set
 from fairlead_lookout.http.pages import rendering
@@ -73,7 +73,7 @@ async def _job_set(
             "live": build_address(f"/live{address}", query | {"cursor": cursor}),
             "set": responses.describe_job_set(counted, clock.now_ms()),
             "state": chosen,
-            "jobs": responses.describe_jobs(page.jobs),
+            "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
             "next": build_address(address, query | {"cursor": page.next}) if page.next else None,
         }
 

@@ -12,6 +12,7 @@ import jinja2
 import msgspec
 
 from fairlead_common.domain import quantities
+from fairlead_common.domain.ids import is_array_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_lookout.http.pages.navigation import PAGES
 from fairlead_lookout.http.responses import JobResponse, RunResponse
@@ -35,6 +36,7 @@ _OBSTACLES: Final = {
     "hold": "on hold",
     "dependencies": "waits for dependencies",
     "startAfter": "waits for its start time",
+    "no-matching-node": "its pool has no nodes",
 }
 _BYTE_RESOURCES: Final = (quantities.MEMORY, "ephemeral-storage")
 _MEDIA_TYPES: Final = {
@@ -174,6 +176,7 @@ class Templates:
             "divide_bar": divide_bar,
             "summarize_states": summarize_states,
             "describe_obstacle": describe_obstacle,
+            "is_array_id": is_array_id,
             "format_duration": format_duration,
             "format_run_time": format_run_time,
             "format_percent": format_percent,

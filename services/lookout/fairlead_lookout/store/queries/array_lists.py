@@ -1,6 +1,7 @@
 """Reads arrays, and tasks that are not released yet."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.events import ArraySubmitted, ArrayTask
 from fairlead_lookout.store.queries import list_cursors
-from fairlead_lookout.store.queries.view_reader import JobRecord, ViewReader
+from fairlead_lookout.store.queries.view_reader import Dependencies, JobRecord, ViewReader
 
 _decode_submitted: Final = msgspec.json.Decoder(ArraySubmitted).decode
 _decode_counts: Final = msgspec.json.Decoder(dict[str, int]).decode
@@ -27,7 +28,8 @@ class ArrayFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArrayRecord(msgspec.Struct, frozen=True):
-    """An array: its row, the event that submitted it, and its tasks by state.
+    """An array: its row, the event that submitted it, its tasks by state, and what it waits for
+    while tasks of it are not released.
 
     In a list, the template of the event has only what lists show.
     """
@@ -35,6 +37,7 @@ class ArrayRecord(msgspec.Struct, frozen=True):
     row: Any
     submitted: ArraySubmitted
     counts: dict[str, int]
+    dependencies: Dependencies = Dependencies()
 
 
 class ArrayPage(msgspec.Struct, frozen=True):
@@ -61,7 +64,7 @@ async def read_arrays(
         None if place is None else place[1],
         limit + 1,
     )
-    arrays = [_decode(row) for row in rows[:limit]]
+    arrays = await _decode(view, rows[:limit])
     if len(rows) <= limit:
         return ArrayPage(arrays, None)
     last = rows[limit - 1]
@@ -70,12 +73,20 @@ async def read_arrays(
 
 async def read_named_arrays(view: ViewReader, arrays: Sequence[str]) -> list[ArrayRecord]:
     """The arrays with these ids, in this order; those that do not exist are left out."""
-    return [_decode(row) for row in await view.fetch("arrays_by_id", list(arrays))]
+    return await _decode(view, await view.fetch("arrays_by_id", list(arrays)))
 
 
-def _decode(row: Any) -> ArrayRecord:
-    counts = _decode_counts(row["counts"] or "{}")
-    return ArrayRecord(row, _decode_submitted(row["submitted"]), counts)
+async def _decode(view: ViewReader, rows: Sequence[Any]) -> list[ArrayRecord]:
+    submitted = [_decode_submitted(row["submitted"]) for row in rows]
+    after = [
+        event.template.after if row["waiting"] else ()
+        for row, event in zip(rows, submitted, strict=True)
+    ]
+    known = await view.read_dependencies(list(dict.fromkeys(chain.from_iterable(after))))
+    return [
+        ArrayRecord(row, event, _decode_counts(row["counts"] or "{}"), known.select(others))
+        for row, event, others in zip(rows, submitted, after, strict=True)
+    ]
 
 
 async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
@@ -97,8 +108,7 @@ async def read_waiting_task(view: ViewReader, job_id: str) -> JobRecord | None:
         row=make_task_row(found, job_id, cancelled=cancelled),
         submitted=msgspec.structs.replace(template, job_id=ids.JobId(job_id), array=task),
         runs=[],
-        dependencies={},
-        client_ids={},
+        dependencies=Dependencies(),
         preempted_runs=[],
         waits_in_array=not cancelled,
     )

@@ -11,10 +11,10 @@ import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.records import index_sets
+from fairlead_common.domain.records import index_marks, index_sets
+from fairlead_common.domain.records.index_marks import CHUNK_TASKS
 from fairlead_common.domain.records.index_sets import INDEX_MAX
-from fairlead_lookout.domain.array_records import CHUNK_TASKS
-from fairlead_lookout.store.queries import array_lists, index_marks, list_cursors
+from fairlead_lookout.store.queries import array_lists, list_cursors
 from fairlead_lookout.store.queries.array_lists import ArrayRecord
 from fairlead_lookout.store.queries.view_reader import JobRows, ViewReader
 
@@ -47,7 +47,7 @@ async def read_tasks(
     after = -1 if place is None else place[0]
     newest = await view.fetch("newest_task", name, _last_id(name))
     rows = await view.fetch("cancelled_tasks", name, max(after, 0) // CHUNK_TASKS)
-    cancelled = {row["chunk"]: int.from_bytes(row["bits"].bytes, "big") for row in rows}
+    cancelled = index_marks.decode({row["chunk"]: row["bits"].bytes for row in rows})
     released_to = ids.parse_task_id(newest[0]["id"])[1] if newest else -1
     if array.row["ended_ms"] is not None or not array.row["waiting"]:
         released_to = INDEX_MAX

@@ -39,20 +39,37 @@ JOBS_OF_WEEK: Final = (
 _submitted: Final = msgspec.json.Decoder(events.JobSubmitted)
 _runs: Final = msgspec.json.Decoder(list[dict[str, Any]])
 _FAILED_DEPENDENCY: Final = re.compile(
-    rf"^job ([{ids.ALPHABET}]{{{ids.JOB_ID_LENGTH}}})\b", re.IGNORECASE
+    rf"^(?:job|array) ([{ids.ALPHABET}]{{{ids.JOB_ID_LENGTH}}})\b", re.IGNORECASE
 )
 """How the reason of a job begins that was cancelled because of another one."""
 
 
 def find_failed_dependency(reason: str | None) -> str | None:
-    """The id of the dependency that made the scheduler cancel a job, from its reason."""
+    """The id of the job or array that made the scheduler cancel a job, from its reason."""
     found = _FAILED_DEPENDENCY.match(reason or "")
     return None if found is None else found[1]
 
 
+class Dependencies(msgspec.Struct, frozen=True):
+    """What a job or an array waits for. `states`: of these jobs and arrays, by id; `client_ids`:
+    theirs, where they have one."""
+
+    states: dict[str, str] = {}
+    client_ids: dict[str, str] = {}
+
+    @property
+    def are_open(self) -> bool:
+        """Whether one of them has not succeeded yet."""
+        return any(state != "SUCCEEDED" for state in self.states.values())
+
+    def select(self, ids_: Sequence[str]) -> "Dependencies":
+        """Those with these ids."""
+        client_ids = {each: self.client_ids[each] for each in ids_ if each in self.client_ids}
+        return Dependencies({each: self.states[each] for each in ids_}, client_ids)
+
+
 class JobRecord(msgspec.Struct, frozen=True):
-    """Everything about one job. `dependencies`: the states of the jobs that it waits for, by id;
-    `client_ids`: theirs, where they have one.
+    """Everything about one job.
 
     `preempted_runs`: if the job is leased and not started, the runs on its node that must end
     first.
@@ -61,16 +78,10 @@ class JobRecord(msgspec.Struct, frozen=True):
     row: Any
     submitted: events.JobSubmitted
     runs: list[Any]
-    dependencies: dict[str, str]
-    client_ids: dict[str, str]
+    dependencies: Dependencies
     preempted_runs: list[Any]
     waits_in_array: bool = False
     """Whether it is a task that has not been released: it has no row, and `row` is made up."""
-
-    @property
-    def waits_for_others(self) -> bool:
-        """Whether a dependency has not succeeded yet."""
-        return any(state != "SUCCEEDED" for state in self.dependencies.values())
 
 
 class JobRows(msgspec.Struct, frozen=True):
@@ -335,16 +346,6 @@ class ViewReader:
         if not rows:
             return None
         row = rows[0]
-        dependencies: dict[str, str] = {}
-        client_ids: dict[str, str] = {}
-        if row["after"]:
-            found = {each["id"]: each for each in await self.fetch("dependencies", row["after"])}
-            dependencies = {
-                each: found[each]["state"] if each in found else "UNKNOWN" for each in row["after"]
-            }
-            client_ids = {
-                each: other["client_id"] for each, other in found.items() if other["client_id"]
-            }
         preempted_runs: list[Any] = []
         if row["state"] == "LEASED":
             preempted_runs = await self.fetch("preempted_runs", job_id, row["run"])
@@ -352,7 +353,16 @@ class ViewReader:
             row=row,
             submitted=_submitted.decode(row["submitted"]),
             runs=_runs.decode(row["runs"] or "[]"),
-            dependencies=dependencies,
-            client_ids=client_ids,
+            dependencies=await self.read_dependencies(row["after"] or ()),
             preempted_runs=preempted_runs,
+        )
+
+    async def read_dependencies(self, after: Sequence[str]) -> Dependencies:
+        """The states and client ids of these jobs and arrays."""
+        if not after:
+            return Dependencies()
+        found = {row["id"]: row for row in await self.fetch("dependencies", list(after))}
+        return Dependencies(
+            {each: found[each]["state"] if each in found else "UNKNOWN" for each in after},
+            {each: row["client_id"] for each, row in found.items() if row["client_id"]},
         )

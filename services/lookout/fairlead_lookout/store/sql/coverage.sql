@@ -52,3 +52,8 @@ JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
 WHERE j.id = ANY($1::text[]);
+
+-- name: find_array_results
+-- Arrays that have succeeded, or cannot any more.
+SELECT id, state FROM fairlead_lookout.array_states
+WHERE id = ANY ($1::text[]) AND state IN ('SUCCEEDED', 'FAILED');

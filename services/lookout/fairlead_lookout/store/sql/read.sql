@@ -373,13 +373,19 @@ WHERE own.job_id = $1 AND own.number = $2 AND j.stopping = 'preempt' AND j.stop_
 ORDER BY r.job_id;
 
 -- name: states
-SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
+-- Of jobs and arrays.
+SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[])
+UNION ALL
+SELECT id, state FROM fairlead_lookout.array_states WHERE id = ANY($1::text[]);
 
 -- name: dependencies
+-- Jobs and arrays.
 SELECT j.id, j.state, p.client_id
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_specs p ON p.job_id = j.id AND p.week = j.week
-WHERE j.id = ANY($1::text[]);
+WHERE j.id = ANY($1::text[])
+UNION ALL
+SELECT id, state, client_id FROM fairlead_lookout.array_states WHERE id = ANY($1::text[]);
 
 -- name: labels_and_requests
 SELECT j.id, p.labels, s.requests
@@ -397,8 +403,12 @@ LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
 WHERE j.id = ANY($1::text[]);
 
 -- name: client_ids
+-- Of jobs and arrays.
 SELECT job_id AS id, client_id FROM fairlead_lookout.job_specs
-WHERE job_id = ANY($1::text[]) AND client_id IS NOT NULL;
+WHERE job_id = ANY($1::text[]) AND client_id IS NOT NULL
+UNION ALL
+SELECT id, client_id FROM fairlead_lookout.arrays
+WHERE id = ANY($1::text[]) AND client_id IS NOT NULL;
 
 -- name: jobs_before
 -- How many of the oldest queued jobs of a queue (at most $2 are examined) are ahead of a job with

@@ -6,7 +6,7 @@ start and run for the time that the caller gives, because such a file contains n
 `startAfter` and `maxQueueSeconds` are ignored.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.ids import JobId, task_ids
+from fairlead_common.domain.ids import JobId, is_array_id, task_ids
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
@@ -149,7 +149,7 @@ def _add(
             gang = event.gang
             if gang is not None and len(places[submitted.queue]) > 1:
                 gang = msgspec.structs.replace(gang, name=f"{submitted.job_set}/{gang.name}")
-            add_optional_fields(trace, job, event, gang, [names[other] for other in event.after])
+            add_optional_fields(trace, job, event, gang, _name_all(event.after, names))
     return others
 
 
@@ -182,7 +182,7 @@ def _add_array(
     indexes = index_sets.parse(array.indexes)
     if array.template.pool != pool:
         return len(indexes)
-    after = tuple(JobId(names[other]) for other in array.template.after)
+    after = tuple(map(JobId, _name_all(array.template.after, names)))
     template = msgspec.structs.replace(
         array.template,
         after=after,
@@ -215,6 +215,11 @@ def add_optional_fields(
         trace.preempted_is_final.add(job)
     if event.when_infeasible == "wait":
         trace.infeasible_waits.add(job)
+
+
+def _name_all(after: Iterable[JobId], names: Mapping[JobId, str]) -> list[str]:
+    """The names of jobs, which are their ids in the simulation; arrays keep their ids."""
+    return [other if is_array_id(other) else names[other] for other in after]
 
 
 def _name_jobs(found: list[FileSubmission]) -> dict[JobId, str]:

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import ArrayId, GroupId, JobId, parse_run_id
+from fairlead_common.domain.ids import ArrayId, GroupId, JobId, parse_run_id, task_ids
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records import leases
+from fairlead_common.domain.records import index_sets, leases
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import EVENTS_MAX
 from fairlead_scheduler.rules.append_batches import AppendBatch
@@ -242,7 +242,11 @@ class World:
         return bool(waits.any())
 
     def waits_for(self, job: int) -> list[str]:
-        """The jobs that must succeed before this one starts."""
+        """The jobs and arrays that must succeed before this one, or its array, starts."""
+        submitted = self.trace.arrays.get(job)
+        array = None if submitted is None else self.view.arrays.get(submitted.array)
+        if array is not None and array.waits_for:
+            return sorted(array.waits_for)
         row = self.view.jobs.rows.get(JobId(self.trace.ids[job]))
         rare = None if row is None else self.view.jobs.rare_properties.get(row)
         return sorted(rare.after) if rare is not None else []
@@ -294,8 +298,12 @@ class World:
                     self.ledger.record_ended(
                         number[event.job_id], _ENDS[type(event)], event, now_ms
                     )
+                case ev.ArrayTasksCancelled():
+                    for task in task_ids(event.array, index_sets.parse(event.indexes)):
+                        self.ledger.record_ended(number[task], JobState.CANCELLED, event, now_ms)
                 case (
                     ev.JobSubmitted()
+                    | ev.ArrayCancelRequested()
                     | ev.ArrayEnded()
                     | ev.GroupRunning()
                     | ev.GroupRestarting()
@@ -339,7 +347,7 @@ class World:
         known: dict[JobId, job_table.EndedJob] = {}
         if self.trace.after or self.trace.arrays:
             for event in events:
-                for other in event.after if isinstance(event, ev.JobSubmitted) else ():
+                for other in _list_dependencies(event):
                     job = self.trace.number.get(other)  # an array can lack the task
                     state = None if job is None else self.ledger.state_of(job)
                     if state in JOB_ENDED:
@@ -354,3 +362,13 @@ def _list_successes(ended: Iterable[Report]) -> list[Report]:
         for job, event in ended
         if isinstance(event, ev.JobRunSucceeded)
     ]
+
+
+def _list_dependencies(event: ev.AnyEvent) -> Sequence[JobId]:
+    match event:
+        case (
+            ev.JobSubmitted(after=after) | ev.ArraySubmitted(template=ev.JobSubmitted(after=after))
+        ):
+            return after
+        case _:
+            return ()

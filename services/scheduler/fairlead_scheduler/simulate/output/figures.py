@@ -283,10 +283,17 @@ def _list_stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
     return found
 
 
+def _name_dependency(ledger: Ledger, other: str) -> str:
+    """What people call a job or an array."""
+    arrays = (array for array in ledger.trace.arrays.values() if array.array == other)
+    array = next(arrays, None)
+    return f"job {other}" if array is None else f"array {array.template.client_id}"
+
+
 def _list_blocked(world: World, ledger: Ledger) -> list[Stuck]:
-    """Jobs that depend on jobs which never end."""
+    """Jobs that depend on jobs and arrays which never end."""
     waiting: dict[int, tuple[int, int, str]] = {}
-    for job in ledger.trace.after:
+    for job in (*ledger.trace.after, *ledger.trace.arrays):
         others = world.waits_for(job) if ledger.state_of(job) is JobState.QUEUED else []
         if others:
             queue = ledger.trace.queue[job]
@@ -295,7 +302,7 @@ def _list_blocked(world: World, ledger: Ledger) -> list[Stuck]:
     return [
         Stuck(
             code="after",
-            reason=f"waits for job {other}, which never ends",
+            reason=f"waits for {_name_dependency(ledger, other)}, which never ends",
             jobs=count,
             **_name_job(ledger, job),
         )

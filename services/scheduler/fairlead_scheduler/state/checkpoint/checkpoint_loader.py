@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.ids import JOB_ID_LENGTH, partition_of_job
+from fairlead_common.domain.ids import JOB_ID_LENGTH, JobId, partition_of_job
 from fairlead_common.domain.records.events import GroupMember
 from fairlead_scheduler.state import groups, job_table, task_arrays
 from fairlead_scheduler.state.checkpoint import checkpoint_rows
@@ -104,6 +104,8 @@ class CheckpointLoader:
                 task_arrays.mark_indexes(state.unsuccessful, cancelled)
             state.cancelled = []
             view.add_array(state)
+            for other in state.waits_for:
+                view.dependents.setdefault(other, set()).add(JobId(state.array))
         if view.arrays:
             rows = view.live_rows()
             jobs.array[rows] = view.array_slots.find_of_rows(jobs, rows)

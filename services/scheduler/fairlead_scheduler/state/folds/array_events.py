@@ -19,7 +19,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_scheduler.state import job_table
-from fairlead_scheduler.state.folds import end_events
+from fairlead_scheduler.state.folds import dependencies
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.task_arrays import (
     ArrayState,
@@ -45,19 +45,19 @@ def fold_submitted(
             continue
         indexes = parse_indexes(event.indexes)
         place = (message.time_ms, message.partition, message.position, index)
-        view.add_array(
-            ArrayState(
-                array=event.array,
-                job_set=job_table.JobSet(sequence.queue, sequence.job_set),
-                template=event.template,
-                count=event.count,
-                indexes=indexes,
-                waiting=indexes,
-                number=submission_number(*place),
-                running_max=event.running_max,
-                after=event.after,
-            )
+        state = ArrayState(
+            array=event.array,
+            job_set=job_table.JobSet(sequence.queue, sequence.job_set),
+            template=msgspec.structs.replace(event.template, after=()),
+            count=event.count,
+            indexes=indexes,
+            waiting=indexes,
+            number=submission_number(*place),
+            running_max=event.running_max,
+            after=event.after,
         )
+        view.add_array(state)
+        dependencies.add_to_array(view, state, event.template.after, ended_jobs)
         view.mark_array_changed(event.array, message.position)
 
 
@@ -201,8 +201,11 @@ def fold_tasks_cancelled(
 
 
 def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, message: Message) -> None:
-    """Jobs that wait for these tasks cannot start."""
+    """What waits for these tasks, or for the array, cannot start."""
     waited_for = view.dependents
+    why = f"cannot succeed: {len(cancelled)} of its tasks were cancelled"
+    failed = dependencies.Result(JobState.FAILED, why)
+    dependencies.update_dependents(view, JobId(state.array), failed, message)
     if len(cancelled) < len(waited_for):
         found = [job_id for job_id in task_ids(state.array, cancelled) if job_id in waited_for]
     else:
@@ -211,8 +214,9 @@ def _cancel_followers(view: View, state: ArrayState, cancelled: IndexSet, messag
             for job_id in waited_for
             if array_id(job_id) == state.array and parse_task_id(job_id)[1] in cancelled
         ]
+    result = dependencies.make_result(JobState.CANCELLED)
     for job_id in found:
-        end_events.update_dependents(view, job_id, JobState.CANCELLED, message)
+        dependencies.update_dependents(view, job_id, result, message)
 
 
 def fold_ended(
@@ -227,9 +231,14 @@ def fold_ended(
         if state is None or state.is_ended:
             continue
         state.is_ended = True
-        view.ended[JobId(event.array)] = job_table.EndedJob(
-            JobState.SUCCEEDED, state.template.digest, message.time_ms, message.position
+        array = JobId(event.array)
+        result = JobState.FAILED if state.unsuccessful else JobState.SUCCEEDED
+        view.ended[array] = job_table.EndedJob(
+            result, state.template.digest, message.time_ms, message.position
         )
+        dependencies.remove(view, array, state.waits_for)
+        state.waits_for = set()
+        dependencies.update_dependents(view, array, dependencies.make_result(result), message)
         view.mark_array_changed(event.array, message.position)
         _forget_ended(view, state, message)
 

@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, cast
 
-from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId, parse_task_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table, task_arrays
-from fairlead_scheduler.state.folds import flag_changes, gang_membership
+from fairlead_scheduler.state.folds import dependencies, gang_membership
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import Rows
@@ -75,7 +74,7 @@ def _end_jobs(
     jobs.state[rows] = job_table.STATE_CODE[state]
     if state is not JobState.SUCCEEDED:
         for row in rows[jobs.array[rows] > 0].tolist():
-            _note_task(view, jobs.rows.id_at(row), message)
+            _note_task(view, jobs.rows.id_at(row), state, message)
     view.mark_all_changed(rows, message.position)
     view.rows_to_examine.difference_update(rows.tolist())
     jobs.release_all(rows)
@@ -90,17 +89,17 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
     digest = jobs.digest_of(row)
     view.ended[job_id] = job_table.EndedJob(state, digest, message.time_ms, message.position)
     if state is not JobState.SUCCEEDED and jobs.array[row]:
-        _note_task(view, job_id, message)
+        _note_task(view, job_id, state, message)
     view.mark_changed(row, message.position)
     view.rows_to_examine.discard(row)
     view.specs.drop(job_id)
     if row in jobs.rare_properties:
-        _drop_dependencies(view, job_id, jobs.rare_properties[row].after)
+        dependencies.remove(view, job_id, jobs.rare_properties[row].after)
         started = state is JobState.SUCCEEDED or was == job_table.RUNNING
         failed = reason if state is JobState.FAILED and not started else None
         gang_membership.remove_member(view, row, message, had_started=started, failed=failed)
     if job_id in view.dependents:
-        update_dependents(view, job_id, state, message)
+        dependencies.update_dependents(view, job_id, dependencies.make_result(state), message)
     if was == job_table.QUEUED:
         queue = view.lingering.setdefault(message.partition, deque())
         queue.append((message.time_ms, job_id))
@@ -110,44 +109,14 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
         view.rows_to_examine.add(row)
 
 
-def _note_task(view: View, job_id: JobId, message: Message) -> None:
-    """Note at its array that a task did not succeed."""
+def _note_task(view: View, job_id: JobId, state: JobState, message: Message) -> None:
+    """Note at its array, and at what waits for that, that a task did not succeed."""
     array, index = parse_task_id(job_id)
     task_arrays.mark_index(view.arrays[array].unsuccessful, index)
     view.mark_array_changed(array, message.position)
-
-
-def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:
-    """Remove the dependencies of a job that ended before the jobs it depends on."""
-    for other in after:
-        waiting = view.dependents.get(other)
-        if waiting is not None:
-            waiting.discard(job_id)
-            if not waiting:
-                del view.dependents[other]
-
-
-def update_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
-    """Note at the jobs that depend on a job how it ended."""
-    for other in view.dependents.pop(job_id):
-        row = view.jobs.rows.get(other)
-        if row is None or job_table.IS_ENDED[view.jobs.state[row]]:
-            continue
-        rare = view.jobs.rare_properties_of(row)
-        rare.after.discard(job_id)
-        if state is not JobState.SUCCEEDED:
-            mark_cannot_start(view, row, job_id, f"ended {state.value}")
-        elif not rare.after:
-            flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_SUCCEEDED)
-        view.mark_changed(row, message.position)
-
-
-def mark_cannot_start(view: View, row: int, other: JobId, why: str) -> None:
-    """Note that a job on which this one depends ended without success; `why` says how it ended."""
-    rare = view.jobs.rare_properties_of(row)
-    rare.cannot_start_reason = f"job {other}, which it waits for, {why}"
-    flag_changes.apply(view.jobs, row, lifecycle.DEPENDENCY_FAILED)
-    view.rows_to_examine.add(row)
+    why = f"cannot succeed: its task {index} ended {state.value}"
+    failed = dependencies.Result(JobState.FAILED, why)
+    dependencies.update_dependents(view, JobId(array), failed, message)
 
 
 def release_expired_rows(view: View, partition: int, time_ms: int) -> None:

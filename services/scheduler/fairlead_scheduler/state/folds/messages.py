@@ -97,8 +97,10 @@ def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]
                         ids.add(event.job_id)
                 elif type(event) is ev.GroupSubmitted and event.client_id is not None:
                     ids.add(JobId(event.group))
-                elif type(event) is ev.ArraySubmitted and event.template.client_id is not None:
-                    ids.add(JobId(event.array))
+                elif type(event) is ev.ArraySubmitted:
+                    others.update(event.template.after)
+                    if event.template.client_id is not None:
+                        ids.add(JobId(event.array))
     ids.update(job_id for job_id in others if view.state_of(job_id) is None)
     return ids
 

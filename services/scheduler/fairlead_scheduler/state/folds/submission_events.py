@@ -5,15 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain import lifecycle
-from fairlead_common.domain.ids import JobId, array_id, parse_task_id, submission_number
-from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.ids import JobId, submission_number
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import job_index, job_table, task_arrays
+from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import (
     array_events,
-    end_events,
-    flag_changes,
+    dependencies,
     gang_membership,
 )
 from fairlead_scheduler.state.folds.event_batches import (
@@ -98,7 +95,7 @@ def _add_rare_properties(
     view: View, row: int, event: ev.JobSubmitted, ended_jobs: EndedJobs
 ) -> None:
     if event.after:
-        _add_dependencies(view, row, event, ended_jobs)
+        dependencies.add_to_job(view, row, event, ended_jobs)
     if event.retry is not None:
         view.jobs.rare_properties_of(row).retry = event.retry
     if event.gang is not None:
@@ -201,38 +198,3 @@ def _fill_terms(view: View, at: Rows, batch: SubmissionBatch) -> None:
 
 def _milliseconds(seconds: int | None) -> int:
     return 1000 * (seconds or 0)
-
-
-def _find_followed(view: View, event: ev.JobSubmitted, other: JobId) -> JobState | None:
-    """The result of the task of another array that this task follows, if that task has no row; None
-    if it waits, or if this job is not a task that follows it.
-    """
-    state = None if event.array is None else view.arrays.get(event.array.array)
-    if state is None or state.after is None or array_id(other) != state.after:
-        return None
-    followed = view.arrays.get(state.after)
-    if followed is None:
-        return JobState.CANCELLED
-    return task_arrays.find_result(followed, parse_task_id(other)[1])
-
-
-def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, ended_jobs: EndedJobs) -> None:
-    rare = view.jobs.rare_properties_of(row)
-    for other in event.after:
-        ended = ended_jobs.get(other)
-        state = ended.state if ended is not None else view.state_of(other)
-        is_followed = state is None
-        if is_followed:
-            state = _find_followed(view, event, other)
-        if state is JobState.SUCCEEDED:
-            continue
-        if state is not None and state in JOB_ENDED:
-            why = f"ended {state.value}"
-            if is_followed:
-                why = "did not succeed, or its result is not stored any more"
-            end_events.mark_cannot_start(view, row, other, why)
-            continue
-        rare.after.add(other)
-        view.dependents.setdefault(other, set()).add(event.job_id)
-    if rare.after:
-        flag_changes.apply(view.jobs, row, lifecycle.SUBMIT_DEPENDENT)

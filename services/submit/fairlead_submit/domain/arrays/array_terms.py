@@ -18,7 +18,7 @@ COUNT_MAX: Final = index_sets.INDEX_MAX + 1
 DIVIDED_MAX: Final = 10 * index_sets.RANGES_MAX
 """Most ranges into which requests divide the tasks that they do not name."""
 AFTER_MAX: Final = 100
-"""Most jobs that the tasks of an array wait for: each released task repeats their ids."""
+"""Most jobs and arrays that an array waits for: they are saved with each change of its state."""
 
 
 class ArrayTerms(msgspec.Struct, frozen=True):
@@ -106,14 +106,11 @@ def explain_refusal(verb: Verb, array: ArrayId, job_id: str) -> str | None:
 
 
 def check_template(event: events.JobSubmitted, after: int) -> Iterator[FieldError]:
-    """What the tasks of an array cannot have; pointers begin at the job. `after`: how many jobs
-    each task waits for.
+    """What an array cannot have; pointers begin at the job. `after`: how many jobs and arrays it
+    waits for.
     """
     if after > AFTER_MAX:
-        detail = (
-            f"has {after} entries; at most {AFTER_MAX} are allowed with `array`, because each task"
-            " repeats them"
-        )
+        detail = f"has {after} entries; at most {AFTER_MAX} are allowed with `array`"
         yield FieldError("/after", detail)
     if event.gang is not None:
         yield FieldError("/gang", "is not allowed with `array`: tasks start independently")

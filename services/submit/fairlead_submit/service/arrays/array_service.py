@@ -29,8 +29,9 @@ from fairlead_submit.store.secret_store import SecretStore
 
 
 class ArrayActionResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What was requested, for `tasks` tasks. `position` null: nothing was written, because the
-    array has ended, or it was a dry run. `id`: of the array, or of the new one.
+    """What was requested, for `tasks` tasks: those that have not ended are cancelled. `position`
+    null: nothing was written, because all have ended, or it was a dry run. `id`: of the array, or
+    of the new one.
     """
 
     id: str
@@ -69,8 +70,8 @@ class ArrayService:
         request, found = self._cancellation(body)
         known = await self._find(array, context, Verb.CANCEL)
         indexes = _choose(known, request.indexes, found)
-        if known.ended or dry_run:
-            tasks = 0 if known.ended else len(indexes)
+        tasks = 0 if known.ended else await self._job_views.count_live_tasks(known, indexes)
+        if not tasks or dry_run:
             return ArrayActionResult(known.submitted.array, tasks, None)
         text = "" if request.indexes is None else str(indexes)
         event = events.ArrayCancelRequested(
@@ -78,7 +79,7 @@ class ArrayService:
         )
         appended = await self._writer.append(_make_records(known, event, context))
         position = position_tokens.encode(appended)
-        return ArrayActionResult(known.submitted.array, len(indexes), position)
+        return ArrayActionResult(known.submitted.array, tasks, position)
 
     async def resubmit(self, array: str, body: bytes, context: RequestContext) -> ArrayActionResult:
         """Submit tasks again, as a new array. Raises a `Problem` or `WorldError`."""
@@ -96,6 +97,7 @@ class ArrayService:
             raise validation_problem([FieldError("", f"cannot be submitted again: {renewed}")])
         terms = ArrayTerms(before.count, indexes, before.running_max)
         new_id = _make_id(known, client_id)
+        succeeded = await self._job_views.find_succeeded(renewed.after)
         annotations = {**before.template.annotations, events.RESUBMITTED_FROM: before.array}
         template = msgspec.structs.replace(
             renewed,
@@ -103,6 +105,7 @@ class ArrayService:
             client_id=client_id,
             digest=array_terms.make_digest(f"{before.array} {before.template.digest}", terms),
             annotations=annotations,
+            after=tuple([other for other in renewed.after if other not in succeeded]),
         )
         event = array_terms.make_event(template, terms)
         digests = await self._job_views.find_array_digests([event.array])

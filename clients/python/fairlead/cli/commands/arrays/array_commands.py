@@ -10,6 +10,7 @@ from fairlead.cli.support import command_base, job_selection, output_formats
 
 if TYPE_CHECKING:
     from fairlead import ArrayView, Client
+    from fairlead.models.array_models import ArrayTask
 
 _OPTION: Final = re.compile(
     r"(?P<indexes>\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?(?:,\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?)*)"
@@ -87,6 +88,42 @@ def list_all(
     )
 
 
+def list_tasks(
+    context: typer.Context,
+    array: OneArray,
+    state: Annotated[
+        str,
+        typer.Option(help="Only tasks in this state: QUEUED, RUNNING, FAILED, ...", metavar="NAME"),
+    ] = "",
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+    limit: output_formats.LimitOption = 100,
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """List the tasks of an array by index, also those that are not released yet."""
+    columns: output_formats.Columns[ArrayTask] = {
+        "INDEX": lambda task: task.index,
+        "ID": lambda task: task.id,
+        "STATE": lambda task: f"{task.state} ({task.stopping})" if task.stopping else task.state,
+        "NODE": lambda task: task.node,
+        "EXIT": lambda task: task.exit_code,
+        "REASON": _explain_task,
+    }
+    with command_base.connect(context) as client:
+        found = client.array_tasks(
+            _find_id(client, array, queue, jobset), state=state.upper() or None
+        )
+        limited = output_formats.take_first(found, limit)
+    output_formats.print_list(
+        limited,
+        output_format,
+        columns,
+        lambda task: task.id,
+        "No such tasks.",
+        ("ID", "EXIT", "REASON"),
+    )
+
+
 def describe(
     context: typer.Context,
     array: OneArray,
@@ -113,7 +150,8 @@ def cancel(
         found = _find_id(client, array, queue, jobset)
         done = client.cancel_array(found, indexes=indexes or None, reason=reason)
     if done.position is None:
-        command_base.print_message(f"fairlead: nothing to cancel: array {done.id} has ended")
+        ended = "these tasks have" if indexes else "it has"
+        command_base.print_message(f"fairlead: nothing to cancel of array {done.id}: {ended} ended")
     else:
         tasks = output_formats.format_count(done.tasks, "task")
         typer.echo(f"cancellation of {tasks} of array {done.id} requested")
@@ -166,6 +204,12 @@ def _find_id(client: "Client", text: str, queue: str, job_set: str) -> str:
     return job_selection.find_id(client, "array", client.arrays, text, queue, job_set)
 
 
+def _explain_task(task: "ArrayTask") -> str | None:
+    if task.state == "QUEUED" and not task.released:
+        return "not released"
+    return task.reason or task.message or task.waiting_for
+
+
 def _describe_counts(states: Mapping[str, int]) -> str:
     return ", ".join(f"{tasks:,} {state.lower()}" for state, tasks in states.items())
 
@@ -181,6 +225,7 @@ def _print_array(detail: "ArrayView") -> None:
             ("Tasks", f"{detail.tasks:,} (indexes {detail.indexes} of {detail.count:,})"),
             ("Running at most", most),
             ("Priority", f"{detail.priority} in class {detail.priority_class}"),
+            ("After", detail.after),
             ("After tasks of", detail.after_corresponding),
             ("States", _describe_counts(detail.states)),
             ("Not released", f"{detail.waiting:,}" if detail.waiting else None),

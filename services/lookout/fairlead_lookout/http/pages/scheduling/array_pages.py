@@ -32,7 +32,7 @@ async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text =
         return {
             "live": build_address(f"/live{path}", query | {"cursor": cursor}),
             "array": array_responses.describe_array(found),
-            "tasks": array_responses.describe_tasks(page).tasks,
+            "tasks": array_responses.describe_tasks(page, deps.clusters).tasks,
             "state": state,
             "path": path,
             "first": build_address(path, query) if cursor else None,

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.api import cluster_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
@@ -32,7 +32,9 @@ async def _node(deps: Deps, executor: str, node: str) -> Fragment:
             "executor": executor,
             "node": found,
             "bars": draw_bars(found.used, found.allocatable),
-            "jobs": responses.describe_jobs(await deps.view.read_jobs(found.jobs)),
+            "jobs": job_responses.describe_jobs(
+                await deps.view.read_jobs(found.jobs), deps.clusters
+            ),
             "heartbeat": responses.format_time(deps.clusters.find_heartbeat_ms(executor)),
         }
 

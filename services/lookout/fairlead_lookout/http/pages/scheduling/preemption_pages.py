@@ -11,7 +11,7 @@ from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_lookout.domain.resource_usage import HOUR_MS
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.api.export_routes import ROWS, Rows, stream_list
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages import rendering
@@ -156,7 +156,7 @@ def describe_preemption(row: Any, visible_queues: QueueScope) -> PreemptionRespo
     held_ms, lost = None, None
     if row["leased_ms"] is not None and row["ended_ms"] is not None:
         held_ms = max(row["ended_ms"] - row["leased_ms"], 0)
-        requests = responses.decode_amounts(row["requests"]) if row["requests"] else {}
+        requests = job_responses.decode_amounts(row["requests"]) if row["requests"] else {}
         lost = responses.to_resource_hours({n: held_ms * each for n, each in requests.items()})
     sees_other = row["for_queue"] is not None and row["for_queue"] in visible_queues
     time = responses.format_time(row["time_ms"])

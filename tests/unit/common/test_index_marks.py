@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from fairlead_common.domain.records import index_sets
-from fairlead_lookout.domain.array_records import CHUNK_TASKS
-from fairlead_lookout.store.queries import index_marks
+from fairlead_common.domain.records import index_marks, index_sets
+from fairlead_common.domain.records.index_marks import CHUNK_TASKS
 
 
 def choose_ranges(chance: Random) -> list[range]:
@@ -43,6 +42,8 @@ def test_indexes_are_listed_in_order(seed: int) -> None:
     assert list(index_marks.list_unmarked(ranges, marks, after)) == [
         index for index in later if index not in marked
     ]
+    unmarked = sum(index not in marked for index in later)
+    assert index_marks.count_unmarked(ranges, marks, after) == unmarked
     assert [index_marks.is_marked(marks, i) for i in every[:999]] == [
         i in marked for i in every[:999]
     ]
