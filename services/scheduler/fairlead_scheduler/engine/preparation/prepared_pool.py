@@ -38,7 +38,7 @@ from fairlead_scheduler.engine.snapshot import (
 IntP = npt.NDArray[np.intp]
 
 
-class QueueShares(NamedTuple):
+class PreparedQueues(NamedTuple):
     """What queues hold, and their shares."""
 
     held: Int64
@@ -81,7 +81,7 @@ class PreparedPool:
     beside: Int64
     """[R+F] what all runs hold, including those on lost nodes, for L7; zeros in a pool without
     floating resources."""
-    queues: QueueShares
+    queues: PreparedQueues
 
 
 def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> PreparedPool:
@@ -223,7 +223,7 @@ def _measure_queues(
     running: Int64,
     wanted: Int64,
     waits: Bool,
-) -> QueueShares:
+) -> PreparedQueues:
     queues, classes = running.shape[0], snapshot.class_value.size
     sources = fair_shares.QueueSources(
         request=static.full_request,
@@ -246,7 +246,7 @@ def _measure_queues(
         shares,
         evicted,
     )
-    return QueueShares(
+    return PreparedQueues(
         held=amounts[0],
         takes_part=waits,
         shares=Shares(
