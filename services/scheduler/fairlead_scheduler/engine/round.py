@@ -136,7 +136,7 @@ def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: Roun
     ).astype(np.int64)
     model.progress.next_queued[:] = first[:-1]
     gang = model.jobs.gang[preempted]
-    needed = model.roles.base[preempted] != 0 if model.roles.base.size else gang >= 0
+    needed = model.gangs.roles.base[preempted] != 0 if model.gangs.roles.base.size else gang >= 0
     to_come = np.bincount(gang[(gang >= 0) & needed], minlength=model.gangs.min_size.size)
     to_come = to_come.astype(np.int64)
     packed_model, work = round_.packed_model, settings.work_per_check

@@ -26,7 +26,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
 )
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Code, Int32, Int64, Snapshot
-from fairlead_scheduler.engine.state import capacity_tree, round_state
+from fairlead_scheduler.engine.state import capacity_tree, empty_tables, round_state
 from fairlead_scheduler.engine.state.round_model import (
     Entitlements,
     NodeCapacity,
@@ -177,7 +177,7 @@ class RoundTables:
             value_positions=np.zeros((0, 0), np.int64),
         )
         none = np.zeros(0, np.int32)
-        self._placements = Placements(none, none, none)
+        self._placements = Placements(none, none, none, np.zeros(jobs + 1, np.int64))
         self._jobs = RoundJobs(
             shape=none,
             queue=none,
@@ -187,10 +187,10 @@ class RoundTables:
             submission=np.zeros(0, np.int64),
             order=none,
             order_end=np.zeros(queues, np.int64),
+            avoided=empty_tables.avoided_nodes(0, 0),
         )
         self._sources: Repacked[FillSources] = Repacked()
         self._counters = whole(round_state.COUNTERS)
-        self._journal = np.zeros(jobs + 1, np.int64)
         self._packed_others = packed_others
         self._packed: RoundModel | None = None
 
@@ -266,7 +266,6 @@ class RoundTables:
             progress=self._progress,
             offers=self._offers,
             placements=self._placements,
-            journal=self._journal,
             counters=self._counters,
             **self._others,
         )
@@ -303,8 +302,8 @@ class RoundTables:
         self._progress.handled[:jobs].fill(0)
         before = self._jobs
         if self._placements.job.size < size:
-            made = (np.empty(_GROWTH * size, np.int32) for _ in Placements._fields)
-            self._placements = Placements(*made)
+            job, node, away = (np.empty(_GROWTH * size, np.int32) for _ in range(3))
+            self._placements = self._placements._replace(job=job, position=node, away=away)
             before = before._replace(order=np.empty(_GROWTH * size, np.int32))
         before.order[:size] = queued
         now = before._replace(

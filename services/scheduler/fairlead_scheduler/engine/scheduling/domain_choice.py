@@ -95,15 +95,15 @@ def start_gang_in_domains(model: RoundModel, g: int, after: float, top: int) -> 
     if top > FREE and model.values.search[SEARCHED_GANG] != g + 1:
         model.values.search[SEARCHED_GANG] = g + 1
         model.values.domains.search[SCOPE] = 0
-        for role in range(model.roles.first[g], model.roles.first[g + 1]):
+        for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
             model.values.domains.freed[role] = NO_DOMAIN
     mark = model.counters[N_JOURNAL]
     code = NO_REASON
     if model.values.domains.whole[g]:
         code = start_scope(model, g, ALL_ROLES, after, top)
     else:
-        for role in range(model.roles.first[g], model.roles.first[g + 1]):
-            if code == NO_REASON and model.roles.minimum[role] > 0:
+        for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+            if code == NO_REASON and model.gangs.roles.minimum[role] > 0:
                 code = start_scope(model, g, role, after, top)
     if code != NO_REASON:
         undo_offer(model, mark)
@@ -116,7 +116,7 @@ def start_gang_in_domains(model: RoundModel, g: int, after: float, top: int) -> 
 def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) -> int:
     """Place the members of a scope, of one role or `ALL_ROLES`, that the gang needs to start. It
     returns as `start_gang_in_domains`."""
-    scope = model.roles.first[g] if role < 0 else role
+    scope = model.gangs.roles.first[g] if role < 0 else role
     sum_scope_request(model, g, role)
     freeing = top > FREE and (
         model.values.domains.freed[scope] >= 0 or model.values.domains.search[SCOPE] == scope + 1
@@ -145,7 +145,7 @@ def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) ->
             return NO_REASON
         undo_offer(model, mark)
     if role >= 0:
-        model.roles.fitting[role] = max(model.roles.fitting[role], 0)
+        model.gangs.roles.fitting[role] = max(model.gangs.roles.fitting[role], 0)
     return PREEMPTION_LIMIT if limited else DOES_NOT_FIT
 
 
@@ -153,7 +153,7 @@ def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) ->
 def count_needed(model: RoundModel, g: int, role: int) -> int:
     """The number of members of a scope, of one role or `ALL_ROLES`, that the gang needs to
     start."""
-    return model.gangs.min_size[g] if role < 0 else model.roles.minimum[role]
+    return model.gangs.min_size[g] if role < 0 else model.gangs.roles.minimum[role]
 
 
 @inlined
@@ -162,9 +162,9 @@ def set_needed_of_scope(model: RoundModel, g: int, role: int) -> None:
     to start."""
     set_needed_members(model, g, model.gangs.min_size[g])
     if role >= 0:
-        for other in range(model.roles.first[g], model.roles.first[g + 1]):
+        for other in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
             if other != role:
-                model.roles.left[other] = 0
+                model.gangs.roles.left[other] = 0
 
 
 @separate
@@ -190,7 +190,7 @@ def sum_scope_request(model: RoundModel, g: int, role: int) -> None:
         j = model.gangs.members[i]
         if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
             continue
-        model.roles.left[model.jobs.role[j]] -= 1
+        model.gangs.roles.left[model.jobs.role[j]] -= 1
         for r in range(model.gangs.waiting_request.size):
             model.gangs.waiting_request[r] = min(
                 model.gangs.waiting_request[r] + model.shapes.request[model.jobs.shape[j], r],
@@ -289,7 +289,7 @@ def choose_freed_domain(model: RoundModel, g: int, role: int, after: float) -> D
     what the members request together.
     """
     search = model.values.domains.search
-    scope = model.roles.first[g] if role < 0 else role
+    scope = model.gangs.roles.first[g] if role < 0 else role
     if search[SCOPE] != scope + 1:
         search[SCOPE] = scope + 1
         search[TRIED] = 0
@@ -377,8 +377,8 @@ def start_offered_gang(model: RoundModel, q: int, g: int) -> int:
     mark = model.counters[N_JOURNAL]
     code = start_gang_in_domains(model, g, after, URGENCY)
     for i in range(mark, model.counters[N_JOURNAL]):
-        if model.journal[i] > 0:
-            join_scope(model, model.journal[i] - 1)
+        if model.placements.journal[i] > 0:
+            join_scope(model, model.placements.journal[i] - 1)
     return code
 
 
@@ -386,7 +386,7 @@ def start_offered_gang(model: RoundModel, q: int, g: int) -> int:
 def find_scope(model: RoundModel, j: int) -> int:
     """The number of the scope of member `j`."""
     g = int(model.jobs.gang[j])
-    return model.roles.first[g] if model.values.domains.whole[g] else int(model.jobs.role[j])
+    return model.gangs.roles.first[g] if model.values.domains.whole[g] else int(model.jobs.role[j])
 
 
 @separate

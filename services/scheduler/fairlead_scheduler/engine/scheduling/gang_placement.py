@@ -56,17 +56,19 @@ class Attempt(NamedTuple):
 def set_needed_members(model: RoundModel, g: int, need: int) -> None:
     """Set `roles.left` to the members that gang `g` needs of each role: the minimum of each role of
     a group, `need` for the only role of a plain gang."""
-    for role in range(model.roles.first[g], model.roles.first[g + 1]):
-        model.roles.left[role] = model.roles.minimum[role] if model.groups.grouped[g] else need
+    for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+        model.gangs.roles.left[role] = (
+            model.gangs.roles.minimum[role] if model.gangs.groups.grouped[g] else need
+        )
 
 
 @inlined
 def is_needed(model: RoundModel, g: int, j: int) -> bool:
     """Whether the gang needs member `j` beside the members that were subtracted from
     `roles.left`."""
-    if model.groups.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
+    if model.gangs.groups.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
         return False
-    return model.roles.left[model.jobs.role[j]] > 0
+    return model.gangs.roles.left[model.jobs.role[j]] > 0
 
 
 @separate
@@ -87,10 +89,10 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int) ->
             continue
         s = int(model.jobs.shape[j])
         needed = is_needed(model, g, j)
-        if needed or not model.groups.grouped[g]:
+        if needed or not model.gangs.groups.grouped[g]:
             value = min(value, model.shapes.class_value[s])
         if needed:
-            model.roles.left[model.jobs.role[j]] -= 1
+            model.gangs.roles.left[model.jobs.role[j]] -= 1
             for r in range(model.gangs.offer_request.size):
                 model.gangs.offer_request[r] = min(
                     model.gangs.offer_request[r] + model.shapes.full_request[s, r], TOTAL_MAX
@@ -118,7 +120,7 @@ def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bo
             j = model.gangs.members[i]
             if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
                 continue
-            model.roles.left[model.jobs.role[j]] -= 1
+            model.gangs.roles.left[model.jobs.role[j]] -= 1
             s = int(model.jobs.shape[j])
             if model.shapes.priority_class[s] == c:
                 for r in range(model.gangs.offer_request.size):
@@ -135,7 +137,7 @@ def undo_offer(model: RoundModel, mark: int) -> None:
     """Undo the entries of the journal after `mark`, last first."""
     while model.counters[N_JOURNAL] > mark:
         model.counters[N_JOURNAL] -= 1
-        entry = model.journal[model.counters[N_JOURNAL]]
+        entry = model.placements.journal[model.counters[N_JOURNAL]]
         if entry > 0:
             j = entry - 1
             undo_allocation(
@@ -165,7 +167,7 @@ def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
     victims = 0
     lost_work = 0.0
     for i in range(mark, model.counters[N_JOURNAL]):
-        entry = model.journal[i]
+        entry = model.placements.journal[i]
         if entry < 0:
             victims += 1
             lost_work += model.runs.lost_work[-entry - 1]
@@ -196,6 +198,7 @@ def place_counted(
 ) -> Attempt:
     """`place_members`, with the members of each role that `roles.left` says, on nodes with this
     `value` of any `label`."""
+    roles = model.gangs.roles
     model.counters[N_MEMBER_SHAPE] = 0
     model.counters[N_WORK] += model.gangs.first[g + 1] - model.gangs.queued_first[g]
     placed = 0
@@ -213,12 +216,12 @@ def place_counted(
             code = place_job(model, j, after, label, value, top)
             if code == NO_REASON:
                 placed += 1
-                model.roles.left[role] -= 1
+                roles.left[role] -= 1
                 continue
             missed = int(model.jobs.shape[j])
             why = code
-            if model.groups.grouped[g]:
-                model.roles.fitting[role] = model.roles.minimum[role] - model.roles.left[role]
+            if model.gangs.groups.grouped[g]:
+                roles.fitting[role] = roles.minimum[role] - roles.left[role]
                 return Attempt(placed, why == PREEMPTION_LIMIT)
         if why == PREEMPTION_LIMIT:
             held_back += 1
@@ -252,9 +255,11 @@ def set_returning_members(model: RoundModel, g: int) -> int:
     """Set `roles.left` to the evicted members of each role that gang `g` needs to continue; returns
     the sum."""
     need = 0
-    for role in range(model.roles.first[g], model.roles.first[g + 1]):
-        model.roles.left[role] = min(model.roles.minimum[role], model.roles.live[role])
-        need += model.roles.left[role]
+    for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+        model.gangs.roles.left[role] = min(
+            model.gangs.roles.minimum[role], model.gangs.roles.live[role]
+        )
+        need += model.gangs.roles.left[role]
     return need
 
 
@@ -267,10 +272,10 @@ def return_gang(model: RoundModel, g: int) -> None:
         j = model.gangs.members[i]
         if need == 0:
             return
-        if model.runs.state[j] == EVICTED and model.roles.left[model.jobs.role[j]] > 0:
+        if model.runs.state[j] == EVICTED and model.gangs.roles.left[model.jobs.role[j]] > 0:
             if can_return(model, j):
                 return_run(model, j)
-                model.roles.left[model.jobs.role[j]] -= 1
+                model.gangs.roles.left[model.jobs.role[j]] -= 1
                 need -= 1
             else:
                 preempt_evicted_run(model, j)

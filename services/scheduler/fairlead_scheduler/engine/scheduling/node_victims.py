@@ -105,7 +105,7 @@ def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
     (G6)."""
     level = model.shapes.level[int(model.jobs.shape[j]), w]
     g = int(model.jobs.gang[j])
-    return level if g < 0 else min(level, model.groups.level[g])
+    return level if g < 0 else min(level, model.gangs.groups.level[g])
 
 
 @inlined
@@ -118,7 +118,7 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
     if model.jobs.gang[j] >= 0 and model.jobs.gang[j] == model.jobs.gang[preemptor]:
         return False
     if mode == FOR_SHARE:
-        if model.jobs.gang[j] >= 0 and model.groups.frozen[model.jobs.gang[j]] == PROTECTED:
+        if model.jobs.gang[j] >= 0 and model.gangs.groups.frozen[model.jobs.gang[j]] == PROTECTED:
             return False
         return (
             model.runs.state[j] == EVICTED
@@ -130,7 +130,7 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
             model.jobs.queue[j] == model.jobs.queue[preemptor]
             and is_surplus(model, j)
             and model.runs.preemption[j] == ANY_CLASS
-            and model.groups.frozen[model.jobs.gang[j]] == 0
+            and model.gangs.groups.frozen[model.jobs.gang[j]] == 0
             and model.runs.level[j] <= level
         )
     return model.runs.level[j] < level
@@ -163,7 +163,7 @@ def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     for r in range(model.entitlements.cost_factor.size):
         model.victims.assumed_held[model.jobs.queue[j], r] += sign * model.shapes.full_request[s, r]
     if model.jobs.gang[j] >= 0:
-        model.roles.assumed[model.jobs.role[j]] += sign
+        model.gangs.roles.assumed[model.jobs.role[j]] += sign
 
 
 @inlined
@@ -262,6 +262,7 @@ def take_until_fit(
 ) -> Taken:
     """Add some of the first `n` candidates to the first `victim_count` victims, one by one in the
     order of N2b (for own surplus, of G10), until the job fits."""
+    roles = model.gangs.roles
     examined = 0
     while n > 0 and not is_enough(model):
         first = 0
@@ -269,8 +270,8 @@ def take_until_fit(
             a, b = model.victims.candidates[i], model.victims.candidates[first]
             sooner = is_earlier_victim(model, a, b)
             if mode == FOR_OWN_SURPLUS and model.runs.level[a] == model.runs.level[b]:
-                time_a = model.groups.weighted_time[model.jobs.gang[a]]
-                time_b = model.groups.weighted_time[model.jobs.gang[b]]
+                time_a = model.gangs.groups.weighted_time[model.jobs.gang[a]]
+                time_b = model.gangs.groups.weighted_time[model.jobs.gang[b]]
                 sooner = time_a > time_b or (time_a == time_b and sooner)
             if sooner:
                 first = i
@@ -285,10 +286,7 @@ def take_until_fit(
             continue
         role = int(model.jobs.role[j])
         whole = 0
-        if (
-            role >= 0
-            and model.roles.live[role] - model.roles.assumed[role] <= (model.roles.minimum[role])
-        ):
+        if role >= 0 and roles.live[role] - roles.assumed[role] <= roles.minimum[role]:
             whole = 1
         if whole and mode == FOR_OWN_SURPLUS:
             continue

@@ -151,7 +151,7 @@ def count_jobs(model: RoundModel, q: int) -> int:
 def count_starting(model: RoundModel, g: int) -> int:
     """The number of queued jobs that count as the offer of a gang that starts: all its members; of
     a group, the members that it needs."""
-    if model.groups.grouped[g]:
+    if model.gangs.groups.grouped[g]:
         return model.gangs.min_size[g]
     return model.gangs.first[g + 1] - model.gangs.queued_first[g]
 
@@ -256,8 +256,8 @@ def is_held_back(model: RoundModel, j: int) -> bool:
     """Whether `j` is a surplus member that the freeze (G7) or the step (G8) of its group holds
     back."""
     return is_surplus(model, j) and (
-        model.groups.frozen[model.jobs.gang[j]] != 0
-        or model.roles.step_left[model.jobs.role[j]] <= 0
+        model.gangs.groups.frozen[model.jobs.gang[j]] != 0
+        or model.gangs.roles.step_left[model.jobs.role[j]] <= 0
     )
 
 
@@ -268,7 +268,7 @@ def joins_alone(model: RoundModel, g: int, j: int) -> bool:
     mode = model.gangs.mode[g]
     return is_started(model, g) and (
         mode == GANG_RUNS
-        or (mode == GANG_WAITS and model.groups.grouped[g] != 0 and is_surplus(model, j))
+        or (mode == GANG_WAITS and model.gangs.groups.grouped[g] != 0 and is_surplus(model, j))
     )
 
 

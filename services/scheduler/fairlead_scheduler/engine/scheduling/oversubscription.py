@@ -73,8 +73,8 @@ def fits_on_own_node(model: RoundModel, j: int) -> bool:
 @inlined
 def is_below_need(model: RoundModel, g: int) -> bool:
     """Whether any role of the gang has fewer live runs than the gang needs to continue."""
-    for role in range(model.roles.first[g], model.roles.first[g + 1]):
-        if model.roles.live[role] < model.roles.need[role]:
+    for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+        if model.gangs.roles.live[role] < model.gangs.roles.need[role]:
             return True
     return False
 
@@ -89,7 +89,10 @@ def restore_gang(model: RoundModel, g: int) -> None:
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
         role = int(model.jobs.role[j])
-        if model.groups.grouped[g] and model.roles.live[role] >= model.roles.need[role]:
+        if (
+            model.gangs.groups.grouped[g]
+            and model.gangs.roles.live[role] >= model.gangs.roles.need[role]
+        ):
             continue
         if fits_on_own_node(model, j):
             restore_run(model, j, RESTORED)
@@ -172,7 +175,7 @@ def restore_next(model: RoundModel, j: int, q: int, to_come: Int64) -> None:
     are restored with the last of them."""
     model.progress.next_queued[q] += 1
     g = int(model.jobs.gang[j])
-    base = g >= 0 and model.roles.base[j] != 0
+    base = g >= 0 and model.gangs.roles.base[j] != 0
     if base:
         to_come[g] -= 1
     if g >= 0 and is_below_need(model, g):

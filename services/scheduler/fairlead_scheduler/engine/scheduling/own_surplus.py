@@ -34,7 +34,7 @@ def find_least_time(model: RoundModel, victim_count: int) -> float:
     does not have `order: fair`. The victims are `victims.taken` up to `victim_count`."""
     least = 0.0
     for k in range(victim_count):
-        time = model.groups.weighted_time[model.jobs.gang[model.victims.taken[k]]]
+        time = model.gangs.groups.weighted_time[model.jobs.gang[model.victims.taken[k]]]
         least = time if k == 0 else min(least, time)
     return least
 
@@ -54,10 +54,10 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
     best = CheapestNode(NOWHERE, 0, 0.0)
     cheapest = NodeVictims(NOT_PERMITTED, 0, 0, 0, 0.0, 0, NO_RUN)
     cheapest_time = 0.0
-    for i in range(model.groups.surplus_first[q], model.groups.surplus_first[q + 1]):
+    for i in range(model.gangs.groups.surplus_first[q], model.gangs.groups.surplus_first[q + 1]):
         if examined == NODES_EXAMINED_MAX or compared == NODES_COMPARED_MAX:
             break
-        k = model.groups.surplus_runs[i]
+        k = model.gangs.groups.surplus_runs[i]
         p = model.runs.position[k]
         known = False
         for at in range(examined):

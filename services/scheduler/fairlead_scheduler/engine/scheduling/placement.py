@@ -155,7 +155,7 @@ def can_take_surplus(model: RoundModel, j: int, label: int) -> bool:
     """Whether surplus members of the queue of job `j` ran when the round started, and the job is
     permitted to take their capacity (G5): a member of a gang with a `uniformityLabel` is not."""
     q = int(model.jobs.queue[j])
-    if model.groups.surplus_first[q + 1] == model.groups.surplus_first[q]:
+    if model.gangs.groups.surplus_first[q + 1] == model.gangs.groups.surplus_first[q]:
         return False
     return label < 0 or model.gangs.label[model.jobs.gang[j]] < 0
 
@@ -193,7 +193,7 @@ def is_preemption_limited(model: RoundModel) -> bool:
     if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
         return False
     for i in range(model.counters[N_JOURNAL]):
-        entry = model.journal[i]
+        entry = model.placements.journal[i]
         if entry < 0 and model.runs.cause[-entry - 1] != CAUSE_SURPLUS:
             return False
     return True
@@ -213,7 +213,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
     lost_work = 0.0
     model.counters[N_WORK] += 1
     bound = model.jobs.gang[j] >= 0 or (
-        model.avoided.first.size > 0 and model.avoided.first[j] >= 0
+        model.jobs.avoided.first.size > 0 and model.jobs.avoided.first[j] >= 0
     )
     for w in range(model.shapes.level.shape[1]):
         level = model.shapes.level[s, w]
@@ -270,9 +270,9 @@ def reopen_shapes(model: RoundModel, mark: int) -> None:
     it again.
     """
     size = model.capacity.tree_types.size // 2
-    while mark > 0 and model.journal[mark - 1] < 0:
+    while mark > 0 and model.placements.journal[mark - 1] < 0:
         mark -= 1
-        p = model.runs.position[-model.journal[mark] - 1]
+        p = model.runs.position[-model.placements.journal[mark] - 1]
         useful = True
         for r in range(model.shapes.request.shape[1]):
             if model.capacity.tree[size + p, r] < model.shapes.least_request[r]:

@@ -162,10 +162,10 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
         if g < 0:
             if model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
-        elif model.gangs.returned[g]:
-            if model.groups.grouped[g] and model.runs.state[j] == EVICTED:
+        elif model.evicted.gang_returned[g]:
+            if model.gangs.groups.grouped[g] and model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
-        elif j == model.gangs.last_evicted[g] and model.gangs.live[g] > 0:
+        elif j == model.evicted.gang_last[g] and model.gangs.live[g] > 0:
             offer_evicted_gang(model, q, j)
             return True
         model.progress.next_evicted[q] += 1
@@ -231,13 +231,13 @@ def can_be_placed(model: RoundModel, q: int, j: int) -> bool:
     """
     g, role = int(model.jobs.gang[j]), int(model.jobs.role[j])
     if is_surplus(model, j):
-        if model.groups.frozen[g] != 0:
+        if model.gangs.groups.frozen[g] != 0:
             model.gangs.code[g] = GROUP_FROZEN
             return False
-        if model.roles.step_left[role] <= 0:
+        if model.gangs.roles.step_left[role] <= 0:
             model.gangs.code[g] = GROUP_STEP
             return False
-    full = model.roles.full[role]
+    full = model.gangs.roles.full[role]
     return model.progress.skip_code[q, model.jobs.shape[j]] == NO_REASON and (
         full == 0 or full != model.counters[N_PREEMPTED] + 1
     )
@@ -263,9 +263,9 @@ def renew_offers(model: RoundModel) -> None:
     The heap orders queues by their offers, so an offer that no longer exists must be replaced.
     """
     for i in range(model.counters[N_JOURNAL]):
-        if model.journal[i] >= 0:
+        if model.placements.journal[i] >= 0:
             continue
-        j = -model.journal[i] - 1
+        j = -model.placements.journal[i] - 1
         q = int(model.jobs.queue[j])
         k = model.offers.job[q]
         if model.runs.state[j] == EVICTED:

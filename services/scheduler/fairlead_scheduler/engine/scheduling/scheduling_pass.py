@@ -122,11 +122,11 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
 def freeze_yielding_groups(model: RoundModel) -> None:
     """G10: freeze groups with `freezeSeconds` that lost surplus members to the present offer."""
     for i in range(model.counters[N_JOURNAL]):
-        j = -model.journal[i] - 1
+        j = -model.placements.journal[i] - 1
         if j >= 0 and model.runs.cause[j] == CAUSE_SURPLUS:
             g = int(model.jobs.gang[j])
-            if model.groups.gives_once[g] and model.groups.frozen[g] == 0:
-                model.groups.frozen[g] = FROZEN
+            if model.gangs.groups.gives_once[g] and model.gangs.groups.frozen[g] == 0:
+                model.gangs.groups.frozen[g] = FROZEN
 
 
 @inlined
@@ -159,7 +159,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
 @inlined
 def avoids_nodes(model: RoundModel, j: int) -> bool:
     """Whether the job avoids nodes (N10)."""
-    return model.avoided.first.size > 0 and model.avoided.first[j] >= 0
+    return model.jobs.avoided.first.size > 0 and model.jobs.avoided.first[j] >= 0
 
 
 @inlined
@@ -209,8 +209,8 @@ def handle_evicted_gang(model: RoundModel, q: int, g: int) -> None:
     members of a plain gang are offered next."""
     return_gang(model, g)
     reopen_shapes(model, model.counters[N_JOURNAL])
-    model.gangs.returned[g] = 1
-    if not model.groups.grouped[g]:
+    model.evicted.gang_returned[g] = 1
+    if not model.gangs.groups.grouped[g]:
         model.progress.next_member[q] = model.gangs.first[g]
         model.progress.members_end[q] = model.gangs.queued_first[g]
     model.progress.next_evicted[q] += 1
@@ -229,11 +229,15 @@ def handle_further_member(model: RoundModel, q: int, j: int) -> None:
         if code == NO_REASON and model.values.domains.mode[g] != 0:
             join_scope(model, j)
         if code == NO_REASON and is_surplus(model, j):
-            model.roles.step_left[model.jobs.role[j]] -= 1
+            model.gangs.roles.step_left[model.jobs.role[j]] -= 1
         if code != NO_REASON:
             model.gangs.code[g] = code
-            if code == INSUFFICIENT and model.groups.grouped[g] and not avoids_nodes(model, j):
-                model.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
+            if (
+                code == INSUFFICIENT
+                and model.gangs.groups.grouped[g]
+                and not avoids_nodes(model, j)
+            ):
+                model.gangs.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
             if model.gangs.rest[g] and code == INSUFFICIENT:
                 fail_job(model, j)
     if is_at_member(model, q, j):
@@ -268,7 +272,7 @@ def handle_new_gang(model: RoundModel, q: int, j: int) -> None:
         if started == SEARCHING:
             return
         model.gangs.code[g] = started
-        if started == NO_REASON and not model.groups.grouped[g]:
+        if started == NO_REASON and not model.gangs.groups.grouped[g]:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
     pass_offer(model, q, j)

@@ -162,7 +162,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     model.runs.head[p] = j
     if model.runs.preemption[j] < NON_PREEMPTIBLE:
         model.capacity.runs_at_level[model.runs.level[j]] += 1
-        model.victim_order.placed[model.runs.level[j]] = 1
+        model.victims.order.placed[model.runs.level[j]] = 1
         for r in range(model.shapes.request.shape[1]):
             model.capacity.preemptible[p, model.runs.level[j], r] += model.shapes.request[s, r]
     for r in range(model.entitlements.cost_factor.size):
@@ -170,9 +170,9 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += 1
-        model.roles.live[model.jobs.role[j]] += 1
+        model.gangs.roles.live[model.jobs.role[j]] += 1
     update_indexes(model, p)
-    model.journal[model.counters[N_JOURNAL]] = j + 1
+    model.placements.journal[model.counters[N_JOURNAL]] = j + 1
     model.counters[N_JOURNAL] += 1
 
 
@@ -192,7 +192,7 @@ def remove_placement(model: RoundModel, j: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] -= 1
-        model.roles.live[model.jobs.role[j]] -= 1
+        model.gangs.roles.live[model.jobs.role[j]] -= 1
     model.runs.state[j] = QUEUED
     update_indexes(model, p)
 
@@ -227,7 +227,7 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += sign
-        model.roles.live[model.jobs.role[j]] += sign
+        model.gangs.roles.live[model.jobs.role[j]] += sign
     update_indexes(model, p)
 
 
@@ -241,7 +241,7 @@ def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
     model.runs.state[j] = DISPLACED if model.runs.state[j] == PLACED else PREEMPTED
     model.runs.cause[j] = cause
     model.runs.preemptor[j] = for_job
-    model.journal[model.counters[N_JOURNAL]] = -j - 1
+    model.placements.journal[model.counters[N_JOURNAL]] = -j - 1
     model.counters[N_JOURNAL] += 1
     model.counters[N_PREEMPTED] += 1
 
@@ -354,7 +354,7 @@ def return_preemption_token(model: RoundModel) -> None:
 def breaks_gang(model: RoundModel, j: int) -> bool:
     """N8, G6: whether the gang of a live run would be too small without it."""
     role = int(model.jobs.role[j])
-    return role >= 0 and model.roles.live[role] <= model.roles.minimum[role]
+    return role >= 0 and model.gangs.roles.live[role] <= model.gangs.roles.minimum[role]
 
 
 @inlined
