@@ -12,6 +12,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 import numpy.typing as npt
 
+from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels
 from fairlead_scheduler.engine.preparation import (
     fair_shares,
     job_totals,
@@ -237,13 +238,14 @@ def _measure_queues(
     amounts = np.zeros((2, queues, classes, static.full_request.shape[1]), np.int64)
     shares = np.empty((fair_shares.ROWS, queues), np.float64)
     evicted = np.empty(queues, np.bool_)
+    table = pack_for_kernels(fair_shares.ShareTable(shares, waits, np.empty(queues, np.bool_)))
+    load_kernels(table)
     fair_shares.measure_queues(
         static.queue_sources.pack(sources),
         fair_shares.find_pairs(running, wanted),
         float(static.settings.protected_fraction),
         amounts,
-        waits,
-        shares,
+        table,
         evicted,
     )
     return PreparedQueues(

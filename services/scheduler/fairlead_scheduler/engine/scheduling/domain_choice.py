@@ -253,7 +253,7 @@ def place_in_level(model: RoundModel, g: int, role: int, j: int, h: int) -> bool
     return False
 
 
-@inlined
+@separate
 def find_best_candidate(model: RoundModel, label: int, count: int) -> int:
     """The place among the first `count` candidates of the domain with the least free capacity; of
     equal ones, the one with the first name."""
@@ -268,7 +268,7 @@ def find_best_candidate(model: RoundModel, label: int, count: int) -> int:
     return best
 
 
-@inlined
+@separate
 def is_fuller(model: RoundModel, label: int, a: int, b: int) -> bool:
     """Whether the domain of rank `a` has less free capacity than the domain of rank `b`, compared
     by resource in the order of N3; if they are equal, whether its name is first."""
@@ -385,8 +385,8 @@ def start_offered_gang(model: RoundModel, q: int, g: int) -> int:
 @inlined
 def find_scope(model: RoundModel, j: int) -> int:
     """The number of the scope of member `j`."""
-    g = int(model.jobs.gang[j])
-    return model.gangs.roles.first[g] if model.values.domains.whole[g] else int(model.jobs.role[j])
+    g = model.jobs.gang[j]
+    return model.gangs.roles.first[g] if model.values.domains.whole[g] else model.jobs.role[j]
 
 
 @separate
@@ -411,7 +411,7 @@ def place_joining_member(model: RoundModel, j: int) -> int:
     It is placed in the narrowest domain that contains all others and has free capacity for it, no
     wider than the required level. For the first member of a scope, a domain is chosen as by T3.
     """
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     if model.values.domains.mode[g] == 0:
         return place_further_member(model, j)
     required = model.values.domains.mode[g] == REQUIRED

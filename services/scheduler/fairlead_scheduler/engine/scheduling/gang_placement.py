@@ -52,7 +52,7 @@ class Attempt(NamedTuple):
     """whether the others were not placed only for a lack of preemption tokens (L8)"""
 
 
-@inlined
+@separate
 def set_needed_members(model: RoundModel, g: int, need: int) -> None:
     """Set `roles.left` to the members that gang `g` needs of each role: the minimum of each role of
     a group, `need` for the only role of a plain gang."""
@@ -87,7 +87,7 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int) ->
         j = model.gangs.members[i]
         if model.runs.state[j] != state:
             continue
-        s = int(model.jobs.shape[j])
+        s = model.jobs.shape[j]
         needed = is_needed(model, g, j)
         if needed or not model.gangs.groups.grouped[g]:
             value = min(value, model.shapes.class_value[s])
@@ -121,7 +121,7 @@ def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bo
             if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
                 continue
             model.gangs.roles.left[model.jobs.role[j]] -= 1
-            s = int(model.jobs.shape[j])
+            s = model.jobs.shape[j]
             if model.shapes.priority_class[s] == c:
                 for r in range(model.gangs.offer_request.size):
                     model.gangs.offer_request[r] = min(
@@ -140,9 +140,7 @@ def undo_offer(model: RoundModel, mark: int) -> None:
         entry = model.placements.journal[model.counters[N_JOURNAL]]
         if entry > 0:
             j = entry - 1
-            undo_allocation(
-                model, int(model.jobs.queue[j]), int(model.jobs.shape[j]), model.runs.position[j]
-            )
+            undo_allocation(model, model.jobs.queue[j], model.jobs.shape[j], model.runs.position[j])
             remove_placement(model, j)
         else:
             j = -entry - 1
@@ -160,7 +158,7 @@ class PreemptionCost(NamedTuple):
     """in steps of `eviction.LOST_STEPS`"""
 
 
-@inlined
+@separate
 def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
     """Sum up the preemptions in the journal after `mark`. A placement on tier (c) counts as one,
     with the work that would be lost below it."""
@@ -189,7 +187,7 @@ def place_members(
     that did (G11).
     """
     set_needed_members(model, g, need)
-    return place_counted(model, g, need, after, int(model.gangs.label[g]), value, top)
+    return place_counted(model, g, need, after, model.gangs.label[g], value, top)
 
 
 @separate
@@ -211,14 +209,14 @@ def place_counted(
         j = model.gangs.members[i]
         if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
             continue
-        role = int(model.jobs.role[j])
+        role = model.jobs.role[j]
         if model.jobs.shape[j] != missed:
             code = place_job(model, j, after, label, value, top)
             if code == NO_REASON:
                 placed += 1
                 roles.left[role] -= 1
                 continue
-            missed = int(model.jobs.shape[j])
+            missed = model.jobs.shape[j]
             why = code
             if model.gangs.groups.grouped[g]:
                 roles.fitting[role] = roles.minimum[role] - roles.left[role]
@@ -232,7 +230,7 @@ def place_counted(
 def place_further_member(model: RoundModel, j: int) -> int:
     """Place a further member of a gang that runs, on tier (a): `NO_REASON`, or the code of the
     reason why it was not placed."""
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     model.counters[N_MEMBER_SHAPE] = 0
     if model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
         return INSUFFICIENT
@@ -247,10 +245,10 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
     whole = breaks_gang(model, j)
     preempt_run(model, j, CAUSE_URGENCY, for_job)
     if whole:
-        preempt_gang(model, int(model.jobs.gang[j]), for_job)
+        preempt_gang(model, model.jobs.gang[j], for_job)
 
 
-@inlined
+@separate
 def set_returning_members(model: RoundModel, g: int) -> int:
     """Set `roles.left` to the evicted members of each role that gang `g` needs to continue; returns
     the sum."""

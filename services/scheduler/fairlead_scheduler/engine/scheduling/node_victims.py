@@ -103,8 +103,8 @@ def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
     lowest level of the members that the group needs. Otherwise a job that preempts the lowest of
     these members and a run that the highest of them preempts could displace each other for ever
     (G6)."""
-    level = model.shapes.level[int(model.jobs.shape[j]), w]
-    g = int(model.jobs.gang[j])
+    level = model.shapes.level[model.jobs.shape[j], w]
+    g = model.jobs.gang[j]
     return level if g < 0 else min(level, model.gangs.groups.level[g])
 
 
@@ -152,11 +152,11 @@ def is_protected(model: RoundModel, q: int, after: float) -> bool:
     return after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE
 
 
-@inlined
+@separate
 def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     """Assume that run `j` is preempted (sign 1), or undo that (sign -1). Only a run on position `p`
     frees capacity there."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     if model.runs.position[j] == p:
         for r in range(model.victims.need.size):
             model.victims.need[r] -= sign * model.shapes.request[s, r]
@@ -166,20 +166,20 @@ def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
         model.gangs.roles.assumed[model.jobs.role[j]] += sign
 
 
-@inlined
+@separate
 def assume_preempted(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
     """Assume that victim `j` is preempted, with `whole_gang` together with all live members of its
     gang."""
     model.victims.mark[j] = CHOSEN
     assume_run(model, j, p, 1)
     if whole_gang:
-        g = int(model.jobs.gang[j])
+        g = model.jobs.gang[j]
         for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
             k = model.gangs.members[i]
             if model.victims.mark[k] == UNTOUCHED and is_live(model.runs.state[k]):
                 model.victims.mark[k] = MATE
                 assume_run(model, k, p, 1)
-    update_share(model, int(model.jobs.queue[j]))
+    update_share(model, model.jobs.queue[j])
 
 
 @separate
@@ -188,13 +188,13 @@ def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
     model.victims.mark[j] = UNTOUCHED
     assume_run(model, j, p, -1)
     if whole_gang:
-        g = int(model.jobs.gang[j])
+        g = model.jobs.gang[j]
         for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
             k = model.gangs.members[i]
             if model.victims.mark[k] == MATE:
                 model.victims.mark[k] = UNTOUCHED
                 assume_run(model, k, p, -1)
-    update_share(model, int(model.jobs.queue[j]))
+    update_share(model, model.jobs.queue[j])
 
 
 @separate
@@ -281,10 +281,10 @@ def take_until_fit(
         model.victims.candidates[first] = model.victims.candidates[n]
         if model.victims.mark[j] != UNTOUCHED:
             continue
-        q = int(model.jobs.queue[j])
+        q = model.jobs.queue[j]
         if mode == FOR_SHARE and is_protected(model, q, after):
             continue
-        role = int(model.jobs.role[j])
+        role = model.jobs.role[j]
         whole = 0
         if role >= 0 and roles.live[role] - roles.assumed[role] <= roles.minimum[role]:
             whole = 1
@@ -342,7 +342,7 @@ def return_spared(model: RoundModel, n: int, victim_count: int) -> int:
     return spared
 
 
-@inlined
+@separate
 def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVictims:
     """Rate the victims from place `covered` up to `n`. The caller sets `victim_count`."""
     first = NO_RUN
@@ -362,7 +362,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
         kind = max(kind, victim_kind(model, j))
         if model.victims.takes_gang[k]:
             kind = MEMBER_VICTIM
-            g = int(model.jobs.gang[j])
+            g = model.jobs.gang[j]
             for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
                 member = model.gangs.members[i]
                 if model.victims.mark[member] == MATE:
@@ -371,7 +371,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
                     runs += 1
     share_steps = 0
     if mode == FOR_SHARE and first >= 0:
-        q = int(model.jobs.queue[first])
+        q = model.jobs.queue[first]
         held = cost_of(model.usage.held[q], model.entitlements.cost_factor)
         share_steps = to_share_steps(held, model.entitlements.entitled_share[q])
     return NodeVictims(NOT_PERMITTED, level, kind, share_steps, lost_work, runs, first)

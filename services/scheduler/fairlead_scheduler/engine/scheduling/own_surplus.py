@@ -47,7 +47,7 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
     Nodes are examined in the order of `groups.surplus_runs` and compared by G10, then by N4, within
     the bounds of the victim search. No group loses a member that it needs.
     """
-    q = int(model.jobs.queue[j])
+    q = model.jobs.queue[j]
     level = find_preempting_level(model, j, w)
     examined = 0
     compared = 0
@@ -64,7 +64,7 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
             known = known or model.victims.examined[at] == p
         if known or not is_candidate(model, k, j, level, FOR_OWN_SURPLUS):
             continue
-        if not is_eligible(model, j, int(model.jobs.shape[j]), w, p):
+        if not is_eligible(model, j, model.jobs.shape[j], w, p):
             continue
         if label >= 0 and not has_value(model, p, label, value):
             continue

@@ -124,7 +124,7 @@ def freeze_yielding_groups(model: RoundModel) -> None:
     for i in range(model.counters[N_JOURNAL]):
         j = -model.placements.journal[i] - 1
         if j >= 0 and model.runs.cause[j] == CAUSE_SURPLUS:
-            g = int(model.jobs.gang[j])
+            g = model.jobs.gang[j]
             if model.gangs.groups.gives_once[g] and model.gangs.groups.frozen[g] == 0:
                 model.gangs.groups.frozen[g] = FROZEN
 
@@ -134,7 +134,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
     """Try to place queued job `j`; False if queue `q` must stop."""
     if model.counters[N_STOP] != NO_REASON:
         return False
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     permitted = check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
     if permitted and not model.runs.active:
         p = find_free_node(model, s, 0)
@@ -178,7 +178,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
     if kind == EVICTED_RUN:
         handle_evicted_run(model, q, j)
     elif kind == EVICTED_GANG:
-        handle_evicted_gang(model, q, int(model.jobs.gang[j]))
+        handle_evicted_gang(model, q, model.jobs.gang[j])
     elif model.counters[N_STOP] != NO_REASON:
         return False
     elif kind == FURTHER_MEMBER:
@@ -203,7 +203,7 @@ def handle_evicted_run(model: RoundModel, q: int, j: int) -> None:
         model.progress.next_evicted[q] += 1
 
 
-@inlined
+@separate
 def handle_evicted_gang(model: RoundModel, q: int, g: int) -> None:
     """Return the evicted members that gang `g` needs, or preempt them (R5, N8). The other evicted
     members of a plain gang are offered next."""
@@ -216,11 +216,11 @@ def handle_evicted_gang(model: RoundModel, q: int, g: int) -> None:
     model.progress.next_evicted[q] += 1
 
 
-@inlined
+@separate
 def handle_further_member(model: RoundModel, q: int, j: int) -> None:
     """Try to place further member `j` beside the running ones of its gang (N7, N8, G3)."""
-    g = int(model.jobs.gang[j])
-    s = int(model.jobs.shape[j])
+    g = model.jobs.gang[j]
+    s = model.jobs.shape[j]
     if (
         is_started(model, g)
         and check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
@@ -255,12 +255,12 @@ def is_at_member(model: RoundModel, q: int, j: int) -> bool:
     )
 
 
-@inlined
+@separate
 def handle_new_gang(model: RoundModel, q: int, j: int) -> None:
     """Try to start the gang of queued member `j` (N7, G1). The further members of a plain gang that
     started are offered next. While the gang searches for a label value or a domain, its offer stays
     as it is."""
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     need = model.gangs.min_size[g]
     sum_new_gang(model, g)
     model.gangs.code[g] = check_limits(model, q, -1, model.gangs.offer_request, need)

@@ -160,7 +160,7 @@ def search_nodes(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, q: int
 ) -> Search:
     """Examine nodes in the order of N4, on tier (b) only nodes with runs of queue `q`."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
     tree = choose_tree(model, level, mode)
     bits = model.shapes.type_bits[s, w, 0]
@@ -214,7 +214,7 @@ def search_label_value(
 ) -> Search:
     """Examine the nodes of a label value in the order of N4, at most `NODES_EXAMINED_MAX` on which
     the job would fit after preemption."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
     choose_tree(model, level, mode)
     order = model.victims.order
@@ -244,13 +244,16 @@ def search_label_value(
 def examine_node(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, p: int
 ) -> Search:
-    """If position `p` is eligible, choose the victims there and compare them with the best ones."""
-    s = int(model.jobs.shape[j])
+    """If position `p` is eligible, choose the victims there and compare them with the best ones.
+
+    The job must fit there after the preemption of all runs up to a sufficient level.
+    """
+    s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
     for i in range(search.examined):
         if model.victims.examined[i] == p:
             return search
-    if not is_eligible(model, j, s, w, p) or find_sufficient_level(model, s, p, level, mode) < 0:
+    if not is_eligible(model, j, s, w, p):
         return search
     model.victims.examined[search.examined] = p
     if (
@@ -368,7 +371,7 @@ class VictimQueue(NamedTuple):
     """1 if another queue is as far above its share, with evicted runs of the same level"""
 
 
-@inlined
+@separate
 def find_victim_queue(model: RoundModel, j: int, w: int, after: float) -> VictimQueue:
     """The queue that would lose a run on tier (b) if one run is enough.
 
@@ -434,7 +437,7 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
     enough is also what examining nodes would find, under three conditions: it is not a member of a
     gang, the priorities do not differ, and no cheaper run would be enough together with others.
     """
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     found = find_victim_queue(model, j, w, after)
     if found.queue < 0:
         return NOWHERE
