@@ -49,7 +49,7 @@ nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation see
 fuzz: .venv/.ready-dev kernels  ## 100,000 spoilt requests to a Fairlead of its own: no 500, no hang
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-# The engine's kernels: a minute after each change to them, and nothing when they are there.
+# The engine's kernels: half a minute after each change to them, and nothing when they are there.
 kernels: .venv/.ready-dev
 	@$(BIN)/python -m fairlead_scheduler.kernels
 

@@ -37,11 +37,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import adversarial, limits, ticks
+from fairlead_scheduler.domain.surplus_priority import lower_priority
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.engine.topology import Topology, TopologyMode
 from fairlead_scheduler.kernels import warm_up
-from fairlead_scheduler.state.groups import lower_priority
 
 GI = 1 << 30
 PARTS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)

@@ -15,7 +15,7 @@ from tests.properties.engine.plain import Pool
 from tests.properties.engine.worlds import BOUNDED, cases
 
 DECISIONS = (
-    *("placed_job", "placed_node", "placed_value", "placed_tier", "placed_away"),
+    *("placed_job", "placed_node", "placed_value", "placed_tier"),
     *("preempted_job", "preempted_cause", "preemptor_job", "preempted_share", "preemptor_share"),
     *("rejected_job", "rejected_code", "failed_job", "failed_code"),
     *("shape_feasible", "gang_feasible", "queue_scheduled", "queue_preempted", "queue_waiting"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairlead_scheduler.engine.compiler.decorators import load_kernels
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.engine.snapshot import Bool, Float
 
@@ -13,6 +14,8 @@ def divide(weight: list[float] | Float, demand: list[float] | Float, takes_part:
     `UNCAPPED`."""
     shares = np.zeros((fair_shares.ROWS, takes_part.size))
     shares[fair_shares.DEMAND] = demand
-    weights = np.array(weight, np.float64)
-    fair_shares.divide_pool(weights, takes_part, shares, np.zeros_like(takes_part))
+    shares[fair_shares.BUDGET] = weight
+    table = fair_shares.ShareTable(shares, takes_part, np.zeros_like(takes_part))
+    load_kernels(table)
+    fair_shares.divide_pool(table)
     return shares

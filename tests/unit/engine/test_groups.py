@@ -9,13 +9,12 @@ import numpy as np
 
 from fairlead_scheduler.cases.case_file import Case
 from fairlead_scheduler.cases.case_world import World
+from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.snapshot import Snapshot
 from fairlead_scheduler.engine.state import surplus
-from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN
-from fairlead_scheduler.state import groups
 
 
 def planned(group: dict[str, Any], *jobs: dict[str, Any], **node: Any) -> tuple[Snapshot, Plan]:
@@ -81,8 +80,8 @@ def test_the_reason_names_the_step() -> None:
 
 
 def test_the_engine_finds_the_surplus_whose_priority_the_state_lowered() -> None:
-    given = np.array([PRIORITY_MIN, 0, 7, -1 - PRIORITY_MIN])
+    given = np.array([surplus_priority.PRIORITY_MIN, 0, 7, -1 - surplus_priority.PRIORITY_MIN])
     for rank in (0, 1, 9_999):
         ranks = np.full(given.size, rank)
-        counted = groups.lower_priority(given, ranks)
+        counted = surplus_priority.lower_priority(given, ranks)
         assert (surplus.find_surplus(counted) == (rank > 0)).all()

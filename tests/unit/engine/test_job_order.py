@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.engine import Snapshot, tiny_pools
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.engine.snapshot import Int32
-from fairlead_scheduler.state import groups
 
 
 def pool(jobs: int, seed: int) -> Snapshot:
@@ -46,7 +46,7 @@ def fair_pool(jobs: int, seed: int) -> Snapshot:
     made = pool(jobs, seed)
     rank = np.where(chance.random(jobs) < 0.3, chance.integers(1, 4, jobs), 0)
     times = np.where(made.job_queue == 1, chance.integers(0, 3, jobs) / 3, 0.0)
-    priority = groups.lower_priority(made.job_priority, rank)
+    priority = surplus_priority.lower_priority(made.job_priority, rank)
     return replace(made, job_priority=priority, job_weighted_time=times)
 
 

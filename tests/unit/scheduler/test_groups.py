@@ -6,8 +6,9 @@ import pytest
 from fairlead_common.domain.ids import GroupId, JobId, client_job_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN, SURPLUS_STEP
-from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.domain import surplus_priority
+from fairlead_scheduler.domain.surplus_priority import PRIORITY_MIN, SURPLUS_STEP
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.groups import GroupPhase, GroupState, surplus_rank
 from fairlead_scheduler.state.job_table import GangTerms, RoleTerms
@@ -39,7 +40,7 @@ def announced(terms: ev.Group = TERMS) -> list[ev.AnyEvent]:
 
 
 def rank(view: View, name: str) -> int:
-    return groups.rank_of(view.jobs.priority.item(view.jobs.rows[job(name)]))
+    return surplus_priority.rank_of(view.jobs.priority.item(view.jobs.rows[job(name)]))
 
 
 def only_group(view: View) -> GroupState:
@@ -92,14 +93,17 @@ def test_a_member_keeps_its_rank_and_its_priority_apart() -> None:
     changed = ev.JobReprioritized(job_id=job("trainer-2"), priority=-7)
     view = fold(announced(), [changed])
     counted = view.jobs.priority.item(view.jobs.rows[job("trainer-2")])
-    assert (groups.rank_of(counted), groups.given_priority(counted)) == (3, -7)
+    assert (surplus_priority.rank_of(counted), surplus_priority.given_priority(counted)) == (3, -7)
 
 
 @pytest.mark.parametrize("priority", [PRIORITY_MIN, -1, 0, 5, -1 - PRIORITY_MIN])
 @pytest.mark.parametrize("rank", [0, 1, 10_000])
 def test_ranks_order_before_priorities(priority: int, rank: int) -> None:
-    counted = groups.lower_priority(priority, rank)
-    assert (groups.rank_of(counted), groups.given_priority(counted)) == (rank, priority)
+    counted = surplus_priority.lower_priority(priority, rank)
+    assert (surplus_priority.rank_of(counted), surplus_priority.given_priority(counted)) == (
+        rank,
+        priority,
+    )
     assert (counted < PRIORITY_MIN) == (rank > 0)
 
 

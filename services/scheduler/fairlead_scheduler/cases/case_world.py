@@ -14,10 +14,11 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.cases import case_file, outcome
 from fairlead_scheduler.cases.case_file import Case, CaseRound, Group, expand
 from fairlead_scheduler.cases.outcome import RoundResult
+from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 from fairlead_scheduler.snapshots import BuiltSnapshot
-from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.token_buckets import Buckets
 from fairlead_scheduler.state.view import View
 
@@ -271,7 +272,7 @@ class World(SchedulerHarness):
                 else ev.JobPreempted(job_id=job_id, reason="preempted")
             )
             stops: list[ev.AnyEvent] = []
-            if groups.rank_of(self.view.jobs.priority.item(self.row_of(name))):
+            if surplus_priority.rank_of(self.view.jobs.priority.item(self.row_of(name))):
                 cause = ev.PreemptionCause(decided.preempted[name]["cause"])
                 stops.append(ev.JobRunPreempting(job_id=job_id, run=run, cause=cause, reason=""))
             stopped = ev.JobRunStopped(job_id=job_id, run=run, reason="")

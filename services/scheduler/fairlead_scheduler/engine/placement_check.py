@@ -18,8 +18,20 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
-from fairlead_scheduler.engine.preparation.fair_shares import fill_shares
+from fairlead_scheduler.engine.compiler.decorators import (
+    by_address,
+    entry_point,
+    inlined,
+    load_kernels,
+)
+from fairlead_scheduler.engine.preparation.fair_shares import (
+    BUDGET,
+    DEMAND,
+    FAIR,
+    ROWS,
+    ShareTable,
+    fill_shares,
+)
 from fairlead_scheduler.engine.snapshot import Bool, Float, Int32, Int64
 from fairlead_scheduler.engine.state.round_state import cost_of, cost_with
 
@@ -107,12 +119,8 @@ class CheckedShares(NamedTuple):
     """[Q] whether R2 could evict its runs"""
     first: Float
     """[Q] share / weight of the queue with its first queued job, 0 without one"""
-    named_weight: Float
-    """[Q] this and the next four by name"""
-    named_demand: Float
-    named_part: Bool
-    named_share: Float
-    full: Bool
+    named: ShareTable
+    """by name; of its rows only `BUDGET`, `DEMAND` and `FAIR` are used"""
 
 
 @by_address
@@ -143,17 +151,19 @@ class CheckedJobs(NamedTuple):
 
 def make_shares(queues: int) -> CheckedShares:
     """Shares that were not measured yet."""
+    named = ShareTable(
+        rows=np.zeros((ROWS, queues)),
+        takes_part=np.zeros(queues, np.bool_),
+        full=np.zeros(queues, np.bool_),
+    )
+    load_kernels(named)
     return CheckedShares(
         weight=np.zeros(queues),
         fair=np.zeros(queues),
         held=np.zeros(queues),
         above=np.zeros(queues, np.bool_),
         first=np.zeros(queues),
-        named_weight=np.zeros(queues),
-        named_demand=np.zeros(queues),
-        named_part=np.zeros(queues, np.bool_),
-        named_share=np.zeros(queues),
-        full=np.zeros(queues, np.bool_),
+        named=named,
     )
 
 
@@ -205,30 +215,22 @@ def fits_free_capacity(check: PlacementCheck) -> bool:
 @entry_point
 def measure_shares(queues: QueueAmounts, shares: CheckedShares, waiting: bool) -> None:
     """Write the shares of the queues; without `waiting` queued jobs are no demand."""
-    total = 0.0
+    named, total = shares.named, 0.0
     for i in range(queues.by_name.size):
         q = queues.by_name[i]
         amounts = queues.demanded if waiting else queues.held
         part = queues.running[q] > 0 or (waiting and queues.queued[q] > 0)
-        shares.named_part[i] = part
-        shares.named_weight[i] = queues.weight[q]
-        shares.named_demand[i] = cost_of(amounts[q], queues.factor)
+        named.takes_part[i] = part
+        named.rows[BUDGET, i] = queues.weight[q]
+        named.rows[DEMAND, i] = cost_of(amounts[q], queues.factor)
         if part:
             total += queues.weight[q]
-    none = -1
-    fill_shares(
-        shares.named_weight,
-        shares.named_demand,
-        shares.named_part,
-        none,
-        shares.named_share,
-        shares.full,
-    )
+    fill_shares(named, FAIR, -1)
     for i in range(queues.by_name.size):
         q = queues.by_name[i]
-        weight = queues.weight[q] if shares.named_part[i] else 0.0
+        weight = queues.weight[q] if named.takes_part[i] else 0.0
         shares.weight[q] = weight / total if total > 0.0 else weight
-        shares.fair[q] = shares.named_share[i]
+        shares.fair[q] = named.rows[FAIR, i]
 
 
 @inlined

@@ -123,7 +123,7 @@ def _run_second_pass(round_: RoundContext, settings: EngineSettings, clock: Roun
     if not preempted.size:
         return
     gang = model.jobs.gang[preempted]
-    needed = model.roles.base[preempted] != 0 if model.roles.base.size else gang >= 0
+    needed = model.gangs.roles.base[preempted] != 0 if model.gangs.roles.base.size else gang >= 0
     _return_preempted(round_, settings, clock, preempted, gang[(gang >= 0) & needed])
     surplus = np.intersect1d(_find_preempted(round_), preempted[(gang >= 0) & ~needed])
     if surplus.size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fairlead_scheduler.engine.snapshot import Bool, Byte, Code, Float, Int8, Int32, Int64
+from fairlead_scheduler.engine.snapshot import Bool, Byte, Code, Float, Int32, Int64
 from fairlead_scheduler.engine.topology import Nearness
 
 
@@ -78,8 +78,6 @@ class Plan:
     """[P] the value it runs at."""
     placed_tier: Byte
     """[P] a `Tier`."""
-    placed_away: Int8
-    """[P] number of the away entry it runs under, -1 at home."""
 
     preempted_job: Int32
     """[V] runs to stop, by row of the job. A placement on a node where a run is preempted starts

@@ -1,6 +1,6 @@
 """Tiny pools whose rounds call every kernel of the engine, so that scheduling them compiles all.
 
-Compiling takes a minute of one core; the result stays in NUMBA_CACHE_DIR. `kernels.warm_up`
+Compiling takes half a minute of one core; the result stays in NUMBA_CACHE_DIR. `kernels.warm_up`
 schedules these pools when the program is installed (a set-up step, the build of an image) and when
 a service starts.
 """

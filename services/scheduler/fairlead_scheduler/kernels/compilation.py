@@ -1,6 +1,6 @@
 """Compiles the kernels without delaying the start: until they are ready, rounds run as Python.
 
-Compiling takes most of a minute of one core, once per version, checkout and kind of processor. A
+Compiling takes about half a minute of one core, once per version, checkout and kind of processor. A
 scheduler without compiled kernels runs the same source as ordinary Python, lets a child process
 compile it at low priority, and then restarts itself; the next leader continues from the log.
 `python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
@@ -25,9 +25,6 @@ FOLDERS_MAX: Final = 32
 """The most folders of kernels (about 5 MB each) that are retained, for other versions, checkouts
 and processors. With fewer, a developer with several checkouts would compile each of them
 repeatedly."""
-GARBAGE_MIN: Final = 200_000
-"""Objects that are made before the compiler looks for garbage. With Python's default of 700 that
-takes a fifteenth of its time, and hardly any of what numba makes is garbage."""
 _PLAIN: Final = "NUMBA_DISABLE_JIT"
 _WITH_PARENT: Final = "--with-parent"
 """Makes the compiler end at once when its standard input is closed, because its parent has
@@ -121,10 +118,10 @@ def main() -> None:
     marker = _marker()
     if marker is None or marker.exists():
         return
-    sys.stderr.write("compiling the engine's kernels: a minute, once per version ...\n")
+    sys.stderr.write("compiling the engine's kernels: half a minute, once per version ...\n")
     from fairlead_scheduler.kernels import warm_up
 
-    gc.set_threshold(GARBAGE_MIN)
+    gc.disable()  # hardly any of what numba makes is garbage
     warm_up.run_warm_up_rounds()
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.touch()

@@ -15,7 +15,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-_SOURCES: Final = Path(__file__).absolute().parent.parent / "engine"
+_PACKAGE: Final = Path(__file__).absolute().parent.parent
+_SOURCES: Final = _PACKAGE / "engine"
+_CONSTANTS: Final = _PACKAGE / "domain"
+"""What kernels use that is not in the engine."""
 
 
 def folder() -> Path | None:
@@ -35,7 +38,7 @@ def has_compiler() -> bool:
 @functools.cache
 def _digest() -> str:
     digest = hashlib.sha256(repr((str(_SOURCES), *_target())).encode())
-    for source in sorted(_SOURCES.rglob("*.py")):
+    for source in sorted([*_SOURCES.rglob("*.py"), *_CONSTANTS.rglob("*.py")]):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 

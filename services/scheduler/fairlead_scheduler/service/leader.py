@@ -30,13 +30,13 @@ from fairlead_scheduler.service.cycle import Cycle
 from fairlead_scheduler.service.follower import State, trim_caches_safely
 from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.leader_heartbeat import LeaderHeartbeats, LogClock
+from fairlead_scheduler.service.recovery import PRODUCER
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.checkpoint.checkpoint_names import SavedNames
 from fairlead_scheduler.state.view import forget_names
 from fairlead_scheduler.store import checkpoint
 
-PRODUCER = "scheduler"
 APPLICATION = "fairlead-scheduler"
 """What the sessions of a scheduler's pool are called in Postgres."""
 PRUNE_SAVED_S = 3_600.0

@@ -23,10 +23,11 @@ from fairlead_common.log import compacted_view, topics
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import CLUSTERS, JOB_PARTITIONS, JOBS
 from fairlead_common.log.validating_log import ValidatingLog
+from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
-from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
@@ -35,6 +36,9 @@ from fairlead_scheduler.state.token_buckets import PoolBuckets
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.state.view_validation import list_view_violations
 from fairlead_scheduler.store import checkpoint
+
+PRODUCER = "scheduler"
+"""What the leader appends as. A repair appends as the leader too, so each fences the other."""
 
 
 class SchedulerLeads(WorldError):
@@ -214,7 +218,7 @@ def _of_row(view: View, row: int) -> Knowledge:
         run_state=None if run_state == job_table.NO_RUN else job_table.RUN_STATES[run_state],
         pool=jobs.pools.values[jobs.pool.item(row)],
         value=jobs.value.item(row),
-        priority=groups.given_priority(jobs.priority.item(row)),
+        priority=surplus_priority.given_priority(jobs.priority.item(row)),
         hold=bool(flags & job_table.HOLD),
         stopping=stopping,
         reason=rare.stop_reason or rare.failure_reason or Knowledge().reason,

@@ -7,36 +7,14 @@ view from its submission until it has ended and all its members have.
 
 import zlib
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN, SURPLUS_STEP
 from fairlead_scheduler.state.job_table import GangName, GangTerms, JobSet, RoleTerms
-
-_SURPLUS_BITS: Final = SURPLUS_STEP.bit_length() - 1
-
-P = TypeVar("P", int, npt.NDArray[np.int64])
-
-
-def lower_priority(priority: P, rank: P) -> P:
-    """Lower the priority of a job by its surplus rank (0: not a surplus member)."""
-    return priority - rank * SURPLUS_STEP
-
-
-def rank_of(priority: P) -> P:
-    """The surplus rank of a job with this lowered priority."""
-    return -((priority - PRIORITY_MIN) >> _SURPLUS_BITS)
-
-
-def given_priority(priority: P) -> P:
-    """The priority that was given to a job with this lowered priority."""
-    return ((priority - PRIORITY_MIN) & (SURPLUS_STEP - 1)) + PRIORITY_MIN
 
 
 class GroupPhase(StrEnum):

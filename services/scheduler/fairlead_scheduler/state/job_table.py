@@ -262,7 +262,7 @@ class JobTable:
     retries: npt.NDArray[np.int32]
     grace_s: npt.NDArray[np.int32]
     priority: npt.NDArray[np.int64]
-    """As it counts: that of a surplus member of a group is lowered (`groups.lower_priority`)."""
+    """As it counts: that of a surplus member of a group is lowered (see surplus_priority.py)."""
     number: npt.NDArray[np.int64]
     submitted_ms: npt.NDArray[np.int64]
     leased_ms: npt.NDArray[np.int64]

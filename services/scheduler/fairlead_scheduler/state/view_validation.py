@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fairlead_common.domain.ids import JobId
+from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.state import groups, job_table
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _check_groups(view: View) -> Iterator[str]:
     """Members name groups that exist, in the terms that the group has, and have their ranks."""
     jobs, live = view.jobs, view.live_rows()
     ranks = np.zeros(jobs.used, np.int64)
-    counted = groups.rank_of(jobs.priority[: jobs.used])
+    counted = surplus_priority.rank_of(jobs.priority[: jobs.used])
     for row, rare in jobs.rare_properties.items():
         if rare.member is None or job_table.ENDED[jobs.state.item(row)]:
             ranks[row] = counted[row]

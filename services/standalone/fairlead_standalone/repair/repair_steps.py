@@ -30,7 +30,7 @@ from fairlead_common.log.topics import JOBS
 from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_scheduler.service import leader, recovery
+from fairlead_scheduler.service import recovery
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone.processes.process_output import Say
@@ -153,7 +153,7 @@ class Repair:
     async def run(self, say: Say) -> Findings:
         """Repair everything; returns what was repaired. Raises `SchedulerLeads`, `NotSettled`."""
         async with recovery.hold_leadership(self._pool):
-            producer = await self._log.producer(leader.PRODUCER)
+            producer = await self._log.producer(recovery.PRODUCER)
             disagreement = await configuration.find_disagreement(self._pool, self._log)
             await configuration.repair(self._pool, disagreement)
             lookout = await LookoutRecovery.load(self._log, self._pool, self._settings)

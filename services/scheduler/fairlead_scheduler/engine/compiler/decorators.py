@@ -18,6 +18,7 @@ from fairlead_scheduler.kernels import kernel_cache
 
 try:
     import numba
+    from llvmlite import binding
 except ImportError:  # The plain install: the same source, as Python.
     numba = None  # type: ignore[assignment]
 
@@ -37,6 +38,8 @@ def _keep_compiled() -> None:
     """Tell numba to keep what it compiles in a folder of this version of the sources."""
     config: Any = numba.config
     config.LOOP_VECTORIZE = 0  # an eighth of the time to compile, and the kernels' loops are short
+    # Unrolled, each loop over a few resources would be several times as much code to optimise.
+    binding.set_option("numba", "-unroll-runtime=false")
     folder = kernel_cache.folder()
     if folder is not None:
         config.CACHE_DIR = str(folder)
@@ -70,14 +73,6 @@ def pack_for_kernels(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
     )  # kernels cannot tell it from the tuple
     result: T = packed
     return result
-
-
-def find_packed(packed: tuple[Any, ...], field: str) -> Any:
-    """The tuple in this field of a packed tuple, packed: for `known` of a later one."""
-    if not COMPILED:
-        return getattr(packed, field)
-    outer: Any = packed
-    return outer.parts[field]
 
 
 def repack(value: T, before: T) -> T:

@@ -33,6 +33,9 @@ from numba.extending import (
 
 _WORD: Final = ir.IntType(64)
 _NARROW: Final = (types.uint8, types.int8, types.int32)
+_DATA: Final = 0
+_SHAPE: Final = 1
+"""The members of an array."""
 
 
 class TableType(types.Type):
@@ -94,11 +97,9 @@ def _read_field(context: Any, builder: Any, table: TableType, address: Any, name
         return place
     if not isinstance(kind, TableArray):
         return _read_constant(builder, place)
-    array = cgutils.create_struct_proxy(kind)(context, builder)
     pointer = context.get_value_type(types.CPointer(kind.dtype))
-    array.data = _read_constant(builder, builder.bitcast(place, pointer.as_pointer()))
-    array.shape = _add_words(builder, place, 1)
-    return array._getvalue()
+    data = _read_constant(builder, builder.bitcast(place, pointer.as_pointer()))
+    return _make_array(context, builder, kind, data, _add_words(builder, place, 1))
 
 
 @infer_getattr
@@ -113,18 +114,16 @@ class _ArrayFields(AttributeTemplate):
 
 
 @lower_getattr(TableArray, "size")
-def _read_size(context: Any, builder: Any, kind: TableArray, value: Any) -> Any:
-    size, *more = _read_shape(builder, kind, _struct(context, builder, kind, value))
+def _read_size(_context: Any, builder: Any, kind: TableArray, value: Any) -> Any:
+    size, *more = _read_shape(builder, kind, value)
     for axis in more:
         size = builder.mul(size, axis)
     return size
 
 
 @lower_getattr(TableArray, "shape")
-def _read_shape_tuple(context: Any, builder: Any, kind: TableArray, value: Any) -> Any:
-    return cgutils.pack_array(
-        builder, _read_shape(builder, kind, _struct(context, builder, kind, value))
-    )
+def _read_shape_tuple(_context: Any, builder: Any, kind: TableArray, value: Any) -> Any:
+    return cgutils.pack_array(builder, _read_shape(builder, kind, value))
 
 
 @type_callable(operator.getitem)
@@ -170,22 +169,19 @@ def _count_numbers(index: Any) -> int:
 @lower_builtin(operator.getitem, TableArray, types.Any)
 def _get_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     kind, index = sig.args
-    array = _struct(context, builder, kind, args[0])
-    place = _find_item(context, builder, kind, array, index, args[1])
+    place = _find_item(context, builder, kind, args[0], index, args[1])
     if not isinstance(sig.return_type, TableArray):
         number = context.unpack_value(builder, kind.dtype, place)
         return context.cast(builder, number, kind.dtype, kind.item)
-    part = cgutils.create_struct_proxy(sig.return_type)(context, builder)
-    part.data = place
-    part.shape = _add_words(builder, array.shape, _count_numbers(index))
-    return part._getvalue()
+    shape = builder.extract_value(args[0], _SHAPE)
+    rest = _add_words(builder, shape, _count_numbers(index))
+    return _make_array(context, builder, sig.return_type, place, rest)
 
 
 @lower_builtin(operator.setitem, TableArray, types.Any, types.Any)
 def _set_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     kind, index, _value = sig.args
-    array = _struct(context, builder, kind, args[0])
-    place = _find_item(context, builder, kind, array, index, args[1])
+    place = _find_item(context, builder, kind, args[0], index, args[1])
     context.pack_value(builder, kind.dtype, args[2], place)
     return context.get_dummy_value()
 
@@ -204,7 +200,7 @@ def _find_item(
         offset = builder.mul(offset, size)
         if axis < len(numbers):
             offset = builder.add(offset, numbers[axis])
-    return builder.gep(array.data, [offset], inbounds=True)
+    return builder.gep(builder.extract_value(array, _DATA), [offset], inbounds=True)
 
 
 def _check_bounds(context: Any, builder: Any, numbers: list[Any], shape: list[Any]) -> None:
@@ -215,13 +211,15 @@ def _check_bounds(context: Any, builder: Any, numbers: list[Any], shape: list[An
             context.call_conv.return_user_exc(builder, IndexError, (message,))
 
 
-def _struct(context: Any, builder: Any, kind: TableArray, value: Any) -> Any:
-    return cgutils.create_struct_proxy(kind)(context, builder, value)
+def _make_array(context: Any, builder: Any, kind: TableArray, data: Any, shape: Any) -> Any:
+    array = ir.Constant(context.get_value_type(kind), ir.Undefined)
+    return builder.insert_value(builder.insert_value(array, data, _DATA), shape, _SHAPE)
 
 
 def _read_shape(builder: Any, kind: TableArray, array: Any, first: int = 0) -> list[Any]:
+    shape = builder.extract_value(array, _SHAPE)
     return [
-        _read_constant(builder, _add_words(builder, array.shape, axis))
+        _read_constant(builder, _add_words(builder, shape, axis))
         for axis in range(first, kind.ndim)
     ]
 

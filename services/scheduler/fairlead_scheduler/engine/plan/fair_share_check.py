@@ -14,7 +14,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
+from fairlead_scheduler.engine.compiler.decorators import (
+    by_address,
+    entry_point,
+    inlined,
+    separate,
+)
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.engine.round_plan import Reasons
 from fairlead_scheduler.engine.snapshot import (
@@ -27,12 +32,16 @@ from fairlead_scheduler.engine.snapshot import (
     JobTotals,
     Snapshot,
 )
-from fairlead_scheduler.engine.state.round_model import RoundModel, RunTable
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import EVICTED, RESTORED, TOLERANCE, cost_with
 from fairlead_scheduler.engine.state.run_states import is_live
 
 NODES_PER_ROW_MAX: Final = 64
 """The number of nodes whose runs are examined for a row."""
+ANY_QUEUE: Final = -1
+"""Instead of a queue: runs of all queues count."""
+ANY_SHARE: Final = float("inf")
+"""Instead of a share: runs of queues with any share count."""
 
 
 def group_by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
@@ -60,14 +69,14 @@ class RunsByNode(NamedTuple):
     Otherwise the runs are linked as in `JobTotals`, and placements are listed by node.
     """
 
-    table: RunTable
     totals: JobTotals
     place: Int32
     """[N] position of the node"""
     levels: Int64
     """[L] the value of each level"""
     new_first: Int64
-    """[N+1] where the placements on each node begin in `new_rows`"""
+    """[N+1] where the placements on each node begin in `new_rows`; none where runs are linked by
+    position"""
     new_rows: Int32
     """rows of `new_job`, by node"""
     new_job: Int32
@@ -86,78 +95,6 @@ class RunsByNode(NamedTuple):
     """[Q] cost of what each queue holds, per weight"""
 
 
-@inlined
-def counts_as_victim(runs: RunsByNode, j: int) -> bool:
-    """Whether the run, of a round in which something can be preempted, is live and `any`."""
-    return runs.table.preemption[j] == 0 and is_live(runs.table.state[j])
-
-
-@inlined
-def add_node(
-    runs: RunsByNode,
-    n: int,
-    q: int,
-    value: int,
-    per_weight: Float,
-    after: float,
-    request: Int64,
-    free: Int64,
-) -> None:
-    """Add to `free` ([R]) the capacity on node `n` that queue `q` could preempt (see the
-    module)."""
-    j = runs.table.head[runs.place[n]] if runs.table.active else runs.totals.head[n]
-    while j >= 0:
-        if runs.table.active:
-            if counts_as_victim(runs, j):
-                own = runs.levels[runs.table.level[j]]
-                evicted = runs.balance[runs.queue[j]] and runs.node[j] >= 0
-                if can_preempt(runs, j, own, evicted, q, value, per_weight, after):
-                    add_request(request, runs.shape[j], free)
-            j = runs.table.link[j]
-        else:
-            s = runs.shape[j]
-            if runs.soft[s]:
-                own = runs.value[j] if runs.value.size else runs.shape_value[s]
-                if can_preempt(
-                    runs, j, own, runs.balance[runs.queue[j]], q, value, per_weight, after
-                ):
-                    add_request(request, runs.shape[j], free)
-            j = runs.totals.link[j]
-    if not runs.table.active:
-        for i in range(runs.new_first[n], runs.new_first[n + 1]):
-            j = runs.new_job[runs.new_rows[i]]
-            s = runs.shape[j]
-            if runs.soft[s]:
-                own = runs.shape_value[s]
-                if can_preempt(runs, j, own, False, q, value, per_weight, after):
-                    add_request(request, runs.shape[j], free)
-
-
-@inlined
-def can_preempt(
-    runs: RunsByNode,
-    j: int,
-    own: int,
-    evicted: bool,
-    q: int,
-    value: int,
-    per_weight: Float,
-    after: float,
-) -> bool:
-    """Whether queue `q` could preempt a run of class `any` that runs at value `own`."""
-    other = runs.queue[j]
-    if other == q or own > value:
-        return False
-    return evicted or per_weight[other] <= after + TOLERANCE
-
-
-@inlined
-def add_request(request: Int64, s: int, free: Int64) -> None:
-    """Add the request of a shape to `free`."""
-    for r in range(free.size):
-        free[r] += request[s, r]
-
-
 @by_address
 class NodeScan(NamedTuple):
     """The nodes to examine, and results that later rows use again."""
@@ -166,6 +103,8 @@ class NodeScan(NamedTuple):
     """[N] rows of nodes in the order in which they are examined (N3)"""
     node_type: Int32
     """[N]"""
+    match: Byte
+    """[S, 1+K, T] `Snapshot.shape_match`"""
     closed: Byte
     """[N] see `reason_rows.find_closed_nodes`"""
     free: Int64
@@ -181,23 +120,30 @@ class NodeScan(NamedTuple):
     values: Int64
     """[V] the values of classes, ascending"""
     held: Int64
-    """[V, N, R] what runs of class `any` and no higher value hold, whichever queue's they are,
-    where `summed` says so; for rounds in which nothing can be preempted"""
+    """[V, N, R] what runs of no higher value hold at most that any queue could preempt, where
+    `summed` says so"""
     summed: Byte
     """[V, N]"""
     capacity: Int64
     """[R] the capacity for the current queue on the current node"""
 
 
-def begin_scan(
-    snapshot: Snapshot, nodes: Int32, closed: Byte, free: Int64, active: int
-) -> NodeScan:
+@by_address
+class FairShareCheck(NamedTuple):
+    """What the check reads, and its results."""
+
+    runs: RunsByNode
+    scan: NodeScan
+    model: RoundModel
+
+
+def begin_scan(snapshot: Snapshot, nodes: Int32, closed: Byte, free: Int64) -> NodeScan:
     """A scan of `nodes`, rows in order, that has not found anything yet."""
     values = np.unique(snapshot.class_value)
-    summed = (0 if active else values.size, nodes.size)
     return NodeScan(
         nodes=nodes,
         node_type=snapshot.node_type,
+        match=snapshot.shape_match,
         closed=closed,
         free=free,
         most=np.zeros(free.shape, np.int64),
@@ -205,32 +151,23 @@ def begin_scan(
         top=np.zeros(free.shape[1] + 1, np.int64),
         hint=np.zeros(snapshot.shape_class.size, np.int64),
         values=values,
-        held=np.zeros((*summed, free.shape[1]), np.int64),
-        summed=np.zeros(summed, np.uint8),
+        held=np.zeros((values.size, *free.shape), np.int64),
+        summed=np.zeros((values.size, nodes.size), np.uint8),
         capacity=np.zeros(free.shape[1], np.int64),
     )
 
 
-def find_over_fair_share(
-    runs: RunsByNode, model: RoundModel, queue: Int32, shape: Int32, match: Byte, scan: NodeScan
-) -> Bool:
+def find_over_fair_share(check: FairShareCheck, queue: Int32, shape: Int32) -> Bool:
     """[M] whether each waiting (queue, shape) waits for its queue's share; the rows are in the
-    order of queues and class values."""
+    order of queues and class values. `load_kernels` must have made the kernels ready for the
+    check."""
     result = np.zeros(queue.size, np.bool_)
-    _find_over_fair_share(runs, model, queue, shape, match, scan, result)
+    _find_over_fair_share(check, queue, shape, result)
     return result
 
 
 @entry_point
-def _find_over_fair_share(
-    runs: RunsByNode,
-    model: RoundModel,
-    queue: Int32,
-    shape: Int32,
-    match: Byte,
-    scan: NodeScan,
-    result: Bool,
-) -> None:
+def _find_over_fair_share(check: FairShareCheck, queue: Int32, shape: Int32, result: Bool) -> None:
     """Write the rows of `find_over_fair_share` to `result`.
 
     What a node could have without any run of no higher value bounds its capacity for all queues.
@@ -238,43 +175,54 @@ def _find_over_fair_share(
     queue and value, and only where the shape fits that too are its runs examined for the shape, on
     at most `NODES_PER_ROW_MAX` nodes.
     """
-    request, full_request = model.shapes.request, model.shapes.full_request
-    weight, factor = model.entitlements.weight, model.entitlements.cost_factor
-    held = model.usage.held if runs.table.active else model.usage.counted
-    per_weight, capacity = runs.per_weight, scan.capacity
-    resources = request.shape[1]
+    model, scan = check.model, check.scan
+    held = model.usage.held if model.runs.active else model.usage.counted
+    value = 0
     for m in range(queue.size):
         q = queue[m]
         s = shape[m]
-        value = runs.shape_value[s]
-        if m == 0 or q != queue[m - 1] or value != runs.shape_value[shape[m - 1]]:
+        before = value
+        value = check.runs.shape_value[s]
+        if m == 0 or q != queue[m - 1] or value != before:
             forget_nodes(scan)
-        if scan.top[resources] and not fits(request, s, scan.top):
+        if scan.top[scan.capacity.size] and not fits(model.shapes.request, s, scan.top):
             continue
-        after = cost_with(held[q], full_request[s], factor) / weight[q]
-        examined = 0
-        for turn in range(scan.nodes.size):
-            place = (scan.hint[s] + turn) % scan.nodes.size
-            n = scan.nodes[place]
-            if scan.closed[n] != 255 or match[s, 0, scan.node_type[n]] != 0:
+        cost = cost_with(held[q], model.shapes.full_request[s], model.entitlements.cost_factor)
+        result[m] = examine_nodes(check, q, s, cost / model.entitlements.weight[q])
+
+
+@separate
+def examine_nodes(check: FairShareCheck, q: int, s: int, after: float) -> bool:
+    """Whether any node would have capacity for a job of shape `s` without the runs that queue `q`
+    could preempt; `after` is the share / weight of the queue with the job."""
+    model, scan = check.model, check.scan
+    value = check.runs.shape_value[s]
+    examined = 0
+    for turn in range(scan.nodes.size):
+        place = (scan.hint[s] + turn) % scan.nodes.size
+        n = scan.nodes[place]
+        if scan.closed[n] != 255 or scan.match[s, 0, scan.node_type[n]] != 0:
+            continue
+        if not scan.found[n]:
+            bound_capacity(check, n, value)
+            if not fits(model.shapes.request, s, scan.capacity):
                 continue
-            if not scan.found[n]:
-                if exceeds_bound(runs, model, scan, n, s, value):
-                    continue
-                find_most(runs, scan, n, q, value, per_weight, request)
-            if not fits(request, s, scan.most[n]):
-                continue
-            for r in range(resources):
-                capacity[r] = scan.free[n, r]
-            add_node(runs, n, q, value, per_weight, after, request, capacity)
-            examined += 1
-            if fits(request, s, capacity):
-                result[m] = True
-                scan.hint[s] = place
-            if result[m] or examined == NODES_PER_ROW_MAX:
-                break
-        if not result[m] and examined < NODES_PER_ROW_MAX and not scan.top[resources]:
-            find_top(runs, model, scan, value)
+            scan.found[n] = 1
+            find_capacity(check, n, q, value, ANY_SHARE)
+            for r in range(scan.capacity.size):
+                scan.most[n, r] = scan.capacity[r]
+        if not fits(model.shapes.request, s, scan.most[n]):
+            continue
+        find_capacity(check, n, q, value, after)
+        examined += 1
+        if fits(model.shapes.request, s, scan.capacity):
+            scan.hint[s] = place
+            return True
+        if examined == NODES_PER_ROW_MAX:
+            return False
+    if not scan.top[scan.capacity.size]:
+        find_top(check, value)
+    return False
 
 
 @inlined
@@ -295,91 +243,103 @@ def fits(request: Int64, s: int, capacity: Int64) -> bool:
     return True
 
 
-@inlined
-def find_most(
-    runs: RunsByNode,
-    scan: NodeScan,
-    n: int,
-    q: int,
-    value: int,
-    per_weight: Float,
-    request: Int64,
-) -> None:
-    """Compute what would be free on node `n` without any run that queue `q` could count on."""
-    scan.found[n] = 1
-    for r in range(request.shape[1]):
-        scan.capacity[r] = scan.free[n, r]
-    add_node(runs, n, q, value, per_weight, np.inf, request, scan.capacity)
-    for r in range(request.shape[1]):
-        scan.most[n, r] = scan.capacity[r]
+@separate
+def find_capacity(check: FairShareCheck, n: int, q: int, value: int, after: float) -> None:
+    """Compute in `scan.capacity` what would be free on node `n` without the runs that queue `q`
+    could preempt for a job of this value (see the module)."""
+    for r in range(check.scan.capacity.size):
+        check.scan.capacity[r] = check.scan.free[n, r]
+    add_runs(check, n, q, value, after)
+
+
+@separate
+def add_runs(check: FairShareCheck, n: int, q: int, value: int, after: float) -> None:
+    """Add to `scan.capacity` what the runs of class `any` hold on node `n` that queue `q`, or
+    `ANY_QUEUE`, could preempt for a job of this value."""
+    runs, table, active = check.runs, check.model.runs, check.model.runs.active
+    j = table.head[runs.place[n]] if active else runs.totals.head[n]
+    while j >= 0:
+        if active:
+            counts = table.preemption[j] == 0 and is_live(table.state[j])
+            own = runs.levels[table.level[j]]
+        else:
+            counts = runs.soft[runs.shape[j]]
+            own = runs.value[j] if runs.value.size else runs.shape_value[runs.shape[j]]
+        if counts and own <= value and can_preempt(runs, j, q, after):
+            add_request(check, j)
+        j = table.link[j] if active else runs.totals.link[j]
+    for i in range(runs.new_first[n], runs.new_first[n + 1]):
+        j = runs.new_job[runs.new_rows[i]]
+        s = runs.shape[j]
+        if runs.soft[s] and runs.shape_value[s] <= value and can_preempt(runs, j, q, after):
+            add_request(check, j)
 
 
 @inlined
-def find_top(runs: RunsByNode, model: RoundModel, scan: NodeScan, value: int) -> None:
+def can_preempt(runs: RunsByNode, j: int, q: int, after: float) -> bool:
+    """Whether queue `q` could preempt run `j` of class `any`, by the shares of their queues."""
+    other = runs.queue[j]
+    if other == q:
+        return False
+    evicted = runs.node[j] >= 0 and runs.balance[other]
+    return evicted or runs.per_weight[other] <= after + TOLERANCE
+
+
+@inlined
+def add_request(check: FairShareCheck, j: int) -> None:
+    """Add what job `j` requests to `scan.capacity`."""
+    s = check.runs.shape[j]
+    for r in range(check.scan.capacity.size):
+        check.scan.capacity[r] += check.model.shapes.request[s, r]
+
+
+@inlined
+def find_top(check: FairShareCheck, value: int) -> None:
     """Compute the most of each resource that any node could have, by what is known of each."""
-    resources = model.shapes.request.shape[1]
-    scan.top[resources] = 1
+    scan = check.scan
+    scan.top[scan.capacity.size] = 1
     for n in range(scan.nodes.size):
         if scan.closed[n] != 255:
             continue
-        for r in range(resources):
-            if scan.found[n]:
-                scan.top[r] = max(scan.top[r], scan.most[n, r])
-            else:
-                scan.top[r] = max(scan.top[r], bound_capacity(runs, model, scan, n, r, value))
+        bound_capacity(check, n, value)
+        for r in range(scan.capacity.size):
+            most = scan.most[n, r] if scan.found[n] else scan.capacity[r]
+            scan.top[r] = max(scan.top[r], most)
 
 
-@inlined
-def exceeds_bound(
-    runs: RunsByNode, model: RoundModel, scan: NodeScan, n: int, s: int, value: int
-) -> bool:
-    """Whether a job of the shape needs more than node `n` could have for any queue."""
-    for r in range(model.shapes.request.shape[1]):
-        if model.shapes.request[s, r] > bound_capacity(runs, model, scan, n, r, value):
-            return True
-    return False
-
-
-@inlined
-def bound_capacity(
-    runs: RunsByNode, model: RoundModel, scan: NodeScan, n: int, r: int, value: int
-) -> int:
-    """What would be free of a resource on node `n` without any run of no higher value.
-
-    In a round in which something can be preempted it is known by level. Otherwise it is summed up
-    when it is first needed.
-    """
-    amount = scan.free[n, r]
-    if runs.table.active:
-        p = runs.place[n]
-        for lv in range(runs.levels.size):
-            if runs.levels[lv] <= value:
-                amount += model.capacity.evicted[p, lv, r] + model.capacity.preemptible[p, lv, r]
-        return amount
+@separate
+def bound_capacity(check: FairShareCheck, n: int, value: int) -> None:
+    """Compute in `scan.capacity` what would be free on node `n` without any run of no higher
+    value."""
+    scan = check.scan
     v = 0
     while scan.values[v] < value:
         v += 1
     if not scan.summed[v, n]:
         scan.summed[v, n] = 1
-        sum_node(runs, n, value, model.shapes.request, scan.held[v, n])
-    return amount + scan.held[v, n, r]
+        sum_held(check, n, v)
+    for r in range(scan.capacity.size):
+        scan.capacity[r] = scan.free[n, r] + scan.held[v, n, r]
 
 
 @inlined
-def sum_node(runs: RunsByNode, n: int, value: int, request: Int64, held: Int64) -> None:
-    """Sum up what runs of class `any` and no higher value hold on node `n`, in a round in which
-    nothing can be preempted."""
-    j = runs.totals.head[n]
-    while j >= 0:
-        s = runs.shape[j]
-        own = runs.value[j] if runs.value.size else runs.shape_value[s]
-        if runs.soft[s] and own <= value:
-            add_request(request, s, held)
-        j = runs.totals.link[j]
-    for i in range(runs.new_first[n], runs.new_first[n + 1]):
-        s = runs.shape[runs.new_job[runs.new_rows[i]]]
-        if runs.soft[s] and runs.shape_value[s] <= value:
-            add_request(request, s, held)
+def sum_held(check: FairShareCheck, n: int, v: int) -> None:
+    """Sum up `scan.held` of node `n` and class value `v`. In a round in which something can be
+    preempted it is known by level."""
+    runs, scan, capacity = check.runs, check.scan, check.model.capacity
+    if check.model.runs.active:
+        p = runs.place[n]
+        for lv in range(runs.levels.size):
+            if runs.levels[lv] <= scan.values[v]:
+                for r in range(scan.capacity.size):
+                    scan.held[v, n, r] += capacity.evicted[p, lv, r]
+                    scan.held[v, n, r] += capacity.preemptible[p, lv, r]
+        return
+    for r in range(scan.capacity.size):
+        scan.capacity[r] = 0
+    add_runs(check, n, ANY_QUEUE, scan.values[v], ANY_SHARE)
+    for r in range(scan.capacity.size):
+        scan.held[v, n, r] = scan.capacity[r]
 
 
 def compare_shares(snapshot: Snapshot, model: RoundModel, fair: Float, reasons: Reasons) -> None:

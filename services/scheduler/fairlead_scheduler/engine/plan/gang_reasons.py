@@ -44,7 +44,7 @@ def list_waiting_members(round_: RoundContext, rejected: Int32) -> tuple[Int32, 
 def find_first_members(round_: RoundContext, members: Int32, gangs: Int64) -> Int64:
     """One waiting member of each gang: of a group that does not fit one of the role that does not,
     of one that runs the surplus member that is next. `members`: those that wait, by gang."""
-    gang, roles = round_.gangs.of_job[members], round_.model.roles
+    gang, roles = round_.gangs.of_job[members], round_.model.gangs.roles
     first = members[np.searchsorted(gang, gangs)].astype(np.int64)
     if round_.snapshot.job_role is None:
         return first
@@ -53,7 +53,7 @@ def find_first_members(round_: RoundContext, members: Int32, gangs: Int64) -> In
     order = np.lexsort([-round_.snapshot.job_priority[members], ~blocks, gang])
     ranked = members[order]
     chosen = ranked[np.searchsorted(gang[order], gangs)]
-    return np.where(round_.model.groups.grouped[gangs] != 0, chosen, first).astype(np.int64)
+    return np.where(round_.model.gangs.groups.grouped[gangs] != 0, chosen, first).astype(np.int64)
 
 
 def find_roles(round_: RoundContext, gangs: Int64, first_member: Int64) -> tuple[Int32, Int32]:
@@ -62,10 +62,10 @@ def find_roles(round_: RoundContext, gangs: Int64, first_member: Int64) -> tuple
     if not gangs.size or round_.snapshot.job_role is None:
         return np.full(gangs.size, -1, np.int32), np.zeros(gangs.size, np.int32)
     number = round_.gangs.roles.of_job[first_member]
-    fits = np.maximum(model.roles.fitting[number], 0)
-    count = np.where(model.gangs.live[gangs] > 0, model.roles.live[number], fits)
+    fits = np.maximum(model.gangs.roles.fitting[number], 0)
+    count = np.where(model.gangs.live[gangs] > 0, model.gangs.roles.live[number], fits)
     row = round_.gangs.roles.row[number]
-    runs = (model.gangs.live[gangs] > 0) | (model.roles.fitting[number] >= 0)
+    runs = (model.gangs.live[gangs] > 0) | (model.gangs.roles.fitting[number] >= 0)
     return np.where(runs, row, -1).astype(np.int32), count.astype(np.int32)
 
 

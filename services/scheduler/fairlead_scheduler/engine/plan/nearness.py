@@ -112,7 +112,7 @@ def _find_misfits(round_: RoundContext, gangs: IntP) -> Int64:
     """The number of the role of each gang that did not fit; for a gang that is one scope, the
     number of any of its roles."""
     roles, model = round_.gangs.roles, round_.model
-    misfit = np.flatnonzero(model.roles.fitting >= 0)
+    misfit = np.flatnonzero(model.gangs.roles.fitting >= 0)
     at = np.searchsorted(misfit, roles.first[gangs])
     number = np.append(misfit, roles.minimum.size)[at]
     return np.where(number < roles.first[gangs + 1], number, roles.first[gangs]).astype(np.int64)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import (
-    find_packed,
+    load_kernels,
     pack_for_kernels,
 )
 from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, reason_rows
@@ -121,18 +121,17 @@ def _mark_over_fair_share(
         return
     snapshot, start = round_.snapshot, round_.start
     rows = rows[np.lexsort((start.shape_value[made.shape[rows]], made.queue[rows]))]
-    active = round_.model.runs.active
-    scan = fair_share_check.begin_scan(snapshot, round_.position, closed, free, active)
-    scan = pack_for_kernels(scan)
-    known = {"table": find_packed(round_.packed_model, "runs")}
-    allocations = pack_for_kernels(_collect_runs_by_node(round_), known)
+    check = fair_share_check.FairShareCheck(
+        runs=_collect_runs_by_node(round_),
+        scan=fair_share_check.begin_scan(snapshot, round_.position, closed, free),
+        model=round_.model,
+    )
+    check = pack_for_kernels(check, {"model": round_.packed_model})
+    load_kernels(check)
     reached = 0
     for part in checks.slices(rows.size, closed.size):
         mine = rows[part]
-        pair = made.queue[mine], made.shape[mine]
-        over = fair_share_check.find_over_fair_share(
-            allocations, round_.packed_model, *pair, snapshot.shape_match, scan
-        )
+        over = fair_share_check.find_over_fair_share(check, made.queue[mine], made.shape[mine])
         made.code[mine[over]] = Code.OVER_FAIR_SHARE
         reached += mine.size
     made.code[rows[reached:]] = Code.TIME_LIMIT
@@ -151,7 +150,6 @@ def _collect_runs_by_node(round_: RoundContext) -> fair_share_check.RunsByNode:
     )
     held = model.usage.held if model.runs.active else model.usage.counted
     return fair_share_check.RunsByNode(
-        table=model.runs,
         totals=start.job_totals,
         place=place,
         levels=round_.levels,

@@ -129,7 +129,6 @@ def build_plan(
         placed_node=round_.position[model.placements.position[placed]],
         placed_value=_find_placed_values(round_, job),
         placed_tier=model.runs.tier[job] if model.runs.active else np.full(job.size, _FREE),
-        placed_away=(model.placements.away[placed] - 1).astype(np.int8),
         preempted_job=preempted.job,
         preempted_cause=preempted.cause,
         preemptor_job=preempted.preemptor,

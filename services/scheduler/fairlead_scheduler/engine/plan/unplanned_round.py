@@ -25,7 +25,6 @@ def build_plan(snapshot: Snapshot, start: PreparedPool) -> Plan:
         placed_node=rows,
         placed_value=values,
         placed_tier=codes,
-        placed_away=codes.astype(np.int8),
         preempted_job=rows,
         preempted_cause=codes,
         preemptor_job=rows,

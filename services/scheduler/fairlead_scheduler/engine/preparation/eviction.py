@@ -309,7 +309,7 @@ def _count_gangs(
     if not gangs.present:
         return model
     tables, progress = model.gangs, model.progress
-    groups, roles = model.groups, model.roles
+    groups, roles = model.gangs.groups, model.gangs.roles
     needed_members = gangs.members[
         (groups.grouped[gangs.of_job[gangs.members]] != 0)
         & ~find_surplus(snapshot.job_priority[gangs.members])
@@ -329,24 +329,25 @@ def _count_gangs(
         surplus = gang[find_surplus(snapshot.job_priority[rows])]
         groups.frozen[surplus[groups.frozen[surplus] == FROZEN]] = PROTECTED
     needed = evicted[(gangs.of_job[evicted] >= 0) & (roles.base[evicted] != 0)]
-    tables.last_evicted[gangs.of_job[needed]] = needed
+    model.evicted.gang_last[gangs.of_job[needed]] = needed
     waiting = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
     pairs = (snapshot.job_queue[waiting], snapshot.job_shape[waiting])
     np.subtract.at(progress.jobs_left, pairs, 1)
     progress.open_shapes[:] = ((progress.jobs_left > 0) & (progress.skip_code == 0)).sum(axis=1)
     progress.members_left[:] = np.bincount(pairs[0], minlength=progress.members_left.size)
-    return model._replace(groups=_list_surplus_runs(snapshot, model, rows))
+    groups = _list_surplus_runs(snapshot, model, rows)
+    return model._replace(gangs=model.gangs._replace(groups=groups))
 
 
 def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> GroupTables:
     """The tables of groups, with `surplus_runs` from these live runs: by queue, weighted running
     time of the group and priority, then as single victims."""
     rows = rows[find_surplus(snapshot.job_priority[rows]) & (model.runs.state[rows] != EXCLUDED)]
-    time = model.groups.weighted_time
+    time = model.gangs.groups.weighted_time
     if snapshot.job_weighted_time is not None:
         time[model.jobs.gang[rows]] = snapshot.job_weighted_time[rows]
         if snapshot.gang_freezes is not None:
-            model.groups.gives_once[:] = snapshot.gang_freezes & (time > 0)
+            model.gangs.groups.gives_once[:] = snapshot.gang_freezes & (time > 0)
     order = np.lexsort(
         (
             -snapshot.job_submission[rows],
@@ -359,7 +360,7 @@ def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> Gr
     )
     rows = rows[order]
     queues = len(snapshot.queue_names)
-    return model.groups._replace(
+    return model.gangs.groups._replace(
         surplus_runs=rows.astype(np.int64),
         surplus_first=job_order.find_queue_bounds(rows, snapshot.job_queue, queues),
     )
@@ -367,7 +368,7 @@ def _list_surplus_runs(snapshot: Snapshot, model: RoundModel, rows: Int32) -> Gr
 
 def _link_avoided(snapshot: Snapshot, gangs: GangTable, model: RoundModel, place: Int32) -> None:
     """N10: link the avoided nodes of each job; jobs that avoid all eligible nodes fail."""
-    avoided = model.avoided
+    avoided = model.jobs.avoided
     if snapshot.avoid_job is None or snapshot.avoid_node is None or not avoided.first.size:
         return
     avoided.position[:] = place[snapshot.avoid_node]

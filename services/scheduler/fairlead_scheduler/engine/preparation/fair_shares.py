@@ -13,7 +13,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
+from fairlead_scheduler.engine.compiler.decorators import (
+    by_address,
+    entry_point,
+    inlined,
+    separate,
+)
 from fairlead_scheduler.engine.snapshot import (
     TOTAL_MAX,
     Bool,
@@ -32,7 +37,7 @@ LEFT_OVER: Final = 1e-6
 """Water filling ends when less than this is left (S3)."""
 
 WEIGHT: Final = 0
-"""S1, a row of the shares of queues; a queue that takes no part has zeros in the first four."""
+"""S1, a row of a `ShareTable`; a queue that takes no part has zeros in the first four."""
 FAIR: Final = 1
 """S3"""
 UNCAPPED: Final = 2
@@ -41,7 +46,7 @@ ACTUAL: Final = 3
 """S5"""
 DEMAND: Final = 4
 BUDGET: Final = 5
-"""Fair share / weight."""
+"""Fair share / weight; configured weights until the shares are known."""
 INITIAL: Final = 6
 """Actual share / weight."""
 ENTITLED: Final = 7
@@ -85,14 +90,25 @@ class QueueSources(NamedTuple):
     """[Q, C, R+F] L2; [0, 0, 0] without limits"""
 
 
+@by_address
+class ShareTable(NamedTuple):
+    """The shares of queues in the order of their names."""
+
+    rows: Float
+    """[ROWS, Q]"""
+    takes_part: Bool
+    """[Q] whether a queue has jobs that wait beside the counted ones; becomes S1"""
+    full: Bool
+    """[Q] working memory: whether a queue has all that it demands"""
+
+
 @entry_point
 def measure_queues(
     sources: QueueSources,
     pairs: Int64,
     protected: float,
     amounts: Int64,
-    takes_part: Bool,
-    shares: Float,
+    table: ShareTable,
     evicted: Bool,
 ) -> bool:
     """Write the amounts and shares of the queues, and the queues whose runs R2 evicts; returns
@@ -100,16 +116,17 @@ def measure_queues(
 
     `pairs`: [P, 4] a queue, a shape, its live runs, and its queued jobs that could run; only pairs
     that have runs or queued jobs. `protected`: R2. `amounts`: [2, Q, C, R+F] zeros, becomes what
-    queues hold, and what their queued jobs request, at most `TOTAL_MAX`. `takes_part`: [Q] whether
-    a queue has other jobs that wait, becomes S1. `shares`: [ROWS, Q].
+    queues hold, and what their queued jobs request, at most `TOTAL_MAX`. `table.takes_part`: [Q]
+    whether a queue has other jobs that wait.
     """
-    evicted[:] = False
-    sum_amounts(sources, pairs, amounts, takes_part, evicted)
+    shares, takes_part = table.rows, table.takes_part
+    for q in range(takes_part.size):
+        evicted[q] = False
+    sum_amounts(sources, pairs, amounts, table, evicted)
     is_free = True
     for r in range(sources.factor.size):
         is_free = is_free and sources.factor[r] == 0.0
     for q in range(takes_part.size):
-        shares[ENTITLED, q] = 1.0 if evicted[q] else 0.0
         shares[ACTUAL, q] = 0.0
         shares[DEMAND, q] = 1.0 if is_free and takes_part[q] else 0.0
         for r in range(sources.factor.size):
@@ -124,22 +141,21 @@ def measure_queues(
             shares[ACTUAL, q] = max(shares[ACTUAL, q], held * sources.factor[r])
             shares[DEMAND, q] = max(shares[DEMAND, q], demanded * sources.factor[r])
         shares[BUDGET, q] = sources.weight[q]
-    divide_pool(shares[BUDGET], takes_part, shares, evicted)
+    divide_pool(table)
     any_evicted = False
     for q in range(takes_part.size):
-        has_evictable = shares[ENTITLED, q] > 0.0
         shares[ENTITLED, q] = max(shares[FAIR, q], shares[WEIGHT, q])
         shares[BUDGET, q] = shares[FAIR, q] / sources.weight[q]
         shares[INITIAL, q] = shares[ACTUAL, q] / sources.weight[q]
         above = shares[ACTUAL, q] > protected * shares[ENTITLED, q] + ABOVE_MIN
-        evicted[q] = has_evictable and above
+        evicted[q] = evicted[q] and above
         any_evicted = any_evicted or evicted[q]
     return any_evicted
 
 
 @inlined
 def sum_amounts(
-    sources: QueueSources, pairs: Int64, amounts: Int64, takes_part: Bool, evicted: Bool
+    sources: QueueSources, pairs: Int64, amounts: Int64, table: ShareTable, evicted: Bool
 ) -> None:
     """Add up the amounts of the queues. A queue with runs or jobs takes part, one with runs of
     class `any` can be evicted."""
@@ -149,7 +165,7 @@ def sum_amounts(
         runs = pairs[p, 2]
         jobs = 0 if sources.cordoned[q] else pairs[p, 3]
         c = sources.priority_class[s]
-        takes_part[q] = takes_part[q] or runs > 0 or jobs > 0
+        table.takes_part[q] = table.takes_part[q] or runs > 0 or jobs > 0
         if runs > 0:
             evicted[q] = evicted[q] or sources.preemption[s] == ANY_CLASS
         for r in range(sources.request.shape[1]):
@@ -174,49 +190,47 @@ def find_pairs(running: Int64, queued: Int64, wanted: Int64) -> Int64:
 
 
 @entry_point
-def divide_pool(weight: Float, takes_part: Bool, shares: Float, full: Bool) -> None:
-    """Write S1, S3 and S4 from the configured weights [Q] and the row `DEMAND`; `full` [Q] is
-    overwritten, too."""
+def divide_pool(table: ShareTable) -> None:
+    """Write S1, S3 and S4 from the row `DEMAND` and the configured weights in the row `BUDGET`."""
+    shares, takes_part = table.rows, table.takes_part
     total = 0.0
-    for q in range(weight.size):  # adds in the order of queues (S6)
+    for q in range(takes_part.size):  # adds in the order of queues (S6)
         if takes_part[q]:
-            total += weight[q]
-    for q in range(weight.size):
-        part = weight[q] if takes_part[q] else 0.0
+            total += shares[BUDGET, q]
+    for q in range(takes_part.size):
+        part = shares[BUDGET, q] if takes_part[q] else 0.0
         shares[WEIGHT, q] = part / total if total > 0.0 else part
         shares[UNCAPPED, q] = 0.0
-    demand = shares[DEMAND]
-    fill_shares(weight, demand, takes_part, -1, shares[FAIR], full)
-    for q in range(weight.size):
+    fill_shares(table, FAIR, -1)
+    for q in range(takes_part.size):
         if takes_part[q]:
-            fill_shares(weight, demand, takes_part, q, shares[OF_ONE], full)
+            fill_shares(table, OF_ONE, q)
             shares[UNCAPPED, q] = shares[OF_ONE, q]
 
 
-@entry_point
-def fill_shares(
-    weight: Float, demand: Float, takes_part: Bool, unbounded: int, share: Float, full: Bool
-) -> None:
-    """S3: hand out 1.0 by weight, no queue beyond its demand; `unbounded` (or -1) demands
-    everything. The shares are written to `share`; `full` [Q] is overwritten, too."""
-    for q in range(weight.size):
-        share[q] = 0.0
-        full[q] = not takes_part[q] or (demand[q] <= 0.0 and q != unbounded)
+@separate
+def fill_shares(table: ShareTable, row: int, unbounded: int) -> None:
+    """S3: hand out 1.0 by the weights in the row `BUDGET`, no queue beyond its demand; `unbounded`
+    (or -1) demands everything. The shares are written to `row`."""
+    shares, full = table.rows, table.full
+    for q in range(full.size):
+        shares[row, q] = 0.0
+        full[q] = not table.takes_part[q] or (shares[DEMAND, q] <= 0.0 and q != unbounded)
     left = 1.0
     while left >= LEFT_OVER:
         total = 0.0
-        for q in range(weight.size):
+        for q in range(full.size):
             if not full[q]:
-                total += weight[q]
+                total += shares[BUDGET, q]
         if total <= 0.0:
             break
         unused = 0.0
-        for q in range(weight.size):
+        for q in range(full.size):
             if full[q]:
                 continue
-            share[q] += left * weight[q] / total
-            if q != unbounded and share[q] >= demand[q]:
-                unused += share[q] - demand[q]
-                share[q] = demand[q]
+            shares[row, q] += left * shares[BUDGET, q] / total
+            if q != unbounded and shares[row, q] >= shares[DEMAND, q]:
+                unused += shares[row, q] - shares[DEMAND, q]
+                shares[row, q] = shares[DEMAND, q]
                 full[q] = True
         left = unused

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from fairlead_scheduler.domain.surplus_priority import PRIORITY_MIN, SURPLUS_STEP
 from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
@@ -22,7 +23,6 @@ from fairlead_scheduler.engine.compiler.decorators import (
     pack_for_kernels,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Float, Int32, Int64, Snapshot
-from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN, SURPLUS_STEP
 
 _NO_TIMES: Final = np.zeros(0)
 

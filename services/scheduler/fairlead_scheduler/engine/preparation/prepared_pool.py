@@ -12,7 +12,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels
 from fairlead_scheduler.engine.preparation import (
     fair_shares,
     job_totals,
@@ -39,7 +39,7 @@ from fairlead_scheduler.engine.snapshot import (
 IntP = npt.NDArray[np.intp]
 
 
-class QueueShares(NamedTuple):
+class PreparedQueues(NamedTuple):
     """What queues hold, and their shares."""
 
     held: Int64
@@ -85,7 +85,7 @@ class PreparedPool:
     beside: Int64
     """[R+F] what all runs hold, including those on lost nodes, for L7; zeros in a pool without
     floating resources."""
-    queues: QueueShares
+    queues: PreparedQueues
 
 
 def prepare_pool(snapshot: Snapshot, static: StaticPool, clock: RoundClock) -> PreparedPool:
@@ -227,7 +227,7 @@ def _measure_queues(
     capacity: Capacity,
     pairs: Int64,
     waits: Bool,
-) -> QueueShares:
+) -> PreparedQueues:
     queues, classes = waits.size, snapshot.class_value.size
 
     def pack_sources() -> fair_shares.QueueSources:
@@ -246,16 +246,17 @@ def _measure_queues(
     amounts = np.zeros((2, queues, classes, static.full_request.shape[1]), np.int64)
     shares = np.empty((fair_shares.ROWS, queues), np.float64)
     evicted = np.empty(queues, np.bool_)
+    table = pack_for_kernels(fair_shares.ShareTable(shares, waits, np.empty(queues, np.bool_)))
+    load_kernels(table)
     any_evicted = fair_shares.measure_queues(
         static.queue_sources.get((capacity,), pack_sources),
         pairs,
         float(static.settings.protected_fraction),
         amounts,
-        waits,
-        shares,
+        table,
         evicted,
     )
-    return QueueShares(
+    return PreparedQueues(
         held=amounts[0],
         takes_part=waits,
         shares=Shares(

@@ -45,7 +45,6 @@ from fairlead_scheduler.engine.state import (
     value_capacity,
 )
 from fairlead_scheduler.engine.state.round_model import (
-    AvoidedNodes,
     EvictedRuns,
     GangTables,
     GroupTables,
@@ -60,9 +59,8 @@ from fairlead_scheduler.engine.state.round_model import (
     RunTable,
     ShapeTable,
     ValueCapacity,
-    VictimChoice,
-    VictimOrder,
 )
+from fairlead_scheduler.engine.state.victim_tables import VictimChoice, VictimOrder
 
 ARRAYS_BY_JOB: Final = 22
 ARRAYS_BY_LEVEL: Final = 8
@@ -213,8 +211,8 @@ def _make_model(
             job=np.empty(queued.size, np.int32),
             position=np.empty(queued.size, np.int32),
             away=np.empty(queued.size, np.int32),
+            journal=np.zeros(jobs + 1, np.int64),
         ),
-        journal=np.zeros(jobs + 1, np.int64),
         counters=np.zeros(round_state.COUNTERS, np.int64),
         **_preemption_tables(snapshot, start, gangs, position, levels.size),
     )
@@ -223,21 +221,18 @@ def _make_model(
 class _PreemptionTables(TypedDict):
     """The tables of a model that only rounds with preemption or gangs read (`RunTable.active`)."""
 
-    avoided: AvoidedNodes
     runs: RunTable
     evicted: EvictedRuns
     gangs: GangTables
-    groups: GroupTables
-    roles: RoleTables
     values: ValueCapacity
     victims: VictimChoice
-    victim_order: VictimOrder
 
 
 def _round_jobs(
     snapshot: Snapshot, gangs: GangTable, queued: Int32, first: Int64, jobs: int
 ) -> RoundJobs:
     """`jobs`: length of the columns."""
+    pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
     no_gang = np.full(0 if gangs.present else jobs, -1, np.int32)
     return RoundJobs(
         shape=snapshot.job_shape,
@@ -248,6 +243,7 @@ def _round_jobs(
         submission=snapshot.job_submission,
         order=queued,
         order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
+        avoided=empty_tables.avoided_nodes(jobs, pairs),
     )
 
 
@@ -257,33 +253,26 @@ def _preemption_tables(
     jobs, queues = snapshot.job_queue.size, len(snapshot.queue_names)
     resources = snapshot.shape_request.shape[1]
     all_resources = start.capacity.total.size
-    pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
+    order = empty_tables.victim_order(position.size, levels, resources)
     return _PreemptionTables(
-        avoided=empty_tables.avoided_nodes(jobs, pairs),
         runs=empty_tables.run_table(jobs, position.size),
-        evicted=empty_tables.evicted_runs(jobs, queues),
-        gangs=_gang_tables(gangs, resources, all_resources),
-        groups=_group_tables(gangs, queues),
-        roles=_role_tables(gangs, jobs if gangs.present else 0),
+        evicted=empty_tables.evicted_runs(jobs, queues, gangs.size),
+        gangs=_gang_tables(gangs, jobs if gangs.present else 0, queues, resources, all_resources),
         values=label_tables.build_value_capacity(snapshot, start, gangs, position),
-        victims=_victim_choice(jobs, queues, resources, all_resources),
-        victim_order=empty_tables.victim_order(position.size, levels, resources),
+        victims=_victim_choice(jobs, queues, resources, all_resources, order),
     )
 
 
 @functools.lru_cache(maxsize=UNREAD_TABLES_MAX)
 def unread_tables(queues: int, resources: int, all_resources: int) -> _PreemptionTables:
     """The empty tables of rounds that neither read nor write them."""
+    order = empty_tables.victim_order(0, 0, resources)
     return _PreemptionTables(
-        avoided=empty_tables.avoided_nodes(0, 0),
         runs=empty_tables.run_table(0, 0),
-        evicted=empty_tables.evicted_runs(0, queues),
-        gangs=_gang_tables(gang_table.no_gangs(), resources, all_resources),
-        groups=_group_tables(gang_table.no_gangs(), queues),
-        roles=_role_tables(gang_table.no_gangs(), 0),
+        evicted=empty_tables.evicted_runs(0, queues, 0),
+        gangs=_gang_tables(gang_table.no_gangs(), 0, queues, resources, all_resources),
         values=label_tables.no_value_capacity(resources),
-        victims=_victim_choice(0, queues, resources, all_resources),
-        victim_order=empty_tables.victim_order(0, 0, resources),
+        victims=_victim_choice(0, queues, resources, all_resources, order),
     )
 
 
@@ -373,7 +362,9 @@ def _queue_progress(snapshot: Snapshot, start: PreparedPool, first: Int64) -> Qu
     )
 
 
-def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTables:
+def _gang_tables(
+    gangs: GangTable, jobs: int, queues: int, resources: int, all_resources: int
+) -> GangTables:
     return GangTables(
         first=gangs.first,
         queued_first=gangs.queued,
@@ -381,8 +372,6 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
         min_size=gangs.minimum.astype(np.int64),
         rest=gangs.rest,
         live=np.zeros(gangs.size, np.int64),
-        last_evicted=np.full(gangs.size, -1, np.int64),
-        returned=np.zeros(gangs.size, np.uint8),
         last_queued=gangs.last_queued.astype(np.int64),
         mode=gangs.mode,
         code=gangs.code,
@@ -390,6 +379,8 @@ def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTa
         value=gangs.value.astype(np.int64),
         waiting_request=np.zeros(resources, np.int64),
         offer_request=np.zeros(all_resources, np.int64),
+        groups=_group_tables(gangs, queues),
+        roles=_role_tables(gangs, jobs),
     )
 
 
@@ -421,7 +412,9 @@ def _role_tables(gangs: GangTable, jobs: int) -> RoleTables:
     )
 
 
-def _victim_choice(jobs: int, queues: int, resources: int, all_resources: int) -> VictimChoice:
+def _victim_choice(
+    jobs: int, queues: int, resources: int, all_resources: int, order: VictimOrder
+) -> VictimChoice:
     return VictimChoice(
         candidates=np.zeros(jobs, np.int64),
         mark=np.zeros(jobs, np.uint8),
@@ -432,4 +425,5 @@ def _victim_choice(jobs: int, queues: int, resources: int, all_resources: int) -
         assumed_held=np.zeros((queues, all_resources), np.int64),
         need=np.zeros(resources, np.int64),
         examined=np.zeros(NODES_EXAMINED_MAX, np.int64),
+        order=order,
     )

@@ -33,7 +33,7 @@ from fairlead_scheduler.engine.snapshot import (
     Int64,
     Snapshot,
 )
-from fairlead_scheduler.engine.state import capacity_tree, round_state
+from fairlead_scheduler.engine.state import capacity_tree, empty_tables, round_state
 from fairlead_scheduler.engine.state.round_model import (
     Entitlements,
     NodeCapacity,
@@ -175,7 +175,8 @@ class RoundTables:
             evicted_runs=whole(queues),
         )
         self._progress = self._make_progress(queues, kinds)
-        self._placements = Placements(*(np.zeros(0, np.int32) for _ in Placements._fields))
+        none = np.zeros(0, np.int32)
+        self._placements = Placements(none, none, none, np.zeros(jobs + 1, np.int64))
         self._jobs = _make_jobs(jobs, queues)
         self._sources = _make_sources(snapshot, start)
         self._packed_sources = pack_for_kernels(self._sources)
@@ -190,7 +191,6 @@ class RoundTables:
             progress=self._progress,
             offers=self._make_offers(queues),
             placements=self._placements,
-            journal=np.zeros(jobs + 1, np.int64),
             counters=whole(round_state.COUNTERS),
             **made,
         )
@@ -295,8 +295,8 @@ class RoundTables:
         self._progress.handled[:jobs].fill(0)
         before = self._jobs
         if self._placements.job.size < size:
-            made = (np.empty(_GROWTH * size, np.int32) for _ in Placements._fields)
-            self._placements = Placements(*made)
+            job, node, away = (np.empty(_GROWTH * size, np.int32) for _ in range(3))
+            self._placements = self._placements._replace(job=job, position=node, away=away)
             before = before._replace(order=np.empty(_GROWTH * size, np.int32))
         before.order[:size] = queued
         now = before._replace(
@@ -320,6 +320,7 @@ def _make_jobs(jobs: int, queues: int) -> RoundJobs:
         submission=np.zeros(0, np.int64),
         order=none,
         order_end=np.zeros(queues, np.int64),
+        avoided=empty_tables.avoided_nodes(0, 0),
     )
 
 

@@ -95,15 +95,15 @@ def start_gang_in_domains(model: RoundModel, g: int, after: float, top: int) -> 
     if top > FREE and model.values.search[SEARCHED_GANG] != g + 1:
         model.values.search[SEARCHED_GANG] = g + 1
         model.values.domains.search[SCOPE] = 0
-        for role in range(model.roles.first[g], model.roles.first[g + 1]):
+        for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
             model.values.domains.freed[role] = NO_DOMAIN
     mark = model.counters[N_JOURNAL]
     code = NO_REASON
     if model.values.domains.whole[g]:
         code = start_scope(model, g, ALL_ROLES, after, top)
     else:
-        for role in range(model.roles.first[g], model.roles.first[g + 1]):
-            if code == NO_REASON and model.roles.minimum[role] > 0:
+        for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+            if code == NO_REASON and model.gangs.roles.minimum[role] > 0:
                 code = start_scope(model, g, role, after, top)
     if code != NO_REASON:
         undo_offer(model, mark)
@@ -116,7 +116,7 @@ def start_gang_in_domains(model: RoundModel, g: int, after: float, top: int) -> 
 def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) -> int:
     """Place the members of a scope, of one role or `ALL_ROLES`, that the gang needs to start. It
     returns as `start_gang_in_domains`."""
-    scope = model.roles.first[g] if role < 0 else role
+    scope = model.gangs.roles.first[g] if role < 0 else role
     sum_scope_request(model, g, role)
     freeing = top > FREE and (
         model.values.domains.freed[scope] >= 0 or model.values.domains.search[SCOPE] == scope + 1
@@ -145,7 +145,7 @@ def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) ->
             return NO_REASON
         undo_offer(model, mark)
     if role >= 0:
-        model.roles.fitting[role] = max(model.roles.fitting[role], 0)
+        model.gangs.roles.fitting[role] = max(model.gangs.roles.fitting[role], 0)
     return PREEMPTION_LIMIT if limited else DOES_NOT_FIT
 
 
@@ -153,7 +153,7 @@ def start_scope(model: RoundModel, g: int, role: int, after: float, top: int) ->
 def count_needed(model: RoundModel, g: int, role: int) -> int:
     """The number of members of a scope, of one role or `ALL_ROLES`, that the gang needs to
     start."""
-    return model.gangs.min_size[g] if role < 0 else model.roles.minimum[role]
+    return model.gangs.min_size[g] if role < 0 else model.gangs.roles.minimum[role]
 
 
 @inlined
@@ -162,9 +162,9 @@ def set_needed_of_scope(model: RoundModel, g: int, role: int) -> None:
     to start."""
     set_needed_members(model, g, model.gangs.min_size[g])
     if role >= 0:
-        for other in range(model.roles.first[g], model.roles.first[g + 1]):
+        for other in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
             if other != role:
-                model.roles.left[other] = 0
+                model.gangs.roles.left[other] = 0
 
 
 @separate
@@ -190,7 +190,7 @@ def sum_scope_request(model: RoundModel, g: int, role: int) -> None:
         j = model.gangs.members[i]
         if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
             continue
-        model.roles.left[model.jobs.role[j]] -= 1
+        model.gangs.roles.left[model.jobs.role[j]] -= 1
         for r in range(model.gangs.waiting_request.size):
             model.gangs.waiting_request[r] = min(
                 model.gangs.waiting_request[r] + model.shapes.request[model.jobs.shape[j], r],
@@ -253,7 +253,7 @@ def place_in_level(model: RoundModel, g: int, role: int, j: int, h: int) -> bool
     return False
 
 
-@inlined
+@separate
 def find_best_candidate(model: RoundModel, label: int, count: int) -> int:
     """The place among the first `count` candidates of the domain with the least free capacity; of
     equal ones, the one with the first name."""
@@ -268,7 +268,7 @@ def find_best_candidate(model: RoundModel, label: int, count: int) -> int:
     return best
 
 
-@inlined
+@separate
 def is_fuller(model: RoundModel, label: int, a: int, b: int) -> bool:
     """Whether the domain of rank `a` has less free capacity than the domain of rank `b`, compared
     by resource in the order of N3; if they are equal, whether its name is first."""
@@ -289,7 +289,7 @@ def choose_freed_domain(model: RoundModel, g: int, role: int, after: float) -> D
     what the members request together.
     """
     search = model.values.domains.search
-    scope = model.roles.first[g] if role < 0 else role
+    scope = model.gangs.roles.first[g] if role < 0 else role
     if search[SCOPE] != scope + 1:
         search[SCOPE] = scope + 1
         search[TRIED] = 0
@@ -377,16 +377,16 @@ def start_offered_gang(model: RoundModel, q: int, g: int) -> int:
     mark = model.counters[N_JOURNAL]
     code = start_gang_in_domains(model, g, after, URGENCY)
     for i in range(mark, model.counters[N_JOURNAL]):
-        if model.journal[i] > 0:
-            join_scope(model, model.journal[i] - 1)
+        if model.placements.journal[i] > 0:
+            join_scope(model, model.placements.journal[i] - 1)
     return code
 
 
 @inlined
 def find_scope(model: RoundModel, j: int) -> int:
     """The number of the scope of member `j`."""
-    g = int(model.jobs.gang[j])
-    return model.roles.first[g] if model.values.domains.whole[g] else int(model.jobs.role[j])
+    g = model.jobs.gang[j]
+    return model.gangs.roles.first[g] if model.values.domains.whole[g] else model.jobs.role[j]
 
 
 @separate
@@ -411,7 +411,7 @@ def place_joining_member(model: RoundModel, j: int) -> int:
     It is placed in the narrowest domain that contains all others and has free capacity for it, no
     wider than the required level. For the first member of a scope, a domain is chosen as by T3.
     """
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     if model.values.domains.mode[g] == 0:
         return place_further_member(model, j)
     required = model.values.domains.mode[g] == REQUIRED

@@ -20,12 +20,12 @@ def is_eligible(model: RoundModel, j: int, s: int, w: int, p: int) -> bool:
         or model.shapes.type_rank[s, w, model.nodes.node_type[p]] >= model.shapes.type_bits.shape[2]
     ):
         return False
-    if model.avoided.first.size > 0:
-        pair = model.avoided.first[j]
+    if model.jobs.avoided.first.size > 0:
+        pair = model.jobs.avoided.first[j]
         while pair >= 0:
-            if model.avoided.position[pair] == p:
+            if model.jobs.avoided.position[pair] == p:
                 return False
-            pair = model.avoided.link[pair]
+            pair = model.jobs.avoided.link[pair]
     return True
 
 

@@ -52,21 +52,23 @@ class Attempt(NamedTuple):
     """whether the others were not placed only for a lack of preemption tokens (L8)"""
 
 
-@inlined
+@separate
 def set_needed_members(model: RoundModel, g: int, need: int) -> None:
     """Set `roles.left` to the members that gang `g` needs of each role: the minimum of each role of
     a group, `need` for the only role of a plain gang."""
-    for role in range(model.roles.first[g], model.roles.first[g + 1]):
-        model.roles.left[role] = model.roles.minimum[role] if model.groups.grouped[g] else need
+    for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+        model.gangs.roles.left[role] = (
+            model.gangs.roles.minimum[role] if model.gangs.groups.grouped[g] else need
+        )
 
 
 @inlined
 def is_needed(model: RoundModel, g: int, j: int) -> bool:
     """Whether the gang needs member `j` beside the members that were subtracted from
     `roles.left`."""
-    if model.groups.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
+    if model.gangs.groups.grouped[g] and model.runs.state[j] == QUEUED and is_surplus(model, j):
         return False
-    return model.roles.left[model.jobs.role[j]] > 0
+    return model.gangs.roles.left[model.jobs.role[j]] > 0
 
 
 @separate
@@ -85,12 +87,12 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int) ->
         j = model.gangs.members[i]
         if model.runs.state[j] != state:
             continue
-        s = int(model.jobs.shape[j])
+        s = model.jobs.shape[j]
         needed = is_needed(model, g, j)
-        if needed or not model.groups.grouped[g]:
+        if needed or not model.gangs.groups.grouped[g]:
             value = min(value, model.shapes.class_value[s])
         if needed:
-            model.roles.left[model.jobs.role[j]] -= 1
+            model.gangs.roles.left[model.jobs.role[j]] -= 1
             for r in range(model.gangs.offer_request.size):
                 model.gangs.offer_request[r] = min(
                     model.gangs.offer_request[r] + model.shapes.full_request[s, r], TOTAL_MAX
@@ -118,8 +120,8 @@ def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bo
             j = model.gangs.members[i]
             if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
                 continue
-            model.roles.left[model.jobs.role[j]] -= 1
-            s = int(model.jobs.shape[j])
+            model.gangs.roles.left[model.jobs.role[j]] -= 1
+            s = model.jobs.shape[j]
             if model.shapes.priority_class[s] == c:
                 for r in range(model.gangs.offer_request.size):
                     model.gangs.offer_request[r] = min(
@@ -135,12 +137,10 @@ def undo_offer(model: RoundModel, mark: int) -> None:
     """Undo the entries of the journal after `mark`, last first."""
     while model.counters[N_JOURNAL] > mark:
         model.counters[N_JOURNAL] -= 1
-        entry = model.journal[model.counters[N_JOURNAL]]
+        entry = model.placements.journal[model.counters[N_JOURNAL]]
         if entry > 0:
             j = entry - 1
-            undo_allocation(
-                model, int(model.jobs.queue[j]), int(model.jobs.shape[j]), model.runs.position[j]
-            )
+            undo_allocation(model, model.jobs.queue[j], model.jobs.shape[j], model.runs.position[j])
             remove_placement(model, j)
         else:
             j = -entry - 1
@@ -158,14 +158,14 @@ class PreemptionCost(NamedTuple):
     """in steps of `eviction.LOST_STEPS`"""
 
 
-@inlined
+@separate
 def sum_preemptions(model: RoundModel, mark: int) -> PreemptionCost:
     """Sum up the preemptions in the journal after `mark`. A placement on tier (c) counts as one,
     with the work that would be lost below it."""
     victims = 0
     lost_work = 0.0
     for i in range(mark, model.counters[N_JOURNAL]):
-        entry = model.journal[i]
+        entry = model.placements.journal[i]
         if entry < 0:
             victims += 1
             lost_work += model.runs.lost_work[-entry - 1]
@@ -187,7 +187,7 @@ def place_members(
     that did (G11).
     """
     set_needed_members(model, g, need)
-    return place_counted(model, g, need, after, int(model.gangs.label[g]), value, top)
+    return place_counted(model, g, need, after, model.gangs.label[g], value, top)
 
 
 @separate
@@ -196,6 +196,7 @@ def place_counted(
 ) -> Attempt:
     """`place_members`, with the members of each role that `roles.left` says, on nodes with this
     `value` of any `label`."""
+    roles = model.gangs.roles
     model.counters[N_MEMBER_SHAPE] = 0
     model.counters[N_WORK] += model.gangs.first[g + 1] - model.gangs.queued_first[g]
     placed = 0
@@ -208,17 +209,17 @@ def place_counted(
         j = model.gangs.members[i]
         if model.runs.state[j] != QUEUED or not is_needed(model, g, j):
             continue
-        role = int(model.jobs.role[j])
+        role = model.jobs.role[j]
         if model.jobs.shape[j] != missed:
             code = place_job(model, j, after, label, value, top)
             if code == NO_REASON:
                 placed += 1
-                model.roles.left[role] -= 1
+                roles.left[role] -= 1
                 continue
-            missed = int(model.jobs.shape[j])
+            missed = model.jobs.shape[j]
             why = code
-            if model.groups.grouped[g]:
-                model.roles.fitting[role] = model.roles.minimum[role] - model.roles.left[role]
+            if model.gangs.groups.grouped[g]:
+                roles.fitting[role] = roles.minimum[role] - roles.left[role]
                 return Attempt(placed, why == PREEMPTION_LIMIT)
         if why == PREEMPTION_LIMIT:
             held_back += 1
@@ -229,7 +230,7 @@ def place_counted(
 def place_further_member(model: RoundModel, j: int) -> int:
     """Place a further member of a gang that runs, on tier (a): `NO_REASON`, or the code of the
     reason why it was not placed."""
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     model.counters[N_MEMBER_SHAPE] = 0
     if model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
         return INSUFFICIENT
@@ -244,17 +245,19 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
     whole = breaks_gang(model, j)
     preempt_run(model, j, CAUSE_URGENCY, for_job)
     if whole:
-        preempt_gang(model, int(model.jobs.gang[j]), for_job)
+        preempt_gang(model, model.jobs.gang[j], for_job)
 
 
-@inlined
+@separate
 def set_returning_members(model: RoundModel, g: int) -> int:
     """Set `roles.left` to the evicted members of each role that gang `g` needs to continue; returns
     the sum."""
     need = 0
-    for role in range(model.roles.first[g], model.roles.first[g + 1]):
-        model.roles.left[role] = min(model.roles.minimum[role], model.roles.live[role])
-        need += model.roles.left[role]
+    for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+        model.gangs.roles.left[role] = min(
+            model.gangs.roles.minimum[role], model.gangs.roles.live[role]
+        )
+        need += model.gangs.roles.left[role]
     return need
 
 
@@ -267,10 +270,10 @@ def return_gang(model: RoundModel, g: int) -> None:
         j = model.gangs.members[i]
         if need == 0:
             return
-        if model.runs.state[j] == EVICTED and model.roles.left[model.jobs.role[j]] > 0:
+        if model.runs.state[j] == EVICTED and model.gangs.roles.left[model.jobs.role[j]] > 0:
             if can_return(model, j):
                 return_run(model, j)
-                model.roles.left[model.jobs.role[j]] -= 1
+                model.gangs.roles.left[model.jobs.role[j]] -= 1
                 need -= 1
             else:
                 preempt_evicted_run(model, j)

@@ -156,7 +156,7 @@ def save_search(model: RoundModel, stage: int, at: int, best: ValueRating) -> No
     model.values.best_lost_work[0] = best.lost_work
 
 
-@inlined
+@separate
 def try_free_values(
     model: RoundModel, best: ValueRating, g: int, need: int, after: float, waiting: int
 ) -> ValueRating:
@@ -182,7 +182,7 @@ def try_free_values(
     return best
 
 
-@inlined
+@separate
 def try_preemptible_values(
     model: RoundModel, best: ValueRating, g: int, need: int, after: float
 ) -> ValueRating:
@@ -268,7 +268,7 @@ def try_value(
     return result
 
 
-@inlined
+@separate
 def is_better_value(
     model: RoundModel, a: ValueRating, b: ValueRating, label: int, rank: int
 ) -> bool:
@@ -288,12 +288,12 @@ def is_better_value(
     return a.value < b.value
 
 
-@inlined
+@separate
 def find_highest_level(model: RoundModel, g: int) -> int:
     """The highest level of the gang's queued members, at home."""
     level = 0
     for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
-        s = int(model.jobs.shape[model.gangs.members[i]])
+        s = model.jobs.shape[model.gangs.members[i]]
         level = max(level, model.shapes.level[s, 0])
     return level
 

@@ -103,9 +103,9 @@ def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
     lowest level of the members that the group needs. Otherwise a job that preempts the lowest of
     these members and a run that the highest of them preempts could displace each other for ever
     (G6)."""
-    level = model.shapes.level[int(model.jobs.shape[j]), w]
-    g = int(model.jobs.gang[j])
-    return level if g < 0 else min(level, model.groups.level[g])
+    level = model.shapes.level[model.jobs.shape[j], w]
+    g = model.jobs.gang[j]
+    return level if g < 0 else min(level, model.gangs.groups.level[g])
 
 
 @inlined
@@ -118,7 +118,7 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
     if model.jobs.gang[j] >= 0 and model.jobs.gang[j] == model.jobs.gang[preemptor]:
         return False
     if mode == FOR_SHARE:
-        if model.jobs.gang[j] >= 0 and model.groups.frozen[model.jobs.gang[j]] == PROTECTED:
+        if model.jobs.gang[j] >= 0 and model.gangs.groups.frozen[model.jobs.gang[j]] == PROTECTED:
             return False
         return (
             model.runs.state[j] == EVICTED
@@ -130,7 +130,7 @@ def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: in
             model.jobs.queue[j] == model.jobs.queue[preemptor]
             and is_surplus(model, j)
             and model.runs.preemption[j] == ANY_CLASS
-            and model.groups.frozen[model.jobs.gang[j]] == 0
+            and model.gangs.groups.frozen[model.jobs.gang[j]] == 0
             and model.runs.level[j] <= level
         )
     return model.runs.level[j] < level
@@ -152,34 +152,34 @@ def is_protected(model: RoundModel, q: int, after: float) -> bool:
     return after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE
 
 
-@inlined
+@separate
 def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     """Assume that run `j` is preempted (sign 1), or undo that (sign -1). Only a run on position `p`
     frees capacity there."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     if model.runs.position[j] == p:
         for r in range(model.victims.need.size):
             model.victims.need[r] -= sign * model.shapes.request[s, r]
     for r in range(model.entitlements.cost_factor.size):
         model.victims.assumed_held[model.jobs.queue[j], r] += sign * model.shapes.full_request[s, r]
     if model.jobs.gang[j] >= 0:
-        model.roles.assumed[model.jobs.role[j]] += sign
+        model.gangs.roles.assumed[model.jobs.role[j]] += sign
 
 
-@inlined
+@separate
 def assume_preempted(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
     """Assume that victim `j` is preempted, with `whole_gang` together with all live members of its
     gang."""
     model.victims.mark[j] = CHOSEN
     assume_run(model, j, p, 1)
     if whole_gang:
-        g = int(model.jobs.gang[j])
+        g = model.jobs.gang[j]
         for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
             k = model.gangs.members[i]
             if model.victims.mark[k] == UNTOUCHED and is_live(model.runs.state[k]):
                 model.victims.mark[k] = MATE
                 assume_run(model, k, p, 1)
-    update_share(model, int(model.jobs.queue[j]))
+    update_share(model, model.jobs.queue[j])
 
 
 @separate
@@ -188,13 +188,13 @@ def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
     model.victims.mark[j] = UNTOUCHED
     assume_run(model, j, p, -1)
     if whole_gang:
-        g = int(model.jobs.gang[j])
+        g = model.jobs.gang[j]
         for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
             k = model.gangs.members[i]
             if model.victims.mark[k] == MATE:
                 model.victims.mark[k] = UNTOUCHED
                 assume_run(model, k, p, -1)
-    update_share(model, int(model.jobs.queue[j]))
+    update_share(model, model.jobs.queue[j])
 
 
 @separate
@@ -262,6 +262,7 @@ def take_until_fit(
 ) -> Taken:
     """Add some of the first `n` candidates to the first `victim_count` victims, one by one in the
     order of N2b (for own surplus, of G10), until the job fits."""
+    roles = model.gangs.roles
     examined = 0
     while n > 0 and not is_enough(model):
         first = 0
@@ -269,8 +270,8 @@ def take_until_fit(
             a, b = model.victims.candidates[i], model.victims.candidates[first]
             sooner = is_earlier_victim(model, a, b)
             if mode == FOR_OWN_SURPLUS and model.runs.level[a] == model.runs.level[b]:
-                time_a = model.groups.weighted_time[model.jobs.gang[a]]
-                time_b = model.groups.weighted_time[model.jobs.gang[b]]
+                time_a = model.gangs.groups.weighted_time[model.jobs.gang[a]]
+                time_b = model.gangs.groups.weighted_time[model.jobs.gang[b]]
                 sooner = time_a > time_b or (time_a == time_b and sooner)
             if sooner:
                 first = i
@@ -280,15 +281,12 @@ def take_until_fit(
         model.victims.candidates[first] = model.victims.candidates[n]
         if model.victims.mark[j] != UNTOUCHED:
             continue
-        q = int(model.jobs.queue[j])
+        q = model.jobs.queue[j]
         if mode == FOR_SHARE and is_protected(model, q, after):
             continue
-        role = int(model.jobs.role[j])
+        role = model.jobs.role[j]
         whole = 0
-        if (
-            role >= 0
-            and model.roles.live[role] - model.roles.assumed[role] <= (model.roles.minimum[role])
-        ):
+        if role >= 0 and roles.live[role] - roles.assumed[role] <= roles.minimum[role]:
             whole = 1
         if whole and mode == FOR_OWN_SURPLUS:
             continue
@@ -344,7 +342,7 @@ def return_spared(model: RoundModel, n: int, victim_count: int) -> int:
     return spared
 
 
-@inlined
+@separate
 def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVictims:
     """Rate the victims from place `covered` up to `n`. The caller sets `victim_count`."""
     first = NO_RUN
@@ -364,7 +362,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
         kind = max(kind, victim_kind(model, j))
         if model.victims.takes_gang[k]:
             kind = MEMBER_VICTIM
-            g = int(model.jobs.gang[j])
+            g = model.jobs.gang[j]
             for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
                 member = model.gangs.members[i]
                 if model.victims.mark[member] == MATE:
@@ -373,7 +371,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
                     runs += 1
     share_steps = 0
     if mode == FOR_SHARE and first >= 0:
-        q = int(model.jobs.queue[first])
+        q = model.jobs.queue[first]
         held = cost_of(model.usage.held[q], model.entitlements.cost_factor)
         share_steps = to_share_steps(held, model.entitlements.entitled_share[q])
     return NodeVictims(NOT_PERMITTED, level, kind, share_steps, lost_work, runs, first)

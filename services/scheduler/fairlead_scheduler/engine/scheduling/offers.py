@@ -75,7 +75,7 @@ def rank_offer(model: RoundModel, q: int, more: Int64, value: int, live: bool) -
 @separate
 def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
     """Offer job `j` alone; always True."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     model.offers.kind[q] = kind
     model.offers.job[q] = j
     rank_offer(
@@ -87,7 +87,7 @@ def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
 @separate
 def offer_new_gang(model: RoundModel, q: int, j: int) -> bool:
     """Offer the gang whose last queued member is `j`; always True."""
-    value = sum_new_gang(model, int(model.jobs.gang[j]))
+    value = sum_new_gang(model, model.jobs.gang[j])
     model.offers.kind[q] = NEW_GANG
     model.offers.job[q] = j
     rank_offer(model, q, model.gangs.offer_request, value, False)
@@ -131,7 +131,7 @@ def replace_offer(model: RoundModel, q: int) -> None:
     model.progress.examined[q] -= count_jobs(model, q)
     if model.offers.kind[q] != NEW_JOB:
         model.progress.members_left[q] += 1
-    j = int(model.jobs.order[model.progress.next_within[q]])
+    j = model.jobs.order[model.progress.next_within[q]]
     if kind == NEW_GANG:
         offer_new_gang(model, q, j)
     else:
@@ -144,19 +144,19 @@ def count_jobs(model: RoundModel, q: int) -> int:
     """The number of queued jobs in the offer of queue `q`."""
     if model.offers.kind[q] != NEW_GANG:
         return 1
-    return count_starting(model, int(model.jobs.gang[model.offers.job[q]]))
+    return count_starting(model, model.jobs.gang[model.offers.job[q]])
 
 
 @inlined
 def count_starting(model: RoundModel, g: int) -> int:
     """The number of queued jobs that count as the offer of a gang that starts: all its members; of
     a group, the members that it needs."""
-    if model.groups.grouped[g]:
+    if model.gangs.groups.grouped[g]:
         return model.gangs.min_size[g]
     return model.gangs.first[g + 1] - model.gangs.queued_first[g]
 
 
-@inlined
+@separate
 def count_tries(model: RoundModel, q: int) -> int:
     """The most jobs that are placed to find out whether the offer of queue `q` fits on free
     capacity; for a gang, its members on each label value that is tried.
@@ -164,7 +164,7 @@ def count_tries(model: RoundModel, q: int) -> int:
     The offer is checked again only after as many placements or preemptions, so the checks never
     cost more than these.
     """
-    g = int(model.jobs.gang[model.offers.job[q]]) if model.runs.active else -1
+    g = model.jobs.gang[model.offers.job[q]] if model.runs.active else -1
     if model.offers.kind[q] == NEW_GANG and model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
         return count_jobs(model, q) * VALUES_TRIED_MAX
     if g >= 0 and model.values.domains.mode[g] != 0:
@@ -200,7 +200,7 @@ def find_within_budget(model: RoundModel, q: int) -> int:
         s = model.jobs.shape[model.jobs.order[at]]
         if model.shapes.class_value[s] < model.offers.class_value[q]:
             break
-        kind = find_kind_within_budget(model, q, int(model.jobs.order[at]))
+        kind = find_kind_within_budget(model, q, model.jobs.order[at])
         if kind != NO_OFFER:
             break
         at += 1
@@ -230,10 +230,10 @@ def has_shape_within_budget(model: RoundModel, q: int) -> bool:
 def find_kind_within_budget(model: RoundModel, q: int, j: int) -> int:
     """The kind of the offer that queue `q` makes at the place of queued job `j`, if it is within
     budget; else `NO_OFFER`."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     g = -1
     if model.runs.active:
-        g = int(model.jobs.gang[j])
+        g = model.jobs.gang[j]
         if g < 0 and model.runs.state[j] == FAILED:
             return NO_OFFER
     joins = g >= 0 and joins_alone(model, g, j)
@@ -256,8 +256,8 @@ def is_held_back(model: RoundModel, j: int) -> bool:
     """Whether `j` is a surplus member that the freeze (G7) or the step (G8) of its group holds
     back."""
     return is_surplus(model, j) and (
-        model.groups.frozen[model.jobs.gang[j]] != 0
-        or model.roles.step_left[model.jobs.role[j]] <= 0
+        model.gangs.groups.frozen[model.jobs.gang[j]] != 0
+        or model.gangs.roles.step_left[model.jobs.role[j]] <= 0
     )
 
 
@@ -268,7 +268,7 @@ def joins_alone(model: RoundModel, g: int, j: int) -> bool:
     mode = model.gangs.mode[g]
     return is_started(model, g) and (
         mode == GANG_RUNS
-        or (mode == GANG_WAITS and model.groups.grouped[g] != 0 and is_surplus(model, j))
+        or (mode == GANG_WAITS and model.gangs.groups.grouped[g] != 0 and is_surplus(model, j))
     )
 
 
@@ -286,15 +286,15 @@ def fits_on_free_capacity(model: RoundModel, q: int) -> bool:
         return False
     mark = model.counters[N_JOURNAL]
     if not model.runs.active:
-        s = int(model.jobs.shape[j])
+        s = model.jobs.shape[j]
         fits = (
             find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
             and find_free_node(model, s, 0) >= 0
         )
     elif model.offers.kind[q] == NEW_GANG:
-        fits = gang_fits_on_free_capacity(model, q, int(model.jobs.gang[j]))
+        fits = gang_fits_on_free_capacity(model, q, model.jobs.gang[j])
     else:
-        s = int(model.jobs.shape[j])
+        s = model.jobs.shape[j]
         fits = find_offer_limit(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
         if fits and model.offers.kind[q] == FURTHER_MEMBER:
             fits = place_joining_member(model, j) == NO_REASON

@@ -58,7 +58,7 @@ def resolve_oversubscription(model: RoundModel, position: int, work: int) -> int
             for_job = find_preemptor(model, p, model.runs.level[j])
             preempt_run(model, j, CAUSE_URGENCY, for_job)
             if model.victims.takes_gang[k]:
-                preempt_gang(model, int(model.jobs.gang[j]), for_job)
+                preempt_gang(model, model.jobs.gang[j], for_job)
     return model.nodes.node_type.size
 
 
@@ -66,15 +66,15 @@ def resolve_oversubscription(model: RoundModel, position: int, work: int) -> int
 def fits_on_own_node(model: RoundModel, j: int) -> bool:
     """Whether job `j` is a preempted run that fits on its own node beside all other runs."""
     return model.runs.state[j] == PREEMPTED and has_capacity(
-        model, int(model.jobs.shape[j]), model.runs.position[j]
+        model, model.jobs.shape[j], model.runs.position[j]
     )
 
 
-@inlined
+@separate
 def is_below_need(model: RoundModel, g: int) -> bool:
     """Whether any role of the gang has fewer live runs than the gang needs to continue."""
-    for role in range(model.roles.first[g], model.roles.first[g + 1]):
-        if model.roles.live[role] < model.roles.need[role]:
+    for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
+        if model.gangs.roles.live[role] < model.gangs.roles.need[role]:
             return True
     return False
 
@@ -88,8 +88,11 @@ def restore_gang(model: RoundModel, g: int) -> None:
     """
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
         j = model.gangs.members[i]
-        role = int(model.jobs.role[j])
-        if model.groups.grouped[g] and model.roles.live[role] >= model.roles.need[role]:
+        role = model.jobs.role[j]
+        if (
+            model.gangs.groups.grouped[g]
+            and model.gangs.roles.live[role] >= model.gangs.roles.need[role]
+        ):
             continue
         if fits_on_own_node(model, j):
             restore_run(model, j, RESTORED)
@@ -119,7 +122,7 @@ def offer_next_preempted(model: RoundModel, rows: Int64, first: Int64, q: int) -
         model.counters[N_WORK] += 1
         j = rows[model.progress.next_queued[q]]
         if model.jobs.gang[j] >= 0 or fits_on_own_node(model, j):
-            s = int(model.jobs.shape[j])
+            s = model.jobs.shape[j]
             model.offers.kind[q] = EVICTED_RUN
             model.offers.job[q] = j
             rank_offer(model, q, model.shapes.full_request[s], model.runs.level[j], True)
@@ -171,8 +174,8 @@ def restore_next(model: RoundModel, j: int, q: int, to_come: Int64) -> None:
     """Restore run `j`, the next of queue `q`, if it fits on its node. The members that a gang needs
     are restored with the last of them."""
     model.progress.next_queued[q] += 1
-    g = int(model.jobs.gang[j])
-    base = g >= 0 and model.roles.base[j] != 0
+    g = model.jobs.gang[j]
+    base = g >= 0 and model.gangs.roles.base[j] != 0
     if base:
         to_come[g] -= 1
     if g >= 0 and is_below_need(model, g):

@@ -34,7 +34,7 @@ def find_least_time(model: RoundModel, victim_count: int) -> float:
     does not have `order: fair`. The victims are `victims.taken` up to `victim_count`."""
     least = 0.0
     for k in range(victim_count):
-        time = model.groups.weighted_time[model.jobs.gang[model.victims.taken[k]]]
+        time = model.gangs.groups.weighted_time[model.jobs.gang[model.victims.taken[k]]]
         least = time if k == 0 else min(least, time)
     return least
 
@@ -47,24 +47,24 @@ def find_own_surplus(model: RoundModel, j: int, w: int, label: int, value: int) 
     Nodes are examined in the order of `groups.surplus_runs` and compared by G10, then by N4, within
     the bounds of the victim search. No group loses a member that it needs.
     """
-    q = int(model.jobs.queue[j])
+    q = model.jobs.queue[j]
     level = find_preempting_level(model, j, w)
     examined = 0
     compared = 0
     best = CheapestNode(NOWHERE, 0, 0.0)
     cheapest = NodeVictims(NOT_PERMITTED, 0, 0, 0, 0.0, 0, NO_RUN)
     cheapest_time = 0.0
-    for i in range(model.groups.surplus_first[q], model.groups.surplus_first[q + 1]):
+    for i in range(model.gangs.groups.surplus_first[q], model.gangs.groups.surplus_first[q + 1]):
         if examined == NODES_EXAMINED_MAX or compared == NODES_COMPARED_MAX:
             break
-        k = model.groups.surplus_runs[i]
+        k = model.gangs.groups.surplus_runs[i]
         p = model.runs.position[k]
         known = False
         for at in range(examined):
             known = known or model.victims.examined[at] == p
         if known or not is_candidate(model, k, j, level, FOR_OWN_SURPLUS):
             continue
-        if not is_eligible(model, j, int(model.jobs.shape[j]), w, p):
+        if not is_eligible(model, j, model.jobs.shape[j], w, p):
             continue
         if label >= 0 and not has_value(model, p, label, value):
             continue

@@ -108,7 +108,7 @@ def find_free_node_for_job(
     return NOWHERE
 
 
-@inlined
+@separate
 def find_free_node_with_label(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
@@ -154,8 +154,8 @@ def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
 def can_take_surplus(model: RoundModel, j: int, label: int) -> bool:
     """Whether surplus members of the queue of job `j` ran when the round started, and the job is
     permitted to take their capacity (G5): a member of a gang with a `uniformityLabel` is not."""
-    q = int(model.jobs.queue[j])
-    if model.groups.surplus_first[q + 1] == model.groups.surplus_first[q]:
+    q = model.jobs.queue[j]
+    if model.gangs.groups.surplus_first[q + 1] == model.gangs.groups.surplus_first[q]:
         return False
     return label < 0 or model.gangs.label[model.jobs.gang[j]] < 0
 
@@ -178,7 +178,7 @@ def preempt_chosen(model: RoundModel, j: int, victim_count: int) -> None:
         preempt_run(model, victim, CAUSE_FAIR_SHARE, j)
         take_preemption_token(model)
         if model.victims.chosen_takes_gang[k]:
-            g = int(model.jobs.gang[victim])
+            g = model.jobs.gang[victim]
             for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
                 member = model.gangs.members[i]
                 if is_live(model.runs.state[member]):
@@ -193,7 +193,7 @@ def is_preemption_limited(model: RoundModel) -> bool:
     if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
         return False
     for i in range(model.counters[N_JOURNAL]):
-        entry = model.journal[i]
+        entry = model.placements.journal[i]
         if entry < 0 and model.runs.cause[-entry - 1] != CAUSE_SURPLUS:
             return False
     return True
@@ -207,13 +207,13 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
     weight of its queue with the whole offer placed (`find_share_after`). With a `label` other than
     `ANY_VALUE` only nodes with this `value` of the label are tried.
     """
-    s = int(model.jobs.shape[j])
-    q = int(model.jobs.queue[j])
+    s = model.jobs.shape[j]
+    q = model.jobs.queue[j]
     code = INSUFFICIENT
     lost_work = 0.0
     model.counters[N_WORK] += 1
     bound = model.jobs.gang[j] >= 0 or (
-        model.avoided.first.size > 0 and model.avoided.first[j] >= 0
+        model.jobs.avoided.first.size > 0 and model.jobs.avoided.first[j] >= 0
     )
     for w in range(model.shapes.level.shape[1]):
         level = model.shapes.level[s, w]
@@ -270,9 +270,9 @@ def reopen_shapes(model: RoundModel, mark: int) -> None:
     it again.
     """
     size = model.capacity.tree_types.size // 2
-    while mark > 0 and model.journal[mark - 1] < 0:
+    while mark > 0 and model.placements.journal[mark - 1] < 0:
         mark -= 1
-        p = model.runs.position[-model.journal[mark] - 1]
+        p = model.runs.position[-model.placements.journal[mark] - 1]
         useful = True
         for r in range(model.shapes.request.shape[1]):
             if model.capacity.tree[size + p, r] < model.shapes.least_request[r]:

@@ -66,7 +66,7 @@ def is_next_queue(model: RoundModel, a: int, b: int) -> bool:
     return a < b
 
 
-@inlined
+@separate
 def sift_down(model: RoundModel, i: int) -> None:
     """Move the queue at heap place `i` down to its place."""
     size = model.counters[N_QUEUES]
@@ -134,8 +134,8 @@ def find_offer(model: RoundModel, q: int) -> bool:
         model.counters[N_WORK] += 1
         if at < 0:
             return False
-        j = int(model.jobs.order[at])
-        s = int(model.jobs.shape[j])
+        j = model.jobs.order[at]
+        s = model.jobs.shape[j]
         if model.runs.active and model.jobs.gang[j] >= 0:
             model.progress.members_left[q] -= 1
             if not was_handled(model, q, at) and offer_gang(model, q, j):
@@ -158,14 +158,14 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
     place of the last of them; False if no evicted run is left."""
     while model.progress.next_evicted[q] < model.evicted.end[q]:
         j = model.evicted.rows[model.progress.next_evicted[q]]
-        g = int(model.jobs.gang[j])
+        g = model.jobs.gang[j]
         if g < 0:
             if model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
-        elif model.gangs.returned[g]:
-            if model.groups.grouped[g] and model.runs.state[j] == EVICTED:
+        elif model.evicted.gang_returned[g]:
+            if model.gangs.groups.grouped[g] and model.runs.state[j] == EVICTED:
                 return offer_job(model, q, j, EVICTED_RUN)
-        elif j == model.gangs.last_evicted[g] and model.gangs.live[g] > 0:
+        elif j == model.evicted.gang_last[g] and model.gangs.live[g] > 0:
             offer_evicted_gang(model, q, j)
             return True
         model.progress.next_evicted[q] += 1
@@ -175,7 +175,7 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
 @separate
 def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
     """Offer the evicted members that the gang of `j`, the last of them, needs."""
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     set_returning_members(model, g)
     value = sum_members(model, g, model.gangs.first[g], model.gangs.queued_first[g], EVICTED)
     model.offers.kind[q] = EVICTED_GANG
@@ -207,7 +207,7 @@ def offer_gang(model: RoundModel, q: int, j: int) -> bool:
     The look-back (L5) counts members that start together at the place of the last one, so that it
     never divides a gang.
     """
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     if joins_alone(model, g, j):
         if can_be_placed(model, q, j):
             return offer_job(model, q, j, FURTHER_MEMBER)
@@ -229,15 +229,15 @@ def can_be_placed(model: RoundModel, q: int, j: int) -> bool:
     preempted since, or, for a surplus member, if the freeze (G7) or the step (G8) holds it back;
     the last two are recorded as the code of its gang.
     """
-    g, role = int(model.jobs.gang[j]), int(model.jobs.role[j])
+    g, role = model.jobs.gang[j], model.jobs.role[j]
     if is_surplus(model, j):
-        if model.groups.frozen[g] != 0:
+        if model.gangs.groups.frozen[g] != 0:
             model.gangs.code[g] = GROUP_FROZEN
             return False
-        if model.roles.step_left[role] <= 0:
+        if model.gangs.roles.step_left[role] <= 0:
             model.gangs.code[g] = GROUP_STEP
             return False
-    full = model.roles.full[role]
+    full = model.gangs.roles.full[role]
     return model.progress.skip_code[q, model.jobs.shape[j]] == NO_REASON and (
         full == 0 or full != model.counters[N_PREEMPTED] + 1
     )
@@ -263,10 +263,10 @@ def renew_offers(model: RoundModel) -> None:
     The heap orders queues by their offers, so an offer that no longer exists must be replaced.
     """
     for i in range(model.counters[N_JOURNAL]):
-        if model.journal[i] >= 0:
+        if model.placements.journal[i] >= 0:
             continue
-        j = -model.journal[i] - 1
-        q = int(model.jobs.queue[j])
+        j = -model.placements.journal[i] - 1
+        q = model.jobs.queue[j]
         k = model.offers.job[q]
         if model.runs.state[j] == EVICTED:
             continue

@@ -122,11 +122,11 @@ def run_pass(model: RoundModel, offers: int, work: int) -> int:
 def freeze_yielding_groups(model: RoundModel) -> None:
     """G10: freeze groups with `freezeSeconds` that lost surplus members to the present offer."""
     for i in range(model.counters[N_JOURNAL]):
-        j = -model.journal[i] - 1
+        j = -model.placements.journal[i] - 1
         if j >= 0 and model.runs.cause[j] == CAUSE_SURPLUS:
-            g = int(model.jobs.gang[j])
-            if model.groups.gives_once[g] and model.groups.frozen[g] == 0:
-                model.groups.frozen[g] = FROZEN
+            g = model.jobs.gang[j]
+            if model.gangs.groups.gives_once[g] and model.gangs.groups.frozen[g] == 0:
+                model.gangs.groups.frozen[g] = FROZEN
 
 
 @inlined
@@ -134,7 +134,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
     """Try to place queued job `j`; False if queue `q` must stop."""
     if model.counters[N_STOP] != NO_REASON:
         return False
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     permitted = check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
     if permitted and not model.runs.active:
         p = find_free_node(model, s, 0)
@@ -159,7 +159,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
 @inlined
 def avoids_nodes(model: RoundModel, j: int) -> bool:
     """Whether the job avoids nodes (N10)."""
-    return model.avoided.first.size > 0 and model.avoided.first[j] >= 0
+    return model.jobs.avoided.first.size > 0 and model.jobs.avoided.first[j] >= 0
 
 
 @inlined
@@ -178,7 +178,7 @@ def handle_run_or_gang(model: RoundModel, q: int, kind: int, j: int) -> bool:
     if kind == EVICTED_RUN:
         handle_evicted_run(model, q, j)
     elif kind == EVICTED_GANG:
-        handle_evicted_gang(model, q, int(model.jobs.gang[j]))
+        handle_evicted_gang(model, q, model.jobs.gang[j])
     elif model.counters[N_STOP] != NO_REASON:
         return False
     elif kind == FURTHER_MEMBER:
@@ -203,24 +203,24 @@ def handle_evicted_run(model: RoundModel, q: int, j: int) -> None:
         model.progress.next_evicted[q] += 1
 
 
-@inlined
+@separate
 def handle_evicted_gang(model: RoundModel, q: int, g: int) -> None:
     """Return the evicted members that gang `g` needs, or preempt them (R5, N8). The other evicted
     members of a plain gang are offered next."""
     return_gang(model, g)
     reopen_shapes(model, model.counters[N_JOURNAL])
-    model.gangs.returned[g] = 1
-    if not model.groups.grouped[g]:
+    model.evicted.gang_returned[g] = 1
+    if not model.gangs.groups.grouped[g]:
         model.progress.next_member[q] = model.gangs.first[g]
         model.progress.members_end[q] = model.gangs.queued_first[g]
     model.progress.next_evicted[q] += 1
 
 
-@inlined
+@separate
 def handle_further_member(model: RoundModel, q: int, j: int) -> None:
     """Try to place further member `j` beside the running ones of its gang (N7, N8, G3)."""
-    g = int(model.jobs.gang[j])
-    s = int(model.jobs.shape[j])
+    g = model.jobs.gang[j]
+    s = model.jobs.shape[j]
     if (
         is_started(model, g)
         and check_limits(model, q, s, model.shapes.full_request[s], 1) == NO_REASON
@@ -229,11 +229,15 @@ def handle_further_member(model: RoundModel, q: int, j: int) -> None:
         if code == NO_REASON and model.values.domains.mode[g] != 0:
             join_scope(model, j)
         if code == NO_REASON and is_surplus(model, j):
-            model.roles.step_left[model.jobs.role[j]] -= 1
+            model.gangs.roles.step_left[model.jobs.role[j]] -= 1
         if code != NO_REASON:
             model.gangs.code[g] = code
-            if code == INSUFFICIENT and model.groups.grouped[g] and not avoids_nodes(model, j):
-                model.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
+            if (
+                code == INSUFFICIENT
+                and model.gangs.groups.grouped[g]
+                and not avoids_nodes(model, j)
+            ):
+                model.gangs.roles.full[model.jobs.role[j]] = model.counters[N_PREEMPTED] + 1
             if model.gangs.rest[g] and code == INSUFFICIENT:
                 fail_job(model, j)
     if is_at_member(model, q, j):
@@ -251,12 +255,12 @@ def is_at_member(model: RoundModel, q: int, j: int) -> bool:
     )
 
 
-@inlined
+@separate
 def handle_new_gang(model: RoundModel, q: int, j: int) -> None:
     """Try to start the gang of queued member `j` (N7, G1). The further members of a plain gang that
     started are offered next. While the gang searches for a label value or a domain, its offer stays
     as it is."""
-    g = int(model.jobs.gang[j])
+    g = model.jobs.gang[j]
     need = model.gangs.min_size[g]
     sum_new_gang(model, g)
     model.gangs.code[g] = check_limits(model, q, -1, model.gangs.offer_request, need)
@@ -268,7 +272,7 @@ def handle_new_gang(model: RoundModel, q: int, j: int) -> None:
         if started == SEARCHING:
             return
         model.gangs.code[g] = started
-        if started == NO_REASON and not model.groups.grouped[g]:
+        if started == NO_REASON and not model.gangs.groups.grouped[g]:
             model.progress.next_member[q] = model.gangs.queued_first[g]
             model.progress.members_end[q] = model.gangs.first[g + 1]
     pass_offer(model, q, j)

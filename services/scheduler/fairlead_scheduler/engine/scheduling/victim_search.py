@@ -11,11 +11,11 @@ evicted run is enough it is found among the cheapest of its queue, without exami
 Reads, of the `RoundModel`:
 
 - `shapes`: what the job requests, its level, the node types on which it can run; `nodes`: types,
-  numbers, positions by label value; `avoided`: the nodes that the job avoids;
+  numbers, positions by label value; `jobs.avoided`: the nodes that it avoids;
 - `jobs`: shape, queue, gang, priority and submission number of the job and of runs;
 - `runs`: the runs of each position, their state, level, preemption mode, lost work and start;
 - `capacity`: what is free on each position, and what runs hold there by level, evicted or not;
-- `gangs`, `roles`: members, how many are live and how many must be; `groups`: what is frozen, and
+- `gangs`: members, how many are live and how many must be (`roles`), what is frozen (`groups`), and
   the level at which members preempt;
 - `usage`: what queues hold, how far they are above their share, their evicted runs; `entitlements`:
   weights, entitled shares and cost factors (R13, N2b);
@@ -29,7 +29,7 @@ Writes:
 - `victims.candidates`, `need`, `taken`, `takes_gang` and `examined`: scratch space, with the values
   of the last node;
 - `evicted.cheapest_next`, past runs that are no longer evicted;
-- `victim_order`, which is made by the first search of a round; `counters[N_WORK]`.
+- `victims.order`, which is made by the first search of a round; `counters[N_WORK]`.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -160,7 +160,7 @@ def search_nodes(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, q: int
 ) -> Search:
     """Examine nodes in the order of N4, on tier (b) only nodes with runs of queue `q`."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
     tree = choose_tree(model, level, mode)
     bits = model.shapes.type_bits[s, w, 0]
@@ -169,7 +169,7 @@ def search_nodes(
     place = -1
     while is_open(search):
         place = find_next_node(
-            model.victim_order,
+            model.victims.order,
             model.shapes.request[s],
             tree,
             bits,
@@ -179,7 +179,7 @@ def search_nodes(
         )
         if place < 0:
             break
-        p = model.victim_order.node[place]
+        p = model.victims.order.node[place]
         if find_sufficient_level(model, s, p, level, mode) < 0:
             correct_amounts(model, tree, p)
         elif mode == FOR_URGENCY or ran_queue(model, p, q):
@@ -214,10 +214,10 @@ def search_label_value(
 ) -> Search:
     """Examine the nodes of a label value in the order of N4, at most `NODES_EXAMINED_MAX` on which
     the job would fit after preemption."""
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
     choose_tree(model, level, mode)
-    order = model.victim_order
+    order = model.victims.order
     begin = model.nodes.value_first[label, value]
     end = model.nodes.value_first[label, value + 1]
     model.counters[N_WORK] += end - begin
@@ -244,13 +244,16 @@ def search_label_value(
 def examine_node(
     model: RoundModel, search: Search, j: int, w: int, after: float, mode: int, p: int
 ) -> Search:
-    """If position `p` is eligible, choose the victims there and compare them with the best ones."""
-    s = int(model.jobs.shape[j])
+    """If position `p` is eligible, choose the victims there and compare them with the best ones.
+
+    The job must fit there after the preemption of all runs up to a sufficient level.
+    """
+    s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
     for i in range(search.examined):
         if model.victims.examined[i] == p:
             return search
-    if not is_eligible(model, j, s, w, p) or find_sufficient_level(model, s, p, level, mode) < 0:
+    if not is_eligible(model, j, s, w, p):
         return search
     model.victims.examined[search.examined] = p
     if (
@@ -282,13 +285,13 @@ def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: 
     when the round started. It is False where this bound does not hold: a job that could be a victim
     was placed in this round, or the node is oversubscribed.
     """
-    cheapest = model.victim_order.cheapest[p]
+    cheapest = model.victims.order.cheapest[p]
     if cheapest < 0 or search.best.first < 0 or search.best.kind == MEMBER_VICTIM:
         return False
     size = model.capacity.tree_types.size // 2
     runs = 1
     for lv in range(level):
-        if model.victim_order.placed[lv]:
+        if model.victims.order.placed[lv]:
             return False
     for r in range(model.shapes.request.shape[1]):
         free = model.capacity.tree[size + p, r]
@@ -296,7 +299,7 @@ def cannot_be_cheaper(model: RoundModel, search: Search, s: int, p: int, level: 
             return False
         largest = 0
         for lv in range(level):
-            largest = max(largest, model.victim_order.largest[lv, r])
+            largest = max(largest, model.victims.order.largest[lv, r])
         lacking = model.shapes.request[s, r] - free
         if lacking > 0 and largest > 0:
             runs = max(runs, (lacking + largest - 1) // largest)
@@ -368,7 +371,7 @@ class VictimQueue(NamedTuple):
     """1 if another queue is as far above its share, with evicted runs of the same level"""
 
 
-@inlined
+@separate
 def find_victim_queue(model: RoundModel, j: int, w: int, after: float) -> VictimQueue:
     """The queue that would lose a run on tier (b) if one run is enough.
 
@@ -434,7 +437,7 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
     enough is also what examining nodes would find, under three conditions: it is not a member of a
     gang, the priorities do not differ, and no cheaper run would be enough together with others.
     """
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     found = find_victim_queue(model, j, w, after)
     if found.queue < 0:
         return NOWHERE

@@ -10,8 +10,8 @@ from fairlead_scheduler.engine.state.round_model import (
     EvictedRuns,
     QueueOffers,
     RunTable,
-    VictimOrder,
 )
+from fairlead_scheduler.engine.state.victim_tables import VictimOrder
 
 
 def avoided_nodes(jobs: int, pairs: int) -> AvoidedNodes:
@@ -57,7 +57,7 @@ def run_table(jobs: int, nodes: int) -> RunTable:
     )
 
 
-def evicted_runs(jobs: int, queues: int) -> EvictedRuns:
+def evicted_runs(jobs: int, queues: int, gangs: int) -> EvictedRuns:
     return EvictedRuns(
         rows=np.zeros(jobs, np.int64),
         end=np.zeros(queues, np.int64),
@@ -65,6 +65,8 @@ def evicted_runs(jobs: int, queues: int) -> EvictedRuns:
         cheapest_next=np.zeros(queues, np.int64),
         cheapest_first=np.zeros(queues + 1, np.int64),
         priority=np.zeros(queues, np.int64),
+        gang_last=np.full(gangs, -1, np.int64),
+        gang_returned=np.zeros(gangs, np.uint8),
     )
 
 

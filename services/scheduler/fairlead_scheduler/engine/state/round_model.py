@@ -18,6 +18,7 @@ from fairlead_scheduler.engine.compiler.decorators import by_address
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64
 from fairlead_scheduler.engine.state.capacity_tree import Bits
 from fairlead_scheduler.engine.state.domain_tables import DomainTables
+from fairlead_scheduler.engine.state.victim_tables import VictimChoice
 
 
 @by_address
@@ -63,6 +64,18 @@ class NodeTable(NamedTuple):
 
 
 @by_address
+class AvoidedNodes(NamedTuple):
+    """N10: the nodes that jobs avoid, as linked lists; constant during a round."""
+
+    first: Int64
+    """[J] a pair of the job, -1 = none; [0] if there are no pairs"""
+    link: Int64
+    """[A] the next pair of the same job, -1 = none"""
+    position: Int64
+    """[A] the position of the avoided node"""
+
+
+@by_address
 class RoundJobs(NamedTuple):
     """The jobs and the order of R3; constant during a round."""
 
@@ -81,6 +94,7 @@ class RoundJobs(NamedTuple):
     """rows of queued jobs in the order of R3, queue by queue"""
     order_end: Int64
     """[Q] where the rows of each queue end in `order`"""
+    avoided: AvoidedNodes
 
 
 @by_address
@@ -218,12 +232,17 @@ class QueueOffers(NamedTuple):
 
 @by_address
 class Placements(NamedTuple):
-    """What was placed, filled up to counters[N_PLACED]. Written by run_states.py."""
+    """What was placed, and what can be undone of the present offer. Written by run_states.py.
+
+    Filled up to counters[N_PLACED], the journal up to counters[N_JOURNAL].
+    """
 
     job: Int32
     position: Int32
     away: Int32
     """column of W: 0 at home, else 1 + the away entry"""
+    journal: Int64
+    """what the present offer did: row + 1 of a placed job, -row - 1 of a preempted run"""
 
 
 @by_address
@@ -269,7 +288,8 @@ class RunTable(NamedTuple):
 class EvictedRuns(NamedTuple):
     """The runs that R2 evicted, in the order of R3 and as single victims.
 
-    Only `cheapest_next` changes: victim_search.py advances it, run_states.py resets it.
+    Only two of them change: `cheapest_next`, which victim_search.py advances and run_states.py
+    resets, and `gang_returned`, which scheduling_pass.py sets.
     """
 
     rows: Int64
@@ -284,43 +304,11 @@ class EvictedRuns(NamedTuple):
     """[Q+1] where each queue begins in `cheapest`"""
     priority: Int64
     """[Q] the priority of all the queue's evicted runs; a huge number where they differ"""
-
-
-@by_address
-class GangTables(NamedTuple):
-    """Gangs: their members, what they need, and their progress.
-
-    Written by gang_placement.py; `value` by gang_start.py, `code` and `returned` by
-    scheduling_pass.py, `live` by run_states.py.
-    """
-
-    first: Int64
-    """[G+1] where the members of each gang begin in `members`, live ones before queued ones"""
-    queued_first: Int64
-    """[G] where its queued members begin"""
-    members: Int64
-    min_size: Int64
-    rest: Byte
-    live: Int64
-    """[G] live runs"""
-    last_evicted: Int64
-    """[G] the last one, in the order of R3, of the evicted members that it needs; -1 = none"""
-    returned: Byte
-    """[G] whether the evicted members that it needs were handled"""
-    last_queued: Int64
-    """[G] the last one, in the order of R3, of its queued members, surplus aside; -1 = none"""
-    mode: Byte
-    """[G] how its queued members are offered: `GANG_WAITS` and others of run_states.py"""
-    code: Byte
-    """[G] why it waits, 0 = it was not tried"""
-    label: Int64
-    """[G] row of its uniformity label, -1 = none"""
-    value: Int64
-    """[G] value of the label to which it is bound, -1 = it can choose"""
-    waiting_request: Int64
-    """[R] scratch: what queued members of the present gang request of nodes together"""
-    offer_request: Int64
-    """[R+F] scratch: what the offer of the present gang requests"""
+    gang_last: Int64
+    """[G] the last one, in the order of R3, of the evicted members that each gang needs; -1 =
+    none"""
+    gang_returned: Byte
+    """[G] whether the evicted members that each gang needs were handled"""
 
 
 @by_address
@@ -374,6 +362,41 @@ class RoleTables(NamedTuple):
 
 
 @by_address
+class GangTables(NamedTuple):
+    """Gangs: their members, what they need, and their progress.
+
+    Written by gang_placement.py; `value` by gang_start.py, `code` by scheduling_pass.py, `live` by
+    run_states.py.
+    """
+
+    first: Int64
+    """[G+1] where the members of each gang begin in `members`, live ones before queued ones"""
+    queued_first: Int64
+    """[G] where its queued members begin"""
+    members: Int64
+    min_size: Int64
+    rest: Byte
+    live: Int64
+    """[G] live runs"""
+    last_queued: Int64
+    """[G] the last one, in the order of R3, of its queued members, surplus aside; -1 = none"""
+    mode: Byte
+    """[G] how its queued members are offered: `GANG_WAITS` and others of run_states.py"""
+    code: Byte
+    """[G] why it waits, 0 = it was not tried"""
+    label: Int64
+    """[G] row of its uniformity label, -1 = none"""
+    value: Int64
+    """[G] value of the label to which it is bound, -1 = it can choose"""
+    waiting_request: Int64
+    """[R] scratch: what queued members of the present gang request of nodes together"""
+    offer_request: Int64
+    """[R+F] scratch: what the offer of the present gang requests"""
+    groups: GroupTables
+    roles: RoleTables
+
+
+@by_address
 class ValueCapacity(NamedTuple):
     """N7: what is free, and what preemption could free, on the nodes of each label value.
 
@@ -405,73 +428,6 @@ class ValueCapacity(NamedTuple):
 
 
 @by_address
-class AvoidedNodes(NamedTuple):
-    """N10: the nodes that jobs avoid, as linked lists; constant during a round."""
-
-    first: Int64
-    """[J] a pair of the job, -1 = none; [0] if there are no pairs"""
-    link: Int64
-    """[A] the next pair of the same job, -1 = none"""
-    position: Int64
-    """[A] the position of the avoided node"""
-
-
-@by_address
-class VictimChoice(NamedTuple):
-    """The victims on the present node (N2b) and on the best node so far (N4).
-
-    Written by node_victims.py; `chosen`, `chosen_takes_gang`, `examined` by victim_search.py and
-    own_surplus.py; `mark` also by oversubscription.py.
-    """
-
-    candidates: Int64
-    """runs on the present node that can be victims"""
-    mark: Byte
-    """[J] whether it is assumed to be preempted: `UNTOUCHED` to `MATE` of node_victims.py"""
-    taken: Int64
-    """victims on the present node, in the order taken"""
-    takes_gang: Int64
-    """whether the whole gang is preempted with each of `taken`"""
-    chosen: Int64
-    """victims on the best node so far"""
-    chosen_takes_gang: Int64
-    """whether the whole gang is preempted with each of `chosen`"""
-    assumed_held: Int64
-    """[Q, R+F] what each queue would lose with the assumed victims"""
-    need: Int64
-    """[R] what is still lacking on the present node"""
-    examined: Int64
-    """positions that the present search has examined"""
-
-
-@by_address
-class VictimOrder(NamedTuple):
-    """The order in which N4 examines nodes, and what preemption could free on each.
-
-    Written by victim_order.py.
-    """
-
-    made: Int64
-    """[trees+1] whether each tree was made, and last whether the order was"""
-    node: Int64
-    """[N] positions in the order"""
-    place: Int64
-    """[N] place of each position in the order"""
-    cheapest: Int64
-    """[N] the cheapest run of each position when the round started, -1"""
-    largest: Int64
-    """[L, R] the greatest request of any run at each level when the round started"""
-    placed: Int64
-    """[L] whether a preemptible job was placed at each level in this round"""
-    types: Bits
-    """[2*size] node types below each tree node, as bits"""
-    queues: Bits
-    """[2*size] queues that had preemptible runs below each tree node, as bits (queue modulo 64)"""
-    amounts: Int64
-    """[trees, 2*size, R] free after preemption: trees of tier (b) by level, then of tier (c)"""
-
-
-@by_address
 class RoundModel(NamedTuple):
     """The model of a round: what was prepared, and what the scheduling pass changes."""
 
@@ -479,7 +435,6 @@ class RoundModel(NamedTuple):
     nodes: NodeTable
     jobs: RoundJobs
     entitlements: Entitlements
-    avoided: AvoidedNodes
     capacity: NodeCapacity
     usage: QueueUsage
     progress: QueueProgress
@@ -488,13 +443,7 @@ class RoundModel(NamedTuple):
     runs: RunTable
     evicted: EvictedRuns
     gangs: GangTables
-    groups: GroupTables
-    roles: RoleTables
     values: ValueCapacity
     victims: VictimChoice
-    victim_order: VictimOrder
-    journal: Int64
-    """what the present offer did, to undo it: row + 1 of a placed job, -row - 1 of a preempted
-    run"""
     counters: Int64
     """[COUNTERS] scalars by the N_ constants of round_state.py"""

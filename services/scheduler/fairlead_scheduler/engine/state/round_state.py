@@ -28,7 +28,7 @@ N_STOP: Final = 1
 N_QUEUES: Final = 2
 """Queues in the heap of `QueueOffers`"""
 N_JOURNAL: Final = 3
-"""Entries of `RoundModel.journal`"""
+"""Entries of `Placements.journal`"""
 N_MEMBER_SHAPE: Final = 4
 """1 + the shape of the last member that was placed within a label value; 0 = none was"""
 N_MEMBER_AT: Final = 5

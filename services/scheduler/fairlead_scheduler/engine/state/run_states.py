@@ -128,7 +128,7 @@ def allocate(model: RoundModel, q: int, j: int, s: int, w: int, p: int) -> None:
     model.counters[N_PLACED] = n + 1
 
 
-@inlined
+@separate
 def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
     """Undo the last `allocate`, which was on position `p`."""
     n = model.counters[N_PLACED] - 1
@@ -144,12 +144,12 @@ def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
     model.usage.tokens[1 + q] += 1.0
 
 
-@inlined
+@separate
 def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     """Link job `j` to position `p` as a placement at home or away entry `w`, and count it as a live
     run. `allocate` must have taken the capacity before."""
-    q = int(model.jobs.queue[j])
-    s = int(model.jobs.shape[j])
+    q = model.jobs.queue[j]
+    s = model.jobs.shape[j]
     model.runs.state[j] = PLACED
     model.runs.tier[j] = tier
     model.runs.level[j] = model.shapes.level[s, w]
@@ -162,7 +162,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     model.runs.head[p] = j
     if model.runs.preemption[j] < NON_PREEMPTIBLE:
         model.capacity.runs_at_level[model.runs.level[j]] += 1
-        model.victim_order.placed[model.runs.level[j]] = 1
+        model.victims.order.placed[model.runs.level[j]] = 1
         for r in range(model.shapes.request.shape[1]):
             model.capacity.preemptible[p, model.runs.level[j], r] += model.shapes.request[s, r]
     for r in range(model.entitlements.cost_factor.size):
@@ -170,17 +170,17 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += 1
-        model.roles.live[model.jobs.role[j]] += 1
+        model.gangs.roles.live[model.jobs.role[j]] += 1
     update_indexes(model, p)
-    model.journal[model.counters[N_JOURNAL]] = j + 1
+    model.placements.journal[model.counters[N_JOURNAL]] = j + 1
     model.counters[N_JOURNAL] += 1
 
 
-@inlined
+@separate
 def remove_placement(model: RoundModel, j: int) -> None:
     """Undo `add_placement`. What was added last on a position must be removed first."""
-    q = int(model.jobs.queue[j])
-    s = int(model.jobs.shape[j])
+    q = model.jobs.queue[j]
+    s = model.jobs.shape[j]
     p = model.runs.position[j]
     model.runs.head[p] = model.runs.link[j]
     if model.runs.preemption[j] < NON_PREEMPTIBLE:
@@ -192,7 +192,7 @@ def remove_placement(model: RoundModel, j: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] -= 1
-        model.roles.live[model.jobs.role[j]] -= 1
+        model.gangs.roles.live[model.jobs.role[j]] -= 1
     model.runs.state[j] = QUEUED
     update_indexes(model, p)
 
@@ -200,8 +200,8 @@ def remove_placement(model: RoundModel, j: int) -> None:
 @separate
 def count_run(model: RoundModel, j: int, sign: int) -> None:
     """Add a live run to capacity, usage and its gang (sign 1), or subtract it (sign -1)."""
-    s = int(model.jobs.shape[j])
-    q = int(model.jobs.queue[j])
+    s = model.jobs.shape[j]
+    q = model.jobs.queue[j]
     p = model.runs.position[j]
     c = model.shapes.priority_class[s]
     subtract_request(model.capacity.tree, p, model.shapes.request[s], sign)
@@ -227,26 +227,26 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += sign
-        model.roles.live[model.jobs.role[j]] += sign
+        model.gangs.roles.live[model.jobs.role[j]] += sign
     update_indexes(model, p)
 
 
 @separate
 def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
     """Preempt a live run for a job: free its capacity, and record the cause and the job."""
-    q = int(model.jobs.queue[j])
+    q = model.jobs.queue[j]
     model.runs.share_before[j] = model.usage.share_steps[q] / SHARE_STEPS
     count_run(model, j, -1)
     model.runs.state_before[j] = model.runs.state[j]
     model.runs.state[j] = DISPLACED if model.runs.state[j] == PLACED else PREEMPTED
     model.runs.cause[j] = cause
     model.runs.preemptor[j] = for_job
-    model.journal[model.counters[N_JOURNAL]] = -j - 1
+    model.placements.journal[model.counters[N_JOURNAL]] = -j - 1
     model.counters[N_JOURNAL] += 1
     model.counters[N_PREEMPTED] += 1
 
 
-@inlined
+@separate
 def preempt_gang(model: RoundModel, g: int, for_job: int) -> None:
     """Preempt all live members of a gang for the job for which one of them was preempted (N8)."""
     for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
@@ -272,8 +272,8 @@ def return_run(model: RoundModel, j: int) -> None:
     Millions of runs can return, so the trees of tier (b) are not updated here: the victim search
     corrects the nodes that it examines.
     """
-    s = int(model.jobs.shape[j])
-    q = int(model.jobs.queue[j])
+    s = model.jobs.shape[j]
+    q = model.jobs.queue[j]
     model.runs.state[j] = RESTORED
     model.usage.evicted_runs[q] -= 1
     for r in range(model.shapes.request.shape[1]):
@@ -297,7 +297,7 @@ def can_return(model: RoundModel, j: int) -> bool:
     size = model.capacity.tree_types.size // 2
     if model.capacity.tree_types[size + p] == 0:
         return True
-    s = int(model.jobs.shape[j])
+    s = model.jobs.shape[j]
     for r in range(model.shapes.request.shape[1]):
         free = model.capacity.tree[size + p, r]
         for lv in range(model.capacity.runs_at_level.size):
@@ -353,8 +353,8 @@ def return_preemption_token(model: RoundModel) -> None:
 @inlined
 def breaks_gang(model: RoundModel, j: int) -> bool:
     """N8, G6: whether the gang of a live run would be too small without it."""
-    role = int(model.jobs.role[j])
-    return role >= 0 and model.roles.live[role] <= model.roles.minimum[role]
+    role = model.jobs.role[j]
+    return role >= 0 and model.gangs.roles.live[role] <= model.gangs.roles.minimum[role]
 
 
 @inlined

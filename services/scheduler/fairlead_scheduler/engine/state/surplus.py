@@ -1,11 +1,4 @@
-"""How the priority of a surplus member contains its surplus rank (rule G2).
-
-Inside a queue and a class value, surplus members come after all other jobs, in the order in which
-their groups grow, and are the first victims (G4). So the priority of a surplus member is lowered by
-`SURPLUS_STEP` for each place of its rank, and everything that priorities order is ordered by this
-one number. Priorities that users give have 32 bits. `fairlead_scheduler.state.groups` lowers them
-in the job table.
-"""
+"""Surplus members of groups (rule G2), and the kinds of victims (N4, G4)."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -16,13 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from fairlead_scheduler.domain.surplus_priority import PRIORITY_MIN
 from fairlead_scheduler.engine.compiler.decorators import inlined
 from fairlead_scheduler.engine.snapshot import Bool, Int32, Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
-
-SURPLUS_STEP: Final = 1 << 32
-PRIORITY_MIN: Final = -(1 << 31)
-"""The least priority that a user can give; only a lowered one is below it."""
 
 SURPLUS_VICTIM: Final = -1
 SINGLE_VICTIM: Final = 0

@@ -19,7 +19,7 @@ import numpy as np
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.capacity_tree import find_first_marked_fit, update_path
-from fairlead_scheduler.engine.state.round_model import RoundModel, VictimOrder
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     FOR_SHARE,
     NON_PREEMPTIBLE,
@@ -28,6 +28,7 @@ from fairlead_scheduler.engine.state.round_state import (
     RUNNING,
 )
 from fairlead_scheduler.engine.state.surplus import SURPLUS_VICTIM, victim_kind
+from fairlead_scheduler.engine.state.victim_tables import VictimOrder
 
 LEVELS_MAX: Final = 16
 """Trees per tier. The last one is for all further levels, and counts the runs of all levels."""
@@ -63,7 +64,7 @@ def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
 def is_earlier_node(model: RoundModel, a: int, b: int) -> bool:
     """Whether position `a` comes before `b`: by the cheaper run; positions without a run come last,
     by node number."""
-    run_a, run_b = model.victim_order.cheapest[a], model.victim_order.cheapest[b]
+    run_a, run_b = model.victims.order.cheapest[a], model.victims.order.cheapest[b]
     if run_a < 0 or run_b < 0:
         if run_a < 0 and run_b < 0:
             return model.nodes.number[a] < model.nodes.number[b]
@@ -82,7 +83,7 @@ def counts_for_order(model: RoundModel, j: int) -> bool:
 @separate
 def find_cheapest_runs(model: RoundModel) -> None:
     """Find the cheapest preemptible run of each position, and the largest requests."""
-    order = model.victim_order
+    order = model.victims.order
     for p in range(model.nodes.node_type.size):
         order.node[p] = p
         order.cheapest[p] = -1
@@ -104,7 +105,7 @@ def find_cheapest_runs(model: RoundModel) -> None:
 @separate
 def sift_node(model: RoundModel, i: int, size: int) -> None:
     """Heap sort: move the node at heap place `i` of `size` down to where it belongs."""
-    node = model.victim_order.node
+    node = model.victims.order.node
     p = node[i]
     while True:
         child = 2 * i + 1
@@ -123,7 +124,7 @@ def sift_node(model: RoundModel, i: int, size: int) -> None:
 def make_order(model: RoundModel) -> None:
     """Sort the nodes, and record the node type and the queues with runs of each."""
     find_cheapest_runs(model)
-    order = model.victim_order
+    order = model.victims.order
     count = model.nodes.node_type.size
     for i in range(count // 2 - 1, -1, -1):
         sift_node(model, i, count)
@@ -149,7 +150,7 @@ def make_order(model: RoundModel) -> None:
 def set_amounts(model: RoundModel, tree: int, p: int) -> None:
     """Set the leaf of position `p`: what is free there after the preemption of all runs that the
     level of the tree can preempt."""
-    order = model.victim_order
+    order = model.victims.order
     per_tier = order.made.size // 2
     levels = model.capacity.runs_at_level.size
     below = tree % per_tier
@@ -169,7 +170,7 @@ def set_amounts(model: RoundModel, tree: int, p: int) -> None:
 @separate
 def choose_tree(model: RoundModel, level: int, mode: int) -> int:
     """The number of the tree for preemptors of this level; it is made if it does not exist yet."""
-    order = model.victim_order
+    order = model.victims.order
     per_tier = order.made.size // 2
     below = level + 1 if mode == FOR_SHARE else level
     tree = mode * per_tier + min(below, per_tier - 1)
@@ -190,8 +191,8 @@ def choose_tree(model: RoundModel, level: int, mode: int) -> int:
 @inlined
 def update_victim_order(model: RoundModel, p: int) -> None:
     """Bring the trees up to date after the runs or the free capacity on a position changed."""
-    for tree in range(model.victim_order.made.size - 1):
-        if model.victim_order.made[tree]:
+    for tree in range(model.victims.order.made.size - 1):
+        if model.victims.order.made[tree]:
             correct_amounts(model, tree, p)
 
 
@@ -199,7 +200,7 @@ def update_victim_order(model: RoundModel, p: int) -> None:
 def correct_amounts(model: RoundModel, tree: int, p: int) -> None:
     """Bring one tree up to date after the runs or the free capacity on a position changed."""
     set_amounts(model, tree, p)
-    update_path(model.victim_order.amounts[tree], model.victim_order.place[p])
+    update_path(model.victims.order.amounts[tree], model.victims.order.place[p])
 
 
 @inlined

@@ -13,13 +13,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN
+from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.snapshots.gang_columns import Gangs
 from fairlead_scheduler.snapshots.pool_rows.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
 from fairlead_scheduler.snapshots.row_descriptions import Int32, Int64, Rows
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
-from fairlead_scheduler.state import groups
 from fairlead_scheduler.state.folds import resource_scores
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
@@ -148,7 +147,7 @@ class FairOrder:
 
 
 def _find_divisors(view: View, rows: Rows) -> Int64:
-    return np.maximum(groups.given_priority(view.jobs.priority[rows]), DIVISOR_MIN)
+    return np.maximum(surplus_priority.given_priority(view.jobs.priority[rows]), DIVISOR_MIN)
 
 
 def _whole_seconds(ms: Int64) -> Int64:
@@ -191,7 +190,7 @@ def _measure_members(
     np.add.at(total, gang, np.minimum(own * _whole_seconds(ran_ms), RUN_MAX).astype(np.int64))
     np.maximum.at(until, gang, until_ms)
     pace = np.zeros(total.size, np.int64)
-    needed = ~live & (view.jobs.priority[rows] >= PRIORITY_MIN)
+    needed = ~live & (view.jobs.priority[rows] >= surplus_priority.PRIORITY_MIN)
     np.add.at(pace, gang[needed], own[needed].astype(np.int64))
     runs = np.zeros(total.size, np.bool_)
     runs[gang[live]] = True

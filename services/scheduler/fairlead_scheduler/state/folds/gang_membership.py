@@ -10,6 +10,7 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
+from fairlead_scheduler.domain import surplus_priority
 from fairlead_scheduler.state import groups, job_table
 from fairlead_scheduler.state.folds import flag_changes
 from fairlead_scheduler.state.folds.messages import Message
@@ -88,7 +89,7 @@ def set_surplus_rank(view: View, row: int, state: GroupState) -> bool:
     member = view.jobs.rare_properties_of(row).member
     rank = 0 if member is None else groups.surplus_rank(state.terms, member)
     now: int = view.jobs.priority.item(row)
-    changed = groups.lower_priority(groups.given_priority(now), rank)
+    changed = surplus_priority.lower_priority(surplus_priority.given_priority(now), rank)
     view.jobs.priority[row] = changed
     return changed != now
 

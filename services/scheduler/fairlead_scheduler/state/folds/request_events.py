@@ -8,7 +8,8 @@ import numpy as np
 from fairlead_common.domain import lifecycle
 from fairlead_common.domain.lifecycle import FlagChange, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.state import groups, job_table
+from fairlead_scheduler.domain import surplus_priority
+from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.folds import array_events, end_events, flag_changes, job_filters
 from fairlead_scheduler.state.folds.messages import EndedJobs, Message
 from fairlead_scheduler.state.view import View
@@ -91,8 +92,8 @@ def fold_reprioritized(
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
-            rank = groups.rank_of(view.jobs.priority.item(row))
-            view.jobs.priority[row] = groups.lower_priority(event.priority, rank)
+            rank = surplus_priority.rank_of(view.jobs.priority.item(row))
+            view.jobs.priority[row] = surplus_priority.lower_priority(event.priority, rank)
             view.mark_changed(row, message.position)
     if view.arrays:
         array_events.fold_priorities(view, batch, message)
@@ -117,9 +118,9 @@ def fold_bulk_request(
             case ev.JobsPreemptRequested(reason=reason):
                 _request_preemptions(view, rows, message, reason or "preempted by request")
             case ev.JobsReprioritized(priority=priority):
-                ranks = groups.rank_of(view.jobs.priority[rows])
+                ranks = surplus_priority.rank_of(view.jobs.priority[rows])
                 given = np.full(ranks.size, priority, np.int64)
-                view.jobs.priority[rows] = groups.lower_priority(given, ranks)
+                view.jobs.priority[rows] = surplus_priority.lower_priority(given, ranks)
                 view.mark_all_changed(rows, message.position)
             case _:
                 assert_never(event)

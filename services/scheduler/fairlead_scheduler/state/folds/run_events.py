@@ -10,7 +10,7 @@ from fairlead_common.domain import lifecycle
 from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.engine.state.surplus import PRIORITY_MIN
+from fairlead_scheduler.domain.surplus_priority import PRIORITY_MIN
 from fairlead_scheduler.state import job_index, job_table
 from fairlead_scheduler.state.folds import (
     end_events,

@@ -1,0 +1,1 @@
+"""What the job table and the engine both know of jobs. Pure."""
