@@ -25,6 +25,7 @@ from fairlead_scheduler.engine.state.run_states import (
     PROTECTED,
     assumed_cost,
     is_live,
+    least_members,
     to_share_steps,
     update_share,
 )
@@ -286,7 +287,7 @@ def take_until_fit(
             continue
         role = model.jobs.role[j]
         whole = 0
-        if role >= 0 and roles.live[role] - roles.assumed[role] <= roles.minimum[role]:
+        if role >= 0 and roles.live[role] - roles.assumed[role] <= least_members(model, j):
             whole = 1
         if whole and mode == FOR_OWN_SURPLUS:
             continue

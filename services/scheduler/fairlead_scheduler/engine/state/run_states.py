@@ -354,7 +354,20 @@ def return_preemption_token(model: RoundModel) -> None:
 def breaks_gang(model: RoundModel, j: int) -> bool:
     """N8, G6: whether the gang of a live run would be too small without it."""
     role = model.jobs.role[j]
-    return role >= 0 and model.gangs.roles.live[role] <= model.gangs.roles.minimum[role]
+    return role >= 0 and model.gangs.roles.live[role] <= least_members(model, j)
+
+
+@inlined
+def least_members(model: RoundModel, j: int) -> int:
+    """N8: with how many live members of its role a gang cannot lose member `j` and continue.
+
+    A gang that ran with fewer members than its minimum continues if it loses what joined it in this
+    round.
+    """
+    role = model.jobs.role[j]
+    if model.runs.state[j] == PLACED:
+        return model.gangs.roles.need[role]
+    return model.gangs.roles.minimum[role]
 
 
 @inlined
