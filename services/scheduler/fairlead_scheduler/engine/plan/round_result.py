@@ -81,7 +81,7 @@ def _list_preemptions(round_: RoundContext) -> _Preemptions:
     preemptors = _find_preemptors(round_, job)
     return _Preemptions(
         job=job,
-        cause=_find_causes(model, job),
+        cause=_find_causes(model, job, preemptors),
         preemptor=preemptors,
         share=model.runs.share_before[job],
         preemptor_share=model.usage.share_steps[model.jobs.queue[preemptors]] / SHARE_STEPS,
@@ -251,13 +251,15 @@ def _find_further_members(round_: RoundContext) -> Bool:
     return np.asarray(((gangs.mode[gang] == GANG_RUNS) | beyond) & (gang >= 0))
 
 
-def _find_causes(model: RoundModel, preempted: Int32) -> Byte:
+def _find_causes(model: RoundModel, preempted: Int32, preemptors: Int32) -> Byte:
     """R8: a run that was preempted for fair share, or as surplus, by a job that was displaced
-    itself has cause urgency."""
+    itself has cause urgency, if it is less urgent than the final preemptor. (It is not if the
+    displaced job went with a less urgent member of its gang.)"""
     cause = model.runs.cause[preempted]
     displaced = model.runs.state[model.runs.preemptor[preempted]] == DISPLACED
     own = (cause == Cause.FAIR_SHARE) | (cause == Cause.SURPLUS)
-    cause[displaced & own] = Cause.URGENCY
+    less_urgent = model.runs.level[preempted] < model.runs.level[preemptors]
+    cause[displaced & own & less_urgent] = Cause.URGENCY
     return cause
 
 

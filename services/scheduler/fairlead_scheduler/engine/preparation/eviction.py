@@ -310,10 +310,7 @@ def _count_gangs(
         return model
     tables, progress = model.gangs, model.progress
     groups, roles = model.gangs.groups, model.gangs.roles
-    needed_members = gangs.members[
-        (groups.grouped[gangs.of_job[gangs.members]] != 0)
-        & ~find_surplus(snapshot.job_priority[gangs.members])
-    ]
+    needed_members = gangs.members[~find_surplus(snapshot.job_priority[gangs.members])]
     own_level = model.shapes.level[snapshot.job_shape[needed_members], 0]
     np.minimum.at(groups.level, gangs.of_job[needed_members], own_level)
     rows = rows[gangs.of_job[rows] >= 0]

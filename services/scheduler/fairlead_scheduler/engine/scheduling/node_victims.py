@@ -100,10 +100,10 @@ def is_earlier_victim(model: RoundModel, a: int, b: int) -> bool:
 
 @inlined
 def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
-    """The level at which queued job `j` preempts: its own, but for a member of a group at most the
-    lowest level of the members that the group needs. Otherwise a job that preempts the lowest of
-    these members and a run that the highest of them preempts could displace each other for ever
-    (G6)."""
+    """The level at which queued job `j` preempts: its own, but for a member of a gang at most the
+    lowest level of its members, of a group the lowest of those that it needs. Otherwise a job that
+    preempts the lowest of these members and a run that the highest of them preempts could displace
+    each other for ever (N8, G6)."""
     level = model.shapes.level[model.jobs.shape[j], w]
     g = model.jobs.gang[j]
     return level if g < 0 else min(level, model.gangs.groups.level[g])

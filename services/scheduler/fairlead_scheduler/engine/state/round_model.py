@@ -313,7 +313,7 @@ class EvictedRuns(NamedTuple):
 
 @by_address
 class GroupTables(NamedTuple):
-    """Properties of gangs that are groups. scheduling_pass.py writes `frozen`."""
+    """What groups have beside gangs; `level` of all gangs. scheduling_pass.py writes `frozen`."""
 
     grouped: Byte
     """[G] whether the gang is a group: its surplus members are offered one by one"""
@@ -324,7 +324,7 @@ class GroupTables(NamedTuple):
     weighted_time: Float
     """[G] G9, of groups with surplus in queues with `order: fair`, else 0"""
     level: Int64
-    """[G] the highest level at which members preempt (G6); above all levels for a plain gang"""
+    """[G] the highest level at which members preempt (N8, G6), also of a plain gang"""
     surplus_runs: Int64
     """surplus members that ran when the round started, by queue, in the order of G5 and G10"""
     surplus_first: Int64
