@@ -297,6 +297,19 @@ def measure_lost_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
     return int(since)
 
 
+def _limit_levels(snapshot: Snapshot, gangs: GangTable, model: RoundModel) -> None:
+    """Write `RoundJobs.level_max`: the lowest level of the members of each gang, surplus aside,
+    also for members that were left over (N9): once placed, they are stopped together again."""
+    assert snapshot.job_gang is not None, "a snapshot with gangs has their columns"
+    members = np.flatnonzero((snapshot.job_gang >= 0) & (snapshot.job_node >= -1))
+    gang = snapshot.job_gang[members]
+    needed = ~find_surplus(snapshot.job_priority[members])
+    own_level = model.shapes.level[snapshot.job_shape[members], 0]
+    lowest = np.full(gangs.size, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, gang[needed], own_level[needed])
+    model.jobs.level_max[members] = lowest[gang]
+
+
 def _count_gangs(
     snapshot: Snapshot, gangs: GangTable, model: RoundModel, rows: Int32, evicted: Int32
 ) -> RoundModel:
@@ -310,9 +323,7 @@ def _count_gangs(
         return model
     tables, progress = model.gangs, model.progress
     groups, roles = model.gangs.groups, model.gangs.roles
-    needed_members = gangs.members[~find_surplus(snapshot.job_priority[gangs.members])]
-    own_level = model.shapes.level[snapshot.job_shape[needed_members], 0]
-    np.minimum.at(groups.level, gangs.of_job[needed_members], own_level)
+    _limit_levels(snapshot, gangs, model)
     rows = rows[gangs.of_job[rows] >= 0]
     role, gang = gangs.roles.of_job[rows], gangs.of_job[rows]
     tables.live[:] = np.bincount(gang, minlength=gangs.size)

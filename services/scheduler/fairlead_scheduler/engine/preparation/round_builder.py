@@ -244,6 +244,7 @@ def _round_jobs(
         order=queued,
         order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
         avoided=empty_tables.avoided_nodes(jobs, pairs),
+        level_max=np.full(jobs if gangs.present else 0, UNBOUNDED),
     )
 
 
@@ -390,7 +391,6 @@ def _group_tables(gangs: GangTable, queues: int) -> GroupTables:
         frozen=np.zeros(gangs.size, np.uint8),
         gives_once=np.zeros(gangs.size, np.uint8),
         weighted_time=np.zeros(gangs.size),
-        level=np.full(gangs.size, UNBOUNDED),
         surplus_runs=np.zeros(0, np.int64),
         surplus_first=np.zeros(queues + 1, np.int64),
     )

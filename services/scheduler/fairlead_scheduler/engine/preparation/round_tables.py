@@ -321,6 +321,7 @@ def _make_jobs(jobs: int, queues: int) -> RoundJobs:
         order=none,
         order_end=np.zeros(queues, np.int64),
         avoided=empty_tables.avoided_nodes(0, 0),
+        level_max=np.zeros(0, np.int64),
     )
 
 

@@ -105,8 +105,7 @@ def find_preempting_level(model: RoundModel, j: int, w: int) -> int:
     preempts the lowest of these members and a run that the highest of them preempts could displace
     each other for ever (N8, G6)."""
     level = model.shapes.level[model.jobs.shape[j], w]
-    g = model.jobs.gang[j]
-    return level if g < 0 else min(level, model.gangs.groups.level[g])
+    return level if model.jobs.level_max.size == 0 else min(level, model.jobs.level_max[j])
 
 
 @inlined

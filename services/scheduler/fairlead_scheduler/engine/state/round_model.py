@@ -95,6 +95,8 @@ class RoundJobs(NamedTuple):
     order_end: Int64
     """[Q] where the rows of each queue end in `order`"""
     avoided: AvoidedNodes
+    level_max: Int64
+    """[J] the highest level at which a member of a gang preempts (N8, G6); empty without gangs"""
 
 
 @by_address
@@ -313,7 +315,7 @@ class EvictedRuns(NamedTuple):
 
 @by_address
 class GroupTables(NamedTuple):
-    """What groups have beside gangs; `level` of all gangs. scheduling_pass.py writes `frozen`."""
+    """Properties of gangs that are groups. scheduling_pass.py writes `frozen`."""
 
     grouped: Byte
     """[G] whether the gang is a group: its surplus members are offered one by one"""
@@ -323,8 +325,6 @@ class GroupTables(NamedTuple):
     """[G] whether it freezes as soon as it lost a surplus member to an offer (G10)"""
     weighted_time: Float
     """[G] G9, of groups with surplus in queues with `order: fair`, else 0"""
-    level: Int64
-    """[G] the highest level at which members preempt (N8, G6), also of a plain gang"""
     surplus_runs: Int64
     """surplus members that ran when the round started, by queue, in the order of G5 and G10"""
     surplus_first: Int64
