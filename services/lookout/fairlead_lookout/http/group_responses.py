@@ -8,7 +8,7 @@ import msgspec
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.group_terms import Topology
-from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.http.responses import ResponseBody, format_time
 from fairlead_lookout.store.queries.group_lists import GroupPage, RoleCounts, decode_roles
 
 FindHops = Callable[[str, str, str], Mapping[str, int]]
@@ -159,8 +159,8 @@ def _read_fields(row: Any, find_hops: FindHops) -> dict[str, Any]:
         "changed_by": row["changed_by"],
         "submitted": timestamps.rfc3339(row["submitted_ms"]),
         "changed": timestamps.rfc3339(row["changed_ms"]),
-        "started": _time(row["started_ms"]),
-        "ended": _time(row["ended_ms"]),
+        "started": format_time(row["started_ms"]),
+        "ended": format_time(row["ended_ms"]),
     }
 
 
@@ -176,10 +176,6 @@ def _describe_member(row: Any) -> MemberSummary:
         node=row["node"],
         reason=row["reason"],
         submitted=timestamps.rfc3339(row["submitted_ms"]),
-        started=_time(row["started_ms"]),
-        ended=_time(row["ended_ms"]),
+        started=format_time(row["started_ms"]),
+        ended=format_time(row["ended_ms"]),
     )
-
-
-def _time(time_ms: int | None) -> str | None:
-    return None if time_ms is None else timestamps.rfc3339(time_ms)

@@ -12,7 +12,7 @@ from fairlead_lookout.domain.webhooks.webhook_types import (
     Template,
     Webhook,
 )
-from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.http.responses import ResponseBody, format_time
 from fairlead_lookout.store.webhooks.delivery_store import (
     PENDING_COUNT_MAX,
     Delivery,
@@ -148,14 +148,14 @@ def describe_webhook(webhook: Webhook, pending: int, now_ms: int) -> WebhookResp
         secrets=[
             SecretResponse(
                 created=timestamps.rfc3339(secret.created_ms),
-                expires=_format_time(secret.expires_ms),
+                expires=format_time(secret.expires_ms),
             )
             for secret in webhook.list_valid_secrets(now_ms)
         ],
         enabled=webhook.enabled,
         disabled=webhook.disabled,
-        failing_since=_format_time(webhook.failing_ms),
-        last_success=_format_time(webhook.succeeded_ms),
+        failing_since=format_time(webhook.failing_ms),
+        last_success=format_time(webhook.succeeded_ms),
         pending=str(pending) if pending < PENDING_COUNT_MAX else f"{PENDING_COUNT_MAX}+",
         changed=timestamps.rfc3339(webhook.changed_ms),
         by=webhook.by,
@@ -176,8 +176,8 @@ def describe_delivery(delivery: Delivery, *, with_body: bool = False) -> Deliver
         queue=delivery.queue,
         job_set=delivery.job_set,
         job_id=delivery.job_id,
-        next_attempt=_format_time(delivery.due_ms or None) if is_pending else None,
-        last_attempt=_format_time(delivery.attempted_ms),
+        next_attempt=format_time(delivery.due_ms or None) if is_pending else None,
+        last_attempt=format_time(delivery.attempted_ms),
         duration_ms=delivery.duration_ms,
         status=delivery.status,
         error=delivery.error,
@@ -196,12 +196,8 @@ def describe_replays(replays: Sequence[Replay]) -> list[ReplayResponse]:
             created=timestamps.rfc3339(replay.created_ms),
             changed=timestamps.rfc3339(replay.changed_ms),
             by=replay.by,
-            from_=_format_time(replay.from_ms),
-            to=_format_time(replay.to_ms),
+            from_=format_time(replay.from_ms),
+            to=format_time(replay.to_ms),
         )
         for replay in replays
     ]
-
-
-def _format_time(time_ms: int | None) -> str | None:
-    return None if time_ms is None else timestamps.rfc3339(time_ms)
