@@ -177,7 +177,7 @@ def array_id(job_id: str) -> ArrayId:
 
 
 def is_array_id(job_id: str) -> bool:
-    """Whether the id has the form of an array's: those of other jobs almost never have it."""
+    """Whether the id has the form of an array's id. Ids of other jobs almost never have it."""
     return job_id.endswith("0" * TASK_CHARACTERS)
 
 

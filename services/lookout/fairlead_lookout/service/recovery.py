@@ -96,7 +96,7 @@ class Recovery:
         return await viewed_jobs.find_jobs(self._pool, ids)
 
     async def find_array_results(self, ids: Iterable[JobId]) -> dict[JobId, JobState]:
-        """The results of those of these arrays that have one in the view."""
+        """The results of these arrays, as far as the view has one."""
         return await viewed_jobs.find_array_results(self._pool, ids)
 
     async def settle(self) -> None:

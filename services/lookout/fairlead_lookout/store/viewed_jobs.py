@@ -39,7 +39,7 @@ async def find_jobs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
 
 
 async def find_array_results(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, JobState]:
-    """SUCCEEDED or FAILED for those of these arrays that have a result."""
+    """SUCCEEDED or FAILED for each of these arrays that has a result."""
     rows = await pool.fetch(COVERAGE["find_array_results"], list(ids))
     return {JobId(row["id"]): JobState(row["state"]) for row in rows}
 

@@ -31,7 +31,7 @@ _ORDER: Final = (
 """The states from left to right in a bar."""
 
 ROWS_MAX: Final = 10_000
-"""Rows of tables in memory: those of 200 pages, about 20 MB."""
+"""Rows of tables in memory: as many as 200 pages show, about 20 MB."""
 _OBSTACLES: Final = {
     "hold": "on hold",
     "dependencies": "waits for dependencies",

@@ -43,8 +43,8 @@ class SmtpServer(NamedTuple):
 
 
 class EmailSender:
-    """Sends deliveries of the kind email. `ca_file`: certificates that are trusted beside those of
-    the system."""
+    """Sends deliveries of the kind email. `ca_file`: certificates that are trusted in addition
+    to the system's."""
 
     def __init__(self, server: SmtpServer, *, timeout_s: float = 10.0, ca_file: str = "") -> None:
         self._server = server

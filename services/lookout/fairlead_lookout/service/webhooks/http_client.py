@@ -30,7 +30,7 @@ class HttpResponse(NamedTuple):
 
 class HttpClient:
     """Makes requests to receivers. `allowed`: networks that are permitted although they are not
-    public; `ca_file`: certificates that are trusted beside those of the system.
+    public; `ca_file`: certificates that are trusted in addition to the system's.
 
     The first request imports the library and reads the certificates. Together they take a sixth of
     a second, and most processes never make a request.
@@ -81,8 +81,8 @@ def _import_connections() -> "type[HttpConnections]":
 
 @functools.cache
 def make_tls_context(ca_file: str) -> ssl.SSLContext:
-    """Certificates and names are checked. `ca_file`: certificates that are trusted beside those of
-    the system. All callers with the same file share one context, which must not be changed."""
+    """Certificates and names are checked. `ca_file`: certificates that are trusted in addition to
+    the system's. All callers with the same file share one context, which must not be changed."""
     context = ssl.create_default_context()
     if ca_file:
         context.load_verify_locations(ca_file)

@@ -130,7 +130,7 @@ class FoldStore:
         )
 
     async def _load_known_sets(self, keys: set[JobSetKey]) -> bool:
-        """Read those of these job sets that are not in memory, with what is committed of them;
+        """Read the job sets that are not in memory, with what is committed of them;
         False if some are being written or do not exist."""
         known, writing = self._cache.job_sets, self._writing
         unknown = [key for key in keys if key not in known]

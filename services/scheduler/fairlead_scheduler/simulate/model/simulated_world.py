@@ -356,7 +356,7 @@ class World:
 
 
 def _list_successes(ended: Iterable[Report]) -> list[Report]:
-    """What housekeeping decides about those of these runs that succeeded."""
+    """What housekeeping decides about each of these runs that succeeded."""
     return [
         Report(job, ev.JobSucceeded(job_id=event.job_id))
         for job, event in ended
