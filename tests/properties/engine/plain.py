@@ -85,6 +85,11 @@ class Pool:
     def gang(self, j: int) -> int:
         return -1 if self.snapshot.job_gang is None else int(self.snapshot.job_gang[j])
 
+    def stops_with_gang(self, j: int) -> bool:
+        """Whether it is stopped together with the members of its gang: until one has ended."""
+        started = self.snapshot.gang_started
+        return self.gang(j) >= 0 and not (started is not None and started[self.gang(j)])
+
     def flagged(self, j: int, flag: SchedulingFlag) -> bool:
         flags = self.snapshot.job_flags
         return flags is not None and bool(flags[j] & flag)
@@ -283,7 +288,8 @@ def lacks_room(pool: Pool, used: dict[int, Amounts], together: list[int]) -> boo
 
 
 def check_gangs(pool: Pool, plan: Plan, node: list[int]) -> None:
-    """A gang runs with `minSize` members or not at all, within one value of its label."""
+    """A gang runs with `minSize` members or not at all until one has ended, within one value of its
+    label."""
     s = pool.snapshot
     if s.job_gang is None or s.gang_min is None:
         return
@@ -299,7 +305,7 @@ def check_gangs(pool: Pool, plan: Plan, node: list[int]) -> None:
         need = int(s.gang_min[g])
         if pool.roles(g):  # see plain_groups.py
             continue
-        if ran:
+        if ran and not s.gang_started[g]:
             stopped = [j for j in ran if node[j] < 0]
             enough = min(need, len(ran))
             assert not stopped or not runs or len(runs) >= enough, f"gang {g} lost too many"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +100,7 @@ class Room:
         """The victim, with all its gang where that would be too small."""
         pool = self.pool
         g = pool.gang(k)
-        if g < 0 or pool.snapshot.gang_min is None:
+        if not pool.stops_with_gang(k) or pool.snapshot.gang_min is None:
             return [k]
         live = [i for i in range(len(pool.node)) if pool.gang(i) == g and pool.node[i] >= 0]
         live = [i for i in live if i not in gone]
@@ -112,21 +111,22 @@ class Room:
 
 
 def strictest(pool: Pool) -> dict[int, int]:
-    """By gang: the strictest kind of preemption of any member; a lost or stopping one: none."""
-    result: dict[int, int] = defaultdict(int)
+    """By gang whose members stop together: the strictest kind of preemption of any member; a lost
+    or stopping one: none."""
+    result = dict[int, int]()
     for j, n in enumerate(pool.node):
-        if n < -1 or pool.gang(j) < 0:
+        if n < -1 or not pool.stops_with_gang(j):
             continue
         unsafe = n >= 0 and (pool.lost(n) or pool.flagged(j, SchedulingFlag.STOPPING))
         kind = int(Preemption.NONE) if unsafe else pool.kind(j)
-        result[pool.gang(j)] = max(result[pool.gang(j)], kind)
+        result[pool.gang(j)] = max(result.get(pool.gang(j), 0), kind)
     return result
 
 
 def kind_of(pool: Pool, strict: dict[int, int], j: int) -> int:
     if pool.flagged(j, SchedulingFlag.STOPPING):
         return int(Preemption.NONE)
-    return strict[pool.gang(j)] if pool.gang(j) >= 0 else pool.kind(j)
+    return strict[pool.gang(j)] if pool.stops_with_gang(j) else pool.kind(j)
 
 
 def check_progress(pool: Pool, plan: Plan) -> None:

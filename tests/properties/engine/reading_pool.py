@@ -201,7 +201,8 @@ class PlainPool:
     ) -> list[Job] | None:
         """N2: victims one by one until it fits, then each given back if it fits without it.
 
-        With `after` only victims whose queue had more before they were taken (R13).
+        With `after` only victims whose queue had more before they were taken, and of an offer over
+        budget only if that is so for each equally urgent one, were it alone given back (R13).
         """
         need = self.none if job is None else job.request
         taken: list[Job] = []
@@ -220,6 +221,16 @@ class PlainPool:
             rest = [j for j in taken if j is not victim]
             if within(need, self.room(node, rest)):
                 taken = rest
+        if (
+            after is not None
+            and job is not None
+            and after > self.fair[job.queue] / self.weight[job.queue] + NEAR
+        ):
+            for victim in taken:
+                rest = [j for j in taken if j is not victim]
+                has = self.held(victim.queue, evicted=True, but=rest) / self.weight[victim.queue]
+                if victim.run_value == job.value and after >= has - NEAR:
+                    return None
         return taken
 
     def price(self, node: int, taken: list[Job], *, balance: bool) -> tuple[Any, ...]:

@@ -392,8 +392,9 @@ def _describe_turn(plan: Plan, row: int, name: str) -> str:
         )
     if plan.reasons.exceeds_share[row]:
         return (
-            f"No run was preempted for it: with this job queue {name} would exceed its fair share, "
-            "and runs of other queues returned to their nodes before its turn."
+            f"No run was preempted for it: with this job queue {name} would exceed its fair share. "
+            "Runs of other queues returned to their nodes before its turn, or those queues would "
+            "be left with less than this one."
         )
     return "No run was preempted for it in this round."
 

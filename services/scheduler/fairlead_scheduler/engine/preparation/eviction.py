@@ -119,7 +119,7 @@ def evict_runs(
     )
     clock.require_time()
     model.runs.state[gangs.failed] = FAILED
-    if gangs.present:  # `preemption` of other queued jobs is set when they are placed
+    if gangs.present:  # what the job itself says is added when it is placed
         waiting = gangs.members[snapshot.job_node[gangs.members] == -1]
         model.runs.preemption[waiting] = columns.gang_preemption[gangs.of_job[waiting]]
     model = _count_gangs(snapshot, gangs, model, rows, evicted)
@@ -298,11 +298,12 @@ def measure_lost_ms(model: RoundModel, columns: RunColumns, j: int) -> int:
 
 
 def _limit_levels(snapshot: Snapshot, gangs: GangTable, model: RoundModel) -> None:
-    """Write `RoundJobs.level_max`: the lowest level of the members of each gang, surplus aside,
-    also for members that were left over (N9): once placed, they are stopped together again."""
-    assert snapshot.job_gang is not None, "a snapshot with gangs has their columns"
-    members = np.flatnonzero((snapshot.job_gang >= 0) & (snapshot.job_node >= -1))
-    gang = snapshot.job_gang[members]
+    """Write `RoundJobs.level_max`: the lowest level of the members of each gang that are stopped
+    together, surplus aside."""
+    assert snapshot.gang_started is not None, "a snapshot with gangs has all their columns"
+    members = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node >= -1))
+    members = members[~snapshot.gang_started[gangs.of_job[members]]]
+    gang = gangs.of_job[members]
     needed = ~find_surplus(snapshot.job_priority[members])
     own_level = model.shapes.level[snapshot.job_shape[members], 0]
     lowest = np.full(gangs.size, np.iinfo(np.int64).max)

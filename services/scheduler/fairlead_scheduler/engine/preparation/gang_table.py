@@ -352,12 +352,13 @@ def _find_bound_values(snapshot: Snapshot, running: Int32, gangs: int) -> Int32:
 def find_gang_preemption(
     snapshot: Snapshot, start: PreparedPool, of_job: Int32, gangs: int
 ) -> Byte:
-    """[G] the strictest `Preemption` of any member; NONE for a gang with a member that is lost or
-    stopping."""
+    """[G] the strictest `Preemption` of any member, NONE for a gang with a member that is lost or
+    stopping; 0 for a gang whose members stop one by one (N9)."""
+    assert snapshot.gang_started is not None, "a snapshot with gangs has all their columns"
     result = np.zeros(gangs, np.uint8)
     mine = np.flatnonzero((of_job >= 0) & (snapshot.job_node >= -1))
-    gang = of_job[mine]
-    np.maximum.at(result, gang, start.shape_preemption[snapshot.job_shape[mine]])
+    mine = mine[~snapshot.gang_started[of_job[mine]]]
+    np.maximum.at(result, of_job[mine], start.shape_preemption[snapshot.job_shape[mine]])
     live = mine[snapshot.job_node[mine] >= 0]
     unsafe = (snapshot.node_flags[snapshot.job_node[live]] & NodeFlag.LOST) != 0
     if snapshot.job_flags is not None:

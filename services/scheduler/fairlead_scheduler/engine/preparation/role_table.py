@@ -51,14 +51,20 @@ def no_roles() -> RoleTable:
 
 
 def build_role_table(snapshot: Snapshot, start: PreparedPool, of_job: Int32) -> RoleTable:
-    """Number the roles. `of_job`: [J] the gang of each job, -1 for a job without a gang."""
+    """Number the roles. `of_job`: [J] the gang of each job, -1 for a job without a gang.
+
+    The minimum of a plain gang is 0 once a member that ran has ended: the others neither start nor
+    stop together any more (N9).
+    """
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
-    gangs = snapshot.gang_min.size
+    assert snapshot.gang_started is not None, "a snapshot with gangs has all their columns"
+    least = np.where(snapshot.gang_started, 0, snapshot.gang_min).astype(np.int64)
+    gangs = least.size
     if snapshot.job_role is None:
         return RoleTable(
             of_job=of_job,
             first=np.arange(gangs + 1),
-            minimum=snapshot.gang_min.astype(np.int64),
+            minimum=least,
             row=np.full(gangs, -1, np.int32),
             grouped=np.zeros(gangs, np.uint8),
             step=np.full(gangs, ANY_NUMBER),
@@ -95,9 +101,7 @@ def build_role_table(snapshot: Snapshot, start: PreparedPool, of_job: Int32) -> 
     return RoleTable(
         of_job=roles_of_job,
         first=np.searchsorted(gang[order], np.arange(gangs + 1)).astype(np.int64),
-        minimum=np.concatenate([snapshot.role_min[row], snapshot.gang_min[plain]])[order].astype(
-            np.int64
-        ),
+        minimum=np.concatenate([snapshot.role_min[row], least[plain]])[order].astype(np.int64),
         row=np.concatenate([row, np.full(plain.size, -1)])[order].astype(np.int32),
         grouped=grouped,
         step=_find_steps(snapshot, row, plain.size)[order],

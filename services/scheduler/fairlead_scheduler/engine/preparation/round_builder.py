@@ -211,7 +211,7 @@ def _make_model(
             job=np.empty(queued.size, np.int32),
             position=np.empty(queued.size, np.int32),
             away=np.empty(queued.size, np.int32),
-            journal=np.zeros(jobs + 1, np.int64),
+            journal=np.zeros(2 * jobs + 1, np.int32),
         ),
         counters=np.zeros(round_state.COUNTERS, np.int64),
         **_preemption_tables(snapshot, start, gangs, position, levels.size),

@@ -176,7 +176,7 @@ class RoundTables:
         )
         self._progress = self._make_progress(queues, kinds)
         none = np.zeros(0, np.int32)
-        self._placements = Placements(none, none, none, np.zeros(jobs + 1, np.int64))
+        self._placements = Placements(none, none, none, np.zeros(jobs + 1, np.int32))
         self._jobs = _make_jobs(jobs, queues)
         self._sources = _make_sources(snapshot, start)
         self._packed_sources = pack_for_kernels(self._sources)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.gang_placement import (
+    Attempt,
     place_members,
     sum_new_gang,
     sum_preemptions,
@@ -21,6 +22,7 @@ from fairlead_scheduler.engine.scheduling.placement import (
     can_preempt_for_share,
     can_preempt_for_urgency,
 )
+from fairlead_scheduler.engine.scheduling.strict_gain import NO_FAIR_SHARE, is_strict_gain
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX, Int64
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -251,7 +253,7 @@ def try_value(
     the better of the two."""
     label = model.gangs.label[g]
     mark = model.counters[N_JOURNAL]
-    attempt = place_members(model, g, need, after, value, URGENCY)
+    attempt = place_needed_members(model, g, need, after, value)
     limited = best.limited or attempt.limited
     result = ValueRating(best.value, best.placed, best.preempts, best.lost_work, limited)
     if attempt.placed == need:
@@ -266,6 +268,18 @@ def try_value(
                 model.values.least_waste[r] = model.values.free[label, leaf, r]
     undo_offer(model, mark)
     return result
+
+
+@separate
+def place_needed_members(model: RoundModel, g: int, need: int, after: float, value: int) -> Attempt:
+    """Place the members that gang `g` needs to start on a label value, on all tiers; without tier
+    (b) if they would take more on it than R13 permits all of them together."""
+    mark = model.counters[N_JOURNAL]
+    attempt = place_members(model, g, need, after, value, URGENCY)
+    if attempt.placed < need or is_strict_gain(model, mark, after):
+        return attempt
+    undo_offer(model, mark)
+    return place_members(model, g, need, NO_FAIR_SHARE, value, URGENCY)
 
 
 @separate
@@ -377,7 +391,7 @@ def start_gang(model: RoundModel, q: int, g: int) -> int:
         if value < 0:
             return PREEMPTION_LIMIT if limited else DOES_NOT_FIT
     mark = model.counters[N_JOURNAL]
-    attempt = place_members(model, g, need, after, value, URGENCY)
+    attempt = place_needed_members(model, g, need, after, value)
     if attempt.placed < need:
         undo_offer(model, mark)
         return PREEMPTION_LIMIT if limited or attempt.limited else DOES_NOT_FIT

@@ -152,6 +152,12 @@ def is_protected(model: RoundModel, q: int, after: float) -> bool:
     return after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE
 
 
+@inlined
+def is_over_budget(model: RoundModel, preemptor: int, after: float) -> bool:
+    """Whether the queue of the job `preemptor` exceeds its budget (R4) with its whole offer."""
+    return after > model.entitlements.budget[model.jobs.queue[preemptor]] + TOLERANCE
+
+
 @separate
 def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     """Assume that run `j` is preempted (sign 1), or undo that (sign -1). Only a run on position `p`
@@ -235,6 +241,8 @@ def choose_victims(
     found = is_enough(model)
     if found:
         spare_unneeded(model, p, covered, victim_count)
+        if mode == FOR_SHARE and is_over_budget(model, preemptor, after):
+            found = is_gain_by_each(model, p, victim_count, level, after)
     rated = rate_victims(model, covered, victim_count, mode)
     retained = 0
     for k in range(victim_count):
@@ -323,6 +331,21 @@ def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
             model.victims.taken[k] = -1 - j
         else:
             assume_preempted(model, j, p, model.victims.takes_gang[k])
+
+
+@separate
+def is_gain_by_each(model: RoundModel, p: int, victim_count: int, level: int, after: float) -> bool:
+    """R13 for an offer over budget: whether the queue of each victim that runs at the level of the
+    offer would hold more than the preemptor's queue if that victim alone was restored."""
+    gain = True
+    for k in range(victim_count):
+        j = model.victims.taken[k]
+        if j < 0 or model.runs.level[j] < level:
+            continue
+        undo_assumption(model, j, p, model.victims.takes_gang[k])
+        gain = gain and not is_protected(model, model.jobs.queue[j], after)
+        assume_preempted(model, j, p, model.victims.takes_gang[k])
+    return gain
 
 
 @separate

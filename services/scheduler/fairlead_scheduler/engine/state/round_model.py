@@ -243,7 +243,7 @@ class Placements(NamedTuple):
     position: Int32
     away: Int32
     """column of W: 0 at home, else 1 + the away entry"""
-    journal: Int64
+    journal: Int32
     """what the present offer did: row + 1 of a placed job, -row - 1 of a preempted run"""
 
 

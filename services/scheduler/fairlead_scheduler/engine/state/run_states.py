@@ -153,8 +153,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     model.runs.state[j] = PLACED
     model.runs.tier[j] = tier
     model.runs.level[j] = model.shapes.level[s, w]
-    if model.jobs.gang[j] < 0:
-        model.runs.preemption[j] = model.shapes.preemption[s]
+    model.runs.preemption[j] = max(model.runs.preemption[j], model.shapes.preemption[s])
     model.runs.started[j] = model.entitlements.now_ms[0]
     model.runs.lost_work[j] = 0.0
     model.runs.position[j] = p
