@@ -288,6 +288,7 @@ class Expect(Form):
     same_node: list[list[str]] = []
     same_label: SameLabel | None = None
     reasons: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     causes: dict[str, str] = {}
     preempted_for: dict[str, str] = {}
     shares: dict[str, Shares] = {}

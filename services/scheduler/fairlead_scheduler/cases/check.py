@@ -40,6 +40,10 @@ def find_differences(world: World, decided: RoundResult, expect: Expect) -> list
         compare(f"node of {name}", node, world.get_node_of(name))
     for name, code in _expand_keys(expect.reasons).items():
         compare(f"reason of {name}", code, decided.waiting.get(name))
+    for name, part in _expand_keys(expect.sentences).items():
+        sentence = decided.sentences.get(name, "")
+        if part not in sentence:
+            found.append(f"sentence of {name}: expected {part!r} in {sentence!r}")
     for name, cause in _expand_keys(expect.causes).items():
         compare(f"cause of {name}", cause, decided.preempted.get(name, {}).get("cause"))
     for name, preemptor in _expand_keys(expect.preempted_for).items():

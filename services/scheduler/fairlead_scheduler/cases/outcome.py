@@ -1,6 +1,6 @@
 """The decisions of one round of a case by name, as `--json` prints them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,6 +22,8 @@ class RoundResult(msgspec.Struct, rename="camel", omit_defaults=False):
     placed: dict[str, str]
     preempted: dict[str, dict[str, str]]
     waiting: dict[str, str]
+    sentences: dict[str, str]
+    """Why each job that waits does, in words."""
     rejected: dict[str, str]
     failed: dict[str, str]
     shares: dict[str, dict[str, float]]
@@ -42,6 +44,11 @@ def name_decisions(
         plan.preemptor_job.tolist(),
         strict=True,
     )
+    reasons = _find_reasons(built, plan, ids)
+    codes = plan.reasons.code.tolist()
+    sentences = {
+        row: reason_texts.describe_reason(built.snapshot, plan, row) for row in {*reasons.values()}
+    }
     return RoundResult(
         case=case,
         round=number,
@@ -53,9 +60,12 @@ def name_decisions(
             }
             for job, cause, preemptor in preempted
         },
-        waiting=_waiting(built, plan, ids),
-        rejected=_coded(ids, plan.rejected_job.tolist(), plan.rejected_code.tolist()),
-        failed=_coded(ids, plan.failed_job.tolist(), plan.failed_code.tolist()),
+        waiting=_coded(reasons, [codes[row] for row in reasons.values()]),
+        sentences={name: sentences[row] for name, row in reasons.items()},
+        rejected=_coded(
+            map(ids.__getitem__, plan.rejected_job.tolist()), plan.rejected_code.tolist()
+        ),
+        failed=_coded(map(ids.__getitem__, plan.failed_job.tolist()), plan.failed_code.tolist()),
         shares=_shares(built, plan),
         ms=round(ms, 3),
         hops=_hops(built, plan),
@@ -82,35 +92,27 @@ def _shares(built: BuiltSnapshot, plan: Plan) -> dict[str, dict[str, float]]:
     }
 
 
-def _coded(ids: Sequence[JobId], jobs: Sequence[int], codes: Sequence[int]) -> dict[str, str]:
+def _coded(names: Iterable[str], codes: Iterable[int]) -> dict[str, str]:
     return {
-        ids[job]: reason_texts.CODE_NAMES[engine.Code(code)]
-        for job, code in zip(jobs, codes, strict=True)
+        name: reason_texts.CODE_NAMES[engine.Code(code)]
+        for name, code in zip(names, codes, strict=True)
     }
 
 
-def _waiting(built: BuiltSnapshot, plan: Plan, ids: Sequence[JobId]) -> dict[str, str]:
-    """The reason of every queued job that still waits after the round."""
+def _find_reasons(built: BuiltSnapshot, plan: Plan, ids: Sequence[JobId]) -> dict[str, int]:
+    """The row of the reason of every queued job that still waits after the round."""
     snapshot, reasons = built.snapshot, plan.reasons
-    code_of = {
-        (queue, shape, gang): reason_texts.CODE_NAMES[engine.Code(code)]
-        for queue, shape, gang, code in zip(
-            reasons.queue.tolist(),
-            reasons.shape.tolist(),
-            reasons.gang.tolist(),
-            reasons.code.tolist(),
-            strict=True,
-        )
-    }
+    columns = (reasons.queue.tolist(), reasons.shape.tolist(), reasons.gang.tolist())
+    row_of = {key: row for row, key in enumerate(zip(*columns, strict=True))}
     done = {*plan.placed_job.tolist(), *plan.rejected_job.tolist(), *plan.failed_job.tolist()}
-    waiting: dict[str, str] = {}
+    waiting: dict[str, int] = {}
     for job, node in enumerate(snapshot.job_node.tolist()):
         if node != -1 or job in done:  # it runs, or the row is free
             continue
         queue, shape = int(snapshot.job_queue[job]), int(snapshot.job_shape[job])
         gang = -1 if snapshot.job_gang is None else int(snapshot.job_gang[job])
-        code = code_of.get((queue, -1, gang)) if gang >= 0 else None
-        code = code or code_of.get((queue, shape, -1))
-        if code is not None:
-            waiting[ids[job]] = code
+        row = row_of.get((queue, -1, gang)) if gang >= 0 else None
+        row = row_of.get((queue, shape, -1)) if row is None else row
+        if row is not None:
+            waiting[ids[job]] = row
     return waiting
