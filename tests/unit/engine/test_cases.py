@@ -60,6 +60,8 @@ def test_json_prints_the_decisions_of_each_round(
     assert case_runner.main(["--json", path]) == 0
     first, second = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     del first["ms"], second["ms"]
+    assert first.pop("sentences")["a1"].startswith("All 2 CPUs of pool default are in use")
+    assert second.pop("sentences").keys() == {"a1"}
     shares = {"weight": 1.0, "fair": 1.0, "uncapped": 1.0, "actual": 0.0, "demand": 2.0}
     assert first == {
         "case": "one waits",

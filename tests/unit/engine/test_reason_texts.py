@@ -142,8 +142,8 @@ def test_a_job_beyond_its_queues_share_does_not_read_that_others_hold_no_more() 
     assert reason_texts.describe_reason(made, plan, row) == (
         "All 8 CPUs of pool default are in use; the job needs 5 CPUs. No run was preempted for it: "
         "with this job queue B would exceed its fair share. Runs of other queues returned to their "
-        "nodes before its turn, or those queues would be left with less than this one. Queue B uses "
-        "0 % of its fair share."
+        "nodes before its turn, or those queues would be left with less than this one. "
+        "Queue B uses 0 % of its fair share."
     )
 
 
