@@ -112,3 +112,31 @@ def test_a_lease_topic_also_holds_the_members_of_groups() -> None:
 def test_members_that_cannot_be_decoded_are_reported(key: str, value: bytes) -> None:
     with pytest.raises(decoders.Undecodable):
         decoders.decode_lease(member_entry(key, value))
+
+
+def lease_value(spec: str) -> bytes:
+    place = '"run":2,"queue":"q","jobSet":"s","node":"n0"'
+    return f'{{"jobId":"{GROUP}",{place},"spec": {spec}}}'.encode()
+
+
+def test_a_lease_has_the_key_of_its_run_and_an_object_as_pod_spec() -> None:
+    lease = decoders.decode_lease(member_entry(f"{GROUP}-2", lease_value('{"containers":[]}')))
+    assert isinstance(lease, leases.Lease)
+    assert bytes(lease.spec) == b'{"containers":[]}'
+    assert decoders.decode_lease(member_entry(f"{GROUP}-2", None)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "spec", "reason"),
+    [
+        (f"{GROUP}-3", "{}", f"the lease is of run {GROUP}-2, its key is not"),
+        (f"{GROUP}-2", "[]", "the pod spec of the lease is not a JSON object"),
+        (f"{GROUP}-2", '"{}"', "the pod spec of the lease is not a JSON object"),
+        (f"{GROUP}-0", "{}", f"'{GROUP}-0' is not a run id"),
+        ("", "{}", "the record has no key"),
+        (f"{GROUP}-2\0", "{}", "the key holds a NUL character"),
+    ],
+)
+def test_a_lease_that_cannot_be_decoded_is_reported(key: str, spec: str, reason: str) -> None:
+    with pytest.raises(decoders.Undecodable, match=reason):
+        decoders.decode_lease(member_entry(key, lease_value(spec)))

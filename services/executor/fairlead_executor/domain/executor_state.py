@@ -10,7 +10,7 @@ covers only runs that changed or are due; every `FULL_PASS_MS` it covers all of 
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -136,15 +136,18 @@ class ExecutorState:
 
     def fold_leases(self, entries: Iterable[Entry], position: int) -> None:
         """Fold entries of the lease topic. Repeated entries change nothing."""
+        runs: list[RunId] = []
+        ended: list[RunId] = []
         for entry in entries:
             group = leases.group_of(entry.key)
             if group is not None:
                 self._fold_group(group, entry)
                 continue
             run = RunId(entry.key)
-            self._mark_dirty(run)
+            runs.append(run)
             if entry.value is None:
                 self._drop_run(run)
+                ended.append(run)
                 continue
             decoded = entry.decoded
             lease = decoded if isinstance(decoded, Lease) else leases.decode(entry.value)
@@ -166,6 +169,8 @@ class ExecutorState:
                 self._pending_unreported[run] = entry.position
                 for other in lease.after:
                     self._waiting_for.setdefault(RunId(other), set()).add(run)
+        self._mark_dirty(runs)
+        self._deadlines.unset(ended)
         self.position = position
 
     def _fold_group(self, group: GroupId, entry: Entry) -> None:
@@ -177,16 +182,16 @@ class ExecutorState:
         runs = self._groups.fold_members(group, members)
         self._dirty |= dict.fromkeys(run for run in runs if run in self._pending_unreported)
 
-    def _mark_dirty(self, run: RunId) -> None:
-        self._dirty[run] = None
-        waiting = self._waiting_for.get(run)
-        if waiting:
-            self._dirty |= dict.fromkeys(waiting)
+    def _mark_dirty(self, runs: Collection[RunId]) -> None:
+        """Examine these runs, and those that wait for the end of one of them."""
+        self._dirty |= dict.fromkeys(runs)
+        if self._waiting_for:
+            for run in runs:
+                self._dirty |= dict.fromkeys(self._waiting_for.get(run, ()))
 
     def _drop_run(self, run: RunId) -> None:
         wanted = self.desired.pop(run, None)
         self._pending_unreported.pop(run, None)
-        self._deadlines.unset([run])
         if wanted is not None:
             self._drop_waiting(run, wanted.lease)
             self._groups.drop_run(run, wanted.lease)
@@ -203,8 +208,7 @@ class ExecutorState:
 
     def plan(self, now_ms: int) -> ReconcilePlan:
         """What to report and to do now."""
-        for run in self.cluster.changes(now_ms):
-            self._mark_dirty(run)
+        self._mark_dirty(self.cluster.changes(now_ms))
         full = self._is_full_pass_due(now_ms)
         actions = reconcile(
             self.desired,
@@ -214,8 +218,9 @@ class ExecutorState:
             only=self._due(now_ms, full=full),
             closing_s=self.closing_s,
         )
-        reports = [action for action in actions if isinstance(action, Report)]
-        creates = [action for action in actions if isinstance(action, Create)]
+        # Of another type, `isinstance` takes three times as long as this.
+        reports = [action for action in actions if type(action) is Report]
+        creates = [action for action in actions if type(action) is Create]
         records = report_records.report_records(self.name, reports, self.desired)
         nodes = self._changed_nodes(now_ms)
         records += [
@@ -300,12 +305,12 @@ class ExecutorState:
                 case Create(run, lease):
                     creates.append(self._with_environment(lease))
                     self._drop_spec(run)
+                case Remove(run):
+                    removes.append(run)
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
                 case PreventStart(run, end, namespace):
                     self.cluster.prevent_start(run, end, now_ms, namespace)
-                case Remove(run):
-                    removes.append(run)
                 case _:
                     assert_never(action)
         for file in self._groups.take_files(creates):

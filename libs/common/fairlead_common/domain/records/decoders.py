@@ -136,20 +136,20 @@ def decode_lease(entry: Entry) -> Lease | GroupMembers | None:
 
     Raises `Undecodable`.
     """
-    key = _checked_key(entry)
-    group = leases.group_of(key)
-    if group is not None:
-        return _decode_members(entry, group)
-    run = RunId(key)
-    _check_run_id(run)
+    run = RunId(entry.key)
+    if not _RUN.fullmatch(run):
+        group = leases.group_of(_checked_key(entry))
+        if group is not None:
+            return _decode_members(entry, group)
+        _check_run_id(run)
     if entry.value is None:
         return None
     lease = _decoded(entry, leases.decode)
-    if run_id(lease.job_id, lease.run) != run:
-        raise Undecodable(f"the lease is of run {run_id(lease.job_id, lease.run)}, its key is not")
+    if (named := run_id(lease.job_id, lease.run)) != run:
+        raise Undecodable(f"the lease is of run {named}, its key is not")
     for other in lease.after:
         _check_run_id(other)
-    if lease.spec and not bytes(lease.spec).lstrip().startswith(b"{"):
+    if lease.spec and bytes(memoryview(lease.spec)[:1]) != b"{":
         raise Undecodable("the pod spec of the lease is not a JSON object")
     return lease
 

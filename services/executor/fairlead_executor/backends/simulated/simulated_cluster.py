@@ -1,4 +1,4 @@
-"""The simulated cluster: one heap of timed events, no task per pod.
+"""The simulated cluster: timed events, no task per pod.
 
 Its time advances only in `changes(now_ms)`, so it works in real time, faster, and in the virtual
 time of a simulation. Methods inject failures: nodes and pods can be lost, starts can be paused.
@@ -6,7 +6,6 @@ time of a simulation. Methods inject failures: nodes and pods can be lost, start
 
 import asyncio
 import heapq
-import itertools
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -26,7 +25,7 @@ _NEXT_S_MAX: Final = 60.0
 
 
 class _Run(msgspec.Struct, gc=False):
-    """A live pod and its behaviour. Events on the heap with an older `version` are ignored."""
+    """A live pod and its behaviour. Events for an older `version` are ignored."""
 
     pod: Pod
     behaviour: Behaviour
@@ -50,8 +49,10 @@ class SimulatedCluster:
         self._clock_ms = clock_ms
         self._pods: dict[RunId, Pod] = {}
         self._runs: dict[RunId, _Run] = {}
-        self._heap: list[tuple[int, int, RunId, int]] = []
-        self._count = itertools.count()
+        self._events: dict[int, list[tuple[RunId, int]]] = {}
+        """By time (ms): runs, and the version for which their event is."""
+        self._times: list[int] = []
+        """A heap of these times."""
         self._changed: dict[RunId, None] = {}
         self._nodes_changed = False
         self._changed_event = asyncio.Event()
@@ -75,11 +76,12 @@ class SimulatedCluster:
     def changes(self, now_ms: int) -> Collection[RunId]:
         """See `Cluster`: applies all events that are due."""
         self._now_ms = max(self._now_ms, now_ms)
-        while self._heap and self._heap[0][0] <= now_ms:
-            due_ms, _, run, version = heapq.heappop(self._heap)
-            live = self._runs.get(run)
-            if live is not None and live.version == version:
-                self._apply(run, live, due_ms)
+        while self._times and self._times[0] <= now_ms:
+            due_ms = heapq.heappop(self._times)
+            for run, version in self._events.pop(due_ms):
+                live = self._runs.get(run)
+                if live is not None and live.version == version:
+                    self._apply(run, live, due_ms)
         self._changed_event.clear()
         self._nodes_changed = False
         changed, self._changed = self._changed, {}
@@ -87,7 +89,7 @@ class SimulatedCluster:
 
     def next_ms(self) -> int | None:
         """The time of the next event; None if no event is scheduled."""
-        return self._heap[0][0] if self._heap else None
+        return self._times[0] if self._times else None
 
     async def changed(self) -> None:
         """See `Cluster`."""
@@ -255,4 +257,10 @@ class SimulatedCluster:
         self._changed[run] = None
 
     def _schedule(self, due_ms: int, run: RunId, live: _Run) -> None:
-        heapq.heappush(self._heap, (due_ms, next(self._count), run, live.version))
+        event = run, live.version
+        at_that_time = self._events.get(due_ms)
+        if at_that_time is None:
+            self._events[due_ms] = [event]
+            heapq.heappush(self._times, due_ms)
+        else:
+            at_that_time.append(event)
