@@ -34,8 +34,8 @@ class AppendBatch(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """Its approximate size in bytes."""
-        records = sum(len(change.record.value or b"") for change in self.leases)
-        records += sum(len(change.record.value or b"") for change in self.group_records)
+        records = sum([len(change.record.value or b"") for change in self.leases])
+        records += sum([len(change.record.value or b"") for change in self.group_records])
         return records + max(self.facts_size, 256 * len(self.facts))
 
 

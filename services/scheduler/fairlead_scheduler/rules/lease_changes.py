@@ -120,19 +120,23 @@ def new_lease(
 ) -> LeaseChange:
     """The lease that starts the job's next run on this node."""
     jobs = view.jobs
-    job_id, run = jobs.rows.id_at(row), int(jobs.run[row]) + 1
-    job_set = jobs.job_sets.values[jobs.job_set[row]]
+    job_id, run = submitted.job_id, jobs.run.item(row) + 1
+    job_set = jobs.job_sets.values[jobs.job_set.item(row)]
     environment = {
         "FAIRLEAD_JOB_ID": job_id,
         "FAIRLEAD_QUEUE": job_set.queue,
         "FAIRLEAD_JOB_SET": job_set.name,
         "FAIRLEAD_RUN": str(run),
-        **_gang_environment(submitted.gang),
-        **_group_environment(view, submitted.group),
-        **_array_environment(submitted.array),
     }
-    shape = jobs.shapes.values[int(jobs.shape[row])].raw
-    requests = jobs.shape_of(int(jobs.shape[row])).requests
+    if submitted.gang is not None:
+        environment |= _gang_environment(submitted.gang)
+    if submitted.group is not None:
+        environment |= _group_environment(view, submitted.group)
+    if submitted.array is not None:
+        environment |= _array_environment(submitted.array)
+    number = jobs.shape.item(row)
+    shape = jobs.shapes.values[number].raw
+    requests = jobs.shape_of(number).requests
     spec = submitted.spec
     if shape != bytes(submitted.shape):  # a retry gave it more memory
         before = shapes.decode(submitted.shape).requests[quantities.MEMORY]
@@ -166,9 +170,7 @@ def _make_change(executor: str, lease: Lease, *, given_up: bool = False) -> Leas
     )
 
 
-def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
-    if gang is None:
-        return {}
+def _gang_environment(gang: ev.Gang) -> dict[str, str]:
     environment = {
         "FAIRLEAD_GANG_NAME": gang.name,
         "FAIRLEAD_GANG_SIZE": str(gang.size),
@@ -181,10 +183,10 @@ def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
     return environment
 
 
-def _group_environment(view: View, member: ev.GroupMember | None) -> dict[str, str]:
+def _group_environment(view: View, member: ev.GroupMember) -> dict[str, str]:
     """The name of a member's group (its client id or its id), and the member's role and index."""
-    state = None if member is None else view.groups.get(member.group)
-    if member is None or state is None:
+    state = view.groups.get(member.group)
+    if state is None:
         return {}
     role = next(role for role in state.terms.roles if role.name == member.role)
     return {
@@ -227,9 +229,7 @@ def _leased_member(view: View, member: ev.GroupMember | None) -> LeasedMember | 
     )
 
 
-def _array_environment(task: ev.ArrayTask | None) -> dict[str, str]:
-    if task is None:
-        return {}
+def _array_environment(task: ev.ArrayTask) -> dict[str, str]:
     return {
         "FAIRLEAD_ARRAY_ID": task.array,
         "FAIRLEAD_ARRAY_INDEX": str(task.index),

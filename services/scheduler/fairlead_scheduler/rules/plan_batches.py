@@ -31,11 +31,15 @@ def make_batches(
     """One batch per job or gang that starts, with the runs it preempts; then refusals."""
     collector = _BatchCollector(view, built)
     after = collector.preempt(plan)
-    nodes = plan.placed_node.tolist()
-    values = plan.placed_value.tolist()
-    jobs = plan.placed_job.tolist()
-    for job, node, value in zip(jobs, nodes, values, strict=True):
-        collector.place(job, node, value, specs, after.get(node, ()), plan.pool)
+    starts = zip(
+        plan.placed_job.tolist(),
+        view.jobs.rows.ids_at(plan.placed_job),
+        plan.placed_node.tolist(),
+        plan.placed_value.tolist(),
+        strict=True,
+    )
+    for job, job_id, node, value in starts:
+        collector.place(job, node, value, specs[job_id], after.get(node, ()), plan.pool)
     if plan.rejected_job.size or plan.failed_job.size:
         _add_refusals(collector, built, plan)
     return collector.batches()
@@ -157,21 +161,21 @@ class _BatchCollector:
         job: int,
         node: int,
         value: int,
-        specs: Mapping[JobId, ev.JobSubmitted],
+        submitted: ev.JobSubmitted,
         after: tuple[RunId, ...],
         pool: str,
     ) -> None:
         """Start a job on a node once the runs `after` have ended."""
-        job_id, name = self.find_id(job), self._built.nodes[node]
+        name = self._built.nodes[node]
         event = ev.JobRunLeased(
-            job_id=job_id,
+            job_id=submitted.job_id,
             run=self._view.jobs.run.item(job) + 1,
             executor=name.executor,
             node=name.node,
             pool=pool,
             value=value,
         )
-        self.add(job, event, lease_changes.new_lease(self._view, job, specs[job_id], name, after))
+        self.add(job, event, lease_changes.new_lease(self._view, job, submitted, name, after))
 
     def batches(self) -> list[AppendBatch]:
         """The batches in the order of their first events."""
