@@ -22,7 +22,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 NAMESPACES, LANDLOCK, OFF = "namespaces", "landlock", "off"
@@ -173,14 +173,28 @@ _devices: list[str] = []
 def raw_devices() -> Sequence[str]:
     """Block devices, and devices that give access to them; the result is cached."""
     if not _devices:
-        for folder, _, names in os.walk("/dev"):
-            for name in names:
-                path = os.path.join(folder, name)
-                mode = os.lstat(path).st_mode
-                if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and _is_raw(folder, name)):
-                    _devices.append(path)
+        _devices.extend(find_raw_devices())
         _devices.append("")
     return _devices[:-1]
+
+
+def find_raw_devices() -> Iterator[str]:
+    """What `raw_devices` caches.
+
+    /dev/shm is left out: it holds the shared memory of programs, files that can be many and that
+    come and go meanwhile.
+    """
+    for folder, folders, names in os.walk("/dev"):
+        if folder == "/dev":
+            folders[:] = [name for name in folders if name != "shm"]
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                mode = os.lstat(path).st_mode
+            except FileNotFoundError:
+                continue  # a device that was just removed
+            if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and _is_raw(folder, name)):
+                yield path
 
 
 def _is_raw(folder: str, name: str) -> bool:
