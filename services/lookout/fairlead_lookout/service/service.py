@@ -31,7 +31,7 @@ from fairlead_lookout.http.pages.about_pages import HealthDeps
 from fairlead_lookout.http.pages.error_pages import build_error_page
 from fairlead_lookout.http.pages.live_fragments import LiveFragments
 from fairlead_lookout.http.pages.page_routes import make_router
-from fairlead_lookout.http.pages.rendering import Templates, load_assets
+from fairlead_lookout.http.pages.rendering import load_templates
 from fairlead_lookout.http.visibility import Visibility
 from fairlead_lookout.http.webhook_access import WebhookDeps
 from fairlead_lookout.service import metrics
@@ -81,7 +81,7 @@ class Service:
     ) -> None:
         self.deps = deps
         self.identify = deps.visibility.authenticate
-        self.error_page = build_error_page(Templates(load_assets()), settings.oidc)
+        self.error_page = build_error_page(load_templates(), settings.oidc)
         self.fold_loop = fold_loop
         self.webhooks = webhooks
         self._settings = settings

@@ -41,7 +41,7 @@ def make_router(deps: Deps, health: HealthDeps) -> APIRouter:
     """The routes of the pages, their streams and static files."""
     router = APIRouter(include_in_schema=False)
     files = rendering.load_assets()
-    sender = PageSender(deps, rendering.Templates(files))
+    sender = PageSender(deps, rendering.load_templates())
 
     @router.get("/static/{name}")
     async def static(name: str) -> Response:

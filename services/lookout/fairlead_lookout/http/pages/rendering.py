@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Hashable, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, Final
 from urllib.parse import quote
@@ -63,7 +63,8 @@ class BarSegment(msgspec.Struct, frozen=True):
     width: float
 
 
-def load_assets() -> dict[str, Asset]:
+@cache
+def load_assets() -> Mapping[str, Asset]:
     """The static files of the pages, by name."""
     found: dict[str, Asset] = {}
     for item in resources.files("fairlead_lookout.http.pages").joinpath("static").iterdir():
@@ -197,3 +198,9 @@ class Templates:
     def render(self, name: str, **values: Any) -> str:
         """The text of a template."""
         return self._environment.get_template(name).render(**values)
+
+
+@cache
+def load_templates() -> Templates:
+    """The templates of this process, which take a tenth of a second to compile."""
+    return Templates(load_assets())
