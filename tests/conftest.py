@@ -5,15 +5,16 @@
 - `fresh_database`: the URL of an empty database of this test alone (about 50 ms).
 - `valkey_server`: an embedded Valkey (session). `.restart()`, `.kill()`.
 - `valkey_url`: its URL, with everything in it deleted (function).
-- `kafka_broker`: a real Kafka broker (session). `.url()`, `.restart()`, `.kill()`; skips with the
-  reason when it cannot be had. Mark tests that use it `kafka`.
-- `fresh_kafka_broker`: a broker of this test alone (about 4 s), for tests that start an
-  installation on it: its topics have the same names in every test.
-- `kubeconfig`: of a real Kubernetes API server with three nodes of KWOK (session); skips with the
-  reason where its programs have not been built (`make kubernetes`). Mark tests that use it
-  `kubernetes`. `control_plane`: its processes; skips where the cluster is somebody else's.
-  `kubernetes_tools`: the folder of kubectl and kube-controller-manager, built likewise.
+- `fresh_kafka_broker`: a real Kafka broker of this test alone (about 4 s), for tests that start an
+  installation on it: its topics have the same names in every test. `.url()`, `.restart()`,
+  `.kill()`; skips with the reason when it cannot be had. Mark tests that use it `kafka`.
+- `kubernetes_tools`: the folder of kubectl and kube-controller-manager (session); skips with the
+  reason where they have not been built (`make kubernetes`).
 - `chromium`: the path of a Chromium (session); skips with the reason when there is none.
+
+Some folders have more, which end with the last test of the folder, because they take several
+percent of a core also when nothing uses them: `kafka_broker`, `standalone` and those of
+`kubernetes_fixtures.py`. Such a folder is a package, as are the folders above it.
 
 `FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's), `FAIRLEAD_TEST_REDIS=redis://...` and
 `FAIRLEAD_TEST_KAFKA=kafka://...` use servers that are there already, and
@@ -50,7 +51,6 @@ from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Pos
 from fairlead_standalone.servers.embedded_valkey import Valkey
 from tests.go_programs import KUBERNETES_TOOLS, ProgramsUnavailable
 from tests.kafka_broker import BrokerUnavailable, KafkaBroker
-from tests.kubernetes_control_plane import ControlPlane
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
@@ -148,11 +148,14 @@ def _choose_parent() -> Path | None:
     return MEMORY if is_large else None
 
 
-async def create_database(server: str, name: str) -> None:
-    """Make an empty database on a server. Its files are copied: half the work of writing a WAL."""
+async def create_database(server: str, name: str, template: str = "template1") -> None:
+    """Make a database on a server, a copy of another to which nobody is connected: by default an
+    empty one. Its files are copied: half the work of writing a WAL."""
     connection = await asyncpg.connect(server)
     try:
-        await connection.execute(f'CREATE DATABASE "{name}" STRATEGY FILE_COPY')
+        await connection.execute(
+            f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY'
+        )
     finally:
         await connection.close()
 
@@ -165,10 +168,10 @@ async def _drop_database(server: str, name: str) -> None:
         await connection.close()
 
 
-def made_database(server: Server) -> Iterator[str]:
-    """The URL of an empty database, which goes afterwards."""
+def made_database(server: Server, template: str = "template1") -> Iterator[str]:
+    """The URL of a database, by default an empty one, which goes afterwards."""
     name = f"test_{secrets.token_hex(6)}"
-    blocking(create_database(server.url(), name))
+    blocking(create_database(server.url(), name, template))
     yield server.url(name)
     blocking(_drop_database(server.url(), name))
 
@@ -204,7 +207,8 @@ def valkey_url(valkey_server: Server) -> str:
     return valkey_server.url()
 
 
-def _kafka_broker(folder: Path) -> Iterator[Server]:
+def run_kafka_broker(folder: Path) -> Iterator[Server]:
+    """A started broker, which is killed afterwards. Skips the test when it cannot be had."""
     if given := os.environ.get("FAIRLEAD_TEST_KAFKA"):
         yield Server(given, None)
         return
@@ -217,38 +221,10 @@ def _kafka_broker(folder: Path) -> Iterator[Server]:
         server.kill()  # nobody needs its data, and to stop in order takes seconds
 
 
-@pytest.fixture(scope="session")
-def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Kafka broker of this worker alone."""
-    yield from _kafka_broker(tmp_path_factory.mktemp("kafka"))
-
-
 @pytest.fixture
 def fresh_kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Kafka broker of this test alone."""
-    yield from _kafka_broker(tmp_path_factory.mktemp("kafka"))
-
-
-@pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A Kubernetes control plane of this worker alone, with the nodes n0, n1 and n2."""
-    if os.environ.get("FAIRLEAD_TEST_KUBECONFIG"):
-        pytest.skip("the cluster of FAIRLEAD_TEST_KUBECONFIG belongs to somebody else")
-    try:
-        with ControlPlane(tmp_path_factory.mktemp("kubernetes")) as plane:
-            plane.add_nodes("n0", "n1", "n2")
-            yield plane
-    except ProgramsUnavailable as error:
-        pytest.skip(f"no Kubernetes control plane: {error}")
-
-
-@pytest.fixture(scope="session")
-def second_control_plane(
-    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ControlPlane]:
-    """Another cluster, without nodes: its own API server on the etcd of the first one."""
-    with ControlPlane(tmp_path_factory.mktemp("kubernetes"), beside=control_plane) as plane:
-        yield plane
+    yield from run_kafka_broker(tmp_path_factory.mktemp("kafka"))
 
 
 @pytest.fixture(scope="session")
@@ -258,15 +234,6 @@ def kubernetes_tools() -> Path:
         return KUBERNETES_TOOLS.find()
     except ProgramsUnavailable as error:
         pytest.skip(f"no kubectl: {error}")
-
-
-@pytest.fixture(scope="session")
-def kubeconfig(request: pytest.FixtureRequest) -> Path:
-    """The kubeconfig of a cluster for tests."""
-    if given := os.environ.get("FAIRLEAD_TEST_KUBECONFIG"):
-        return Path(given)
-    plane: ControlPlane = request.getfixturevalue("control_plane")
-    return plane.kubeconfig
 
 
 def tool_output(name: str) -> str:

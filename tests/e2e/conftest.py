@@ -7,9 +7,9 @@ import pytest
 from fairlead_standalone.service.testing import StandaloneInstallation
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
-    """A running Fairlead of this worker; tests may kill parts that the supervisor restarts."""
+    """A running Fairlead of this folder; tests may kill parts that the supervisor restarts."""
     with StandaloneInstallation(tmp_path_factory.mktemp("up")) as running:
         running.start()
         yield running

@@ -14,6 +14,9 @@ from tests.contract.cluster.beds import (
     SimulatedBed,
     until_run,
 )
+from tests.kubernetes_fixtures import control_plane, kubeconfig
+
+__all__ = ["control_plane", "kubeconfig"]
 
 LASTING = [
     "process",

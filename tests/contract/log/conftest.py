@@ -5,12 +5,19 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from fairlead_common.log.protocol import EventLog
+from tests.conftest import Server, run_kafka_broker
 from tests.contract.log.beds import Bed, KafkaBed, MemoryBed, PostgresBed
 
 LOGS = ["memory", "postgres", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
-@pytest.fixture(scope="session", params=LOGS)
+@pytest.fixture(scope="package")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Kafka broker of this folder alone."""
+    yield from run_kafka_broker(tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture(scope="package", params=LOGS)
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Each log in turn."""
     match request.param:

@@ -1,4 +1,4 @@
-"""One Airflow and one Fairlead for all tests of this folder."""
+"""One Airflow for all tests of a module: it takes a tenth of a core when nothing uses it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ DAGS = Path(__file__).parent / "dags"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "airflow"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def airflow(
     postgres_server: Server,
     standalone: StandaloneInstallation,

@@ -23,6 +23,9 @@ from tests.e2e.guide.guides import blocks
 from tests.integration.deploy import charts
 from tests.integration.deploy.charted import Charted, apply, apply_gateway_api
 from tests.kubernetes_control_plane import ControlPlane
+from tests.kubernetes_fixtures import control_plane
+
+__all__ = ["control_plane"]
 
 EXAMPLES: Final = {"queue": "physics", "job_set": "a/b"}
 
@@ -55,7 +58,7 @@ async def services(fresh_database: str, valkey_url: str) -> AsyncIterator[Routes
         yield {"submit": changes - views, "lookout": (views | pages) - changes}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api_server(control_plane: ControlPlane) -> ControlPlane:
     """An API server that knows the Gateway API, with the namespace of the release."""
     apply_gateway_api(control_plane)

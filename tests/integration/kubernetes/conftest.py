@@ -8,7 +8,10 @@ import pytest
 
 from fairlead_common.domain.ids import RunId
 from tests.kubernetes_control_plane import ControlPlane
+from tests.kubernetes_fixtures import control_plane
 from tests.unit.executor.kubernetes.world import World
+
+__all__ = ["control_plane"]
 
 
 class RealWorld(World):

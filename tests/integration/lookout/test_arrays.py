@@ -155,11 +155,11 @@ async def test_arrays_and_their_waiting_tasks_show_the_priority_that_they_have_n
 
 
 async def test_the_migration_finds_the_tasks_that_were_cancelled_before(
-    fresh_database: str,
+    empty_database: str,
 ) -> None:
     folder = resources.files("fairlead_lookout.store").joinpath("sql/migrations")
     scripts = sorted((item.name, item.read_text()) for item in folder.iterdir())
-    connection = await asyncpg.connect(fresh_database)
+    connection = await asyncpg.connect(empty_database)
     await connection.execute("CREATE SCHEMA fairlead_lookout")
     for _, script in [each for each in scripts if each[0] < "0090"]:
         await connection.execute(script)

@@ -173,14 +173,14 @@ async def test_jobs_of_an_old_log_are_not_added_to_expired_weeks(
         assert (await read_weeks(fresh_database))["jobs"][job_id("late")] == {THIS_WEEK - 1}
 
 
-async def test_the_jobs_of_a_view_without_weeks_stay(fresh_database: str, valkey_url: str) -> None:
-    pool = await open_pool(fresh_database, size_max=1)
+async def test_the_jobs_of_a_view_without_weeks_stay(empty_database: str, valkey_url: str) -> None:
+    pool = await open_pool(empty_database, size_max=1)
     try:
         await migrate_to(pool, "0086")
     finally:
         await pool.close()
-    await insert_without_weeks(fresh_database)
-    async with running(fresh_database, valkey_url) as harness:
+    await insert_without_weeks(empty_database)
+    async with running(empty_database, valkey_url) as harness:
         job = await harness.read(f"/jobs/{job_id('old')}")
         assert (job["state"], job["runs"][0]["state"]) == ("RUNNING", "RUNNING")
         events = [*succeeded("old"), submitted("new"), leased("new"), pending("new")]
@@ -190,7 +190,7 @@ async def test_the_jobs_of_a_view_without_weeks_stay(fresh_database: str, valkey
             job_id("old"): "SUCCEEDED",
             job_id("new"): "PENDING",
         }
-        weeks = await read_weeks(fresh_database)
+        weeks = await read_weeks(empty_database)
         for table in ("jobs", "job_specs", "runs"):
             assert weeks[table] == {job_id("old"): {THIS_WEEK}, job_id("new"): {THIS_WEEK}}
 

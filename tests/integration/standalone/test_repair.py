@@ -1,6 +1,6 @@
 """`fairlead repair`: every way in which a view and the log can lose each other (decision 0032)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -23,7 +23,7 @@ from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
-from tests.conftest import Server
+from tests.conftest import Server, run_kafka_broker
 from tests.integration.scheduler.world import EXECUTOR, JOB_SET, QUEUE, job_id, submitted
 from tests.integration.standalone.repair_harness import Installation
 
@@ -36,6 +36,12 @@ async def in_postgres(fresh_database: str, valkey_url: str) -> AsyncIterator[Ins
     """The log is in the same database."""
     async with Installation.open(fresh_database, fresh_database, valkey_url) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Kafka broker of this module alone."""
+    yield from run_kafka_broker(tmp_path_factory.mktemp("kafka"))
 
 
 @pytest.fixture

@@ -168,11 +168,11 @@ async def test_a_repeated_submission_returns_the_same_jobs(submit: Served) -> No
     assert first[1]["id"] != second[1]["id"]
 
 
-async def test_a_repeated_submission_of_known_jobs_creates_nothing(fresh_database: str) -> None:
-    async with served(fresh_database) as submit:
+async def test_a_repeated_submission_of_known_jobs_creates_nothing(empty_database: str) -> None:
+    async with served(empty_database) as submit:
         assert (await submit.submit([{**RUN, "clientId": "a"}])).status_code == 200
         (event,) = await submitted(submit)
-    async with served(fresh_database) as other:
+    async with served(empty_database) as other:
         other.queue = submit.queue
         await view_knows(other, [(event.job_id, event.digest, "RUNNING")])
         answer = await other.submit([{**RUN, "clientId": "a"}, {**RUN, "clientId": "b"}])
@@ -332,14 +332,14 @@ async def test_without_a_view_no_queue_is_removed(submit: Served) -> None:
     assert (await submit.client.delete(f"/api/v1/queues/{name}")).status_code == 503
 
 
-async def test_view_queries_of_small_requests_are_batched(fresh_database: str) -> None:
-    async with served(fresh_database) as submit:
+async def test_view_queries_of_small_requests_are_batched(empty_database: str) -> None:
+    async with served(empty_database) as submit:
         answers = await asyncio.gather(
             *(submit.submit([{**RUN, "clientId": f"{n}"}]) for n in range(50))
         )
         assert {answer.status_code for answer in answers} == {200}
         known = [(e.job_id, e.digest, "QUEUED") for e in await submitted(submit)]
-    async with served(fresh_database) as other:
+    async with served(empty_database) as other:
         other.queue = submit.queue
         await view_knows(other, known)
         answers = await asyncio.gather(

@@ -1,0 +1,1 @@
+"""What all implementations of an interface do."""
