@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -30,6 +31,11 @@ from tests.unit.executor.kubernetes.world import class_object, slice_object
 pytestmark = pytest.mark.kubernetes
 
 COMMAND_S_MAX: Final = 120
+PATHS: Final = {
+    "pods": "/api/v1/pods",
+    "ingresses": "/apis/networking.k8s.io/v1/ingresses",
+    "resourceclaims": "/apis/resource.k8s.io/v1/resourceclaims",
+}
 DEVICE_CLASS: Final = "gpu.example.com"
 NODE: Final = "two-devices"
 SETTINGS: Final = "settings"
@@ -73,6 +79,7 @@ class Reader:
             "PATH": ":".join(programs),
             "FAIRLEAD_DATA": str(standalone.data),
         }
+        self._foreign = set(self.find("pods"))
 
     def start(self, text: str, **more: str) -> "subprocess.Popen[str]":
         """Type commands in another terminal; `more`: variables."""
@@ -94,16 +101,14 @@ class Reader:
 
     def find(self, resource: str, selector: str = "") -> dict[str, dict[str, Any]]:
         """All objects of a resource with these labels, by their names. `Any`: JSON."""
-        words = ["kubectl", "get", resource, "-A", "-l", selector, "-o", "json"]
-        return {
-            item["metadata"]["name"]: item
-            for item in json.loads(self.type(shlex.join(words)))["items"]
-        }
+        listed = self.plane.request("GET", f"{PATHS[resource]}?labelSelector={quote(selector)}")
+        return {item["metadata"]["name"]: item for item in listed["items"]}
 
     def running(self, queue: str) -> set[str]:
-        """The running pods of a queue."""
+        """The running pods of a queue, without those that ran before this Fairlead."""
         found = self.find("pods", f"fairlead.dev/queue={queue}")
-        return {name for name, pod in found.items() if pod["status"]["phase"] == "Running"}
+        running = {name for name, pod in found.items() if pod["status"]["phase"] == "Running"}
+        return running - self._foreign
 
     def end(self, pod: str) -> None:
         """Have the program of a pod end."""
@@ -157,9 +162,8 @@ def test_settings_of_the_page_are_valid() -> None:
 
 
 def test_a_command_runs_on_the_cluster_and_its_output_is_printed(reader: Reader) -> None:
-    before = reader.running("default")
     with reader.start(text_of("run")) as process:
-        reader.standalone.wait_for(lambda: len(reader.running("default")) > len(before))
+        reader.standalone.wait_for(lambda: bool(reader.running("default")))
         assert process.stdout is not None
         printed = [process.stdout.readline().strip() for _ in OUTPUT]
         # The command ends with the log, which KWOK follows for ever.

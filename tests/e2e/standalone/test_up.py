@@ -29,7 +29,7 @@ SERVERS = ("postgres", "valkey")
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneInstallation]:
-    """A running Fairlead, shared by the tests that leave it running."""
+    """A running Fairlead, shared by the tests that leave it running, some of which restart it."""
     with StandaloneInstallation(tmp_path_factory.mktemp("up")) as running:
         running.start()
         yield running
@@ -209,20 +209,19 @@ def test_a_killed_service_is_restarted(standalone: StandaloneInstallation, name:
     assert (done.returncode, done.stdout) == (0, f"after {name}\n"), done.stderr
 
 
-def test_ctrl_c_shuts_down_in_order_and_data_survive(tmp_path: Path) -> None:
-    with StandaloneInstallation(tmp_path) as standalone:
-        standalone.start()
-        token = standalone.token
-        assert run_fairlead(standalone, "queue", "create", "physics").returncode == 0
-        run_fairlead(standalone, "run", "--", "true")
-        assert standalone.interrupt() == 0
-        assert "killing it" not in standalone.printed
-        assert not processes_of(standalone.data)
-        standalone.start()
-        assert standalone.token == token
-        assert b'"physics"' in get(standalone, "/api/v1/queues", token)[1]
-        jobs = json.loads(get(standalone, "/api/v1/jobs", token)[1])["jobs"]
-        assert [job["state"] for job in jobs] == ["SUCCEEDED"]
+def test_ctrl_c_shuts_down_in_order_and_data_survive(standalone: StandaloneInstallation) -> None:
+    token, before = standalone.token, len(standalone.printed)
+    assert run_fairlead(standalone, "queue", "create", "physics").returncode == 0
+    done = run_fairlead(standalone, "run", "--queue", "physics", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert standalone.interrupt() == 0
+    assert "killing it" not in standalone.printed[before:]
+    assert not processes_of(standalone.data)
+    standalone.start()
+    assert standalone.token == token
+    assert b'"physics"' in get(standalone, "/api/v1/queues", token)[1]
+    jobs = json.loads(get(standalone, "/api/v1/jobs?queue=physics", token)[1])["jobs"]
+    assert [job["state"] for job in jobs] == ["SUCCEEDED"]
 
 
 def test_ctrl_c_during_the_start_shuts_down(tmp_path: Path) -> None:
@@ -248,34 +247,28 @@ def test_under_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
     assert running.returncode == 0
 
 
-def test_no_process_outlives_a_killed_supervisor(tmp_path: Path) -> None:
-    with StandaloneInstallation(tmp_path) as standalone:
-        standalone.start()
-        mark = tmp_path / "started"
-        command = f"touch {mark}; exec sleep 1000"
-        job = subprocess.Popen(
-            [COMMAND, "run", "--", "sh", "-c", command],
-            env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        standalone.wait_for(mark.exists)
-        job.kill()
-        job.wait()
-        everything = [p for p in processes_of(tmp_path) if p.pid != os.getpid()]
-        assert len(everything) > len(SERVICES) + len(SERVERS)
-        standalone.kill()
-        _, alive = psutil.wait_procs(everything, BOUND_S)
-        assert not alive
-        wait_for(lambda: not processes_of(standalone.data))  # some may have begun just then
-
-
-def test_it_starts_again_after_a_kill(tmp_path: Path) -> None:
-    with StandaloneInstallation(tmp_path) as standalone:
-        standalone.start()
-        standalone.kill()
-        standalone.start()
-        assert run_fairlead(standalone, "run", "--", "true").returncode == 0
+def test_no_process_outlives_a_killed_supervisor_and_it_starts_again(
+    standalone: StandaloneInstallation, tmp_path: Path
+) -> None:
+    mark = tmp_path / "started"
+    command = f"touch {mark}; exec sleep 1000"
+    job = subprocess.Popen(
+        [COMMAND, "run", "--", "sh", "-c", command],
+        env={**os.environ, "FAIRLEAD_DATA": str(standalone.data)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    standalone.wait_for(mark.exists)
+    job.kill()
+    job.wait()
+    everything = processes_of(standalone.data)
+    assert len(everything) > len(SERVICES) + len(SERVERS)
+    standalone.kill()
+    _, alive = psutil.wait_procs(everything, BOUND_S)
+    assert not alive
+    wait_for(lambda: not processes_of(standalone.data))  # some may have begun just then
+    standalone.start()
+    assert run_fairlead(standalone, "run", "--", "true").returncode == 0
 
 
 @pytest.mark.kafka
