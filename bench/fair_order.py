@@ -14,19 +14,16 @@ import statistics
 import sys
 import time
 
+import msgspec
+import numpy as np
+
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import GroupId, JobId, client_job_id
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.kernels import compilation
-
-compilation.choose_kernels(os.environ)
-
-import msgspec  # noqa: E402  kernels are chosen first
-import numpy as np  # noqa: E402
-
-from fairlead_common.domain import shapes  # noqa: E402
-from fairlead_common.domain.ids import GroupId, JobId, client_job_id  # noqa: E402
-from fairlead_common.domain.records import configuration  # noqa: E402
-from fairlead_common.domain.records import events as ev  # noqa: E402
-from fairlead_common.domain.records.clusters import Node  # noqa: E402
-from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness  # noqa: E402
+from fairlead_scheduler.rules.scheduler_harness import SchedulerHarness
 
 GROUPS, QUEUES, NODES = 5_000, 20, 10_000
 SHAPE = shapes.encode(shapes.Shape(requests={"cpu": 1_000}))
@@ -89,6 +86,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--json", action="store_true", help="accepted: the last line is JSON")
     turns = parser.parse_args().turns
+    compilation.choose_kernels(os.environ)
     harness, members, waiting = make_harness()
     fair_ms = measure(harness, configuration.FAIR, 1, turns)
     fifo_ms = measure(harness, configuration.FIFO, 2, turns)

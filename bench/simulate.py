@@ -23,10 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_scheduler.kernels import compilation
-
-compilation.choose_kernels(os.environ)
-
-from fairlead_scheduler.simulate import simulation  # noqa: E402  kernels are chosen first
+from fairlead_scheduler.simulate import simulation
 
 DAY_S: Final = 86_400
 NODES: Final = 1_000
@@ -104,6 +101,7 @@ def main() -> None:
     parser.add_argument("--arrivals", choices=("bursts", "even", "trace"), default="bursts")
     parser.add_argument("--json", action="store_true", help="only the last line is of interest")
     options = parser.parse_args()
+    compilation.choose_kernels(os.environ)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         order = write(folder, options.jobs, options.arrivals)

@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_scheduler.kernels import compilation
-
-compilation.choose_kernels(os.environ)
-
-from fairlead_scheduler.simulate import simulation  # noqa: E402
-from fairlead_scheduler.simulate.output import html_report  # noqa: E402  kernels are chosen first
+from fairlead_scheduler.simulate import simulation
+from fairlead_scheduler.simulate.output import html_report
 
 ROOT: Final = Path(__file__).parent.parent
 EXAMPLES: Final = ROOT / "examples" / "simulate"
@@ -44,6 +41,7 @@ def drawn(name: str) -> str:
 
 def main() -> int:
     """Rewrite what differs, or with --check only say so."""
+    compilation.choose_kernels(os.environ)
     different = 0
     for name in PICTURES:
         picture = drawn(name)

@@ -6,12 +6,8 @@ import os
 
 from fairlead_common.service import process, settings
 from fairlead_scheduler.kernels import compilation
-from fairlead_scheduler.kernels.compilation import KernelsReady
 from fairlead_scheduler.service import heap
 from fairlead_scheduler.service.settings import SchedulerSettings
-
-_has_kernels: list[bool] = []
-"""Not empty if the kernels were compiled meanwhile, so that the process restarts with them."""
 
 
 async def main() -> None:
@@ -19,22 +15,18 @@ async def main() -> None:
     gc.disable()  # a start makes objects that stay: no collection until the first cycle has ended
     heap.limit_heaps()
     compilation.choose_kernels(os.environ)
-    # imports numba, if kernels are used
     from fairlead_scheduler.service.service import Service
 
     values = settings.load(SchedulerSettings, os.environ)
-    try:
-        async with Service.open(values) as service, asyncio.TaskGroup() as tasks:
-            tasks.create_task(service.run(), name="scheduler")
-            await service.settled()
-            await asyncio.to_thread(_import_serving)
-            gc.enable()
-            from fairlead_common.web.server import build_app, serve
+    async with Service.open(values) as service, asyncio.TaskGroup() as tasks:
+        tasks.create_task(service.run(), name="scheduler")
+        await service.settled()
+        await asyncio.to_thread(_import_serving)
+        gc.enable()
+        from fairlead_common.web.server import build_app, serve
 
-            app = build_app("Fairlead scheduler", [], service.checks(), values)
-            await serve(app, values.http_host, values.http_port, values.connections)
-    except* KernelsReady:
-        _has_kernels.append(True)
+        app = build_app("Fairlead scheduler", [], service.checks(), values)
+        await serve(app, values.http_host, values.http_port, values.connections)
 
 
 def _import_serving() -> None:
@@ -44,5 +36,3 @@ def _import_serving() -> None:
 
 if __name__ == "__main__":
     process.run(main)
-    if _has_kernels:
-        compilation.restart_process()

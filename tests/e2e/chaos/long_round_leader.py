@@ -11,23 +11,18 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from bench import adversarial
+from bench.engine import snapshot as make_snapshot
 from fairlead_common.service import settings
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.engine.compiler.decorators import is_compiled
+from fairlead_scheduler.engine.preparation.static_pool import StaticPool
 from fairlead_scheduler.kernels import compilation
-
-compilation.choose_kernels(os.environ)
-
-from bench import adversarial  # noqa: E402  kernels are chosen first
-from bench.engine import snapshot as make_snapshot  # noqa: E402
-from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule  # noqa: E402
-from fairlead_scheduler.engine.compiler.decorators import COMPILED  # noqa: E402
-from fairlead_scheduler.engine.preparation.static_pool import StaticPool  # noqa: E402
-from fairlead_scheduler.service.service import Service  # noqa: E402
-from fairlead_scheduler.service.settings import SchedulerSettings  # noqa: E402
+from fairlead_scheduler.service.service import Service
+from fairlead_scheduler.service.settings import SchedulerSettings
 
 JOBS_MIN: Final = 2
 BEGUN: Final = "a long round has begun"
-NODES: Final = 4_000 if COMPILED else 100
-"""Nodes of the worst pool."""
 
 
 def schedule_for_long(
@@ -44,7 +39,8 @@ def schedule_for_long(
         return schedule(
             snapshot, settings, static=static, explain=explain, expired=expired, clock_s=clock_s
         )
-    worst = make_snapshot(**adversarial.urgent_gangs_with_rack(NODES))
+    nodes = 4_000 if is_compiled() else 100
+    worst = make_snapshot(**adversarial.urgent_gangs_with_rack(nodes))
     sys.stdout.write(BEGUN + "\n")
     sys.stdout.flush()
     while True:
@@ -53,6 +49,7 @@ def schedule_for_long(
 
 async def main() -> None:
     """Run until killed."""
+    compilation.choose_kernels(os.environ)
     async with Service.open(
         settings.load(SchedulerSettings, os.environ), schedule_for_long
     ) as service:

@@ -9,7 +9,6 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
 from tests.e2e.chaos import long_round_leader
 from tests.e2e.chaos.scheduler_process import SCHEDULER, start_scheduler
-from tests.integration.scheduler.test_long_rounds import next_leaders
 from tests.integration.scheduler.world import World, job_id, stands_by, submitted
 
 PATIENCE_S = 120.0
@@ -43,11 +42,11 @@ async def test_a_leader_killed_in_a_long_round_is_replaced_and_each_job_runs_onc
             await stands_by(fresh_database)
             await world.tell(*(submitted(name) for name in names))
             await wait_for_long_round(first)
-            killed = await next_leaders(world, 1)
+            killed = await world.next_leaders(1)
             first.kill()
             began_s = clock.monotonic_s()
             async with asyncio.timeout(TAKEOVER_S_MAX):
-                while await next_leaders(world, 1) == killed:
+                while await world.next_leaders(1) == killed:
                     pass
             assert await first.wait() == -signal.SIGKILL
             sys.stdout.write(f"new leader after {clock.monotonic_s() - began_s:.1f} s\n")

@@ -10,18 +10,15 @@ import pytest
 
 from bench import adversarial
 from bench.engine import snapshot as make_snapshot
-from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import LeaderHeartbeat
-from fairlead_common.log import topics
 from fairlead_common.web.server import build_app
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.engine.compiler.decorators import COMPILED
+from fairlead_scheduler.engine.compiler.decorators import is_compiled
 from fairlead_scheduler.engine.preparation.static_pool import StaticPool
 from tests.integration.scheduler.test_leading import scheduler
 from tests.integration.scheduler.world import PATIENCE_S, World, stands_by, submitted
 
-NODES = 4_000 if COMPILED else 100
+NODES = 4_000 if is_compiled() else 100
 """Nodes of the pool whose rounds take long. Without compiled kernels small ones do."""
 
 
@@ -63,25 +60,6 @@ async def world(fresh_database: str) -> AsyncIterator[World]:
         yield made
 
 
-async def next_leaders(world: World, count: int) -> list[str]:
-    """The instances that append the next heartbeats of leaders."""
-    end = await world.log.end_positions(topics.CLUSTERS)
-    reader = await world.log.reader(topics.CLUSTERS, end)
-    instances: list[str] = []
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while len(instances) < count:
-                for entry in (await reader.read()).entries:
-                    if entry.value is None:
-                        continue
-                    record = clusters.decode(entry.value)
-                    if isinstance(record, LeaderHeartbeat):
-                        instances.append(record.instance)
-    finally:
-        await reader.close()
-    return instances
-
-
 async def test_during_a_long_round_the_leader_answers_and_keeps_its_lock(
     world: World, fresh_database: str, valkey_url: str
 ) -> None:
@@ -96,7 +74,7 @@ async def test_during_a_long_round_the_leader_answers_and_keeps_its_lock(
         await engine.wait_for(engine.begun)
         await stack.enter_async_context(scheduler(fresh_database, valkey_url))
         await stands_by(fresh_database)
-        leaders = await next_leaders(world, 3)
+        leaders = await world.next_leaders(3)
         app = build_app("Fairlead scheduler", [], leading.checks(), leading.settings)
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -107,7 +85,7 @@ async def test_during_a_long_round_the_leader_answers_and_keeps_its_lock(
         engine.released.set()
         await world.report_nodes()
         await world.first(ev.JobRunLeased, "a")
-        assert await next_leaders(world, 1) == leaders[:1]
+        assert await world.next_leaders(1) == leaders[:1]
 
 
 async def test_a_leader_that_ends_during_a_long_round_hands_over(

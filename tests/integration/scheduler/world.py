@@ -12,7 +12,7 @@ from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.log import Entry, EventLog, Producer, Record, topics
 from fairlead_common.log.compacted_view import CompactedView
@@ -139,6 +139,24 @@ class World:
             ]
 
         return found(await self.events(lambda seen: bool(found(seen))))[0]
+
+    async def next_leaders(self, count: int) -> list[str]:
+        """The instances that append the next heartbeats of leaders."""
+        end = await self.log.end_positions(topics.CLUSTERS)
+        reader = await self.log.reader(topics.CLUSTERS, end)
+        instances: list[str] = []
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while len(instances) < count:
+                    for entry in (await reader.read()).entries:
+                        if entry.value is None:
+                            continue
+                        record = clusters.decode(entry.value)
+                        if isinstance(record, LeaderHeartbeat):
+                            instances.append(record.instance)
+        finally:
+            await reader.close()
+        return instances
 
     async def live_leases(
         self, enough: Callable[[dict[str, leases.Lease]], bool]

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from fairlead_scheduler.engine.compiler.decorators import COMPILED
+from fairlead_scheduler.engine.compiler.decorators import is_compiled
 
 
-@pytest.mark.skipif(not COMPILED, reason="nothing is compiled here")
+@pytest.mark.skipif(not is_compiled(), reason="nothing is compiled here")
 def test_no_round_compiles_a_kernel_after_warm_up() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.properties.engine.warmed"],

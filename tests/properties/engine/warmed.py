@@ -11,16 +11,13 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from fairlead_scheduler.kernels import compilation
-
-compilation.choose_kernels(os.environ)
-
-from fairlead_scheduler.cases import case_file  # noqa: E402
-from fairlead_scheduler.cases.case_file import Case  # noqa: E402
-from fairlead_scheduler.cases.case_runner import run_case  # noqa: E402
-from fairlead_scheduler.kernels import warm_up  # noqa: E402  (what kernels are used is chosen before)
-from tests.properties.engine.worlds import BOUNDED, cases  # noqa: E402
-from tests.unit.simulate.simulations import job, simulate  # noqa: E402
+from fairlead_scheduler.cases import case_file
+from fairlead_scheduler.cases.case_file import Case
+from fairlead_scheduler.cases.case_runner import run_case
+from fairlead_scheduler.engine.compiler.decorators import EntryPoint
+from fairlead_scheduler.kernels import compilation, warm_up
+from tests.properties.engine.worlds import BOUNDED, cases
+from tests.unit.simulate.simulations import job, simulate
 
 CASES = Path(__file__).parents[2] / "cases"
 LARGE = Path(__file__).with_name("large.yaml")
@@ -34,11 +31,12 @@ def signatures() -> Iterator[str]:
                 yield from _signatures(made)
 
 
-def _signatures(made: Any) -> Iterator[str]:
-    """Those of a dispatcher of numba, which has no types; nothing of anything else."""
-    if hasattr(made, "py_func"):
-        for signature in made.signatures:
-            yield f"{made.py_func.__module__}.{made.py_func.__name__}{signature}"
+def _signatures(made: object) -> Iterator[str]:
+    """Those of an entry point; nothing of anything else."""
+    if isinstance(made, EntryPoint):
+        compiled: Any = made.run  # a dispatcher of numba has no types
+        for signature in compiled.signatures:
+            yield f"{compiled.__module__}.{compiled.__name__}{signature}"
 
 
 @settings(BOUNDED, database=None)
@@ -50,8 +48,10 @@ def random_worlds(case: Case) -> None:
 
 def main() -> None:
     """Warm up, play, and say what was compiled late."""
+    compilation.choose_kernels(os.environ)
     warm_up.run_warm_up_rounds()
     before = set(signatures())
+    assert before
     for file in (*sorted(CASES.rglob("*.yaml")), LARGE):
         for case in case_file.read_cases(file):
             run_case(case)

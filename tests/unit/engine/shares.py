@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import load_kernels
+from fairlead_scheduler.engine.compiler.decorators import entry_point
 from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.engine.snapshot import Bool, Float
 
@@ -16,6 +16,11 @@ def divide(weight: list[float] | Float, demand: list[float] | Float, takes_part:
     shares[fair_shares.DEMAND] = demand
     shares[fair_shares.BUDGET] = weight
     table = fair_shares.ShareTable(shares, takes_part, np.zeros_like(takes_part))
-    load_kernels(table)
-    fair_shares.divide_pool(table)
+    _divide(table)
     return shares
+
+
+@entry_point
+def _divide(table: fair_shares.ShareTable) -> None:
+    """`divide_pool`, which is compiled only for other kernels."""
+    fair_shares.divide_pool(table)

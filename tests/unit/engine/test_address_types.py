@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from fairlead_scheduler.engine.compiler.decorators import (
-    COMPILED,
     by_address,
     entry_point,
     inlined,
+    is_compiled,
     pack_for_kernels,
     repack,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int64
 
-pytestmark = pytest.mark.skipif(not COMPILED, reason="kernels run as Python here")
+pytestmark = pytest.mark.skipif(not is_compiled(), reason="kernels run as Python here")
 
 
 @by_address

@@ -14,7 +14,6 @@ from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
     inlined,
-    load_kernels,
     separate,
 )
 from fairlead_scheduler.engine.snapshot import Byte, Int32, Int64
@@ -97,13 +96,11 @@ def find_share(model: Accounts, amount: int, whole: int) -> float:
 
 
 def accounts() -> Accounts:
-    model = Accounts(
+    return Accounts(
         balance=np.array([30, 10]),
         owner=np.array([7, 8], np.int32),
         kind=np.array([200, 1], np.uint8),
     )
-    load_kernels(model)
-    return model
 
 
 def test_kernels_change_the_model_and_return_several_values() -> None:
@@ -126,21 +123,4 @@ def test_an_error_in_a_separate_kernel_is_raised_in_python() -> None:
 def test_kernels_are_loaded_again_for_every_form_of_the_model() -> None:
     assert move(accounts(), 1, 0) == 10 * 100 + 10 / 40 + 1
     wide = accounts()._replace(owner=np.array([7, 8]))
-    load_kernels(wide)
     assert sum_halves(wide, 1) == 4 + 0.5 + 2.5
-
-
-def test_a_kernel_that_is_declared_later_is_loaded_by_the_next_call() -> None:
-    model = accounts()
-
-    @separate
-    def doubled(model: Accounts, account: int) -> int:
-        result: int = 2 * model.balance[account]
-        return result
-
-    @entry_point
-    def read(model: Accounts) -> int:
-        return doubled(model, 1)
-
-    load_kernels(model)
-    assert read(model) == 20

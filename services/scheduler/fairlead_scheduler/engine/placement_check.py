@@ -18,12 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import (
-    by_address,
-    entry_point,
-    inlined,
-    load_kernels,
-)
+from fairlead_scheduler.engine.compiler.decorators import by_address, entry_point, inlined
 from fairlead_scheduler.engine.preparation.fair_shares import (
     BUDGET,
     DEMAND,
@@ -156,7 +151,6 @@ def make_shares(queues: int) -> CheckedShares:
         takes_part=np.zeros(queues, np.bool_),
         full=np.zeros(queues, np.bool_),
     )
-    load_kernels(named)
     return CheckedShares(
         weight=np.zeros(queues),
         fair=np.zeros(queues),

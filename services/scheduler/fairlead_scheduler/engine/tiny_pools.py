@@ -2,7 +2,7 @@
 
 Compiling takes half a minute of one core; the result stays in NUMBA_CACHE_DIR. `kernels.warm_up`
 schedules these pools when the program is installed (a set-up step, the build of an image) and when
-a service starts.
+a service starts or has compiled them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Compiling takes about half a minute of one core, once per version, checkout and kind of processor. A
 scheduler without compiled kernels runs the same source as ordinary Python, lets a child process
-compile it at low priority, and then restarts itself; the next leader continues from the log.
-`python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
+compile it at low priority, and uses the result from the next round on. FAIRLEAD_KERNELS=python runs
+everything as Python on purpose. `python -m fairlead_scheduler.kernels` compiles ahead, for images
+and set-up steps.
 """
 
 import asyncio
@@ -25,35 +26,49 @@ FOLDERS_MAX: Final = 32
 """The most folders of kernels (about 5 MB each) that are retained, for other versions, checkouts
 and processors. With fewer, a developer with several checkouts would compile each of them
 repeatedly."""
-_PLAIN: Final = "NUMBA_DISABLE_JIT"
+_VARIABLE: Final = "FAIRLEAD_KERNELS"
+_PYTHON: Final = "python"
 _WITH_PARENT: Final = "--with-parent"
 """Makes the compiler end at once when its standard input is closed, because its parent has
 ended."""
 _logger = logging.getLogger("fairlead.scheduler.kernels")
 
 
-class KernelsReady(Exception):
-    """The kernels are compiled: this process can restart and use them."""
-
-
 def choose_kernels(environment: MutableMapping[str, str]) -> None:
-    """Decide, before numba is imported, where compiled kernels are stored and whether to use
-    them."""
+    """Use compiled kernels if they exist. Where they are stored is added to the environment."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     environment.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / "fairlead" / "numba"))
     marker = _marker()
-    if marker is None:
-        return
-    if not marker.exists():
-        environment[_PLAIN] = "1"
-    elif os.access(marker, os.W_OK):
-        marker.touch()
+    if marker is not None and marker.exists():
+        if os.access(marker, os.W_OK):
+            marker.touch()
+        _use_machine_code()
 
 
 def are_ready() -> bool:
     """Whether there is nothing to compile, also because there is no compiler."""
     marker = _marker()
     return marker is None or marker.exists()
+
+
+def load_kernels() -> None:
+    """Use compiled kernels from now on; those that are not stored are compiled. No round is allowed
+    to run meanwhile."""
+    from fairlead_scheduler.kernels import warm_up
+
+    if _is_compiler_wanted():
+        _use_machine_code()
+    warm_up.run_warm_up_rounds()
+
+
+def _use_machine_code() -> None:
+    from fairlead_scheduler.engine.compiler.decorators import use_machine_code
+
+    use_machine_code(kernel_cache.folder())
+
+
+def _is_compiler_wanted() -> bool:
+    return kernel_cache.has_compiler() and os.environ.get(_VARIABLE) != _PYTHON
 
 
 def remove_unused_folders(marker: Path) -> None:
@@ -71,24 +86,19 @@ def _last_used_s(folder: Path) -> float:
 
 
 def _marker() -> Path | None:
-    """The file that is written once everything is compiled; None if nothing can be compiled."""
+    """The file that is written once everything is compiled; None if nothing is to be compiled."""
     folder = kernel_cache.folder()
-    return folder / "ready" if folder is not None and kernel_cache.has_compiler() else None
+    return folder / "ready" if folder is not None and _is_compiler_wanted() else None
 
 
-async def compile_in_child() -> None:
-    """Have a child process compile everything, then raise `KernelsReady`.
-
-    A child that fails is only logged: the scheduler continues as Python.
-    """
-    environment = {name: value for name, value in os.environ.items() if name != _PLAIN}
+async def compile_in_child() -> bool:
+    """Have a child process compile everything. A child that fails (False) is only logged."""
     _logger.info(
         "compiling the engine's kernels; until they are ready rounds run as Python, and slower"
     )
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "fairlead_scheduler.kernels", _WITH_PARENT),
         stdin=asyncio.subprocess.PIPE,
-        env=environment,
     )
     try:
         code = await child.wait()
@@ -96,16 +106,9 @@ async def compile_in_child() -> None:
         if child.returncode is None:
             child.kill()
             await child.wait()
-    if code == 0:
-        raise KernelsReady
-    _logger.warning("the kernels could not be compiled (exit code %d): rounds stay slow", code)
-
-
-def restart_process() -> None:
-    """Replace this process by a fresh start of itself. Does not return."""
-    os.environ.pop(_PLAIN, None)
-    sys.stderr.flush()
-    os.execv(sys.executable, sys.orig_argv)
+    if code != 0:
+        _logger.warning("the kernels could not be compiled (exit code %d): rounds stay slow", code)
+    return code == 0
 
 
 def main() -> None:
@@ -114,15 +117,12 @@ def main() -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(NICE)
     choose_kernels(os.environ)
-    os.environ.pop(_PLAIN, None)
     marker = _marker()
     if marker is None or marker.exists():
         return
     sys.stderr.write("compiling the engine's kernels: half a minute, once per version ...\n")
-    from fairlead_scheduler.kernels import warm_up
-
     gc.disable()  # hardly any of what numba makes is garbage
-    warm_up.run_warm_up_rounds()
+    load_kernels()
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.touch()
     remove_unused_folders(marker)

@@ -137,7 +137,7 @@ class Service:
             tasks.create_task(maintain_log(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))
             if not compilation.are_ready():
-                tasks.create_task(compilation.compile_in_child())
+                tasks.create_task(self._compile_kernels())
             tasks.create_task(self._lead())
 
     async def settled(self) -> None:
@@ -155,6 +155,13 @@ class Service:
         )
 
         await mirror_clusters(self._log, self.settings.redis_url)
+
+    async def _compile_kernels(self) -> None:
+        """Compile the kernels in a child process, and use them from the next round on."""
+        if await compilation.compile_in_child():
+            async with self.state.fold_lock:
+                await asyncio.to_thread(compilation.load_kernels)
+            _logger.info("the engine's kernels are compiled and used from now on")
 
     async def _await_repair(self) -> None:
         """Return once the log can continue the checkpoint, with the view loaded."""

@@ -125,7 +125,7 @@ def _read(options: "SimulationOptions", server: Live | None) -> "Input":
 
 def _choose_kernels(jobs: int) -> None:
     """Use compiled kernels if they exist or if compiling saves time. The decisions are the same."""
-    if jobs >= COMPILE_FROM_JOBS and not os.environ.get("NUMBA_DISABLE_JIT"):
+    if jobs >= COMPILE_FROM_JOBS:
         subprocess.run([sys.executable, "-P", "-m", "fairlead_scheduler.kernels"], check=False)
     compilation.choose_kernels(os.environ)
 

@@ -211,7 +211,7 @@ def run_simulation(
 
     `progress` is called with the number of ended jobs, of all jobs, and the virtual time in ms.
     """
-    from fairlead_scheduler.engine.compiler.decorators import COMPILED
+    from fairlead_scheduler.engine.compiler.decorators import is_compiled
     from fairlead_scheduler.simulate.model.ledger import Ledger
     from fairlead_scheduler.simulate.model.round_filter import RoundFilter
     from fairlead_scheduler.simulate.model.simulated_world import World
@@ -240,6 +240,6 @@ def run_simulation(
         simulate_s=round(ended_s - began_s, 3),
         write_s=round(clock.monotonic_s() - ended_s, 3),
         jobs_per_second=round(len(trace) / max(ended_s - began_s, 1e-9), 1),
-        compiled=COMPILED,
+        compiled=is_compiled(),
     )
     return Result(summary, timing, ledger)

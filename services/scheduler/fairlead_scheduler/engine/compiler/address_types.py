@@ -10,7 +10,7 @@ The packed words have 64 bits. They are, field by field: a whole number; the add
 an array, and its shape; the words of a tuple within the tuple. table_types.py has the types by
 which kernels read them.
 
-Only `decorators.py` imports this, and only where numba is.
+Only `machine_code.py` imports this.
 """
 
 # mypy: disable-error-code="misc, no-untyped-call, override, untyped-decorator"
@@ -32,6 +32,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import NativeValue, typeof_impl, unbox
 
+from fairlead_scheduler.engine.compiler import function_table
 from fairlead_scheduler.engine.compiler.table_types import TableArray, TableType
 
 Form = tuple[tuple[str, int], ...]
@@ -181,6 +182,7 @@ def _write(
     if key not in kinds:
         kinds[key] = made = _make_type(type(value), key)
         _by_name[made.name] = made
+        function_table.load_kernels(type(value), made)
     return kinds[key], words
 
 

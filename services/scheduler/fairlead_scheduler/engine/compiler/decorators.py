@@ -1,84 +1,83 @@
-"""The one place that knows whether numba is there.
+"""Marks for functions over arrays and numbers that are compiled, and the switch to machine code.
 
-`entry_point`, `separate` and `inlined` mark functions over arrays and numbers that are compiled
-where numba is installed (extra `fast`) and run as ordinary Python where it is not. Both give the
-same bits: no fast-math, no parallel loops, only integer and double arithmetic in a stated order.
-
-What is compiled is kept where `kernel_cache` says. NUMBA_DISABLE_JIT=1 runs everything as Python on
-purpose.
+`entry_point`, `separate` and `inlined` mark kernels. They are ordinary Python functions, and stay
+that under their names. After `use_machine_code` has been called, what Python calls through an
+entry point is compiled; before, and where numba is not installed (extra `fast`), it is the Python
+function. Both give the same bits: no fast-math, no parallel loops, only integer and double
+arithmetic in a stated order. Only `use_machine_code` imports numba.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
-
-from fairlead_scheduler.kernels import kernel_cache
-
-try:
-    import numba
-    from llvmlite import binding
-except ImportError:  # The plain install: the same source, as Python.
-    numba = None  # type: ignore[assignment]
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 C = TypeVar("C", bound=type)
 T = TypeVar("T", bound=tuple[Any, ...])
 F = TypeVar("F", bound=Callable[..., Any])  # kernels have any signature; it must stay as it was
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _NOTHING_KNOWN: Final[Mapping[str, Any]] = MappingProxyType({})
-_ONLY_FOR_KERNELS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of kernels that Python does not call, and that make no arrays."""
-
-COMPILED: bool = numba is not None and not bool(vars(numba.config)["DISABLE_JIT"])
-"""Whether kernels run as machine code here."""
-
-
-def _keep_compiled() -> None:
-    """Tell numba to keep what it compiles in a folder of this version of the sources."""
-    config: Any = numba.config
-    config.LOOP_VECTORIZE = 0  # an eighth of the time to compile, and the kernels' loops are short
-    # Unrolled, each loop over a few resources would be several times as much code to optimise.
-    binding.set_option("numba", "-unroll-runtime=false")
-    folder = kernel_cache.folder()
-    if folder is not None:
-        config.CACHE_DIR = str(folder)
+_declarations: Final[list[Callable[[ModuleType], None]]] = []
+"""What registers tuples and kernels with the compiler, in the order of declaration."""
+_compiler: ModuleType | None = None
+"""machine_code.py, once it is used."""
 
 
-if COMPILED:
-    _keep_compiled()
+def use_machine_code(folder: Path | None) -> None:
+    """From now on entry points are compiled when they are first called.
+
+    What is compiled is read from `folder` and stored there. No kernel is allowed to run meanwhile.
+    """
+    global _compiler
+    if _compiler is not None:
+        return
+    from fairlead_scheduler.engine.compiler import machine_code
+
+    machine_code.configure(folder)
+    for declare in _declarations:
+        declare(machine_code)
+    _declarations.clear()
+    _compiler = machine_code
+
+
+def is_compiled() -> bool:
+    """Whether kernels run as machine code."""
+    return _compiler is not None
+
+
+def _declare(declare: Callable[[ModuleType], None]) -> None:
+    if _compiler is None:
+        _declarations.append(declare)
+    else:
+        declare(_compiler)
 
 
 def by_address(tuple_class: C) -> C:
     """Mark a NamedTuple of arrays that kernels share (see address_types.py)."""
-    if COMPILED:
-        from fairlead_scheduler.engine.compiler import address_types
-
-        address_types.register(tuple_class)
+    _declare(lambda compiler: compiler.register(tuple_class))
     return tuple_class
 
 
 def pack_for_kernels(value: T, known: Mapping[str, Any] = _NOTHING_KNOWN) -> T:
     """A tuple that is passed by address, packed for many calls of kernels: each call would pack it
-    again.
+    again. What is retained must be packed again when `is_compiled` has changed.
 
     `known`: by field, earlier results for tuples that the value possibly still contains.
     """
-    if not COMPILED:
+    if _compiler is None:
         return value
-    from fairlead_scheduler.engine.compiler import address_types
-
-    packed: Any = address_types.pack_for_kernels(
-        value, known
-    )  # kernels cannot tell it from the tuple
-    result: T = packed
+    result: T = _compiler.pack_for_kernels(value, known)  # kernels cannot tell it from the tuple
     return result
 
 
 def repack(value: T, before: T) -> T:
     """`pack_for_kernels`; only the fields that are other objects than in the packed tuple `before`
     are packed."""
-    if not COMPILED:
+    if _compiler is None:
         return value
     packed: Any = before
     result: T = packed.repack(value)
@@ -98,42 +97,36 @@ class Repacked(Generic[T]):
         return self._packed
 
 
-def entry_point(function: F) -> F:
+class EntryPoint(Generic[P, R]):
+    """A kernel that Python calls."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self.run = function
+        """The function, or what it was compiled to."""
+        self.__doc__ = function.__doc__
+        _declare(self._compile)
+
+    def _compile(self, compiler: ModuleType) -> None:
+        self.run = compiler.compile_entry_point(self.run)
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
+        return self.run(*arguments, **named)
+
+
+def entry_point(function: Callable[P, R]) -> EntryPoint[P, R]:
     """Compile a function that Python calls. It makes no arrays, but writes to those it is given:
     they are never counted as in use, which would cost more than what is done with them."""
-    if not COMPILED:
-        return function
-    compile_: Any = numba.njit  # its options beginning with _ are not in its annotations
-    options = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, "_nrt": False}
-    # Left unsaid, a function would be inlined because the first that calls it is.
-    compiled: F = compile_(forceinline=False, **options)(function)
-    return compiled
+    return EntryPoint(function)
 
 
 def separate(function: F) -> F:
     """For what only other kernels call, with the model of the round first and then numbers: it is
     compiled once, by itself, and called through a table (see function_table.py)."""
-    if not COMPILED:
-        return function
-    from fairlead_scheduler.engine.compiler import function_table
-
-    declared: F = function_table.declare(function, **_ONLY_FOR_KERNELS)
-    return declared
-
-
-def load_kernels(model: tuple[Any, ...]) -> None:
-    """Make the `separate` kernels ready for this model; needed before any kernel is called."""
-    if COMPILED:
-        from fairlead_scheduler.engine.compiler import function_table
-
-        function_table.load_kernels(model)
+    _declare(lambda compiler: compiler.declare_separate(function))
+    return function
 
 
 def inlined(function: F) -> F:
     """For what only other kernels call and what is small: it is inlined into each of them."""
-    if not COMPILED:
-        return function
-    from fairlead_scheduler.engine.compiler import inlining
-
-    declared: F = inlining.declare(function, **_ONLY_FOR_KERNELS)
-    return declared
+    _declare(lambda compiler: compiler.declare_inlined(function))
+    return function

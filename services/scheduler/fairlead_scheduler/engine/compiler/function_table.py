@@ -6,8 +6,8 @@ A kernel that calls it sees an address in a table and nothing of its code. So a 
 one, and everything is optimised once. The call is one of numba's own, so an error in the kernel is
 raised in its caller.
 
-The table has an entry per kernel and type of the model. Entries have an address from the start, and
-are filled by `load_kernels`, which must come before the first kernel is called: what was compiled
+The table has an entry per kernel and type of the model. They are filled when a tuple of that type
+is packed for the first time, which is before the first kernel for it is called: what was compiled
 earlier is read from the disk and calls through the table without asking.
 """
 
@@ -23,59 +23,49 @@ import numba
 from llvmlite import binding, ir
 from numba.core import cgutils
 
-from fairlead_scheduler.engine.compiler import address_types, signatures
-from fairlead_scheduler.engine.compiler.signatures import CallWriter, Function, find_signature
+from fairlead_scheduler.engine.compiler import signatures
+from fairlead_scheduler.engine.compiler.signatures import (
+    ONLY_FOR_KERNELS,
+    Function,
+    find_signature,
+)
 
-_functions: list[tuple[Function, dict[str, bool]]] = []
-"""Every declared kernel with its options, in the order of declaration."""
-_entries: dict[str, ctypes.c_void_p] = {}
-"""The table: the address of each kernel's machine code, by the symbol of the entry."""
+_functions: dict[Any, list[Function]] = {}
+"""The declared kernels by the class of their model, in the order of declaration."""
+_loaded: set[Any] = set()
+"""The classes of models for whose types kernels were loaded."""
 _compiled: list[Any] = []
 """What owns the machine code."""
-_loaded: dict[Any, int] = {}
-"""How many of `_functions` are in the table, by the type of the model."""
 
 
-def declare(function: Function, **options: bool) -> Any:
-    """What kernels call in place of `function`, whose first parameter is the model and whose others
-    are numbers, compiled with these options of numba."""
-    _functions.append((function, options))
+def declare(function: Function) -> None:
+    """Compile this function, whose first parameter is the model and whose others are numbers, for
+    calls through the table."""
+    model_class = next(iter(get_type_hints(function).values()))
+    assert model_class not in _loaded, f"{function.__qualname__} is declared too late"
+    _functions.setdefault(model_class, []).append(function)
 
-    def prepare(signature: Any) -> CallWriter:
+    def write_call(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         symbol = _symbol(function, signature.args[0])
-        return lambda context, builder, signature, values: _call_entry(
-            context, builder, signature, values, symbol
-        )
+        return _call_entry(context, builder, signature, values, symbol)
 
-    return signatures.declare(function, prepare)
+    signatures.declare(function, write_call)
 
 
-def load_kernels(model: Any) -> None:
+def load_kernels(model_class: Any, kind: Any) -> None:
     """Compile every kernel that is declared for models of this class, or read what was compiled
-    earlier. The model can be packed already."""
-    packed = address_types.pack_for_kernels(model)
-    kind = packed.kind
-    if _loaded.get(kind) == len(_functions):
-        return
-    new = _functions[_loaded.get(kind, 0) :]
-    _loaded[kind] = len(_functions)
-    missing = [each for each in new if _model_class(each[0]) is packed.tuple_class]
-    for function, _ in missing:
-        entry = _entries.setdefault(_symbol(function, kind), ctypes.c_void_p())
+    earlier, for the type `kind`."""
+    _loaded.add(model_class)
+    entries = {function: ctypes.c_void_p() for function in _functions.get(model_class, ())}
+    for function, entry in entries.items():
         binding.add_symbol(_symbol(function, kind), ctypes.addressof(entry))
-    for function, options in missing:
-        signature = find_signature(function, (kind,))
+    for function, entry in entries.items():
         compile_: Any = numba.njit  # its options beginning with _ are not in its annotations
-        compiled = compile_(forceinline=False, cache=True, **options)(function)
-        result = compiled.get_compile_result(signature)
-        _compiled.append(compiled)
-        _entries[_symbol(function, kind)].value = result.library.get_pointer_to_function(
-            result.fndesc.llvm_func_name
-        )
-
-
-def _model_class(function: Function) -> Any:
-    return next(iter(get_type_hints(function).values()))
+        compiled = compile_(forceinline=False, cache=True, **ONLY_FOR_KERNELS)(function)
+        result = compiled.get_compile_result(find_signature(function, (kind,)))
+        name = result.fndesc.llvm_func_name
+        entry.value = result.library.get_pointer_to_function(name)
+        _compiled.append((compiled, entry))
 
 
 def _symbol(function: Function, kind: Any) -> str:

@@ -1,27 +1,30 @@
 """How one kernel calls another: with the types that its annotations say.
 
-A kernel that only other kernels call is declared with `numba.extending.intrinsic`: numba asks it
-for its types at each call, and has it write the call. So each has one version per type of the
-arrays that it is given: numbers have the type of their annotation, whether they are constants or
-were read from an array of 32 bits. (numba itself compiles a function again for each of these.)
+A kernel that only other kernels call stays a Python function. The types of its calls, and how they
+are written, are registered with numba. So each has one version per type of the arrays that it is
+given: numbers have the type of their annotation, whether they are constants or were read from an
+array of 32 bits. (numba itself compiles a function again for each of these.)
 """
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="no-untyped-call, untyped-decorator"
 # (numba has hardly any annotations for how it is extended; Any is what its functions take and give)
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, Final, get_type_hints
 
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import lower_builtin, type_callable
 
 Function = Callable[..., Any]
 CallWriter = Callable[[Any, Any, Any, Any], Any]
-"""Writes a call: of context, builder, signature and values, as for `intrinsic`."""
+"""Writes a call: of context, builder, signature and values, as for `lower_builtin`."""
 
+ONLY_FOR_KERNELS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of kernels that Python does not call, and that make no arrays."""
 _NUMBERS: Final = {
     int: types.int64,
     float: types.float64,
@@ -31,18 +34,16 @@ _NUMBERS: Final = {
 _TUPLES: Final = (types.NamedTuple, types.NamedUniTuple)
 
 
-def declare(function: Function, prepare: Callable[[Any], CallWriter]) -> Any:
-    """What kernels call in place of `function`; `prepare` is given the signature of each call."""
+def declare(function: Function, write_call: CallWriter) -> None:
+    """Let kernels call `function`."""
 
-    def find_type(_typing_context: Any, *arguments: Any) -> Any:
-        signature = find_signature(function, arguments)
-        return signature, prepare(signature)
+    @functools.cache
+    def find_type(*arguments: Any) -> Any:
+        return find_signature(function, arguments)
 
-    parameters = list(inspect.signature(find_type).parameters.values())[:1]
-    parameters += inspect.signature(function).parameters.values()
-    vars(find_type)["__signature__"] = inspect.Signature(parameters)
-    find_type.__name__ = function.__name__
-    return intrinsic(find_type)
+    vars(find_type)["__signature__"] = inspect.signature(function)
+    type_callable(function)(lambda _context: find_type)
+    lower_builtin(function, types.VarArg(types.Any))(write_call)
 
 
 def find_signature(function: Function, arguments: tuple[Any, ...]) -> Any:

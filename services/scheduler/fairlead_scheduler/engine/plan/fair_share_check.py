@@ -159,8 +159,7 @@ def begin_scan(snapshot: Snapshot, nodes: Int32, closed: Byte, free: Int64) -> N
 
 def find_over_fair_share(check: FairShareCheck, queue: Int32, shape: Int32) -> Bool:
     """[M] whether each waiting (queue, shape) waits for its queue's share; the rows are in the
-    order of queues and class values. `load_kernels` must have made the kernels ready for the
-    check."""
+    order of queues and class values."""
     result = np.zeros(queue.size, np.bool_)
     _find_over_fair_share(check, queue, shape, result)
     return result

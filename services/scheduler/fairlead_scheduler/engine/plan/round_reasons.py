@@ -6,10 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import (
-    load_kernels,
-    pack_for_kernels,
-)
+from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
 from fairlead_scheduler.engine.plan import fair_share_check, gang_reasons, reason_rows
 from fairlead_scheduler.engine.plan.reason_rows import TimeChecks, WaitingRows
 from fairlead_scheduler.engine.plan.round_context import RoundContext, find_stop_code, list_placed
@@ -127,7 +124,6 @@ def _mark_over_fair_share(
         model=round_.model,
     )
     check = pack_for_kernels(check, {"model": round_.packed_model})
-    load_kernels(check)
     reached = 0
     for part in checks.slices(rows.size, closed.size):
         mine = rows[part]

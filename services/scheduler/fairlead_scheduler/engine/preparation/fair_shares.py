@@ -189,7 +189,7 @@ def find_pairs(running: Int64, queued: Int64, wanted: Int64) -> Int64:
     return pairs
 
 
-@entry_point
+@separate
 def divide_pool(table: ShareTable) -> None:
     """Write S1, S3 and S4 from the row `DEMAND` and the configured weights in the row `BUDGET`."""
     shares, takes_part = table.rows, table.takes_part

@@ -20,6 +20,7 @@ from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
     inlined,
+    is_compiled,
     pack_for_kernels,
 )
 from fairlead_scheduler.engine.snapshot import Bool, Float, Int32, Int64, Snapshot
@@ -137,9 +138,10 @@ class JobOrder:
             jobs.job_priority,
             jobs.job_started_ms if live else jobs.job_submission,
             jobs.job_submission,
+            is_compiled(),
         )
         if self._packed is None or not all(map(is_, sources, self._sources)):
-            queue, value, shape_class, shape, weighted, priority, started, submission = sources
+            queue, value, shape_class, shape, weighted, priority, started, submission, _ = sources
             self._sources = sources
             self._packed = pack_for_kernels(
                 SortColumns(

@@ -12,7 +12,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
 from fairlead_scheduler.engine.preparation import (
     fair_shares,
     job_totals,
@@ -247,7 +247,6 @@ def _measure_queues(
     shares = np.empty((fair_shares.ROWS, queues), np.float64)
     evicted = np.empty(queues, np.bool_)
     table = pack_for_kernels(fair_shares.ShareTable(shares, waits, np.empty(queues, np.bool_)))
-    load_kernels(table)
     any_evicted = fair_shares.measure_queues(
         static.queue_sources.get((capacity,), pack_sources),
         pairs,

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import load_kernels, pack_for_kernels, repack
+from fairlead_scheduler.engine.compiler.decorators import is_compiled, pack_for_kernels, repack
 from fairlead_scheduler.engine.plan.round_context import RoundContext
 from fairlead_scheduler.engine.preparation import (
     eviction,
@@ -102,7 +102,6 @@ def build_round(
     if tables is None:
         model = _make_model(snapshot, settings, start, gangs, shapes, orders)
         packed_model = pack_for_kernels(model, {"shapes": start.static.packed_shapes})
-        load_kernels(packed_model)
         count_open_shapes(start.pairs, packed_model)
     else:
         model, packed_model = tables.fill(snapshot, start, shapes, position, queued, first)
@@ -170,7 +169,12 @@ def _find_tables(
         return static.plain_tables.get(
             (),
             lambda: RoundTables(
-                snapshot, settings, start, 0, unread_tables(*sizes), _pack_unread_tables(*sizes)
+                snapshot,
+                settings,
+                start,
+                0,
+                unread_tables(*sizes),
+                _pack_unread_tables(is_compiled(), *sizes),
             ),
         )
     levels = orders.levels.size
@@ -278,8 +282,10 @@ def unread_tables(queues: int, resources: int, all_resources: int) -> _Preemptio
 
 
 @functools.lru_cache(maxsize=UNREAD_TABLES_MAX)
-def _pack_unread_tables(queues: int, resources: int, all_resources: int) -> Mapping[str, Any]:
-    """`unread_tables` packed for kernels, by field."""
+def _pack_unread_tables(
+    compiled: bool, queues: int, resources: int, all_resources: int
+) -> Mapping[str, Any]:
+    """`unread_tables` packed for kernels, by field; `compiled`: `is_compiled()`."""
     tables = cast("Mapping[str, Any]", unread_tables(queues, resources, all_resources))
     return {field: pack_for_kernels(table) for field, table in tables.items()}
 

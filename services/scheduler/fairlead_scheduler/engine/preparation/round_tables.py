@@ -20,7 +20,6 @@ import numpy.typing as npt
 from fairlead_scheduler.engine.compiler.decorators import (
     by_address,
     entry_point,
-    load_kernels,
     pack_for_kernels,
     repack,
 )
@@ -196,7 +195,6 @@ class RoundTables:
         )
         known = {**packed_others, "shapes": start.static.packed_shapes}
         self._packed = pack_for_kernels(self._model, known)
-        load_kernels(self._packed)
 
     def _make_progress(self, queues: int, kinds: int) -> QueueProgress:
         whole, flags = self._integers.take, self._bytes.take

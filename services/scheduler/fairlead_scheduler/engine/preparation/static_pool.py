@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import Repacked, pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import Repacked, is_compiled, pack_for_kernels
 from fairlead_scheduler.engine.preparation import (
     array_types,
     fair_shares,
@@ -96,6 +96,7 @@ class StaticPool:
     complete: bool
     """False if time was up (L6) while it was made: then no later round uses it."""
     sources: tuple[object, ...]
+    """From what it was made, and whether it is packed for compiled kernels."""
     settings: EngineSettings
     converted: Mapping[str, npt.NDArray[Any]]
     """The sources that kernels need in another form (`array_types`)."""
@@ -158,7 +159,7 @@ def renew_static_pool(
 
     Raises `InvalidSnapshotError` for the first problem of a column.
     """
-    sources = _read_sources(snapshot)
+    sources = is_compiled(), *_read_sources(snapshot)
     if (
         before is not None
         and before.complete

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine.compiler.decorators import COMPILED, entry_point, inlined
+from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, is_compiled
 from fairlead_scheduler.engine.snapshot import Int64
 
 Bits = npt.NDArray[np.uint64]
@@ -44,7 +44,7 @@ def fill_inner_nodes(tree: Int64, types: Bits) -> None:
 
 def fill_tree(tree: Int64) -> None:
     """Compute the amounts above all leaves."""
-    if COMPILED:
+    if is_compiled():
         _fill_amounts(tree)
         return
     size = tree.shape[0] // 2
@@ -56,7 +56,7 @@ def fill_tree(tree: Int64) -> None:
 
 def _fill_types(types: Bits) -> None:
     """Compute the bits above all leaves."""
-    if COMPILED:
+    if is_compiled():
         _fill_bits(types)
         return
     size = types.size // 2

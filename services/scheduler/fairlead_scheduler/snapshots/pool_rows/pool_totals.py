@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import pack_for_kernels
+from fairlead_scheduler.engine.compiler.decorators import is_compiled, pack_for_kernels
 from fairlead_scheduler.engine.preparation import job_totals
 from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.round_columns import RoundColumns
@@ -23,8 +23,9 @@ class PoolTotals:
     def __init__(self, columns: RoundColumns) -> None:
         self._columns = columns
         self._totals = job_totals.empty_totals(0, 0, 0, 0, 0, _NO_VALUES)
-        self._packed: tuple[JobTotals, job_totals.JobColumns, JobTotals] | None = None
-        """The totals that are packed, and the columns of jobs and these totals packed."""
+        self._packed: tuple[JobTotals, bool, job_totals.JobColumns, JobTotals] | None = None
+        """The totals that are packed, `is_compiled()` at that time, and the columns of jobs and
+        these totals packed."""
         self._values: dict[int, int] = {}
         """Value -> live runs at it."""
         self._sorted_values = _NO_VALUES
@@ -49,13 +50,13 @@ class PoolTotals:
 
     def count(self, rows: Int32, sign: int, request: Int64) -> None:
         """Count these rows (sign 1), or count them no longer (sign -1); `request`: [S, R]."""
-        totals = self._current()
-        if self._packed is None or self._packed[0] is not totals:
+        totals, compiled, packed = self._current(), is_compiled(), self._packed
+        if packed is None or packed[0] is not totals or packed[1] != compiled:
             columns = self._columns
             jobs = job_totals.JobColumns(columns.node, columns.queue, columns.shape)
-            self._packed = totals, pack_for_kernels(jobs), pack_for_kernels(totals)
-        _, packed_jobs, packed_totals = self._packed
-        job_totals.count_rows(rows, sign, packed_jobs, request, packed_totals)
+            packed = totals, compiled, pack_for_kernels(jobs), pack_for_kernels(totals)
+            self._packed = packed
+        job_totals.count_rows(rows, sign, packed[2], request, packed[3])
 
     def shape_jobs(self) -> Int64:
         """[S] jobs of each shape."""
