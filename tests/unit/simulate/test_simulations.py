@@ -353,6 +353,17 @@ def test_a_gang_starts_when_the_last_preempted_run_has_stopped() -> None:
     assert [result.jobs[f"g{n}"]["start_s"] for n in (0, 1)] == ["40", "40"]
 
 
+def test_whoever_starts_where_a_run_is_stopped_for_another_job_waits_for_its_end() -> None:
+    """The run is stopped for `last`, whose decision comes after that of the gang."""
+    jobs = [
+        job("low", cpu=4, runSeconds=99, priorityClass="low", stopSeconds=8),
+        *(job(f"g{n}", submitSeconds=30, cpu=1, priorityClass="urgent", gang=GANG) for n in (0, 1)),
+        job("last", queue="b", submitSeconds=30, cpu=1, priorityClass="urgent"),
+    ]
+    result = simulate(jobs)
+    assert {result.jobs[name]["start_s"] for name in ("g0", "g1", "last")} == {"38"}
+
+
 def test_runs_of_a_removed_node_are_lost_and_restart_on_another() -> None:
     nodes = [
         {"name": "spot", "resources": {"cpu": 1}, "untilSeconds": 30},

@@ -4,6 +4,7 @@ Events go through the same fold as in the service. There is no log, no lease rec
 a decision takes effect at the time at which it is made.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -263,11 +264,15 @@ class World:
 
     def _apply(self, batches: Iterable[AppendBatch], now_ms: int) -> None:
         """Fold decisions, and start and stop runs."""
+        batches = list(batches)
         facts: dict[JobSet, list[ev.AnyEvent]] = {}
+        stopping = self._runs.any_stopping
         for batch in batches:
             for job_set, event in batch.facts:
                 facts.setdefault(job_set, []).append(event)
-            self._note_blocked_runs(batch)
+                stopping = stopping or isinstance(event, ev.JobRunPreempting)
+        if stopping:
+            self._note_blocked_runs(batches)
         for job_set, events in facts.items():
             reports = self._start_and_stop(events, now_ms)  # of jobs of the same queue
             events += [event for _, event in reports]
@@ -316,13 +321,10 @@ class World:
                     raise AssertionError(f"unexpected decision {type(event).__name__}")
         return reports
 
-    def _note_blocked_runs(self, batch: AppendBatch) -> None:
-        """Note which jobs wait for preempted runs to end, as their leases specify."""
-        if not self._runs.any_stopping and not any(
-            isinstance(event, ev.JobRunPreempting) for _, event in batch.facts
-        ):
-            return
-        for change in batch.leases:
+    def _note_blocked_runs(self, batches: Iterable[AppendBatch]) -> None:
+        """Note which jobs wait for preempted runs to end, as their leases specify. A run can wait
+        for one that another batch stops."""
+        for change in itertools.chain.from_iterable(batch.leases for batch in batches):
             value = change.record.value
             lease = leases.decode(value) if value is not None else None
             if lease is not None and lease.after:
