@@ -147,7 +147,7 @@ class PlainView:
     """A view without a database: what `apply` said, kept."""
 
     def __init__(self) -> None:
-        self.cache = FoldCache()
+        self.cache = FoldCache(with_ended=True)
         self.runs: dict[RunKey, Run] = {}
         self.positions: dict[int, int] = {}
         self.labels: dict[str, dict[str, str]] = {}

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Final
 
 from fairlead_lookout.domain.model import Amounts, Changes, Job, JobSet, JobSetKey
+from fairlead_lookout.domain.transitions import ENDED
 
 JOBS_MAX: Final = 100_000
 JOB_SETS_MAX: Final = 20_000
@@ -22,11 +23,18 @@ class FoldCache:
     """Jobs with their newest runs, job sets with their counters, the requests of shapes, and the
     day for which the table records that a shape is used.
 
+    Jobs that have ended are left out, unless `with_ended`: hardly any event names them again.
     `expired_weeks`: partition -> the week up to which its jobs have expired. No job is added to
     such a week.
     """
 
-    def __init__(self, jobs_max: int = JOBS_MAX, job_sets_max: int = JOB_SETS_MAX) -> None:
+    def __init__(
+        self,
+        jobs_max: int = JOBS_MAX,
+        job_sets_max: int = JOB_SETS_MAX,
+        *,
+        with_ended: bool = False,
+    ) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.job_sets: OrderedDict[JobSetKey, JobSet] = OrderedDict()
         self.requests: dict[str, Amounts] = {}
@@ -34,6 +42,7 @@ class FoldCache:
         self.expired_weeks: dict[int, int] = {}
         self._jobs_max = jobs_max
         self._job_sets_max = job_sets_max
+        self._with_ended = with_ended
 
     def apply(self, changes: Changes) -> Iterator[None]:
         """Take over the changes of a batch, with pauses so that other tasks can run. The iterator
@@ -44,10 +53,13 @@ class FoldCache:
         jobs = self.jobs
         for index, (job_id, job) in enumerate(changes.jobs.items()):
             job.new = job.dirty = False
-            jobs[job_id] = job
-            jobs.move_to_end(job_id)
-            if len(jobs) > self._jobs_max:
-                jobs.popitem(last=False)
+            if job.state in ENDED and not self._with_ended:
+                jobs.pop(job_id, None)
+            else:
+                jobs[job_id] = job
+                jobs.move_to_end(job_id)
+                if len(jobs) > self._jobs_max:
+                    jobs.popitem(last=False)
             if index % PAUSE_JOBS == 0:
                 yield
         self.put_requests(changes.shapes)
