@@ -19,8 +19,8 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     `fold_interval_s`: the shortest time between two large batches; longer batches cost less per
     event. `fold_busy_interval_s`: the same while more than 20,000 events per second arrive.
     `fold_events_max`: events of a batch, which is reached only when the view is late, and
-    jobs of a part of a bulk request, at most 10,000. `jobs_known_max`: jobs that the fold has in
-    memory.
+    jobs of a part of a bulk request, at most 10,000. `jobs_known_max`: live jobs that the fold has
+    in memory.
 
     `events_days`: retention of public events; `jobs_days`: retention of jobs after the week in
     which they ended; `usage_days`: retention of resource-hours, preemptions and shares by the hour.
