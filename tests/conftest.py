@@ -13,8 +13,8 @@
 - `chromium`: the path of a Chromium (session); skips with the reason when there is none.
 
 Some folders have more, which end with the last test of the folder, because they take several
-percent of a core also when nothing uses them: `kafka_broker`, `standalone` and those of
-`kubernetes_fixtures.py`. Such a folder is a package, as are the folders above it.
+percent of a core also when nothing uses them: `kafka_broker`, `standalone` and the
+fixtures of `kubernetes_fixtures.py`. Such a folder is a package, as are the folders above it.
 
 `FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's), `FAIRLEAD_TEST_REDIS=redis://...` and
 `FAIRLEAD_TEST_KAFKA=kafka://...` use servers that are there already, and

@@ -3,7 +3,7 @@
 - `kubeconfig`: of a real Kubernetes API server with three nodes of KWOK; skips with the reason
   where its programs have not been built (`make kubernetes`). Mark tests that use it `kubernetes`.
 - `control_plane`: its processes; skips where the cluster is somebody else's.
-- `second_control_plane`: those of another cluster.
+- `second_control_plane`: the processes of another cluster.
 
 They end with the last test of the folder.
 """

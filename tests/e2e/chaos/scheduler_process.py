@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fairlead_standalone.servers.addresses import free_port
@@ -15,8 +15,18 @@ SCHEDULER = "fairlead_scheduler"
 
 
 @asynccontextmanager
-async def start_scheduler(module: str, database: str, valkey: str) -> AsyncIterator[Process]:
-    """A scheduler process of this module; killed at the end of the block, if it is still there."""
+async def start_scheduler(
+    module: str,
+    database: str,
+    valkey: str,
+    kernels: Mapping[str, str] = KERNELS,
+    *,
+    stderr: int = DEVNULL,
+) -> AsyncIterator[Process]:
+    """A scheduler process of this module; killed at the end of the block, if it is still there.
+
+    `kernels`: the settings that say where its compiled kernels are.
+    """
     ours = {
         "FAIRLEAD_LOG_URL": database,
         "FAIRLEAD_DATABASE_URL": database,
@@ -26,9 +36,9 @@ async def start_scheduler(module: str, database: str, valkey: str) -> AsyncItera
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module),
         cwd=ROOT,
-        env={**os.environ, **KERNELS, **ours},
+        env={**os.environ, **kernels, **ours},
         stdout=PIPE,
-        stderr=DEVNULL,
+        stderr=stderr,
     )
     try:
         yield process

@@ -1,12 +1,8 @@
 """A scheduler without compiled kernels works at once, and with them later, in the same process."""
 
 import asyncio
-import os
 import shutil
-import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -15,33 +11,8 @@ import pytest
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.engine.compiler.decorators import is_compiled
 from fairlead_scheduler.kernels import kernel_cache
-from fairlead_standalone.servers.addresses import free_port
-from tests.conftest import ROOT
+from tests.e2e.chaos.scheduler_process import SCHEDULER, start_scheduler
 from tests.integration.scheduler.world import PATIENCE_S, World, submitted
-
-
-@asynccontextmanager
-async def scheduler_process(
-    database: str, valkey: str, kernels: Path
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A scheduler that looks for its kernels in this folder."""
-    ours = {
-        "FAIRLEAD_LOG_URL": database,
-        "FAIRLEAD_DATABASE_URL": database,
-        "FAIRLEAD_REDIS_URL": valkey,
-        "FAIRLEAD_HTTP_PORT": str(free_port()),
-        "NUMBA_CACHE_DIR": str(kernels),
-    }
-    words = (sys.executable, "-m", "fairlead_scheduler")
-    process = await asyncio.create_subprocess_exec(
-        *words, cwd=ROOT, env={**os.environ, **ours}, stderr=PIPE
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 async def logged(process: asyncio.subprocess.Process, text: str) -> None:
@@ -59,9 +30,10 @@ async def test_a_scheduler_begins_in_python_and_goes_on_with_compiled_kernels(
     folder = kernel_cache.folder()
     assert folder is not None
     shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("ready"))
+    kernels = {"NUMBA_CACHE_DIR": str(tmp_path)}
     async with (
         World.open(fresh_database) as world,
-        scheduler_process(fresh_database, valkey_url, tmp_path) as process,
+        start_scheduler(SCHEDULER, fresh_database, valkey_url, kernels, stderr=PIPE) as process,
     ):
         await world.report_nodes()
         await logged(process, "half a minute, once per version")

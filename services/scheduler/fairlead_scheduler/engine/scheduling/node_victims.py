@@ -158,6 +158,15 @@ def is_over_budget(model: RoundModel, preemptor: int, after: float) -> bool:
     return after > model.entitlements.budget[model.jobs.queue[preemptor]] + TOLERANCE
 
 
+@inlined
+def release_assumed(model: RoundModel, j: int, sign: int) -> None:
+    """Assume that the queue of run `j` no longer holds its request (sign 1), or undo that (sign
+    -1)."""
+    q, s = model.jobs.queue[j], model.jobs.shape[j]
+    for r in range(model.entitlements.cost_factor.size):
+        model.victims.assumed_held[q, r] += sign * model.shapes.full_request[s, r]
+
+
 @separate
 def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     """Assume that run `j` is preempted (sign 1), or undo that (sign -1). Only a run on position `p`
@@ -166,8 +175,7 @@ def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     if model.runs.position[j] == p:
         for r in range(model.victims.need.size):
             model.victims.need[r] -= sign * model.shapes.request[s, r]
-    for r in range(model.entitlements.cost_factor.size):
-        model.victims.assumed_held[model.jobs.queue[j], r] += sign * model.shapes.full_request[s, r]
+    release_assumed(model, j, sign)
     if model.jobs.gang[j] >= 0:
         model.gangs.roles.assumed[model.jobs.role[j]] += sign
 

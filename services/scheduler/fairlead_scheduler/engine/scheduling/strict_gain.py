@@ -12,6 +12,7 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
     choose_victims,
     is_over_budget,
     is_protected,
+    release_assumed,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import N_JOURNAL, N_PREEMPTED, TO_FIT
@@ -63,7 +64,7 @@ def is_strict_gain(model: RoundModel, mark: int, after: float) -> bool:
     end = model.counters[N_JOURNAL]
     fair = False
     for i in range(mark, end):
-        fair = fair or is_fair_share_victim(model, i)
+        fair = fair or was_preempted(model, i, CAUSE_FAIR_SHARE)
     last = model.placements.journal[end - 1] - 1
     if not fair or not is_over_budget(model, last, after):
         return True
@@ -74,7 +75,7 @@ def is_strict_gain(model: RoundModel, mark: int, after: float) -> bool:
             fit_node(model, model.runs.position[j])
     gain = True
     for i in range(mark, end):
-        if is_fair_share_victim(model, i):
+        if was_preempted(model, i, CAUSE_FAIR_SHARE):
             gain = gain and is_gain_by_victim(model, i, end, after)
     while model.counters[N_JOURNAL] > end:
         model.counters[N_JOURNAL] -= 1
@@ -85,10 +86,10 @@ def is_strict_gain(model: RoundModel, mark: int, after: float) -> bool:
 
 
 @inlined
-def is_fair_share_victim(model: RoundModel, i: int) -> bool:
-    """Whether entry `i` of the journal is a run that was chosen on tier (b)."""
+def was_preempted(model: RoundModel, i: int, cause: int) -> bool:
+    """Whether entry `i` of the journal is a run that was preempted with this cause."""
     entry = model.placements.journal[i]
-    return entry < 0 and model.runs.cause[-entry - 1] == CAUSE_FAIR_SHARE
+    return entry < 0 and model.runs.cause[-entry - 1] == cause
 
 
 @separate
@@ -101,27 +102,12 @@ def is_gain_by_victim(model: RoundModel, i: int, end: int, after: float) -> bool
     if model.runs.level[j] < min(model.runs.level[preemptor], model.jobs.level_max[preemptor]):
         return True
     q = model.jobs.queue[j]
-    restore_assumed(model, j, 1)
+    release_assumed(model, j, -1)
     members_end = i + 1
-    while members_end < end and is_taken_along(model, members_end):
-        restore_assumed(model, -model.placements.journal[members_end] - 1, 1)
+    while members_end < end and was_preempted(model, members_end, CAUSE_GANG):
+        release_assumed(model, -model.placements.journal[members_end] - 1, -1)
         members_end += 1
     gain = not is_protected(model, q, after)
     for k in range(i, members_end):
-        restore_assumed(model, -model.placements.journal[k] - 1, -1)
+        release_assumed(model, -model.placements.journal[k] - 1, 1)
     return gain
-
-
-@inlined
-def is_taken_along(model: RoundModel, i: int) -> bool:
-    """Whether entry `i` of the journal is a member that was preempted with the victim before it."""
-    entry = model.placements.journal[i]
-    return entry < 0 and model.runs.cause[-entry - 1] == CAUSE_GANG
-
-
-@inlined
-def restore_assumed(model: RoundModel, j: int, sign: int) -> None:
-    """Assume that run `j` holds its request again (sign 1), or undo that (sign -1)."""
-    q, s = model.jobs.queue[j], model.jobs.shape[j]
-    for r in range(model.entitlements.cost_factor.size):
-        model.victims.assumed_held[q, r] -= sign * model.shapes.full_request[s, r]
