@@ -298,7 +298,8 @@ class Plain(PlainPool):
         ):
             if self.open(run.where, job):
                 fits = within(job.request, self.room(run.where, [run]))
-                return run if fits else None
+                gains = not self.over_budget(job, after) or self.gains(job, run, [])
+                return run if fits and gains else None
             if len(first) > 1:
                 return None
         return None

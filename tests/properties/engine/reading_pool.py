@@ -151,15 +151,41 @@ class PlainPool:
 
     # The model --------------------------------------------------------------------------------
 
-    def held(self, q: int, *, evicted: bool, and_: Amounts = (), but: Sequence[Job] = ()) -> float:
+    def held(
+        self,
+        q: int,
+        *,
+        evicted: bool,
+        and_: Amounts = (),
+        but: Sequence[Job] = (),
+        least: float = -math.inf,
+    ) -> float:
         """Cost of what a queue holds, with or without evicted runs that were not taken yet.
 
-        `and_` is reckoned as held too; jobs in `but` are reckoned as gone.
+        `and_` is reckoned as held too; jobs in `but` are reckoned as gone. Only what runs at the
+        value `least` or above counts.
         """
         states = HELD | ({"evicted"} if evicted else set())
         gone = {j.row for j in but}
         mine = [j for j in self.jobs if j.queue == q and j.state in states and j.row not in gone]
-        return self.cost(self.sum([j.request for j in mine] + ([and_] if and_ else [])))
+        requests = [j.request for j in mine if j.run_value >= least]
+        return self.cost(self.sum(requests + ([and_] if and_ else [])))
+
+    def gains(self, job: Job, victim: Job, gone: list[Job]) -> bool:
+        """R13: whether an offer over budget is a gain if this victim alone was given back.
+
+        Only what runs at the offer's value or above counts, and less urgent victims do not matter.
+        `gone`: the other victims.
+        """
+        if victim.run_value < job.value:
+            return True
+        after = self.held(job.queue, evicted=True, and_=job.request, least=job.value)
+        has = self.held(victim.queue, evicted=True, but=gone, least=job.value)
+        return after / self.weight[job.queue] < has / self.weight[victim.queue] - NEAR
+
+    def over_budget(self, job: Job, after: float) -> bool:
+        """R4: whether the queue of the job exceeds its budget at this share by weight."""
+        return after > self.fair[job.queue] / self.weight[job.queue] + NEAR
 
     def on(self, node: int) -> list[Job]:
         """What stands on a node in the model, evicted runs included."""
@@ -202,7 +228,7 @@ class PlainPool:
         """N2: victims one by one until it fits, then each given back if it fits without it.
 
         With `after` only victims whose queue had more before they were taken, and of an offer over
-        budget only if that is so for each equally urgent one, were it alone given back (R13).
+        budget only if it is a gain for each, were it alone given back (R13).
         """
         need = self.none if job is None else job.request
         taken: list[Job] = []
@@ -221,15 +247,9 @@ class PlainPool:
             rest = [j for j in taken if j is not victim]
             if within(need, self.room(node, rest)):
                 taken = rest
-        if (
-            after is not None
-            and job is not None
-            and after > self.fair[job.queue] / self.weight[job.queue] + NEAR
-        ):
+        if after is not None and job is not None and self.over_budget(job, after):
             for victim in taken:
-                rest = [j for j in taken if j is not victim]
-                has = self.held(victim.queue, evicted=True, but=rest) / self.weight[victim.queue]
-                if victim.run_value == job.value and after >= has - NEAR:
+                if not self.gains(job, victim, [j for j in taken if j is not victim]):
                     return None
         return taken
 

@@ -17,7 +17,7 @@ from tests.properties.engine.storms import FREEZES_S, Storm
 SEEDS: Final = int(os.environ.get("FAIRLEAD_SEEDS", "50"))
 FOUND: Final = (
     *(40, 76, 210, 337, 5398, 5703, 7180, 21887, 22022, 31556),
-    *(100205, 101264, 200302, 400050, 400862),
+    *(100205, 101264, 200302, 400050, 400862, 800785),
 )
 """Clusters that found something: a gang with order fair, a surplus member whose group returned, a
 reason after a pass that had nothing left to place, members left over that preempt, (twice) a
@@ -25,7 +25,8 @@ surplus member that was reached before its group returned, a gang below its mini
 had just joined it, a cause after a chain of displaced jobs, (twice) gangs of several classes that
 displaced each other for ever, a member left over whose gang has a stricter class, (twice) a gang
 that took by fair share and by urgency from one queue, members that were placed one by one but
-stopped together, and a member that joined such a gang."""
+stopped together, a member that joined such a gang, and two jobs of a queue that took, one by fair
+share and one by urgency, what a gang took back."""
 TURNS: Final = 3
 STEP_S: Final = 10
 FEW: Final = 10

@@ -252,13 +252,16 @@ def _describe_runs(
         if columns.lost[columns.node[j]]:
             runs.state[j] = EXCLUDED
             continue
-        chosen = columns.evicted[model.jobs.queue[j]] and kind == ANY_CLASS
+        q = model.jobs.queue[j]
+        for r in range(model.shapes.full_request.shape[1]):
+            model.victims.shares.held[q, level, r] += model.shapes.full_request[s, r]
+        chosen = columns.evicted[q] and kind == ANY_CLASS
         runs.state[j] = EVICTED if chosen else RUNNING
         if chosen:
             evicted[count] = j
             count += 1
             for r in range(model.shapes.full_request.shape[1]):
-                model.usage.counted[model.jobs.queue[j], r] -= model.shapes.full_request[s, r]
+                model.usage.counted[q, r] -= model.shapes.full_request[s, r]
         runs.link[j] = runs.head[p]
         runs.head[p] = j
         if kind >= NON_PREEMPTIBLE:

@@ -60,7 +60,7 @@ from fairlead_scheduler.engine.state.round_model import (
     ShapeTable,
     ValueCapacity,
 )
-from fairlead_scheduler.engine.state.victim_tables import VictimChoice, VictimOrder
+from fairlead_scheduler.engine.state.victim_tables import LevelShares, VictimChoice, VictimOrder
 
 ARRAYS_BY_JOB: Final = 22
 ARRAYS_BY_LEVEL: Final = 8
@@ -259,12 +259,13 @@ def _preemption_tables(
     resources = snapshot.shape_request.shape[1]
     all_resources = start.capacity.total.size
     order = empty_tables.victim_order(position.size, levels, resources)
+    shares = empty_tables.level_shares(queues, levels, all_resources)
     return _PreemptionTables(
         runs=empty_tables.run_table(jobs, position.size),
         evicted=empty_tables.evicted_runs(jobs, queues, gangs.size),
         gangs=_gang_tables(gangs, jobs if gangs.present else 0, queues, resources, all_resources),
         values=label_tables.build_value_capacity(snapshot, start, gangs, position),
-        victims=_victim_choice(jobs, queues, resources, all_resources, order),
+        victims=_victim_choice(jobs, resources, order, shares),
     )
 
 
@@ -272,12 +273,13 @@ def _preemption_tables(
 def unread_tables(queues: int, resources: int, all_resources: int) -> _PreemptionTables:
     """The empty tables of rounds that neither read nor write them."""
     order = empty_tables.victim_order(0, 0, resources)
+    shares = empty_tables.level_shares(queues, 0, all_resources)
     return _PreemptionTables(
         runs=empty_tables.run_table(0, 0),
         evicted=empty_tables.evicted_runs(0, queues, 0),
         gangs=_gang_tables(gang_table.no_gangs(), 0, queues, resources, all_resources),
         values=label_tables.no_value_capacity(resources),
-        victims=_victim_choice(0, queues, resources, all_resources, order),
+        victims=_victim_choice(0, resources, order, shares),
     )
 
 
@@ -419,7 +421,7 @@ def _role_tables(gangs: GangTable, jobs: int) -> RoleTables:
 
 
 def _victim_choice(
-    jobs: int, queues: int, resources: int, all_resources: int, order: VictimOrder
+    jobs: int, resources: int, order: VictimOrder, shares: LevelShares
 ) -> VictimChoice:
     return VictimChoice(
         candidates=np.zeros(jobs, np.int64),
@@ -428,8 +430,8 @@ def _victim_choice(
         takes_gang=np.zeros(jobs, np.int64),
         chosen=np.zeros(jobs, np.int64),
         chosen_takes_gang=np.zeros(jobs, np.int64),
-        assumed_held=np.zeros((queues, all_resources), np.int64),
         need=np.zeros(resources, np.int64),
         examined=np.zeros(NODES_EXAMINED_MAX, np.int64),
         order=order,
+        shares=shares,
     )

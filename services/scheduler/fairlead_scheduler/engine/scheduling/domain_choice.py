@@ -27,7 +27,7 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
 )
 from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING, start_gang
 from fairlead_scheduler.engine.scheduling.placement import ANY_VALUE, place_job
-from fairlead_scheduler.engine.scheduling.strict_gain import is_strict_gain
+from fairlead_scheduler.engine.scheduling.strict_gain import is_strict_gain, measure_offer
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.domain_tables import (
@@ -56,7 +56,6 @@ from fairlead_scheduler.engine.state.round_state import (
     PREEMPTION_LIMIT,
     QUEUED,
     TOPOLOGY_LEVEL,
-    find_share_after,
 )
 from fairlead_scheduler.engine.state.run_states import FREE, URGENCY
 
@@ -106,7 +105,7 @@ def start_gang_in_domains(model: RoundModel, g: int, after: float, top: int) -> 
         for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
             if code == NO_REASON and model.gangs.roles.minimum[role] > 0:
                 code = start_scope(model, g, role, after, top)
-    if code == NO_REASON and top > FREE and not is_strict_gain(model, mark, after):
+    if code == NO_REASON and top > FREE and not is_strict_gain(model, g, mark, after):
         code = DOES_NOT_FIT
     if code != NO_REASON:
         undo_offer(model, mark)
@@ -376,7 +375,7 @@ def start_offered_gang(model: RoundModel, q: int, g: int) -> int:
     if model.values.domains.mode[g] == 0:
         return start_gang(model, q, g)
     sum_new_gang(model, g)
-    after = find_share_after(model, q, model.gangs.offer_request)
+    after = measure_offer(model, q, model.gangs.offer_request)
     mark = model.counters[N_JOURNAL]
     code = start_gang_in_domains(model, g, after, URGENCY)
     for i in range(mark, model.counters[N_JOURNAL]):

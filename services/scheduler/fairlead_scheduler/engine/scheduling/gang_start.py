@@ -22,7 +22,11 @@ from fairlead_scheduler.engine.scheduling.placement import (
     can_preempt_for_share,
     can_preempt_for_urgency,
 )
-from fairlead_scheduler.engine.scheduling.strict_gain import NO_FAIR_SHARE, is_strict_gain
+from fairlead_scheduler.engine.scheduling.strict_gain import (
+    NO_FAIR_SHARE,
+    is_strict_gain,
+    measure_offer,
+)
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX, Int64
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -34,7 +38,6 @@ from fairlead_scheduler.engine.state.round_state import (
     NO_REASON,
     PREEMPTION_LIMIT,
     QUEUED,
-    find_share_after,
 )
 from fairlead_scheduler.engine.state.run_states import FREE, URGENCY
 
@@ -276,7 +279,7 @@ def place_needed_members(model: RoundModel, g: int, need: int, after: float, val
     (b) if they would take more on it than R13 permits all of them together."""
     mark = model.counters[N_JOURNAL]
     attempt = place_members(model, g, need, after, value, URGENCY)
-    if attempt.placed < need or is_strict_gain(model, mark, after):
+    if attempt.placed < need or is_strict_gain(model, g, mark, after):
         return attempt
     undo_offer(model, mark)
     return place_members(model, g, need, NO_FAIR_SHARE, value, URGENCY)
@@ -379,7 +382,7 @@ def start_gang(model: RoundModel, q: int, g: int) -> int:
     code of the reason why it does not start, or `SEARCHING`."""
     need = model.gangs.min_size[g]
     sum_new_gang(model, g)
-    after = find_share_after(model, q, model.gangs.offer_request)
+    after = measure_offer(model, q, model.gangs.offer_request)
     value = model.gangs.value[g]
     limited = False
     if model.gangs.label[g] >= 0 and value < 0:

@@ -8,6 +8,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
+from fairlead_scheduler.engine.scheduling.strict_gain import (
+    is_gain_at_level,
+    is_over_budget,
+    is_protected,
+)
 from fairlead_scheduler.engine.snapshot import Preemption
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
@@ -18,15 +23,12 @@ from fairlead_scheduler.engine.state.round_state import (
     N_WORK,
     NON_PREEMPTIBLE,
     TO_FIT,
-    TOLERANCE,
-    cost_of,
 )
 from fairlead_scheduler.engine.state.run_states import (
     PROTECTED,
-    assumed_cost,
+    change_held,
     is_live,
     least_members,
-    to_share_steps,
     update_share,
 )
 from fairlead_scheduler.engine.state.surplus import (
@@ -145,28 +147,6 @@ def is_enough(model: RoundModel) -> bool:
     return True
 
 
-@inlined
-def is_protected(model: RoundModel, q: int, after: float) -> bool:
-    """R13: whether queue `q`, without the assumed victims, would hold no more per weight than the
-    preemptor's queue with its whole offer (`after`, as of `find_share_after`)."""
-    return after >= assumed_cost(model, q) / model.entitlements.weight[q] - TOLERANCE
-
-
-@inlined
-def is_over_budget(model: RoundModel, preemptor: int, after: float) -> bool:
-    """Whether the queue of the job `preemptor` exceeds its budget (R4) with its whole offer."""
-    return after > model.entitlements.budget[model.jobs.queue[preemptor]] + TOLERANCE
-
-
-@inlined
-def release_assumed(model: RoundModel, j: int, sign: int) -> None:
-    """Assume that the queue of run `j` no longer holds its request (sign 1), or undo that (sign
-    -1)."""
-    q, s = model.jobs.queue[j], model.jobs.shape[j]
-    for r in range(model.entitlements.cost_factor.size):
-        model.victims.assumed_held[q, r] += sign * model.shapes.full_request[s, r]
-
-
 @separate
 def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     """Assume that run `j` is preempted (sign 1), or undo that (sign -1). Only a run on position `p`
@@ -175,7 +155,7 @@ def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
     if model.runs.position[j] == p:
         for r in range(model.victims.need.size):
             model.victims.need[r] -= sign * model.shapes.request[s, r]
-    release_assumed(model, j, sign)
+    change_held(model, j, -sign)
     if model.jobs.gang[j] >= 0:
         model.gangs.roles.assumed[model.jobs.role[j]] += sign
 
@@ -249,9 +229,9 @@ def choose_victims(
     found = is_enough(model)
     if found:
         spare_unneeded(model, p, covered, victim_count)
-        if mode == FOR_SHARE and is_over_budget(model, preemptor, after):
-            found = is_gain_by_each(model, p, victim_count, level, after)
-    rated = rate_victims(model, covered, victim_count, mode)
+        if mode == FOR_SHARE and is_over_budget(model, model.jobs.queue[preemptor], after):
+            found = is_gain_by_each(model, p, victim_count, level)
+    rated = rate_victims(model, covered, victim_count)
     retained = 0
     for k in range(victim_count):
         if model.victims.taken[k] < 0:
@@ -261,11 +241,14 @@ def choose_victims(
             model.victims.taken[retained] = model.victims.taken[k]
             model.victims.takes_gang[retained] = model.victims.takes_gang[k]
             retained += 1
+    share_steps = 0
+    if mode == FOR_SHARE and rated.first >= 0:
+        share_steps = model.usage.share_steps[model.jobs.queue[rated.first]]
     return NodeVictims(
         retained if found else NOT_PERMITTED,
         rated.level,
         rated.kind,
-        rated.share_steps,
+        share_steps,
         rated.lost_work,
         rated.runs,
         rated.first,
@@ -342,16 +325,16 @@ def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
 
 
 @separate
-def is_gain_by_each(model: RoundModel, p: int, victim_count: int, level: int, after: float) -> bool:
-    """R13 for an offer over budget: whether the queue of each victim that runs at the level of the
-    offer would hold more than the preemptor's queue if that victim alone was restored."""
+def is_gain_by_each(model: RoundModel, p: int, victim_count: int, level: int) -> bool:
+    """R13 for an offer over budget: whether it would be a gain for each victim that runs at the
+    level of the offer if that victim alone was restored."""
     gain = True
     for k in range(victim_count):
         j = model.victims.taken[k]
         if j < 0 or model.runs.level[j] < level:
             continue
         undo_assumption(model, j, p, model.victims.takes_gang[k])
-        gain = gain and not is_protected(model, model.jobs.queue[j], after)
+        gain = gain and is_gain_at_level(model, model.jobs.queue[j], level)
         assume_preempted(model, j, p, model.victims.takes_gang[k])
     return gain
 
@@ -374,8 +357,9 @@ def return_spared(model: RoundModel, n: int, victim_count: int) -> int:
 
 
 @separate
-def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVictims:
-    """Rate the victims from place `covered` up to `n`. The caller sets `victim_count`."""
+def rate_victims(model: RoundModel, covered: int, n: int) -> NodeVictims:
+    """Rate the victims from place `covered` up to `n`. The caller sets `victim_count` and
+    `share_steps`."""
     first = NO_RUN
     level = -1
     kind = SURPLUS_VICTIM
@@ -400,12 +384,7 @@ def rate_victims(model: RoundModel, covered: int, n: int, mode: int) -> NodeVict
                     level = max(level, model.runs.level[member])
                     lost_work += model.runs.lost_work[member]
                     runs += 1
-    share_steps = 0
-    if mode == FOR_SHARE and first >= 0:
-        q = model.jobs.queue[first]
-        held = cost_of(model.usage.held[q], model.entitlements.cost_factor)
-        share_steps = to_share_steps(held, model.entitlements.entitled_share[q])
-    return NodeVictims(NOT_PERMITTED, level, kind, share_steps, lost_work, runs, first)
+    return NodeVictims(NOT_PERMITTED, level, kind, 0, lost_work, runs, first)
 
 
 @separate

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fairlead_scheduler.engine.compiler.decorators import entry_point, inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity
+from fairlead_scheduler.engine.scheduling.node_victims import choose_victims
 from fairlead_scheduler.engine.scheduling.offers import rank_offer
 from fairlead_scheduler.engine.scheduling.queue_selection import is_next_queue
-from fairlead_scheduler.engine.scheduling.strict_gain import fit_node
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
@@ -15,8 +15,14 @@ from fairlead_scheduler.engine.state.round_state import (
     NO_OFFER,
     PREEMPTED,
     RESTORED,
+    TO_FIT,
 )
 from fairlead_scheduler.engine.state.run_states import (
+    CAUSE_URGENCY,
+    find_preemptor,
+    is_live,
+    preempt_gang,
+    preempt_run,
     restore_run,
     undo_restore,
 )
@@ -40,6 +46,27 @@ def resolve_oversubscription(model: RoundModel, position: int, work: int) -> int
             continue
         fit_node(model, p)
     return model.nodes.node_type.size
+
+
+@separate
+def fit_node(model: RoundModel, p: int) -> None:
+    """R6 for one position: preempt as many of the less urgent runs below a job as needed."""
+    size = model.capacity.tree_types.size // 2
+    fits = True
+    for r in range(model.shapes.request.shape[1]):
+        if model.capacity.tree[size + p, r] < 0:
+            fits = False
+    if fits:
+        return
+    found = choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT)
+    for k in range(found.victim_count):
+        j = model.victims.taken[k]
+        if not is_live(model.runs.state[j]):
+            continue
+        for_job = find_preemptor(model, p, model.runs.level[j])
+        preempt_run(model, j, CAUSE_URGENCY, for_job)
+        if model.victims.takes_gang[k]:
+            preempt_gang(model, model.jobs.gang[j], for_job)
 
 
 @inlined

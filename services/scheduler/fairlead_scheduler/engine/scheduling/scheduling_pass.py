@@ -35,6 +35,7 @@ from fairlead_scheduler.engine.scheduling.queue_selection import (
     return_queues,
     start_queues,
 )
+from fairlead_scheduler.engine.scheduling.strict_gain import measure_offer
 from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
@@ -60,7 +61,6 @@ from fairlead_scheduler.engine.state.round_state import (
     TOLERANCE,
     count_handled,
     find_offer_limit,
-    find_share_after,
     skip_shape,
 )
 from fairlead_scheduler.engine.state.run_states import (
@@ -143,7 +143,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> bool:
         else:
             skip_shape(model, q, s, INSUFFICIENT)
     elif permitted:
-        after = find_share_after(model, q, model.shapes.full_request[s])
+        after = measure_offer(model, q, model.shapes.full_request[s])
         code = place_job(model, j, after, ANY_VALUE, ANY_VALUE, URGENCY)
         if code != NO_REASON and not avoids_nodes(model, j):
             # The job keeps its place in the order: once capacity was freed it is tried again first.

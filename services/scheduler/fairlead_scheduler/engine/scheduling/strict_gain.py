@@ -1,4 +1,4 @@
-"""Whether a gang takes more from other queues than R13 permits, with all its members placed."""
+"""R13: a run is preempted for fair share only for a strict gain."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -8,80 +8,86 @@ from __future__ import annotations
 from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
-from fairlead_scheduler.engine.scheduling.node_victims import (
-    choose_victims,
-    is_over_budget,
-    is_protected,
-    release_assumed,
-)
+from fairlead_scheduler.engine.snapshot import Int64
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_JOURNAL, N_PREEMPTED, TO_FIT
+from fairlead_scheduler.engine.state.round_state import (
+    N_JOURNAL,
+    TOLERANCE,
+    cost_of,
+    find_share_after,
+)
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_FAIR_SHARE,
     CAUSE_GANG,
-    CAUSE_URGENCY,
-    URGENCY,
-    find_preemptor,
-    is_live,
-    preempt_gang,
-    preempt_run,
-    restore_run,
+    change_held,
 )
 
 NO_FAIR_SHARE: Final = 1e300
 """Instead of a share / weight of the queue with the whole offer: R13 permits no tier (b)."""
 
 
-@separate
-def fit_node(model: RoundModel, p: int) -> None:
-    """R6 for one position: preempt as many of the less urgent runs below a job as needed."""
-    size = model.capacity.tree_types.size // 2
-    fits = True
-    for r in range(model.shapes.request.shape[1]):
-        if model.capacity.tree[size + p, r] < 0:
-            fits = False
-    if fits:
-        return
-    found = choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT)
-    for k in range(found.victim_count):
-        j = model.victims.taken[k]
-        if not is_live(model.runs.state[j]):
-            continue
-        for_job = find_preemptor(model, p, model.runs.level[j])
-        preempt_run(model, j, CAUSE_URGENCY, for_job)
-        if model.victims.takes_gang[k]:
-            preempt_gang(model, model.jobs.gang[j], for_job)
+@inlined
+def measure_offer(model: RoundModel, q: int, more: Int64) -> float:
+    """The share / weight of queue `q` with an offer that requests `more` ([R+F]), as
+    `find_share_after`. For an offer over budget `LevelShares.with_offer` is written too."""
+    after = find_share_after(model, q, more)
+    if is_over_budget(model, q, after):
+        shares = model.victims.shares
+        for level in range(shares.with_offer.size):
+            shares.with_offer[level] = 0.0
+        for r in range(model.entitlements.cost_factor.size):
+            factor = model.entitlements.cost_factor[r] / model.entitlements.weight[q]
+            amount = more[r]
+            for level in range(shares.with_offer.size - 1, -1, -1):
+                amount += shares.held[q, level, r]
+                shares.with_offer[level] = max(shares.with_offer[level], amount * factor)
+    return after
+
+
+@inlined
+def is_over_budget(model: RoundModel, q: int, after: float) -> bool:
+    """Whether queue `q` exceeds its budget (R4) at this share / weight."""
+    return after > model.entitlements.budget[q] + TOLERANCE
+
+
+@inlined
+def is_protected(model: RoundModel, q: int, after: float) -> bool:
+    """Whether queue `q`, without the assumed victims, would hold no more per weight than the
+    preemptor's queue with its whole offer (`after`)."""
+    held = cost_of(model.usage.held[q], model.entitlements.cost_factor)
+    return after >= held / model.entitlements.weight[q] - TOLERANCE
 
 
 @separate
-def is_strict_gain(model: RoundModel, mark: int, after: float) -> bool:
-    """R13 for a gang whose members were placed with the journal's entries after `mark`.
+def is_gain_at_level(model: RoundModel, q: int, level: int) -> bool:
+    """For an offer over budget: whether queue `q` would hold more per weight than the preemptor's
+    queue with its whole offer, of what runs at this level or above."""
+    shares = model.victims.shares
+    held = 0.0
+    for r in range(model.entitlements.cost_factor.size):
+        amount = 0
+        for above in range(level, shares.with_offer.size):
+            amount += shares.held[q, above, r]
+        held = max(held, amount * model.entitlements.cost_factor[r])
+    return shares.with_offer[level] < held / model.entitlements.weight[q] - TOLERANCE
+
+
+@separate
+def is_strict_gain(model: RoundModel, g: int, mark: int, after: float) -> bool:
+    """Whether R13 permits what gang `g` preempted, whose members were placed with the journal's
+    entries after `mark`. `after` is as of `measure_offer`.
 
     Each member was placed under R13 when its turn came, but later members have taken more from the
-    same queues since, on tier (b) or on top of less urgent runs. `after` is the share / weight of
-    the gang's queue with the whole offer.
+    same queues since.
     """
-    end = model.counters[N_JOURNAL]
-    fair = False
-    for i in range(mark, end):
-        fair = fair or was_preempted(model, i, CAUSE_FAIR_SHARE)
-    last = model.placements.journal[end - 1] - 1
-    if not fair or not is_over_budget(model, last, after):
+    q = model.jobs.queue[model.gangs.members[model.gangs.first[g]]]
+    if not is_over_budget(model, q, after):
         return True
-    preempted = model.counters[N_PREEMPTED]
-    for i in range(mark, end):
-        j = model.placements.journal[i] - 1
-        if j >= 0 and model.runs.tier[j] == URGENCY:
-            fit_node(model, model.runs.position[j])
+    end = model.counters[N_JOURNAL]
     gain = True
     for i in range(mark, end):
         if was_preempted(model, i, CAUSE_FAIR_SHARE):
-            gain = gain and is_gain_by_victim(model, i, end, after)
-    while model.counters[N_JOURNAL] > end:
-        model.counters[N_JOURNAL] -= 1
-        j = -model.placements.journal[model.counters[N_JOURNAL]] - 1
-        restore_run(model, j, model.runs.state_before[j])
-    model.counters[N_PREEMPTED] = preempted
+            gain = gain and is_gain_by_victim(model, i, end)
     return gain
 
 
@@ -93,21 +99,21 @@ def was_preempted(model: RoundModel, i: int, cause: int) -> bool:
 
 
 @separate
-def is_gain_by_victim(model: RoundModel, i: int, end: int, after: float) -> bool:
-    """Whether the queue of the victim in entry `i` of the journal would hold more than the
-    preemptor's queue if the victim was restored, with the members that were preempted with it. Less
-    urgent victims do not count: they cannot preempt the gang."""
+def is_gain_by_victim(model: RoundModel, i: int, end: int) -> bool:
+    """Whether it would be a gain for the victim in entry `i` of the journal if it was restored,
+    with the members that were preempted with it. It is one for a less urgent victim: that cannot
+    preempt the gang."""
     j = -model.placements.journal[i] - 1
     preemptor = model.runs.preemptor[j]
-    if model.runs.level[j] < min(model.runs.level[preemptor], model.jobs.level_max[preemptor]):
+    level = min(model.runs.level[preemptor], model.jobs.level_max[preemptor])
+    if model.runs.level[j] < level:
         return True
-    q = model.jobs.queue[j]
-    release_assumed(model, j, -1)
+    change_held(model, j, 1)
     members_end = i + 1
     while members_end < end and was_preempted(model, members_end, CAUSE_GANG):
-        release_assumed(model, -model.placements.journal[members_end] - 1, -1)
+        change_held(model, -model.placements.journal[members_end] - 1, 1)
         members_end += 1
-    gain = not is_protected(model, q, after)
+    gain = is_gain_at_level(model, model.jobs.queue[j], level)
     for k in range(i, members_end):
-        release_assumed(model, -model.placements.journal[k] - 1, 1)
+        change_held(model, -model.placements.journal[k] - 1, -1)
     return gain

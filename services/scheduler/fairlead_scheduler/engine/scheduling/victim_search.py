@@ -24,8 +24,8 @@ Reads, of the `RoundModel`:
 Writes:
 
 - `victims.chosen` and `chosen_takes_gang`: the victims on the node that is found;
-- `mark`, `assumed_held`, `roles.assumed` and `usage.share_steps`, for the runs that are assumed to
-  be preempted; all of them are reset before it returns;
+- `mark`, `shares.held`, `roles.assumed` and, of `usage`, `held` and `share_steps`, for the runs
+  that are assumed to be preempted; all of them are reset before it returns;
 - `victims.candidates`, `need`, `taken`, `takes_gang` and `examined`: scratch space, with the values
   of the last node;
 - `evicted.cheapest_next`, past runs that are no longer evicted;
@@ -48,6 +48,10 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
     choose_victims,
     find_preempting_level,
     has_cheaper_victims,
+)
+from fairlead_scheduler.engine.scheduling.strict_gain import (
+    is_gain_at_level,
+    is_over_budget,
     is_protected,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -428,14 +432,26 @@ def fits_without_run(model: RoundModel, s: int, k: int) -> bool:
     return True
 
 
+@inlined
+def is_single_gain(model: RoundModel, j: int, w: int, k: int, after: float) -> bool:
+    """R13 for job `j` with the only victim `k` of a queue that is not protected."""
+    level = find_preempting_level(model, j, w)
+    return (
+        model.runs.level[k] < level
+        or not is_over_budget(model, model.jobs.queue[j], after)
+        or is_gain_at_level(model, model.jobs.queue[k], level)
+    )
+
+
 @separate
 def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
     """The position of the victim on tier (b) if one run is enough, found without examining nodes;
     `NOWHERE` if nodes must be examined.
 
     The cheapest run of the queue of `find_victim_queue` that is on an eligible node and frees
-    enough is also what examining nodes would find, under three conditions: it is not a member of a
-    gang, the priorities do not differ, and no cheaper run would be enough together with others.
+    enough is also what examining nodes would find, under four conditions: it is not a member of a
+    gang, the priorities do not differ, no cheaper run would be enough together with others, and R13
+    permits it.
     """
     s = model.jobs.shape[j]
     found = find_victim_queue(model, j, w, after)
@@ -455,6 +471,7 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
             model.jobs.gang[k] >= 0
             or model.runs.level[k] != model.runs.level[found.cheapest]
             or not fits_without_run(model, s, k)
+            or not is_single_gain(model, j, w, k, after)
         ):
             return NOWHERE
         model.victims.chosen[0] = k

@@ -11,7 +11,7 @@ from fairlead_scheduler.engine.state.round_model import (
     QueueOffers,
     RunTable,
 )
-from fairlead_scheduler.engine.state.victim_tables import VictimOrder
+from fairlead_scheduler.engine.state.victim_tables import LevelShares, VictimOrder
 
 
 def avoided_nodes(jobs: int, pairs: int) -> AvoidedNodes:
@@ -67,6 +67,13 @@ def evicted_runs(jobs: int, queues: int, gangs: int) -> EvictedRuns:
         priority=np.zeros(queues, np.int64),
         gang_last=np.full(gangs, -1, np.int64),
         gang_returned=np.zeros(gangs, np.uint8),
+    )
+
+
+def level_shares(queues: int, levels: int, amounts: int) -> LevelShares:
+    return LevelShares(
+        held=np.zeros((queues, levels, amounts), np.int64),
+        with_offer=np.zeros(levels, np.float64),
     )
 
 

@@ -149,7 +149,8 @@ class QueueUsage(NamedTuple):
     """What queues hold, and the tokens that are left. Written by run_states.py."""
 
     held: Int64
-    """[Q, R+F] what live runs hold, including evicted runs that were not preempted yet (R13)"""
+    """[Q, R+F] what live runs hold, including evicted runs that were not preempted yet (R13),
+    without the victims that node_victims.py assumes"""
     counted: Int64
     """[Q, R+F] the same as R4 counts it: evicted runs only once they have returned"""
     by_class: Int64

@@ -38,6 +38,7 @@ from fairlead_scheduler.engine.state.round_state import (
     QUEUED,
     RESTORED,
     RUNNING,
+    cost_of,
 )
 from fairlead_scheduler.engine.state.value_capacity import update_value_capacity
 from fairlead_scheduler.engine.state.victim_order import update_victim_order
@@ -85,21 +86,22 @@ def to_share_steps(held: float, entitled: float) -> int:
 
 
 @inlined
-def assumed_cost(model: RoundModel, q: int) -> float:
-    """Cost of what the queue holds in the model, without the assumed victims."""
-    result = 0.0
-    for r in range(model.entitlements.cost_factor.size):
-        held = model.usage.held[q, r] - model.victims.assumed_held[q, r]
-        result = max(result, held * model.entitlements.cost_factor[r])
-    return result
-
-
-@inlined
 def update_share(model: RoundModel, q: int) -> None:
     """Compute again how far the queue is above its entitled share."""
     model.usage.share_steps[q] = to_share_steps(
-        assumed_cost(model, q), model.entitlements.entitled_share[q]
+        cost_of(model.usage.held[q], model.entitlements.cost_factor),
+        model.entitlements.entitled_share[q],
     )
+
+
+@inlined
+def change_held(model: RoundModel, j: int, sign: int) -> None:
+    """Add what run `j` holds to what its queue holds (sign 1), or subtract it (sign -1)."""
+    q, s, level = model.jobs.queue[j], model.jobs.shape[j], model.runs.level[j]
+    for r in range(model.entitlements.cost_factor.size):
+        amount = sign * model.shapes.full_request[s, r]
+        model.usage.held[q, r] += amount
+        model.victims.shares.held[q, level, r] += amount
 
 
 @separate
@@ -164,8 +166,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
         model.victims.order.placed[model.runs.level[j]] = 1
         for r in range(model.shapes.request.shape[1]):
             model.capacity.preemptible[p, model.runs.level[j], r] += model.shapes.request[s, r]
-    for r in range(model.entitlements.cost_factor.size):
-        model.usage.held[q, r] += model.shapes.full_request[s, r]
+    change_held(model, j, 1)
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] += 1
@@ -186,8 +187,7 @@ def remove_placement(model: RoundModel, j: int) -> None:
         model.capacity.runs_at_level[model.runs.level[j]] -= 1
         for r in range(model.shapes.request.shape[1]):
             model.capacity.preemptible[p, model.runs.level[j], r] -= model.shapes.request[s, r]
-    for r in range(model.entitlements.cost_factor.size):
-        model.usage.held[q, r] -= model.shapes.full_request[s, r]
+    change_held(model, j, -1)
     update_share(model, q)
     if model.jobs.gang[j] >= 0:
         model.gangs.live[model.jobs.gang[j]] -= 1
@@ -217,10 +217,10 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
                 )
     for r in range(model.entitlements.cost_factor.size):
         amount = sign * model.shapes.full_request[s, r]
-        model.usage.held[q, r] += amount
         model.usage.by_class[q, c, r] += amount
         if model.runs.state[j] != EVICTED:
             model.usage.counted[q, r] += amount
+    change_held(model, j, sign)
     if model.runs.state[j] == EVICTED:
         model.usage.evicted_runs[q] += sign
     update_share(model, q)

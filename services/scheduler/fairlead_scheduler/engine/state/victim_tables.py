@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import by_address
-from fairlead_scheduler.engine.snapshot import Byte, Int64
+from fairlead_scheduler.engine.snapshot import Byte, Float, Int64
 from fairlead_scheduler.engine.state.capacity_tree import Bits
 
 
@@ -37,6 +37,21 @@ class VictimOrder(NamedTuple):
 
 
 @by_address
+class LevelShares(NamedTuple):
+    """What R13 compares for an offer over budget: what runs at the offer's level or above.
+
+    `held` is written by run_states.py and node_victims.py, `with_offer` by strict_gain.py.
+    """
+
+    held: Int64
+    """[Q, L, R+F] what live runs hold by the level at which they run, without the assumed
+    victims"""
+    with_offer: Float
+    """[L] the share / weight of the preempting queue with its whole offer, of what runs at each
+    level or above"""
+
+
+@by_address
 class VictimChoice(NamedTuple):
     """The victims on the present node (N2b) and on the best node so far (N4).
 
@@ -56,10 +71,9 @@ class VictimChoice(NamedTuple):
     """victims on the best node so far"""
     chosen_takes_gang: Int64
     """whether the whole gang is preempted with each of `chosen`"""
-    assumed_held: Int64
-    """[Q, R+F] what each queue would lose with the assumed victims"""
     need: Int64
     """[R] what is still lacking on the present node"""
     examined: Int64
     """positions that the present search has examined"""
     order: VictimOrder
+    shares: LevelShares
