@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from fairlead_common.domain import repair_events, shapes
-from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
+from fairlead_common.domain.ids import GroupId, JobId, client_job_id, job_set_partition
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.repair_events import Choice, Knowledge
+from fairlead_common.domain.repair_events import Choice, Knowledge, KnownGroup
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.model import JobSet, StoredRecords
 from fairlead_lookout.domain.model import Message as LookoutMessage
@@ -179,3 +179,84 @@ def test_without_a_complete_view_leases_decide_about_runs_and_queued_jobs_stay()
     assert chosen(waits, runs, has_lease=True, **outdated) is Choice.LOOKOUT
     assert chosen(runs, runs, has_lease=True, **outdated) is Choice.SCHEDULER
     assert chosen(runs, runs, **outdated) is Choice.END_UNKNOWN
+
+
+GROUP = GroupId(JOB)
+TERMS = ev.Group(roles=(ev.GroupRole("train", 1, 2),))
+ENDED_STATES = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+def known_group(state: JobState, terms: ev.Group = TERMS) -> KnownGroup:
+    return KnownGroup(state=state, submitted=ev.GroupSubmitted(group=GROUP, terms=terms, digest=""))
+
+
+@pytest.mark.parametrize(
+    ("known", "truth", "expected"),
+    [
+        (None, JobState.QUEUED, [ev.GroupSubmitted]),
+        (None, JobState.RUNNING, [ev.GroupSubmitted, ev.GroupRunning]),
+        (None, JobState.FAILED, []),
+        (JobState.QUEUED, JobState.RUNNING, [ev.GroupRunning]),
+        (JobState.RUNNING, JobState.RUNNING, []),
+        (JobState.RUNNING, JobState.QUEUED, [ev.GroupRestarting]),
+        (JobState.RUNNING, JobState.SUCCEEDED, [ev.GroupSucceeded]),
+        (JobState.RUNNING, JobState.CANCELLED, [ev.GroupCancelled]),
+        (JobState.QUEUED, JobState.FAILED, [ev.GroupFailed]),
+    ],
+)
+def test_events_bring_a_view_to_the_true_state_of_a_group(
+    known: JobState | None, truth: JobState, expected: list[type]
+) -> None:
+    view = None if known is None else known_group(known)
+    made = repair_events.make_group_events(GROUP, view, known_group(truth))
+    assert [type(event) for event in made] == expected
+
+
+def test_a_view_gets_the_terms_and_the_generation_of_a_group() -> None:
+    larger = ev.Group(roles=(ev.GroupRole("train", 1, 3),))
+    again = msgspec.structs.replace(larger, generation=2)
+    running, queued = JobState.RUNNING, JobState.QUEUED
+    (changed,) = repair_events.make_group_events(
+        GROUP, known_group(running), known_group(running, larger)
+    )
+    assert isinstance(changed, ev.GroupChanged)
+    assert changed.terms == larger
+    recreated = list(
+        repair_events.make_group_events(GROUP, known_group(running), known_group(queued, again))
+    )
+    assert [type(event) for event in recreated] == [ev.GroupChanged]
+
+
+@pytest.mark.parametrize("ended", ENDED_STATES)
+def test_a_view_that_knows_the_end_of_a_group_is_right(ended: JobState) -> None:
+    live_group, done = known_group(JobState.RUNNING), KnownGroup(state=ended)
+    for complete in (True, False):
+        choose = repair_events.choose_for_group
+        at = {"scheduler_complete": complete, "lookout_complete": not complete}
+        assert choose(done, live_group, **at) is Choice.SCHEDULER
+        assert choose(live_group, done, **at) is Choice.LOOKOUT
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "lookout", "complete", "choice"),
+    [
+        (False, True, (True, False), Choice.END_UNKNOWN),
+        (True, False, (False, True), Choice.END_UNKNOWN),
+        (False, True, (False, True), Choice.LOOKOUT),
+        (False, True, (False, False), Choice.LOOKOUT),
+        (True, True, (False, False), Choice.SCHEDULER),
+        (True, True, (False, True), Choice.LOOKOUT),
+        (True, True, (True, True), Choice.SCHEDULER),
+    ],
+)
+def test_a_complete_view_is_right_about_a_live_group(
+    scheduler: bool, lookout: bool, complete: tuple[bool, bool], choice: Choice
+) -> None:
+    group = known_group(JobState.RUNNING)
+    chosen = repair_events.choose_for_group(
+        group if scheduler else None,
+        group if lookout else None,
+        scheduler_complete=complete[0],
+        lookout_complete=complete[1],
+    )
+    assert chosen is choice

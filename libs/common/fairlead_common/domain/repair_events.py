@@ -1,4 +1,4 @@
-"""Events that make the views of one job agree again, for `fairlead repair`. Pure.
+"""Events that make the views of a job or a group agree again, for `fairlead repair`. Pure.
 
 Where events are lost, two views can know different things about a job. The truth is then stated
 again as ordinary events. They do not change a view that already knows it: the first `JobSubmitted`
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_WITH_RUN, RUN_ENDED, JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
@@ -57,13 +57,29 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in JOB_WITH_RUN
 
 
+class KnownGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """What one view knows of a group. `submitted`: with the terms that it has now; None if only the
+    id and the end of the group are known."""
+
+    state: JobState
+    submitted: ev.GroupSubmitted | None = None
+    queue: str = ""
+    job_set: str = ""
+    reason: str = UNKNOWN_REASON
+
+    @property
+    def is_ended(self) -> bool:
+        """The group has ended."""
+        return self.state in JOB_ENDED
+
+
 class Choice(StrEnum):
-    """Whose knowledge of a job is taken as true."""
+    """Whose knowledge of a job or group is taken as true."""
 
     SCHEDULER = "scheduler"
     LOOKOUT = "lookout"
     END_UNKNOWN = "close"
-    """Neither view's: the state of the job is unknown, so it is ended."""
+    """Neither view's: the true state is unknown, so it is ended."""
 
 
 def choose(
@@ -220,3 +236,66 @@ UNKNOWN_END: Final = Knowledge(
     state=JobState.FAILED, category=FailureCategory.INTERNAL, reason=UNKNOWN_END_REASON
 )
 """The recorded end of a job whose real end is unknown."""
+
+
+def choose_for_group(
+    scheduler: KnownGroup | None,
+    lookout: KnownGroup | None,
+    *,
+    scheduler_complete: bool,
+    lookout_complete: bool,
+) -> Choice:
+    """Which of two views is right about a group that at least one of them shows as live."""
+    if scheduler is not None and scheduler.is_ended:
+        return Choice.SCHEDULER
+    if lookout is not None and lookout.is_ended:
+        return Choice.LOOKOUT
+    if scheduler_complete:
+        return Choice.END_UNKNOWN if scheduler is None else Choice.SCHEDULER
+    if lookout_complete:
+        return Choice.END_UNKNOWN if lookout is None else Choice.LOOKOUT
+    return Choice.LOOKOUT if scheduler is None else Choice.SCHEDULER
+
+
+def make_group_events(
+    group: GroupId, known: KnownGroup | None, truth: KnownGroup
+) -> Iterator[ev.AnyEvent]:
+    """The events that bring a view from what it knows of a group to the truth, in order.
+
+    A view without the group needs no end of it. The members have events of their own.
+    """
+    if known is None:
+        if truth.submitted is None or truth.is_ended:
+            return
+        yield truth.submitted
+        state = JobState.QUEUED
+    else:
+        state = known.state
+        if truth.submitted is not None and known.submitted is not None and not truth.is_ended:
+            before, now = known.submitted.terms, truth.submitted.terms
+            if now != before:
+                is_recreated = now.generation > before.generation
+                kind = ev.GroupChangeKind.RECREATED if is_recreated else ev.GroupChangeKind.UPDATED
+                yield ev.GroupChanged(group=group, terms=now, kind=kind, reason=UNKNOWN_REASON)
+                state = JobState.QUEUED if is_recreated else state
+    if truth.state is state:
+        return
+    match truth.state:
+        case JobState.RUNNING:
+            yield ev.GroupRunning(group=group)
+        case JobState.SUCCEEDED:
+            yield ev.GroupSucceeded(group=group)
+        case JobState.CANCELLED:
+            yield ev.GroupCancelled(group=group, reason=truth.reason)
+        case JobState.FAILED:
+            yield ev.GroupFailed(group=group, reason=truth.reason)
+        case _:
+            yield ev.GroupRestarting(group=group, reason=truth.reason)
+
+
+UNKNOWN_GROUP_END: Final = KnownGroup(
+    state=JobState.FAILED,
+    reason="Closed by `fairlead repair`: the events about the end of this group are no longer in"
+    " the log; submit it again if it is still needed.",
+)
+"""The recorded end of a group whose real end is unknown."""

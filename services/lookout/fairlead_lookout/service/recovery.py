@@ -1,19 +1,22 @@
-"""Lookout's part of `fairlead repair`: the jobs in its view, and folding to the end of the log."""
+"""Lookout's part of `fairlead repair`: the jobs and groups in its view, and folding to the end of
+the log.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 from fairlead_common.db import Pool
-from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.ids import GroupId, JobId
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.repair_events import KnownGroup
 from fairlead_common.log import EventLog
 from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import JOBS
 from fairlead_lookout.service.fold_loop import FoldLoop
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.store import view_coverage, viewed_jobs
+from fairlead_lookout.store import view_coverage, viewed_groups, viewed_jobs
 from fairlead_lookout.store.event_streams import StreamWriter
 from fairlead_lookout.store.view_progress import ViewProgress
 from fairlead_lookout.store.view_schema import migrate_schema
@@ -94,6 +97,25 @@ class Recovery:
     async def find(self, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
         """These jobs in the view. Jobs that it does not have are left out."""
         return await viewed_jobs.find_jobs(self._pool, ids)
+
+    async def find_known(self, ids: Iterable[JobId]) -> set[JobId]:
+        """Which of these ids are jobs, groups or arrays of the view."""
+        return await viewed_jobs.find_known(self._pool, ids)
+
+    async def live_groups(self) -> AsyncIterator[list[GroupId]]:
+        """The ids of all groups of the view that have not ended, a page at a time."""
+        last = ""
+        while ids := await viewed_groups.list_live_ids(self._pool, last, PAGE):
+            yield ids
+            last = ids[-1]
+
+    async def find_groups(self, ids: Iterable[GroupId]) -> dict[GroupId, KnownGroup]:
+        """These groups in the view. Groups that it does not have are left out."""
+        return await viewed_groups.find_groups(self._pool, ids)
+
+    async def find_members(self, ids: Iterable[GroupId]) -> dict[GroupId, list[JobId]]:
+        """The members of the present generation of these groups, live or ended."""
+        return await viewed_groups.find_members(self._pool, ids)
 
     async def find_array_results(self, ids: Iterable[JobId]) -> dict[JobId, JobState]:
         """The results of these arrays, as far as the view has one."""

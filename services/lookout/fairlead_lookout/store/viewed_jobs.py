@@ -38,6 +38,11 @@ async def find_jobs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
     return {JobId(row["job_id"]): _decode_job(row) for row in rows}
 
 
+async def find_known(pool: Pool, ids: Iterable[JobId]) -> set[JobId]:
+    """Which of these ids are jobs, groups or arrays of the view."""
+    return {JobId(row["id"]) for row in await pool.fetch(COVERAGE["find_known"], list(ids))}
+
+
 async def find_array_results(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, JobState]:
     """SUCCEEDED or FAILED for each of these arrays that has a result."""
     rows = await pool.fetch(COVERAGE["find_array_results"], list(ids))

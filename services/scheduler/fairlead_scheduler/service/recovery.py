@@ -1,12 +1,12 @@
 """The scheduler's part of `fairlead repair`, and of `fairlead doctor --deep`: what its checkpoint
-and the log still contain about jobs.
+and the log still contain about jobs and groups.
 
 Works on a copy in memory. Nothing is written here but `Recovery.relocate`, which is the last step
 of a repair: a repair that is interrupted before it can start again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -14,11 +14,11 @@ import msgspec
 from fairlead_common.db import Pool, is_migrated, lock_session, migrate
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.domain.errors import WorldError
-from fairlead_common.domain.ids import ArrayId, JobId
+from fairlead_common.domain.ids import ArrayId, GroupId, JobId
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.records.events import JobSubmitted
+from fairlead_common.domain.records.events import GroupSubmitted, JobSubmitted
 from fairlead_common.domain.records.leases import group_of
-from fairlead_common.domain.repair_events import Knowledge
+from fairlead_common.domain.repair_events import UNKNOWN_REASON, Knowledge, KnownGroup
 from fairlead_common.log import compacted_view, topics
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import CLUSTERS, JOB_PARTITIONS, JOBS
@@ -29,6 +29,7 @@ from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.groups import GroupState
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.task_arrays import find_array_result
@@ -178,6 +179,30 @@ class Recovery:
         found |= {job_id: Knowledge(state=each.state) for job_id, each in ended.items()}
         return found
 
+    def live_groups(self) -> list[GroupId]:
+        """All groups that have not ended, as far as is known."""
+        return [group for group, state in self.state.view.groups.items() if not state.is_final]
+
+    async def find_known(self, ids: Collection[JobId]) -> set[JobId]:
+        """Which of these ids are known jobs, groups or arrays."""
+        groups = self.state.view.groups.keys() & set(map(GroupId, ids))
+        return {*await self.knowledge(ids), *map(JobId, groups)}
+
+    async def find_groups(self, ids: Iterable[GroupId]) -> dict[GroupId, KnownGroup]:
+        """What is known of these groups. Unknown ones are left out."""
+        found, others = dict[GroupId, KnownGroup](), list[GroupId]()
+        for group in ids:
+            state = self.state.view.groups.get(group)
+            if state is None:
+                others.append(group)
+            else:
+                found[group] = _of_group(state)
+        ended = await self.knowledge(map(JobId, others))
+        for job_id, known in ended.items():
+            if known.state is not None:
+                found[GroupId(job_id)] = KnownGroup(state=known.state)
+        return found
+
     async def submissions(self, ids: list[JobId]) -> dict[JobId, JobSubmitted]:
         """The submissions of these live jobs."""
         await follower.load_specs(self._pool, self.state.view, ids)
@@ -201,6 +226,23 @@ class Recovery:
     async def relocate(self) -> None:
         """Let the checkpoint continue where the log can; the log has the rest."""
         await checkpoint.relocate(self._pool, await self._log.identity(), self.start)
+
+
+def _of_group(state: GroupState) -> KnownGroup:
+    submitted = GroupSubmitted(
+        group=state.group,
+        terms=state.terms,
+        digest=state.digest,
+        client_id=state.client_id,
+        labels=state.labels,
+    )
+    return KnownGroup(
+        state=JobState(state.phase.value.upper()),
+        submitted=submitted,
+        queue=state.job_set.queue,
+        job_set=state.job_set.name,
+        reason=state.reason or UNKNOWN_REASON,
+    )
 
 
 def _of_row(view: View, row: int) -> Knowledge:

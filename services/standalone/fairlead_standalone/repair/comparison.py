@@ -1,11 +1,12 @@
 """Finds jobs that differ between scheduler and lookout, and the events that correct them.
 
-Lookout's rows are read first and the scheduler is folded at least as far, so a job that lookout has
-and the scheduler does not know is really unknown to it.
+Groups are compared in group_comparison.py. Lookout's rows are read first and the scheduler is
+folded at least as far, so a job that lookout has and the scheduler does not know is really unknown
+to it.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,6 +19,7 @@ from fairlead_common.log import Record, end_advance
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.store.viewed_jobs import ViewedJob
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
+from fairlead_standalone.repair.group_comparison import GroupComparison, GroupDifference
 
 PAGE: Final = 10_000
 
@@ -48,14 +50,26 @@ class Difference(msgspec.Struct, frozen=True):
         return f"correct to {self.truth.state}"
 
 
+class Differences(NamedTuple):
+    """What differs between the views."""
+
+    jobs: list[Difference]
+    groups: list[GroupDifference]
+
+
 class Comparison:
     """Compares the two views."""
 
     def __init__(self, scheduler: SchedulerRecovery, lookout: LookoutRecovery) -> None:
         self._scheduler = scheduler
         self._lookout = lookout
+        self._groups = GroupComparison(scheduler, lookout)
 
-    async def run(self) -> list[Difference]:
+    async def run(self) -> Differences:
+        """Everything that differs between the views."""
+        return Differences(await self._compare_all(), await self._groups.run())
+
+    async def _compare_all(self) -> list[Difference]:
         """Every job that differs between the views; compared twice, because both can be moving."""
         found: list[JobId] = []
         async for ids in self._candidates():
@@ -68,10 +82,11 @@ class Comparison:
         ]
 
     async def _candidates(self) -> AsyncIterator[Sequence[JobId]]:
-        """Jobs that either view has as live, and ended jobs that live ones depend on."""
+        """Jobs that either view has as live, and ended ones that live jobs or groups need."""
         async for ids in self._lookout.live_jobs():
             yield ids
         live = [*self._scheduler.live_jobs(), *sorted(self._scheduler.awaited())]
+        live += await self._groups.members_to_restore()
         for first in range(0, len(live), PAGE):
             yield live[first : first + PAGE]
 
@@ -103,7 +118,7 @@ class Comparison:
     ) -> Difference | None:
         lookout = _NOTHING if viewed is None else viewed.knowledge
         if not scheduler.is_live and not lookout.is_live:
-            return await self._compare_dependency(job_id, scheduler, viewed)
+            return await self._compare_ended(job_id, scheduler, viewed)
         partition = partition_of_job(job_id)
         choice = repair_events.choose(
             scheduler,
@@ -152,11 +167,11 @@ class Comparison:
                 waits.append(other)
         return truth, msgspec.structs.replace(submitted, after=tuple(waits))
 
-    async def _compare_dependency(
+    async def _compare_ended(
         self, job_id: JobId, scheduler: Knowledge, viewed: ViewedJob | None
     ) -> Difference | None:
-        """An ended job that live jobs depend on: its end is appended again if the scheduler has
-        none.
+        """An ended job that live jobs or groups need: its end is appended again if the scheduler
+        has none.
         """
         if scheduler.state is not None or viewed is None or viewed.submitted is None:
             return None
@@ -197,11 +212,14 @@ def _correct(
     return events
 
 
-def make_records(differences: Iterable[Difference]) -> list[Record]:
-    """The records of all events, one message each; the events of a job are in order."""
+def make_records(differences: Differences) -> list[Record]:
+    """The records of all events. Groups are before their members; the events of a job are in order,
+    in a message each."""
     records: list[Record] = []
+    for group in differences.groups:
+        records += ev.records(group.queue, group.job_set, end_advance.BY, group.events)
     waves: list[dict[tuple[str, str], list[ev.AnyEvent]]] = []
-    for difference in differences:
+    for difference in differences.jobs:
         for number, event in enumerate(difference.events):
             if number == len(waves):
                 waves.append({})

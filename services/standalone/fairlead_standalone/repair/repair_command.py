@@ -53,7 +53,8 @@ async def _run(
 
 def _show_done(done: Findings) -> None:
     typer.echo(
-        f"Repaired: {len(done.differences):,} jobs; submitted again: {len(done.only_in_log):,}."
+        f"Repaired: {len(done.differences):,} jobs, {len(done.groups):,} groups;"
+        f" submitted again: {len(done.only_in_log):,}."
     )
     for each in list_closed_jobs(done):
         typer.echo(

@@ -3,9 +3,10 @@
 1. No scheduler leads: the repair holds the leader's lock and fences its producer.
 2. Configuration: tables and log get what is newer on the other side.
 3. If the log ends below positions that the views have read, its end moves beyond them, so that no
-   event gets such a position. Jobs that only the log has are then appended again.
+   event gets such a position. Jobs, groups and arrays that only the log has are appended again.
 4. Lookout's view continues where the log does; missing events are noted. Both views are folded.
-5. Jobs that differ between the views are corrected by ordinary events, appended to the log.
+5. Jobs and groups that differ between the views are corrected by ordinary events, appended to the
+   log.
 6. Both views fold these events and are compared again. Only if they agree, the checkpoint continues
    where the log does.
 """
@@ -21,7 +22,7 @@ from fairlead_common import db
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
-from fairlead_common.domain.repair_events import Choice
+from fairlead_common.domain.repair_events import Choice, KnownGroup
 from fairlead_common.log import Producer, Record, end_advance, topics
 from fairlead_common.log.coverage import Gap, Mismatch
 from fairlead_common.log.opening import open_log
@@ -34,7 +35,13 @@ from fairlead_scheduler.service import recovery
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone.processes.process_output import Say
-from fairlead_standalone.repair.comparison import Comparison, Difference, make_records
+from fairlead_standalone.repair.comparison import (
+    Comparison,
+    Difference,
+    Differences,
+    make_records,
+)
+from fairlead_standalone.repair.group_comparison import GroupDifference
 from fairlead_standalone.repair.job_records import read_sequences
 from fairlead_submit.service import configuration_repair as configuration
 from fairlead_submit.service.configuration_repair import Disagreement
@@ -52,6 +59,7 @@ class Findings(msgspec.Struct, frozen=True):
     lookout: Gap | None
     configuration: Disagreement
     differences: list[Difference]
+    groups: list[GroupDifference] = []
     only_in_log: list[JobId] = []
 
     @property
@@ -61,7 +69,8 @@ class Findings(msgspec.Struct, frozen=True):
         return any(gap is not None and Mismatch.OTHER_LOG in gap.mismatches for gap in gaps)
 
     def __bool__(self) -> bool:
-        return bool(self.scheduler or self.lookout or self.configuration or self.differences)
+        gaps = self.scheduler or self.lookout
+        return bool(gaps or self.configuration or self.differences or self.groups)
 
     def lines(self) -> Iterator[str]:
         """What is wrong and what a repair does about it, for people."""
@@ -70,6 +79,12 @@ class Findings(msgspec.Struct, frozen=True):
                 yield gap.describe()
         if self.configuration:
             yield self.configuration.describe()
+        for group in self.groups:
+            yield (
+                f"group {group.group} ({group.queue}/{group.job_set}):"
+                f" scheduler {_describe(group.scheduler)},"
+                f" lookout {_describe(group.lookout)}: {group.action}"
+            )
         if not self.differences:
             return
         yield f"The scheduler and lookout disagree about {_jobs(len(self.differences))}:"
@@ -83,6 +98,10 @@ class Findings(msgspec.Struct, frozen=True):
             )
         if len(self.differences) > JOBS_LISTED_MAX:
             yield f"    ... and {len(self.differences) - JOBS_LISTED_MAX} more"
+
+
+def _describe(group: KnownGroup | None) -> str:
+    return "does not know it" if group is None else str(group.state)
 
 
 def _jobs(count: int) -> str:
@@ -147,7 +166,7 @@ class Repair:
             scheduler.gap,
             lookout.gap or lookout.unrepaired,
             await configuration.find_disagreement(self._pool, self._log),
-            await Comparison(scheduler, lookout).run(),
+            *await Comparison(scheduler, lookout).run(),
         )
 
     async def run(self, say: Say) -> Findings:
@@ -167,18 +186,18 @@ class Repair:
             await _append(producer, make_records(differences))
             await self._fold(scheduler, lookout)
             left = await comparison.run()
-            if left:
-                found = Findings(None, None, Disagreement([], [], 0, 0), left)
+            if left != Differences([], []):
+                found = Findings(None, None, Disagreement([], [], 0, 0), *left)
                 raise NotSettled("\n".join(["After the repair:", *found.lines()]))
             if scheduler.gap is not None:
                 await scheduler.relocate()
             await lookout.settle()
-            say("Lookout and the scheduler agree about every job.")
+            say("Lookout and the scheduler agree about every job and group.")
             return Findings(
                 scheduler.gap,
                 lookout.gap or lookout.unrepaired,
                 disagreement,
-                differences,
+                *differences,
                 only_in_log,
             )
 
@@ -190,8 +209,8 @@ class Repair:
     async def _skip_positions(
         self, producer: Producer, scheduler: SchedulerRecovery, lookout: LookoutRecovery
     ) -> list[JobId]:
-        """Move the end of the log beyond all views, and append the jobs that only the log has
-        again; returns these."""
+        """Move the end of the log beyond all views, and append again what only the log has; returns
+        the jobs of that."""
         end = await self._log.end_positions(JOBS)
         read = [scheduler.start, await lookout.positions()]
         targets = {n: max(at.get(n, 0) for at in read) for n in end}
@@ -210,34 +229,48 @@ class Repair:
         scheduler: SchedulerRecovery,
         lookout: LookoutRecovery,
     ) -> "_Unknown":
-        """Jobs submitted below positions that the views have read, and unknown to both views."""
-        submitted: dict[JobId, None] = {}
+        """Jobs, groups and arrays submitted below positions that the views have read, and unknown
+        to both views."""
+        jobs: dict[JobId, None] = {}
+        others: dict[JobId, None] = {}
         async for _, sequence in read_sequences(self._log, partitions, end):
-            submitted |= {
-                event.job_id: None
-                for event in sequence.events
-                if isinstance(event, events.JobSubmitted)
-            }
-        ids = list(submitted)
+            for event in sequence.events:
+                match event:
+                    case events.JobSubmitted():
+                        jobs[event.job_id] = None
+                    case events.GroupSubmitted():
+                        others[JobId(event.group)] = None
+                    case events.ArraySubmitted():
+                        others[JobId(event.array)] = None
+        ids = [*jobs, *others]
         known: set[JobId] = set()
         for first in range(0, len(ids), APPEND_RECORDS):
             some = ids[first : first + APPEND_RECORDS]
-            known |= (await scheduler.knowledge(some)).keys() | (await lookout.find(some)).keys()
-        unknown = submitted.keys() - known
+            known |= await scheduler.find_known(some) | await lookout.find_known(some)
+        unknown = set(ids) - known
         records: list[Record] = []
         if not unknown:
             return _Unknown([], [])
         async for entry, sequence in read_sequences(self._log, partitions, end):
-            about = [
-                event
-                for event in sequence.events
-                if isinstance(event, events.JobEvent) and event.job_id in unknown
-            ]
+            about = [event for event in sequence.events if _find_subject(event) in unknown]
             if about:
                 records += events.records(
                     sequence.queue, sequence.job_set, sequence.by, about, partition=entry.partition
                 )
-        return _Unknown([job_id for job_id in ids if job_id in unknown], records)
+        return _Unknown([job_id for job_id in jobs if job_id in unknown], records)
+
+
+def _find_subject(event: events.AnyEvent) -> JobId | None:
+    """The id of the job, group or array that the event is about; None if it is about others."""
+    match event:
+        case events.JobEvent():
+            return event.job_id
+        case events.GroupEvent():
+            return JobId(event.group)
+        case events.ArrayEvent():
+            return JobId(event.array)
+        case _:
+            return None
 
 
 class _Unknown(msgspec.Struct, frozen=True):

@@ -53,6 +53,29 @@ LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id AND s.week = j.week
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
 WHERE j.id = ANY($1::text[]);
 
+-- name: find_known
+-- Of these ids, the ones of jobs, groups and arrays that the view has.
+SELECT id FROM fairlead_lookout.jobs WHERE id = ANY ($1::text[])
+UNION ALL SELECT id FROM fairlead_lookout.groups WHERE id = ANY ($1::text[])
+UNION ALL SELECT id FROM fairlead_lookout.arrays WHERE id = ANY ($1::text[]);
+
+-- name: list_live_groups
+-- Groups that have not ended, after an id ($1), at most $2.
+SELECT id FROM fairlead_lookout.groups
+WHERE id > $1 AND state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED') ORDER BY id LIMIT $2;
+
+-- name: find_groups
+SELECT id, queue, job_set, client_id, digest, terms::text, labels::text, state, reason
+FROM fairlead_lookout.groups WHERE id = ANY ($1::text[]);
+
+-- name: find_members
+-- The members of these groups, without the ones of earlier generations.
+SELECT m.group_id, m.job_id FROM fairlead_lookout.group_members m
+JOIN fairlead_lookout.groups g ON g.id = m.group_id
+WHERE m.group_id = ANY ($1::text[])
+    AND m.generation = coalesce((g.terms ->> 'generation')::int, 1)
+ORDER BY m.group_id, m.job_id;
+
 -- name: find_array_results
 -- Arrays that have succeeded, or cannot any more.
 SELECT id, state FROM fairlead_lookout.array_states
