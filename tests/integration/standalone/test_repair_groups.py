@@ -105,7 +105,7 @@ async def test_the_members_of_an_unknown_group_that_have_all_ended_do_not_restor
         await installation.world.tell(ev.JobFailed(job_id=job_id(name), category=LOST, reason=""))
     await installation.fold_lookout()
     found = await installation.repair()
-    assert [each.action for each in found.groups] == ["end as FAILED"]
+    assert [each.action for each in found.groups] == ["close (its result is unknown)"]
     assert await find_state(installation) is JobState.FAILED
 
 

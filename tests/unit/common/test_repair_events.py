@@ -212,6 +212,19 @@ def test_events_bring_a_view_to_the_true_state_of_a_group(
     assert [type(event) for event in made] == expected
 
 
+def test_the_newer_generation_of_a_group_is_true_if_both_views_are_old() -> None:
+    again = known_group(JobState.QUEUED, msgspec.structs.replace(TERMS, generation=2))
+    before = known_group(JobState.RUNNING)
+    for scheduler, lookout, choice in (
+        (before, again, Choice.LOOKOUT),
+        (again, before, Choice.SCHEDULER),
+    ):
+        chosen = repair_events.choose_for_group(
+            scheduler, lookout, scheduler_complete=False, lookout_complete=False
+        )
+        assert chosen is choice
+
+
 def test_a_view_gets_the_terms_and_the_generation_of_a_group() -> None:
     larger = ev.Group(roles=(ev.GroupRole("train", 1, 3),))
     again = msgspec.structs.replace(larger, generation=2)

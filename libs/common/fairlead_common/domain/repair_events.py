@@ -121,8 +121,8 @@ def make_events(
     """The events that bring a view from what it knows (`known`) to the truth, in order.
 
     `submitted` is needed where the view does not know the job. `every_run`: the view takes runs
-    one by one (the scheduler's), not only the newest (lookout's). Each event must be a message of
-    its own: the scheduler takes one lease of a job from a message.
+    one by one (the scheduler's), not only the newest (lookout's). The events must be in different
+    messages: the scheduler takes one lease of a job from a message.
     """
     state, run = known.state, known.run
     if state is None:
@@ -254,7 +254,18 @@ def choose_for_group(
         return Choice.END_UNKNOWN if scheduler is None else Choice.SCHEDULER
     if lookout_complete:
         return Choice.END_UNKNOWN if lookout is None else Choice.LOOKOUT
-    return Choice.LOOKOUT if scheduler is None else Choice.SCHEDULER
+    return (
+        Choice.LOOKOUT
+        if _find_generation(lookout) > _find_generation(scheduler)
+        else Choice.SCHEDULER
+    )
+
+
+def _find_generation(group: KnownGroup | None) -> int:
+    """The generation that a view knows of a group; 0 if it does not know the group."""
+    if group is None or group.submitted is None:
+        return 0
+    return group.submitted.terms.generation
 
 
 def make_group_events(

@@ -41,10 +41,12 @@ class Difference(msgspec.Struct, frozen=True):
         """What the repair does with the job, for people."""
         if self.choice is Choice.END_UNKNOWN:
             return "close (its result is unknown)"
-        if self.truth.is_ended:
+        if self.truth.is_ended and not self.lookout.is_ended:
             return f"end as {self.truth.state}"
         if self.scheduler.state is None:
             return f"restore in the scheduler as {self.truth.state}"
+        if self.truth.is_ended:
+            return f"end as {self.truth.state}"
         if self.lookout.state is None:
             return f"restore in lookout as {self.truth.state}"
         return f"correct to {self.truth.state}"

@@ -24,11 +24,14 @@ class GroupDifference(msgspec.Struct, frozen=True):
     truth: KnownGroup
     queue: str
     job_set: str
+    choice: Choice
     events: list[ev.AnyEvent]
 
     @property
     def action(self) -> str:
         """What the repair does with the group, for people."""
+        if self.choice is Choice.END_UNKNOWN:
+            return "close (its result is unknown)"
         if self.truth.is_ended:
             return f"end as {self.truth.state}"
         if self.scheduler is None:
@@ -58,8 +61,8 @@ class GroupComparison:
         ]
 
     async def members_to_restore(self) -> list[JobId]:
-        """The members of live groups of lookout that the scheduler does not know. The ended ones
-        are needed too: otherwise the group would wait for them."""
+        """All members of live groups of lookout that the scheduler does not know, the ended ones
+        too: otherwise the group would wait for them."""
         members: list[JobId] = []
         async for ids in self._lookout.live_groups():
             await self._scheduler.fold(await self._lookout.positions())
@@ -93,16 +96,26 @@ class GroupComparison:
                 scheduler_complete=self._scheduler.is_complete(partition),
                 lookout_complete=self._lookout.is_complete(partition),
             )
-            truth = scheduler if choice is Choice.SCHEDULER else lookout
-            if truth is lookout and scheduler is None and group not in first_members:
+            if scheduler is None and group not in first_members:
                 choice = Choice.END_UNKNOWN
-            if choice is Choice.END_UNKNOWN or truth is None:
-                truth = repair_events.UNKNOWN_GROUP_END
+            truth = {Choice.SCHEDULER: scheduler, Choice.LOOKOUT: lookout}.get(choice)
+            if truth is None:
+                choice, truth = Choice.END_UNKNOWN, repair_events.UNKNOWN_GROUP_END
             events = _correct(group, scheduler, lookout, truth, first_members.get(group))
-            named = lookout if lookout is not None else scheduler
-            if events and named is not None:
-                place = named.queue, named.job_set
-                found.append(GroupDifference(group, scheduler, lookout, truth, *place, events))
+            live = lookout if scheduler is None or scheduler.is_ended else scheduler
+            assert live is not None, "a view has the group as live"
+            if events:
+                difference = GroupDifference(
+                    group=group,
+                    scheduler=scheduler,
+                    lookout=lookout,
+                    truth=truth,
+                    queue=live.queue,
+                    job_set=live.job_set,
+                    choice=choice,
+                    events=events,
+                )
+                found.append(difference)
         return found
 
     async def _find_first_members(self, ids: Iterable[GroupId]) -> dict[GroupId, ev.JobSubmitted]:

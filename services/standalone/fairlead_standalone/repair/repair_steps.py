@@ -38,7 +38,6 @@ from fairlead_standalone.processes.process_output import Say
 from fairlead_standalone.repair.comparison import (
     Comparison,
     Difference,
-    Differences,
     make_records,
 )
 from fairlead_standalone.repair.group_comparison import GroupDifference
@@ -47,7 +46,7 @@ from fairlead_submit.service import configuration_repair as configuration
 from fairlead_submit.service.configuration_repair import Disagreement
 from fairlead_submit.store import schema as submit_store
 
-JOBS_LISTED_MAX: Final = 20
+LISTED_MAX: Final = 20
 APPEND_BYTES: Final = 16 * 1024 * 1024
 APPEND_RECORDS: Final = 10_000
 
@@ -79,25 +78,27 @@ class Findings(msgspec.Struct, frozen=True):
                 yield gap.describe()
         if self.configuration:
             yield self.configuration.describe()
-        for group in self.groups:
+        for group in self.groups[:LISTED_MAX]:
             yield (
                 f"group {group.group} ({group.queue}/{group.job_set}):"
                 f" scheduler {_describe(group.scheduler)},"
                 f" lookout {_describe(group.lookout)}: {group.action}"
             )
+        if len(self.groups) > LISTED_MAX:
+            yield f"... and {len(self.groups) - LISTED_MAX} more groups"
         if not self.differences:
             return
         yield f"The scheduler and lookout disagree about {_jobs(len(self.differences))}:"
         for action, count in sorted(Counter(each.action for each in self.differences).items()):
             yield f"  {_jobs(count)}: {action}"
-        for each in self.differences[:JOBS_LISTED_MAX]:
+        for each in self.differences[:LISTED_MAX]:
             yield (
                 f"    {each.job_id} ({each.queue}/{each.job_set}):"
                 f" scheduler {each.scheduler.state or 'does not know it'},"
                 f" lookout {each.lookout.state or 'does not know it'}: {each.action}"
             )
-        if len(self.differences) > JOBS_LISTED_MAX:
-            yield f"    ... and {len(self.differences) - JOBS_LISTED_MAX} more"
+        if len(self.differences) > LISTED_MAX:
+            yield f"    ... and {len(self.differences) - LISTED_MAX} more"
 
 
 def _describe(group: KnownGroup | None) -> str:
@@ -186,7 +187,7 @@ class Repair:
             await _append(producer, make_records(differences))
             await self._fold(scheduler, lookout)
             left = await comparison.run()
-            if left != Differences([], []):
+            if any(left):
                 found = Findings(None, None, Disagreement([], [], 0, 0), *left)
                 raise NotSettled("\n".join(["After the repair:", *found.lines()]))
             if scheduler.gap is not None:
@@ -228,7 +229,7 @@ class Repair:
         end: Mapping[int, int],
         scheduler: SchedulerRecovery,
         lookout: LookoutRecovery,
-    ) -> "_Unknown":
+    ) -> "_OnlyInLog":
         """Jobs, groups and arrays submitted below positions that the views have read, and unknown
         to both views."""
         jobs: dict[JobId, None] = {}
@@ -250,14 +251,14 @@ class Repair:
         unknown = set(ids) - known
         records: list[Record] = []
         if not unknown:
-            return _Unknown([], [])
+            return _OnlyInLog([], [])
         async for entry, sequence in read_sequences(self._log, partitions, end):
             about = [event for event in sequence.events if _find_subject(event) in unknown]
             if about:
                 records += events.records(
                     sequence.queue, sequence.job_set, sequence.by, about, partition=entry.partition
                 )
-        return _Unknown([job_id for job_id in jobs if job_id in unknown], records)
+        return _OnlyInLog([job_id for job_id in jobs if job_id in unknown], records)
 
 
 def _find_subject(event: events.AnyEvent) -> JobId | None:
@@ -273,7 +274,7 @@ def _find_subject(event: events.AnyEvent) -> JobId | None:
             return None
 
 
-class _Unknown(msgspec.Struct, frozen=True):
+class _OnlyInLog(msgspec.Struct, frozen=True):
     ids: list[JobId]
     records: list[Record]
 

@@ -27,7 +27,7 @@ from fairlead_scheduler.engine.scheduling.gang_placement import (
 )
 from fairlead_scheduler.engine.scheduling.gang_start import SEARCHED_GANG, SEARCHING, start_gang
 from fairlead_scheduler.engine.scheduling.placement import ANY_VALUE, place_job
-from fairlead_scheduler.engine.scheduling.strict_gain import is_strict_gain, measure_offer
+from fairlead_scheduler.engine.scheduling.strict_gain import is_gain_of_gang, measure_offer
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.domain_tables import (
@@ -105,7 +105,7 @@ def start_gang_in_domains(model: RoundModel, g: int, after: float, top: int) -> 
         for role in range(model.gangs.roles.first[g], model.gangs.roles.first[g + 1]):
             if code == NO_REASON and model.gangs.roles.minimum[role] > 0:
                 code = start_scope(model, g, role, after, top)
-    if code == NO_REASON and top > FREE and not is_strict_gain(model, g, mark, after):
+    if code == NO_REASON and top > FREE and not is_gain_of_gang(model, g, mark, after):
         code = DOES_NOT_FIT
     if code != NO_REASON:
         undo_offer(model, mark)

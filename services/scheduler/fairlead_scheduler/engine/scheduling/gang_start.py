@@ -24,7 +24,7 @@ from fairlead_scheduler.engine.scheduling.placement import (
 )
 from fairlead_scheduler.engine.scheduling.strict_gain import (
     NO_FAIR_SHARE,
-    is_strict_gain,
+    is_gain_of_gang,
     measure_offer,
 )
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX, Int64
@@ -279,7 +279,7 @@ def place_needed_members(model: RoundModel, g: int, need: int, after: float, val
     (b) if they would take more on it than R13 permits all of them together."""
     mark = model.counters[N_JOURNAL]
     attempt = place_members(model, g, need, after, value, URGENCY)
-    if attempt.placed < need or is_strict_gain(model, g, mark, after):
+    if attempt.placed < need or is_gain_of_gang(model, g, mark, after):
         return attempt
     undo_offer(model, mark)
     return place_members(model, g, need, NO_FAIR_SHARE, value, URGENCY)

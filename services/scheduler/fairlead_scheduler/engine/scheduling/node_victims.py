@@ -1,4 +1,4 @@
-"""Chooses the victims on one node and rates them (N2b, N4, R6, R9)."""
+"""Chooses the victims on one node and rates them (N2b, N4, R6, R9, R13, G5)."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.strict_gain import (
-    is_gain_at_level,
+    holds_no_more,
+    is_gain_with_victim,
     is_over_budget,
-    is_protected,
 )
 from fairlead_scheduler.engine.snapshot import Preemption
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -195,7 +195,7 @@ def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
 def choose_victims(
     model: RoundModel, preemptor: int, p: int, level: int, after: float, mode: int
 ) -> NodeVictims:
-    """Choose the victims on position `p` for the job `preemptor`.
+    """Choose the victims on position `p` for the job `preemptor` (with `TO_FIT`: -1).
 
     On tier (c) earlier placements can be on top of less urgent runs there. The victims that these
     placements need are chosen first and are not part of the result. `after` is the share / weight
@@ -281,7 +281,7 @@ def take_until_fit(
         if model.victims.mark[j] != UNTOUCHED:
             continue
         q = model.jobs.queue[j]
-        if mode == FOR_SHARE and is_protected(model, q, after):
+        if mode == FOR_SHARE and holds_no_more(model, q, after):
             continue
         role = model.jobs.role[j]
         whole = 0
@@ -326,15 +326,14 @@ def spare_unneeded(model: RoundModel, p: int, covered: int, n: int) -> None:
 
 @separate
 def is_gain_by_each(model: RoundModel, p: int, victim_count: int, level: int) -> bool:
-    """R13 for an offer over budget: whether it would be a gain for each victim that runs at the
-    level of the offer if that victim alone was restored."""
+    """R13 for an offer over budget: `is_gain_with_victim` for each victim, with the others gone."""
     gain = True
     for k in range(victim_count):
         j = model.victims.taken[k]
-        if j < 0 or model.runs.level[j] < level:
+        if j < 0:  # it was spared
             continue
         undo_assumption(model, j, p, model.victims.takes_gang[k])
-        gain = gain and is_gain_at_level(model, model.jobs.queue[j], level)
+        gain = gain and is_gain_with_victim(model, j, level)
         assume_preempted(model, j, p, model.victims.takes_gang[k])
     return gain
 
@@ -396,9 +395,9 @@ def has_cheaper_victims(model: RoundModel, a: NodeVictims, b: NodeVictims) -> bo
     if a.kind != b.kind:
         return a.kind < b.kind
     if a.kind == SURPLUS_VICTIM and a.first >= 0 and b.first >= 0:
-        rank_a, rank_b = model.jobs.priority[a.first], model.jobs.priority[b.first]
-        if rank_a != rank_b:
-            return rank_a < rank_b
+        priority_a, priority_b = model.jobs.priority[a.first], model.jobs.priority[b.first]
+        if priority_a != priority_b:
+            return priority_a < priority_b
     if a.share_steps != b.share_steps:
         return a.share_steps > b.share_steps
     if a.lost_work != b.lost_work:

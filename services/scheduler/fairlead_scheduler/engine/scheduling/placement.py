@@ -11,6 +11,7 @@ from fairlead_scheduler.engine.compiler.decorators import inlined, separate
 from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_eligible
 from fairlead_scheduler.engine.scheduling.node_victims import find_preempting_level
 from fairlead_scheduler.engine.scheduling.own_surplus import find_own_surplus
+from fairlead_scheduler.engine.scheduling.strict_gain import holds_no_more
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
 from fairlead_scheduler.engine.state.round_model import RoundModel
@@ -26,7 +27,6 @@ from fairlead_scheduler.engine.state.round_state import (
     NO_REASON,
     PREEMPTION_LIMIT,
     TOLERANCE,
-    cost_of,
 )
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_FAIR_SHARE,
@@ -140,13 +140,11 @@ def find_free_node_with_label(
 @separate
 def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
     """Whether any other queue than `q` has evicted runs and holds so much that R13 permits to
-    preempt one of them. `after` is as of `find_share_after`."""
+    preempt one of them. `after` is as of `measure_offer`."""
     model.counters[N_WORK] += model.entitlements.weight.size
     for k in range(model.entitlements.weight.size):
-        if k != q and model.usage.evicted_runs[k] > 0:
-            held = cost_of(model.usage.held[k], model.entitlements.cost_factor)
-            if after < held / model.entitlements.weight[k] - TOLERANCE:
-                return True
+        if k != q and model.usage.evicted_runs[k] > 0 and not holds_no_more(model, k, after):
+            return True
     return False
 
 
@@ -204,7 +202,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
     """Place queued job `j` on the first tier that has a node for it, at home or away, up to `top`.
 
     Returns `NO_REASON`, or the code of the reason why it was not placed. `after` is the share /
-    weight of its queue with the whole offer placed (`find_share_after`). With a `label` other than
+    weight of its queue with the whole offer placed (`measure_offer`). With a `label` other than
     `ANY_VALUE` only nodes with this `value` of the label are tried.
     """
     s = model.jobs.shape[j]

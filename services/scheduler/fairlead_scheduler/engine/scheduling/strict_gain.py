@@ -14,7 +14,7 @@ from fairlead_scheduler.engine.state.round_state import (
     N_JOURNAL,
     TOLERANCE,
     cost_of,
-    find_share_after,
+    cost_with,
 )
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_FAIR_SHARE,
@@ -28,9 +28,10 @@ NO_FAIR_SHARE: Final = 1e300
 
 @inlined
 def measure_offer(model: RoundModel, q: int, more: Int64) -> float:
-    """The share / weight of queue `q` with an offer that requests `more` ([R+F]), as
-    `find_share_after`. For an offer over budget `LevelShares.with_offer` is written too."""
-    after = find_share_after(model, q, more)
+    """The share / weight of queue `q` with its whole offer, which requests `more` ([R+F]). For an
+    offer over budget it also writes `LevelShares.with_offer`."""
+    held = model.usage.held[q]
+    after = cost_with(held, more, model.entitlements.cost_factor) / model.entitlements.weight[q]
     if is_over_budget(model, q, after):
         shares = model.victims.shares
         for level in range(shares.with_offer.size):
@@ -51,17 +52,22 @@ def is_over_budget(model: RoundModel, q: int, after: float) -> bool:
 
 
 @inlined
-def is_protected(model: RoundModel, q: int, after: float) -> bool:
-    """Whether queue `q`, without the assumed victims, would hold no more per weight than the
-    preemptor's queue with its whole offer (`after`)."""
+def holds_no_more(model: RoundModel, q: int, after: float) -> bool:
+    """Whether queue `q`, without the assumed victims, holds no more per weight than the preemptor's
+    queue would with its whole offer (`after`, of `measure_offer`)."""
     held = cost_of(model.usage.held[q], model.entitlements.cost_factor)
     return after >= held / model.entitlements.weight[q] - TOLERANCE
 
 
 @separate
-def is_gain_at_level(model: RoundModel, q: int, level: int) -> bool:
-    """For an offer over budget: whether queue `q` would hold more per weight than the preemptor's
-    queue with its whole offer, of what runs at this level or above."""
+def is_gain_with_victim(model: RoundModel, j: int, level: int) -> bool:
+    """For an offer over budget that preempts at `level`, with victim `j` counted as held: whether
+    the queue of the victim holds more per weight than the preemptor's queue would with its whole
+    offer, of what runs at this level or above. A less urgent victim cannot preempt the offer, so it
+    is not compared."""
+    if model.runs.level[j] < level:
+        return True
+    q = model.jobs.queue[j]
     shares = model.victims.shares
     held = 0.0
     for r in range(model.entitlements.cost_factor.size):
@@ -73,7 +79,7 @@ def is_gain_at_level(model: RoundModel, q: int, level: int) -> bool:
 
 
 @separate
-def is_strict_gain(model: RoundModel, g: int, mark: int, after: float) -> bool:
+def is_gain_of_gang(model: RoundModel, g: int, mark: int, after: float) -> bool:
     """Whether R13 permits what gang `g` preempted, whose members were placed with the journal's
     entries after `mark`. `after` is as of `measure_offer`.
 
@@ -84,11 +90,10 @@ def is_strict_gain(model: RoundModel, g: int, mark: int, after: float) -> bool:
     if not is_over_budget(model, q, after):
         return True
     end = model.counters[N_JOURNAL]
-    gain = True
     for i in range(mark, end):
-        if was_preempted(model, i, CAUSE_FAIR_SHARE):
-            gain = gain and is_gain_by_victim(model, i, end)
-    return gain
+        if was_preempted(model, i, CAUSE_FAIR_SHARE) and not is_gain_if_restored(model, i, end):
+            return False
+    return True
 
 
 @inlined
@@ -99,21 +104,18 @@ def was_preempted(model: RoundModel, i: int, cause: int) -> bool:
 
 
 @separate
-def is_gain_by_victim(model: RoundModel, i: int, end: int) -> bool:
-    """Whether it would be a gain for the victim in entry `i` of the journal if it was restored,
-    with the members that were preempted with it. It is one for a less urgent victim: that cannot
-    preempt the gang."""
+def is_gain_if_restored(model: RoundModel, i: int, end: int) -> bool:
+    """`is_gain_with_victim` for the victim in entry `i` of the journal, with the members that were
+    preempted with it."""
     j = -model.placements.journal[i] - 1
     preemptor = model.runs.preemptor[j]
     level = min(model.runs.level[preemptor], model.jobs.level_max[preemptor])
-    if model.runs.level[j] < level:
-        return True
     change_held(model, j, 1)
     members_end = i + 1
     while members_end < end and was_preempted(model, members_end, CAUSE_GANG):
         change_held(model, -model.placements.journal[members_end] - 1, 1)
         members_end += 1
-    gain = is_gain_at_level(model, model.jobs.queue[j], level)
+    gain = is_gain_with_victim(model, j, level)
     for k in range(i, members_end):
         change_held(model, -model.placements.journal[k] - 1, -1)
     return gain

@@ -2,23 +2,24 @@
 
 `find_cheapest_node` returns a `CheapestNode`. It preempts nothing: `placement.place_job` does.
 
-A search compares the victims on at most `NODES_COMPARED_MAX` nodes, the first on which a set of
-victims is permitted, and examines at most `NODES_EXAMINED_MAX`. Their order is that of
-victim_order.py: by the cheapest preemptible run as the round started. On tier (b) nodes with
-runs of the queue furthest above its share come first, then runs of the next queue. Where one
-evicted run is enough it is found among the cheapest of its queue, without examining nodes.
+A search examines at most `NODES_EXAMINED_MAX` nodes, until `NODES_COMPARED_MAX` have a permitted
+set of victims, and compares these. The order of nodes is that of victim_order.py: by the cheapest
+preemptible run as the round started. On tier (b) nodes with runs of the first queue come before
+those with runs of the next one; `is_later_victim_queue` has the order of queues. Where one evicted
+run is enough it is found among the cheapest of its queue, without examining nodes.
 
 Reads, of the `RoundModel`:
 
 - `shapes`: what the job requests, its level, the node types on which it can run; `nodes`: types,
   numbers, positions by label value; `jobs.avoided`: the nodes that it avoids;
-- `jobs`: shape, queue, gang, priority and submission number of the job and of runs;
+- `jobs`: shape, queue, gang, role, priority and submission number of the job and of runs, and the
+  level at which members of gangs preempt;
 - `runs`: the runs of each position, their state, level, preemption mode, lost work and start;
 - `capacity`: what is free on each position, and what runs hold there by level, evicted or not;
-- `gangs`: members, how many are live and how many must be (`roles`), what is frozen (`groups`), and
-  the level at which members preempt;
+- `gangs`: members, how many are live and how many must be (`roles`), what is frozen (`groups`);
 - `usage`: what queues hold, how far they are above their share, their evicted runs; `entitlements`:
-  weights, entitled shares and cost factors (R13, N2b);
+  weights, budgets, entitled shares and cost factors; `victims.shares`: what queues hold by level
+  (R13, N2b);
 - `evicted`: each queue's cheapest single victims, and where its runs are of one priority.
 
 Writes:
@@ -29,7 +30,8 @@ Writes:
 - `victims.candidates`, `need`, `taken`, `takes_gang` and `examined`: scratch space, with the values
   of the last node;
 - `evicted.cheapest_next`, past runs that are no longer evicted;
-- `victims.order`, which is made by the first search of a round; `counters[N_WORK]`.
+- `victims.order`: the order and each tree when they are first needed, and amounts in the trees that
+  returned runs have changed; `counters[N_WORK]`.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -48,11 +50,12 @@ from fairlead_scheduler.engine.scheduling.node_victims import (
     choose_victims,
     find_preempting_level,
     has_cheaper_victims,
+    is_enough,
 )
 from fairlead_scheduler.engine.scheduling.strict_gain import (
-    is_gain_at_level,
+    holds_no_more,
+    is_gain_with_victim,
     is_over_budget,
-    is_protected,
 )
 from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import EVICTED, FOR_SHARE, FOR_URGENCY, N_WORK
@@ -66,6 +69,7 @@ from fairlead_scheduler.engine.state.victim_order import (
     counts_for_order,
     find_next_node,
     is_cheaper_run,
+    require_order,
 )
 
 SINGLE_VICTIMS_MAX: Final = 64
@@ -77,8 +81,6 @@ NODES_COMPARED_MAX: Final = 8
 
 NOWHERE: Final = -1
 """Instead of a position: no position."""
-NOT_ENOUGH: Final = -1
-"""Instead of a level: no preemption frees enough."""
 
 
 class CheapestNode(NamedTuple):
@@ -106,24 +108,19 @@ class Search(NamedTuple):
 
 
 @inlined
-def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: int) -> int:
-    """The lowest level up to which all runs on position `p` must be preempted for a job of shape
-    `s` to fit, or `NOT_ENOUGH`."""
+def fits_after_preemption(model: RoundModel, s: int, p: int, level: int, mode: int) -> bool:
+    """Whether a job of shape `s` that preempts at `level` fits on position `p` without all runs
+    that could be victims there."""
     size = model.capacity.tree_types.size // 2
     top = level + 1 if mode == FOR_SHARE else level
     for r in range(model.victims.need.size):
         model.victims.need[r] = model.shapes.request[s, r] - model.capacity.tree[size + p, r]
     for lv in range(top):
-        enough = True
         for r in range(model.victims.need.size):
             model.victims.need[r] -= model.capacity.evicted[p, lv, r]
             if mode == FOR_URGENCY:
                 model.victims.need[r] -= model.capacity.preemptible[p, lv, r]
-            if model.victims.need[r] > 0:
-                enough = False
-        if enough:
-            return lv
-    return NOT_ENOUGH
+    return is_enough(model)
 
 
 @separate
@@ -184,15 +181,15 @@ def search_nodes(
         if place < 0:
             break
         p = model.victims.order.node[place]
-        if find_sufficient_level(model, s, p, level, mode) < 0:
+        if not fits_after_preemption(model, s, p, level, mode):
             correct_amounts(model, tree, p)
-        elif mode == FOR_URGENCY or ran_queue(model, p, q):
+        elif mode == FOR_URGENCY or had_run_of_queue(model, p, q):
             search = examine_node(model, search, j, w, after, mode, p)
     return search
 
 
 @separate
-def ran_queue(model: RoundModel, p: int, q: int) -> bool:
+def had_run_of_queue(model: RoundModel, p: int, q: int) -> bool:
     """Whether a preemptible run of queue `q` was on position `p` when the round started. It
     examines the runs only if two queues can share a bit of the trees."""
     if model.entitlements.weight.size <= QUEUE_BITS:
@@ -220,7 +217,7 @@ def search_label_value(
     the job would fit after preemption."""
     s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
-    choose_tree(model, level, mode)
+    require_order(model)
     order = model.victims.order
     begin = model.nodes.value_first[label, value]
     end = model.nodes.value_first[label, value + 1]
@@ -231,10 +228,7 @@ def search_label_value(
         place = order.node.size
         for i in range(begin, end):
             p = model.nodes.value_positions[label, i]
-            if (
-                last < order.place[p] < place
-                and find_sufficient_level(model, s, p, level, mode) >= 0
-            ):
+            if last < order.place[p] < place and fits_after_preemption(model, s, p, level, mode):
                 place = order.place[p]
         if place == order.node.size:
             break
@@ -250,7 +244,7 @@ def examine_node(
 ) -> Search:
     """If position `p` is eligible, choose the victims there and compare them with the best ones.
 
-    The job must fit there after the preemption of all runs up to a sufficient level.
+    The job must fit there without all runs that could be victims.
     """
     s = model.jobs.shape[j]
     level = find_preempting_level(model, j, w)
@@ -353,7 +347,7 @@ def find_next_queue(model: RoundModel, j: int, w: int, after: float, previous: i
     for q in range(model.entitlements.weight.size):
         if q == model.jobs.queue[j] or model.usage.evicted_runs[q] == 0:
             continue
-        if is_protected(model, q, after):
+        if holds_no_more(model, q, after):
             continue
         if model.runs.level[find_cheapest_evicted(model, q)] > level:
             continue
@@ -391,7 +385,7 @@ def find_victim_queue(model: RoundModel, j: int, w: int, after: float) -> Victim
     for q in range(model.entitlements.weight.size):
         if q == model.jobs.queue[j] or model.usage.evicted_runs[q] == 0:
             continue
-        if is_protected(model, q, after):
+        if holds_no_more(model, q, after):
             continue
         k = find_cheapest_evicted(model, q)
         if queue < 0 or model.runs.level[k] < model.runs.level[cheapest]:
@@ -434,12 +428,9 @@ def fits_without_run(model: RoundModel, s: int, k: int) -> bool:
 
 @inlined
 def is_single_gain(model: RoundModel, j: int, w: int, k: int, after: float) -> bool:
-    """R13 for job `j` with the only victim `k` of a queue that is not protected."""
-    level = find_preempting_level(model, j, w)
-    return (
-        model.runs.level[k] < level
-        or not is_over_budget(model, model.jobs.queue[j], after)
-        or is_gain_at_level(model, model.jobs.queue[k], level)
+    """R13 for job `j` with the only victim `k`, whose queue holds more per weight."""
+    return not is_over_budget(model, model.jobs.queue[j], after) or is_gain_with_victim(
+        model, k, find_preempting_level(model, j, w)
     )
 
 

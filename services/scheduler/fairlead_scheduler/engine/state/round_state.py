@@ -124,16 +124,6 @@ def cost_of(held: Int64, factor: Float) -> float:
 
 
 @inlined
-def find_share_after(model: RoundModel, q: int, more: Int64) -> float:
-    """The cost of what queue `q` would hold with these further amounts, divided by its weight: what
-    R13 compares."""
-    return (
-        cost_with(model.usage.held[q], more, model.entitlements.cost_factor)
-        / model.entitlements.weight[q]
-    )
-
-
-@inlined
 def exceeds_class_limit(model: RoundModel, q: int, c: int, more: Int64) -> bool:
     """L2: whether these further amounts exceed the queue's limit for class `c`."""
     for r in range(model.entitlements.cost_factor.size):

@@ -147,6 +147,14 @@ def make_order(model: RoundModel) -> None:
 
 
 @inlined
+def require_order(model: RoundModel) -> None:
+    """Make the order of nodes if it does not exist yet."""
+    order = model.victims.order
+    if not order.made[order.made.size - 1]:
+        make_order(model)
+
+
+@inlined
 def set_amounts(model: RoundModel, tree: int, p: int) -> None:
     """Set the leaf of position `p`: what is free there after the preemption of all runs that the
     level of the tree can preempt."""
@@ -174,8 +182,7 @@ def choose_tree(model: RoundModel, level: int, mode: int) -> int:
     per_tier = order.made.size // 2
     below = level + 1 if mode == FOR_SHARE else level
     tree = mode * per_tier + min(below, per_tier - 1)
-    if not order.made[order.made.size - 1]:
-        make_order(model)
+    require_order(model)
     if not order.made[tree]:
         order.made[tree] = 1
         for p in range(model.nodes.node_type.size):

@@ -13,7 +13,7 @@ from fairlead_scheduler.engine.state.capacity_tree import Bits
 class VictimOrder(NamedTuple):
     """The order in which N4 examines nodes, and what preemption could free on each.
 
-    Written by victim_order.py.
+    Written by victim_order.py; `placed` by run_states.py.
     """
 
     made: Int64
@@ -38,7 +38,7 @@ class VictimOrder(NamedTuple):
 
 @by_address
 class LevelShares(NamedTuple):
-    """What R13 compares for an offer over budget: what runs at the offer's level or above.
+    """What R13 compares for an offer over budget: shares of what runs at a level or above.
 
     `held` is written by run_states.py and node_victims.py, `with_offer` by strict_gain.py.
     """
@@ -56,7 +56,7 @@ class VictimChoice(NamedTuple):
     """The victims on the present node (N2b) and on the best node so far (N4).
 
     Written by node_victims.py; `chosen`, `chosen_takes_gang`, `examined` by victim_search.py and
-    own_surplus.py; `mark` also by oversubscription.py.
+    own_surplus.py; `need` also by victim_search.py, `mark` by oversubscription.py.
     """
 
     candidates: Int64
@@ -64,7 +64,7 @@ class VictimChoice(NamedTuple):
     mark: Byte
     """[J] whether it is assumed to be preempted: `UNTOUCHED` to `MATE` of node_victims.py"""
     taken: Int64
-    """victims on the present node, in the order taken"""
+    """victims on the present node, in the order taken; -1 - run: one that was spared"""
     takes_gang: Int64
     """whether the whole gang is preempted with each of `taken`"""
     chosen: Int64
