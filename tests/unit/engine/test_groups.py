@@ -45,6 +45,26 @@ def sentence(snapshot: Snapshot, plan: Plan) -> str:
     return reason_texts.describe_reason(snapshot, plan, int(row))
 
 
+def test_a_group_that_can_never_run_names_the_role_and_how_much_there_is() -> None:
+    small = {"name": "ps", "min": 1, "max": 1, "cpu": "50m"}
+    large = {"name": "trainer", "min": 2, "max": 3, "cpu": 64}
+    assert sentence(*planned({"roles": [small, large]})).endswith(
+        ": 3 members must start together, and each member of role trainer needs 64 CPUs on one"
+        " node; the largest node that matches has 4. Request less, or ask an operator for larger"
+        " nodes."
+    )
+    many = {"name": "trainer", "min": 2, "max": 3, "cpu": "3"}
+    assert sentence(*planned({"roles": [small, many]})).endswith(
+        ": 3 members must start together, and they need 6.05 CPUs together; the nodes that match"
+        " have 4. Request less, lower the minimum, or ask an operator for more nodes."
+    )
+    gpu = {"name": "trainer", "min": 1, "max": 1, "cpu": "1", "gpu": 1}
+    assert (
+        "each member of role trainer needs 1 nvidia.com/gpu on one node; the largest"
+        in sentence(*planned({"roles": [small, gpu]}))
+    )
+
+
 def test_the_reason_names_the_role_that_does_not_fit() -> None:
     """G11."""
     roles = [

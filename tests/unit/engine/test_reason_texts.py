@@ -173,9 +173,57 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
     "a gang that is too large": (
         {},
         [{**GANG, "count": 3, "gang": {}}],
+        "infeasible: The gang can never run in pool default: 3 members must start together, and "
+        "they need 12 CPUs together; the nodes that match have 8. Request less, lower the minimum, "
+        "or ask an operator for more nodes.",
+    ),
+    "a gang whose members do not fit beside each other": (
+        {},
+        [{**GANG, "cpu": 2.5, "count": 3, "gang": {}}],
         "infeasible: The gang can never run in pool default: 3 members must start together, "
         "which the nodes or the limits of queue A do not permit. 2 of 2 nodes are large "
         "enough for one member.",
+    ),
+    "a gang with a member that is too large": (
+        {},
+        [
+            {**GANG, "cpu": 1, "gang": {"name": "g", "size": 2}},
+            {**GANG, "id": "h", "cpu": 5, "gang": {"name": "g", "size": 2}},
+        ],
+        "infeasible: The gang can never run in pool default: 2 members must start together, and "
+        "each member needs 5 CPUs on one node; the largest node that matches has 4. Request less, "
+        "or ask an operator for larger nodes.",
+    ),
+    "a gang that matches no node": (
+        {},
+        [{**GANG, "count": 2, "gang": {}, "nodeSelector": {"zone": "x"}}],
+        "infeasible: The gang can never run in pool default: 2 members must start together, and "
+        "no node matches selector, affinity and tolerations of the members.",
+    ),
+    "a gang above the limit of its queue": (
+        {"queues": {"A": {"limits": {"p0": {"cpu": 0.5}}}}},
+        [{**GANG, "cpu": 3, "count": 2, "gang": {}}],
+        "infeasible: The gang can never run in pool default: 2 members must start together, and "
+        "they need 6 CPUs together in priority class p0; the limit of queue A is 4. Request less, "
+        "lower the minimum, or ask an operator to raise it.",
+    ),
+    "a gang with more licences than there are": (
+        {"settings": {"floating": {"licences": 3}}},
+        [{**GANG, "cpu": 1, "count": 2, "resources": {"licences": 2}, "gang": {}}],
+        "infeasible: The gang can never run in pool default: 2 members must start together, and "
+        "they need 4 licences together; the pool has 3.",
+    ),
+    "a gang that is too large for any value of its label": (
+        {
+            "nodes": [
+                {"name": "n", "count": 2, **RACKS},
+                {**RACKS, "name": "m", "labels": {"rack": "b"}},
+            ]
+        },
+        [{**GANG, "cpu": 3, "count": 3, "gang": {"uniformityLabel": "rack"}}],
+        "infeasible: The gang can never run in pool default: 3 members must start together on nodes"
+        " with the same value of rack, and they need 9 CPUs together; the nodes of any value have "
+        "at most 8. Request less, lower the minimum, or ask an operator for more nodes.",
     ),
     "a gang above the burst": (
         {"settings": {"rate": {"perSecond": 1, "burst": 2}}},

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fairlead_scheduler.engine.plan.number_texts import (
+    plural,
+)
 from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.snapshot import Code, Snapshot
 from fairlead_scheduler.engine.topology import NO_LEVEL, TopologyMode
@@ -10,6 +13,21 @@ from fairlead_scheduler.engine.topology import NO_LEVEL, TopologyMode
 def is_group(snapshot: Snapshot, gang: int) -> bool:
     """Whether the gang in this row has roles."""
     return snapshot.role_gang is not None and bool((snapshot.role_gang == gang).any())
+
+
+def describe_minimum(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """How many members of the row's gang must start together."""
+    gang = int(plan.reasons.gang[row])
+    if gang < 0 or snapshot.gang_min is None:
+        return "its members"
+    return plural(int(snapshot.gang_min[gang]), "member")
+
+
+def describe_label(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """The condition on the nodes of the row's gang, if it has a `uniformityLabel`; else ""."""
+    gang = int(plan.reasons.gang[row])
+    label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
+    return f" on nodes with the same value of {snapshot.label_names[label]}" if label >= 0 else ""
 
 
 def describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
@@ -24,14 +42,18 @@ def describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     )
 
 
+def find_required_level(snapshot: Snapshot, gang: int) -> int | None:
+    """The level whose domains are required by the gang (T2), if the pool has it."""
+    topology = snapshot.topology
+    if topology is None or topology.gang_mode[gang] != TopologyMode.REQUIRED:
+        return None
+    level = int(topology.gang_level[gang])
+    return None if level == NO_LEVEL else level
+
+
 def requires_domain(snapshot: Snapshot, plan: Plan, row: int) -> bool:
-    """Whether the row's gang requires a domain of a level that the pool has (T2)."""
-    topology, gang = snapshot.topology, int(plan.reasons.gang[row])
-    return (
-        topology is not None
-        and topology.gang_mode[gang] == TopologyMode.REQUIRED
-        and topology.gang_level[gang] != NO_LEVEL
-    )
+    """Whether the row's gang requires a domain of a level that the pool has."""
+    return find_required_level(snapshot, int(plan.reasons.gang[row])) is not None
 
 
 def describe_scope(snapshot: Snapshot, plan: Plan, row: int) -> str:
@@ -59,7 +81,18 @@ def describe_unknown_level(snapshot: Snapshot, plan: Plan) -> str:
 
 
 def describe_surplus(snapshot: Snapshot, plan: Plan, row: int, capacity: str) -> str:
-    """What the surplus members of the row's group wait for. `capacity`: what is short."""
+    """What the surplus members of the row's group wait for. `capacity`: what is short on all
+    eligible nodes together, if no domain is required."""
+    if requires_domain(snapshot, plan, row):
+        gang, role = int(plan.reasons.gang[row]), int(plan.reasons.role[row])
+        assert snapshot.topology is not None, "a required domain is of a topology"
+        level = snapshot.topology.names[int(snapshot.topology.gang_level[gang])]
+        whole = role < 0 or snapshot.topology.gang_whole[gang]
+        members = "the group" if whole else f"role {snapshot.role_names[role]}"
+        capacity = (
+            f"All members of {members} must be in one domain of level {level}, and no eligible node"
+            " of their domain has free capacity for another one"
+        )
     return f"Waits for free capacity; {_describe_size(snapshot, plan, row)}. {capacity}."
 
 

@@ -11,27 +11,24 @@ from typing import Final
 import numpy as np
 
 from fairlead_scheduler.engine.plan import group_texts
+from fairlead_scheduler.engine.plan.infeasible_texts import (
+    describe_infeasible,
+    describe_too_small,
+    find_limit,
+)
+from fairlead_scheduler.engine.plan.number_texts import (
+    choose_verb,
+    count_eligible,
+    describe_amount,
+    describe_nodes,
+    format_amount,
+    plural,
+)
 from fairlead_scheduler.engine.round_plan import Plan
-from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, Snapshot
+from fairlead_scheduler.engine.snapshot import Code, Snapshot
 
 CODE_NAMES: Final[dict[Code, str]] = {code: code.name.lower().replace("_", "-") for code in Code}
 """The written form of the codes, as in API and reports."""
-
-CPU_MILLI: Final = 1000
-_BYTES: Final = ("memory", "ephemeral-storage")
-
-_EXCLUDED: Final[dict[Bucket, str]] = {
-    Bucket.LOST: "out of contact",
-    Bucket.AVOIDED: "avoided because runs failed to start there",
-    Bucket.CORDONED: "cordoned",
-    Bucket.OVERFULL: "overcommitted",
-    Bucket.LAGGING: "slow to take up leases",
-    Bucket.TAINT: "tainted",
-    Bucket.LABEL: "without the required labels",
-    Bucket.AFFINITY: "excluded by affinity",
-    Bucket.TOO_SMALL: "too small",
-    Bucket.BUSY: "busy",
-}
 
 
 def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = None) -> str:
@@ -47,13 +44,13 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
         case Code.EXECUTOR_LAGGING:
             return (
                 "The eligible nodes belong to executors that have not taken up their earlier "
-                f"leases: {_describe_nodes(plan, row)}. Report it to an operator if this lasts."
+                f"leases: {describe_nodes(plan, row)}. Report it to an operator if this lasts."
             )
         case Code.NO_MATCHING_NODE:
-            too_small = _describe_too_small(snapshot, plan, row)
+            too_small = describe_too_small(snapshot, plan, row)
             return (
                 f"No node of pool {plan.pool} is eligible: {too_small}"
-                f"{_describe_nodes(plan, row)}. Check the requests, node selector, affinity and "
+                f"{describe_nodes(plan, row)}. Check the requests, node selector, affinity and "
                 "tolerations."
             )
         case Code.INSUFFICIENT_RESOURCES if int(reasons.role[row]) >= 0:
@@ -71,18 +68,18 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
                 f"{_describe_share(snapshot, plan, queue)}."
             )
         case Code.GANG_INCOMPLETE:
-            members = _describe_size(snapshot, plan, row)
+            members = group_texts.describe_minimum(snapshot, plan, row)
             here = int(reasons.waiting[row])
             if group_texts.is_group(snapshot, int(reasons.gang[row])):
                 return (
                     f"The group cannot start yet: {members} must start together, and {here} of all "
-                    f"its members {_verb(here, 'is', 'are')} ready."
+                    f"its members {choose_verb(here, 'is', 'are')} ready."
                 )
             if refused is not None or not here:
                 return f"The gang was not complete in time: {members} must start together."
             return (
                 f"The gang is incomplete: {members} must start together, and {here} "
-                f"{_verb(here, 'has', 'have')} been submitted. Submit the others."
+                f"{choose_verb(here, 'has', 'have')} been submitted. Submit the others."
             )
         case Code.TOPOLOGY_LEVEL:
             return group_texts.describe_unknown_level(snapshot, plan)
@@ -92,10 +89,10 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
         case Code.GANG_REST:
             return (
                 "The gang runs, and no node has free capacity for further members: "
-                f"{_describe_nodes(plan, row)}."
+                f"{describe_nodes(plan, row)}."
             )
         case Code.INFEASIBLE:
-            return _describe_infeasible(snapshot, plan, row, waits=refused is None)
+            return describe_infeasible(snapshot, plan, row, waits=refused is None)
         case Code.ALL_NODES_TRIED:
             return "Every eligible node returned the job before it started."
         case _:
@@ -119,30 +116,30 @@ def _describe_limit_reached(snapshot: Snapshot, plan: Plan, row: int, code: Code
             )
         case Code.ROUND_LIMIT:
             return (
-                f"This round started {_plural(plan.placed_job.size, 'job')}, the most that the "
+                f"This round started {plural(plan.placed_job.size, 'job')}, the most that the "
                 f"round limit of pool {plan.pool} permits. The next round continues."
             )
         case Code.RATE_LIMIT:
             return _describe_rate(snapshot, plan, row)
         case Code.GANG_EXCEEDS_BURST:
             burst = min(snapshot.burst, snapshot.queue_burst)
+            minimum = group_texts.describe_minimum(snapshot, plan, row)
             return (
-                f"The gang can never start: {_describe_size(snapshot, plan, row)} must start "
-                f"together, and the burst of the start rate is {burst:g}. Lower `minSize`, or ask "
-                "an operator to raise the burst."
+                f"The gang can never start: {minimum} must start together, and the burst of the "
+                f"start rate is {burst:g}. Lower `minSize`, or ask an operator to raise the burst."
             )
         case Code.LOOKBACK_LIMIT:
             waiting = int(plan.queue_waiting[queue])
             return (
                 "The job is beyond the number of jobs that the scheduler examines per queue and "
-                f"round; {_plural(waiting, 'job')} of queue {name} "
-                f"{_verb(waiting, 'is', 'are')} waiting. Raise the job's priority to have it "
+                f"round; {plural(waiting, 'job')} of queue {name} "
+                f"{choose_verb(waiting, 'is', 'are')} waiting. Raise the job's priority to have it "
                 "examined earlier."
             )
         case Code.TIME_LIMIT:
             return (
                 f"The round reached its time limit after it started "
-                f"{_plural(plan.placed_job.size, 'job')}. The next round continues."
+                f"{plural(plan.placed_job.size, 'job')}. The next round continues."
             )
         case Code.FLOATING_LIMIT:
             return f"{_describe_floating(snapshot, plan, row)}. Wait until other jobs release them."
@@ -170,21 +167,6 @@ def _describe_class(snapshot: Snapshot, plan: Plan, row: int) -> str:
     return f"priority class {snapshot.class_names[int(snapshot.shape_class[shape])]}"
 
 
-def _describe_size(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """How many members of the row's gang must start together."""
-    gang = int(plan.reasons.gang[row])
-    if gang < 0 or snapshot.gang_min is None:
-        return "its members"
-    return _plural(int(snapshot.gang_min[gang]), "member")
-
-
-def _describe_label(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """The condition on the nodes of the row's gang, if it has a `uniformityLabel`; else ""."""
-    gang = int(plan.reasons.gang[row])
-    label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
-    return f" on nodes with the same value of {snapshot.label_names[label]}" if label >= 0 else ""
-
-
 def _describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     """Why the row's gang does not fit."""
     if group_texts.requires_domain(snapshot, plan, row):
@@ -193,8 +175,8 @@ def _describe_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     if int(plan.reasons.role[row]) >= 0:
         return f"{group_texts.describe_misfit(snapshot, plan, row)} {capacity}."
     return (
-        f"The gang does not fit: {_describe_size(snapshot, plan, row)} must start together"
-        f"{_describe_label(snapshot, plan, row)}. {capacity}."
+        f"The gang does not fit: {group_texts.describe_minimum(snapshot, plan, row)} must start "
+        f"together{group_texts.describe_label(snapshot, plan, row)}. {capacity}."
     )
 
 
@@ -210,7 +192,7 @@ def _describe_domain_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     resource = int(plan.nearness.lacking[gang])
     if not names:
         return f"{who} must be in {where}, and no node of pool {plan.pool} has its labels."
-    count = _plural(len(names), "domain")
+    count = plural(len(names), "domain")
     if resource < 0:
         return (
             f"{who} must be in {where}, and in none of the {count} do the nodes have free capacity"
@@ -273,7 +255,7 @@ def _has_own_limit(snapshot: Snapshot, plan: Plan, row: int) -> bool:
         return True
     total = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
     queue, of_class = int(plan.reasons.queue[row]), int(snapshot.shape_class[shape])
-    return _find_limit(snapshot, queue, of_class, resource, float(total[resource]))[1]
+    return find_limit(snapshot, queue, of_class, resource, float(total[resource]))[1]
 
 
 def _subject(snapshot: Snapshot, plan: Plan, row: int) -> str:
@@ -281,97 +263,6 @@ def _subject(snapshot: Snapshot, plan: Plan, row: int) -> str:
     if gang < 0:
         return "the job"
     return f"each member of the {'group' if group_texts.is_group(snapshot, gang) else 'gang'}"
-
-
-def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int, *, waits: bool) -> str:
-    """`waits`: the job stays queued (`whenInfeasible: wait`, or it was feasible before)."""
-    reasons = plan.reasons
-    queue = snapshot.queue_names[int(reasons.queue[row])]
-    cannot = (
-        f"cannot run in pool {plan.pool} as its nodes and limits are now"
-        if waits
-        else f"can never run in pool {plan.pool}"
-    )
-    if int(reasons.gang[row]) >= 0:
-        nodes, eligible = int(reasons.counts[row].sum()), _count_eligible(plan, row)
-        kind = "group" if group_texts.is_group(snapshot, int(reasons.gang[row])) else "gang"
-        return (
-            f"The {kind} {cannot}: {_describe_size(snapshot, plan, row)} "
-            f"must start together{_describe_label(snapshot, plan, row)}, which the nodes or the "
-            f"limits of queue {queue} do not permit. {eligible} of {_plural(nodes, 'node')} "
-            f"{_verb(eligible, 'is', 'are')} large enough for one member."
-        )
-    limit = _describe_exceeded_limit(snapshot, plan, row)
-    if limit:
-        return f"The job {cannot}: it needs {limit}. Request less."
-    too_small = _describe_too_small(snapshot, plan, row)
-    advice = (
-        "Request less, or ask an operator for larger nodes."
-        if too_small
-        else ("Check the node selector, affinity and tolerations.")
-    )
-    return f"The job {cannot}: {too_small}{_describe_nodes(plan, row)}. {advice}"
-
-
-def _describe_exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """What the row's shape needs beyond the limit of its queue or a floating resource."""
-    shape, queue = int(plan.reasons.shape[row]), int(plan.reasons.queue[row])
-    of_class = int(snapshot.shape_class[shape])
-    nodes = len(snapshot.resources)
-    needed = snapshot.shape_request[shape].tolist()
-    needed += [0] * len(snapshot.floating)
-    if snapshot.shape_floating is not None:
-        needed[nodes:] = snapshot.shape_floating[shape].tolist()
-    total = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
-    for r, name in enumerate(snapshot.resources + snapshot.floating):
-        most, of_queue = _find_limit(snapshot, queue, of_class, r, float(total[r]))
-        if needed[r] > most * (1 + 1e-9):
-            whose = f"limit of queue {snapshot.queue_names[queue]}" if of_queue else "ceiling"
-            return (
-                f"{describe_amount(name, needed[r])}, and the {whose} for priority class "
-                f"{snapshot.class_names[of_class]} is {format_amount(name, int(most))}"
-            )
-        if r >= nodes and needed[r] > total[r]:
-            return (
-                f"{describe_amount(name, needed[r])}, and the pool has "
-                f"{format_amount(name, int(total[r]))}"
-            )
-    return ""
-
-
-def _find_limit(
-    snapshot: Snapshot, queue: int, of_class: int, resource: int, total: float
-) -> tuple[float, bool]:
-    """The amount that L2 permits, and whether it is the limit of the queue, not the ceiling."""
-    fractions, amounts = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
-    most = np.inf if amounts is None else float(amounts[queue, of_class, resource])
-    if fractions is not None and np.isfinite(fractions[queue, of_class, resource]):
-        most = min(most, float(fractions[queue, of_class, resource]) * total)
-    ceiling = np.inf
-    if snapshot.class_ceiling is not None and np.isfinite(
-        snapshot.class_ceiling[of_class, resource]
-    ):
-        ceiling = float(snapshot.class_ceiling[of_class, resource]) * total
-    return min(most, ceiling), most <= ceiling
-
-
-def _describe_too_small(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """The first resource that the row's shape needs more of than any node with matching labels and
-    taints has; "" without such a resource."""
-    shape = int(plan.reasons.shape[row])
-    if shape < 0 or not plan.reasons.counts[row, Bucket.TOO_SMALL]:
-        return ""
-    eligible = (snapshot.shape_match[shape] == Match.ELIGIBLE).any(axis=0)[snapshot.node_type]
-    largest = snapshot.node_allocatable[eligible].max(axis=0, initial=0).tolist()
-    for name, needed, most in zip(
-        snapshot.resources, snapshot.shape_request[shape].tolist(), largest, strict=True
-    ):
-        if needed > most:
-            return (
-                f"it needs {describe_amount(name, needed)} on one node, and the largest node that "
-                f"matches has {format_amount(name, most)}; "
-            )
-    return ""
 
 
 def _describe_share(snapshot: Snapshot, plan: Plan, queue: int) -> str:
@@ -402,14 +293,14 @@ def _describe_turn(plan: Plan, row: int, name: str) -> str:
 def _describe_capacity(snapshot: Snapshot, plan: Plan, row: int) -> str:
     """Why the row's jobs find no free capacity: what is short, and the most that is free."""
     reasons = plan.reasons
-    eligible = _count_eligible(plan, row)
+    eligible = count_eligible(plan, row)
     resource = int(reasons.resource[row])
     pool = f"pool {plan.pool}"
     if eligible == 0:
-        return f"No eligible node of {pool} accepts new jobs now: {_describe_nodes(plan, row)}"
-    nodes = _plural(eligible, "eligible node")
+        return f"No eligible node of {pool} accepts new jobs now: {describe_nodes(plan, row)}"
+    nodes = plural(eligible, "eligible node")
     if resource < 0:
-        has = f"{nodes} of {pool} {_verb(eligible, 'has', 'have')} free capacity for"
+        has = f"{nodes} of {pool} {choose_verb(eligible, 'has', 'have')} free capacity for"
         if reasons.gang[row] >= 0:
             return f"{has} one member each, but not for all that must start together"
         return f"{has} the job since the round ended, and the next round tries it again there"
@@ -428,46 +319,3 @@ def _describe_capacity(snapshot: Snapshot, plan: Plan, row: int) -> str:
         f"None of the {nodes} of {pool} has more than {describe_amount(name, best)} free; {needs} "
         "on one node"
     )
-
-
-def _count_eligible(plan: Plan, row: int) -> int:
-    """How many nodes are eligible for the row's shape and accept new jobs."""
-    return int(plan.reasons.counts[row, Bucket.BUSY] + plan.reasons.counts[row, Bucket.OPEN])
-
-
-def _describe_nodes(plan: Plan, row: int) -> str:
-    """The number of nodes that are excluded, by the first reason that excludes each (E3)."""
-    counts = plan.reasons.counts[row]
-    total = _plural(int(counts.sum()), "node")
-    parts = [(int(counts[bucket]), text) for bucket, text in _EXCLUDED.items() if counts[bucket]]
-    if not parts:
-        return f"none of {total} is excluded"
-    listed = [f"{count} {_verb(count, 'is', 'are')} {text}" for count, text in parts]
-    return f"of {total}, {', '.join(listed)}"
-
-
-def describe_amount(resource: str, amount: int) -> str:
-    """An amount with the name of its resource: "2 CPUs", "4Gi of memory", "8 nvidia.com/gpu"."""
-    if resource == "cpu":
-        return f"{format_amount(resource, amount)} {'CPU' if 0 < amount <= CPU_MILLI else 'CPUs'}"
-    of = "of " if resource in _BYTES else ""
-    return f"{format_amount(resource, amount)} {of}{resource}"
-
-
-def format_amount(resource: str, amount: int) -> str:
-    """An amount as users write it: cpu in whole CPUs, bytes in binary units."""
-    if resource == "cpu":
-        return f"{amount / CPU_MILLI:g}"
-    if resource in _BYTES:
-        for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
-            if amount >= 1 << power:
-                return f"{amount / (1 << power):.4g}{unit}"
-    return str(amount)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def _verb(count: int, one: str, many: str) -> str:
-    return one if count == 1 else many
