@@ -10,6 +10,7 @@ import pytest
 
 from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.plan.infeasible_texts import CAUSES_MAX
 from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.snapshot import Bucket, Code, SchedulingFlag
 from tests.unit.engine.pools import BALANCE, CORES, pool, run
@@ -145,6 +146,19 @@ def test_a_job_beyond_its_queues_share_does_not_read_that_others_hold_no_more() 
         "nodes before its turn, or those queues would be left with less than this one. "
         "Queue B uses 0 % of its fair share."
     )
+
+
+def test_so_many_different_gangs_of_a_round_are_examined() -> None:
+    """A cause takes time, and a round can refuse many gangs."""
+    gangs = [
+        {"id": f"g{n}x", "queue": "A", "cpu": 5 + n, "count": 2, "gang": {}}
+        for n in range(CAUSES_MAX + 1)
+    ]
+    made, _ = pool(*gangs)
+    plan = schedule(made, BALANCE)
+    texts = [reason_texts.describe_reason(made, plan, row) for row in range(len(gangs))]
+    assert sum("each member needs" in text for text in texts) == CAUSES_MAX
+    assert sum("the nodes or the limits of queue A do not permit" in text for text in texts) == 1
 
 
 GANG = {"id": "g", "queue": "A", "cpu": 4}

@@ -5,8 +5,10 @@ Letters and units are those of snapshot.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Code, Float, Int32, Int64
 from fairlead_scheduler.engine.topology import Nearness
@@ -136,5 +138,12 @@ class Plan:
     """L8."""
     nearness: Nearness | None = None
     """T5; None without a `Snapshot.topology`."""
+    gang_first: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
+    """[G+1] where the members of each gang begin in `gang_members`."""
+    gang_members: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Rows of all members of gangs that take part, by gang."""
+    gang_causes: dict[Hashable, str] = field(default_factory=dict)
+    """Why gangs can never run, by what they need. `infeasible_texts.py` fills it: equal gangs are
+    examined once."""
     steps_ms: Mapping[str, float] = field(default_factory=dict)
     """E4: how long each step took by the clock that `schedule` was given, in order."""

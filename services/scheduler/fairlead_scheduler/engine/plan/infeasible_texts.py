@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from fairlead_scheduler.engine.plan.number_texts import (
 from fairlead_scheduler.engine.round_plan import Plan
 from fairlead_scheduler.engine.snapshot import Bool, Bucket, Float, Int32, Match, Snapshot
 from fairlead_scheduler.engine.state.surplus import find_surplus
+
+CAUSES_MAX: Final = 200
+"""How many different gangs of a round are examined; a cause takes up to a millisecond."""
 
 
 def describe_infeasible(snapshot: Snapshot, plan: Plan, row: int, *, waits: bool) -> str:
@@ -142,12 +145,7 @@ def _describe_gang(snapshot: Snapshot, plan: Plan, row: int, cannot: str) -> str
         f"The {kind} {cannot}: {group_texts.describe_minimum(snapshot, plan, row)} must start"
         f" together{group_texts.describe_label(snapshot, plan, row)}"
     )
-    members = _list_members(snapshot, gang)
-    cause = (
-        _describe_large_member(snapshot, members)
-        or _describe_large_sum(snapshot, gang, members)
-        or _describe_gang_limit(snapshot, queue, members)
-    )
+    cause = _find_gang_cause(snapshot, plan, gang, queue)
     if cause:
         return f"{start}, and {cause}"
     nodes, eligible = int(plan.reasons.counts[row].sum()), count_eligible(plan, row)
@@ -158,11 +156,29 @@ def _describe_gang(snapshot: Snapshot, plan: Plan, row: int, cannot: str) -> str
     )
 
 
-def _list_members(snapshot: Snapshot, gang: int) -> list[_SameMembers]:
+def _find_gang_cause(snapshot: Snapshot, plan: Plan, gang: int, queue: int) -> str:
+    """What is too large; "" if nothing is by itself, or if too many different gangs of the plan
+    were examined."""
+    members = _list_members(snapshot, plan, gang)
+    needs = tuple((_name_role(snapshot, each), each.shape, each.number) for each in members)
+    level = group_texts.find_required_level(snapshot, gang)
+    whole = snapshot.topology is not None and bool(snapshot.topology.gang_whole[gang])
+    label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
+    key = (queue, level, whole, label, needs)
+    if key not in plan.gang_causes and len(plan.gang_causes) < CAUSES_MAX:
+        plan.gang_causes[key] = (
+            _describe_large_member(snapshot, members)
+            or _describe_large_sum(snapshot, gang, members)
+            or _describe_gang_limit(snapshot, queue, members)
+        )
+    return plan.gang_causes.get(key, "")
+
+
+def _list_members(snapshot: Snapshot, plan: Plan, gang: int) -> list[_SameMembers]:
     """The queued members that the gang needs, by role and shape; none of a plain gang that could
     start with any of several shapes."""
-    assert snapshot.job_gang is not None, "a gang has members"
-    rows = np.flatnonzero((snapshot.job_gang == gang) & (snapshot.job_node == -1))
+    rows = plan.gang_members[plan.gang_first[gang] : plan.gang_first[gang + 1]]
+    rows = rows[snapshot.job_node[rows] == -1]
     rows = rows[~find_surplus(snapshot.job_priority[rows])]
     shapes, counts = np.unique(snapshot.job_shape[rows], return_counts=True)
     if snapshot.job_role is None or not group_texts.is_group(snapshot, gang):
@@ -183,10 +199,14 @@ def _list_members(snapshot: Snapshot, gang: int) -> list[_SameMembers]:
     ]
 
 
+def _name_role(snapshot: Snapshot, members: _SameMembers) -> str:
+    return "" if members.role < 0 else f" of role {snapshot.role_names[members.role]}"
+
+
 def _describe_large_member(snapshot: Snapshot, members: list[_SameMembers]) -> str:
     """The first members that are too large for any node, or that match none."""
     for each in members:
-        whose = "" if each.role < 0 else f" of role {snapshot.role_names[each.role]}"
+        whose = _name_role(snapshot, each)
         if not _match_nodes(snapshot, [each.shape]).any():
             return f"no node matches selector, affinity and tolerations of the members{whose}."
         large = _find_large_request(snapshot, each.shape)
@@ -236,7 +256,7 @@ def _describe_large_sum(snapshot: Snapshot, gang: int, members: list[_SameMember
     if place.where and snapshot.topology is not None and not snapshot.topology.gang_whole[gang]:
         scopes = {}
         for each in members:
-            name = f"the members of role {snapshot.role_names[each.role]}"
+            name = f"the members{_name_role(snapshot, each)}"
             scopes.setdefault(name, []).append(each)
     for whose, scope in scopes.items():
         large = _find_large_sum(snapshot, scope, place.value)

@@ -158,6 +158,8 @@ def build_plan(
         nearness=nearness.measure_nearness(round_, find_free_capacity(round_), clock)
         if snapshot.topology is not None
         else None,
+        gang_first=round_.gangs.first,
+        gang_members=round_.gangs.members,
         steps_ms=measure_steps(),
     )
 
