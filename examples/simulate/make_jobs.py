@@ -88,7 +88,7 @@ def gangs() -> Iterator[Job]:
 
 
 def fair() -> Iterator[Job]:
-    """48 cores: twelve training runs of 2 to 16 workers, of four levels; 24 services by day."""
+    """48 cores: twelve training runs of 2 to 16 workers, of four levels; 24 services for 6 h."""
     for number in range(12):
         level = list(LEVELS)[number % len(LEVELS)]
         yield {
@@ -113,8 +113,8 @@ def fair() -> Iterator[Job]:
         yield {
             "id": f"service-{number:02d}",
             "queue": "services",
-            "submitSeconds": 8 * HOUR,
-            "runSeconds": 12 * HOUR,
+            "submitSeconds": 4 * HOUR,
+            "runSeconds": 6 * HOUR,
             "cpu": 1,
             "memory": "2Gi",
             "priorityClass": "non-preemptible",
