@@ -23,6 +23,29 @@ CASES: Final[dict[str, Case]] = {
     "a training job without a name": post(
         "/manifests", 422, "/manifests/0/metadata/name", {"manifests": [_TRAINING_JOB]}
     ),
+    "a pod without a name": post(
+        "/manifests",
+        422,
+        "/manifests/1/metadata/name",
+        {"manifests": [_POD, {**_POD, "metadata": {"generateName": "a-"}}]},
+    ),
+    "a training job with a minimum above its maximum": post(
+        "/manifests/convert",
+        422,
+        "/manifests/0/spec/trainer/min-instance",
+        {
+            "manifests": [
+                {
+                    **_TRAINING_JOB,
+                    "metadata": {"name": "a"},
+                    "spec": {
+                        "fault_tolerant": True,
+                        "trainer": {"min-instance": 5, "max-instance": 2},
+                    },
+                }
+            ]
+        },
+    ),
     "a manifest that is a text": post("/manifests", 422, "/manifests/0", {"manifests": ["x"]}),
     "a key of a manifest twice": post(
         "/manifests", 422, "/manifests/0/kind", b'{"manifests": [{"kind": "Job", "kind": "Pod"}]}'
@@ -31,6 +54,6 @@ CASES: Final[dict[str, Case]] = {
         "/manifests",
         422,
         "/queue",
-        {"manifests": [{"apiVersion": "v1", "kind": "Pod", "spec": {}}]},
+        {"manifests": [_POD]},
     ),
 }

@@ -13,6 +13,23 @@ from tests.integration.submit.submit_server import Served, served
 EXAMPLES = Path(__file__).parents[3] / "examples" / "manifests"
 
 
+CONTAINER = {"name": "main", "command": ["true"]}
+TEMPLATE = {"spec": {"containers": [CONTAINER]}}
+CONTROLLER = {"apiVersion": "example.com/v1", "kind": "A", "name": "a", "controller": True}
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, **TEMPLATE}
+
+
+def manifest(version: str, kind: str, **spec: object) -> dict[str, object]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "train"}, "spec": spec}
+
+
+OWNED_POD = {**POD, "metadata": {"name": "good", "ownerReferences": [CONTROLLER]}}
+A_GROUP = {
+    **manifest("batch.volcano.sh/v1alpha1", "Job", tasks=[{"name": "a", "template": TEMPLATE}]),
+    "metadata": {"name": "good"},
+}
+
+
 @pytest.fixture
 async def submit(database: str) -> AsyncIterator[Served]:
     async with served(database) as made:
@@ -80,7 +97,7 @@ async def test_one_bad_manifest_refuses_all_and_is_named_where_it_stands(submit:
         ({"manifests": []}, "/manifests"),
         ({"manifests": ["x"]}, "/manifests/0"),
         ({"manifests": [{"kind": "Deployment"}], "queue": "q"}, "/manifests/0/kind"),
-        ({"manifests": [{"apiVersion": "v1", "kind": "Pod", "spec": {}}]}, "/queue"),
+        ({"manifests": [POD]}, "/queue"),
         ({"manifests": [], "more": 1}, "/more"),
     ],
 )
@@ -90,3 +107,115 @@ async def test_what_is_wrong_with_a_request_is_named(
     answer = await submit.post("/manifests", body)
     assert answer.status_code == 422, answer.text
     assert pointer in [error["pointer"] for error in answer.json()["errors"]]
+
+
+@pytest.mark.parametrize("call", ["/manifests", "/manifests/convert"])
+@pytest.mark.parametrize(
+    ("good", "bad", "pointer", "says"),
+    [
+        (
+            A_GROUP,
+            manifest(
+                "paddlepaddle.org/v1",
+                "TrainingJob",
+                fault_tolerant=True,
+                trainer={"min-instance": 5, "max-instance": 2},
+            ),
+            "spec/trainer/min-instance",
+            "is 5, more than the maximum of 2",
+        ),
+        (
+            A_GROUP,
+            manifest(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                elasticPolicy={"minReplicas": 5, "maxReplicas": 2},
+                pytorchReplicaSpecs={"Worker": {"replicas": 1, "template": TEMPLATE}},
+            ),
+            "spec/elasticPolicy/minReplicas",
+            "is 5, more than the maximum of 2",
+        ),
+        (
+            A_GROUP,
+            manifest(
+                "batch.volcano.sh/v1alpha1", "Job", tasks=[{"name": "A_b", "template": TEMPLATE}]
+            ),
+            "spec/tasks/0/name",
+            "is not a valid name of a role",
+        ),
+        (
+            A_GROUP,
+            manifest(
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                minAvailable=9,
+                tasks=[{"name": "a", "replicas": 2, "template": TEMPLATE}],
+            ),
+            "spec/minAvailable",
+            "is 9, more than all replicas (2)",
+        ),
+        (
+            A_GROUP,
+            manifest(
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                priorityClassName="unheard-of",
+                tasks=[{"name": "a", "template": TEMPLATE}],
+            ),
+            "spec/priorityClassName",
+            "unheard-of",
+        ),
+        (
+            OWNED_POD,
+            manifest("batch/v1", "Job", template=TEMPLATE, activeDeadlineSeconds=10**12),
+            "spec/activeDeadlineSeconds",
+            "at most 316224000",
+        ),
+        (
+            OWNED_POD,
+            {
+                "apiVersion": "arbitrator.incubator.k8s.io/v1",
+                "kind": "SchedulingSpec",
+                "metadata": {"name": "a", "ownerReferences": [CONTROLLER]},
+                "spec": {"minAvailable": 1, "priorityClassName": "unheard-of"},
+            },
+            "spec/priorityClassName",
+            "unheard-of",
+        ),
+        (OWNED_POD, {**POD, "metadata": {"name": "a" * 200}}, "metadata/name", "128"),
+        (OWNED_POD, {**POD, "metadata": {"generateName": "a-"}}, "metadata/name", "is missing"),
+    ],
+)
+async def test_what_cannot_be_submitted_is_not_converted_either(
+    submit: Served,
+    call: str,
+    good: dict[str, object],
+    bad: dict[str, object],
+    pointer: str,
+    says: str,
+) -> None:
+    body = {"queue": submit.queue, "manifests": [good, bad]}
+    answer = await submit.post(call, body)
+    assert answer.status_code == 422, answer.text
+    (error,) = answer.json()["errors"]
+    assert error["pointer"] == f"/manifests/1/{pointer}"
+    assert says in error["detail"]
+    assert await submit.events() == []
+
+
+async def test_a_conversion_does_not_need_a_queue(submit: Served) -> None:
+    made = await submit.post("/manifests/convert", {"manifests": [POD]})
+    assert made.status_code == 200, made.text
+    assert (made.json()["queue"], made.json()["jobSet"]) == ("", "a")
+    bad = await submit.post("/manifests/convert", {"queue": "No Name", "manifests": [POD]})
+    assert [error["pointer"] for error in bad.json()["errors"]] == ["/queue"]
+
+
+async def test_the_pods_of_a_scheduling_spec_are_a_gang(submit: Served) -> None:
+    body = {"queue": submit.queue, "manifests": read("scheduling-spec.yaml")}
+    answer = await submit.post("/manifests", body)
+    assert answer.status_code == 200, answer.text
+    found = [event for event in await submit.events() if isinstance(event, events.JobSubmitted)]
+    gangs = [event.gang for event in found if event.gang is not None]
+    assert [(gang.name, gang.size, gang.min_size) for gang in gangs] == [("crd-job", 3, 2)] * 3
+    assert [event.priority_class for event in found] == ["high"] * 3

@@ -104,3 +104,17 @@ def test_the_refusal_of_a_manifest_names_the_field(
     server.routes["POST /api/v1/manifests"] = lambda _: fake_server.problem(422, "wrong")
     assert cli.invoke(["submit", file(tmp_path)]) == 3
     assert "wrong" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["submit", "convert"])
+def test_refused_manifests_print_nothing_and_are_named_by_their_document(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    for path in ("", "/convert"):
+        server.routes[f"POST /api/v1/manifests{path}"] = lambda _: fake_server.problem(422, "wrong")
+    assert cli.invoke([command, file(tmp_path, f"{MANIFEST}\n---\n{MANIFEST}")]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "`/manifests/1` the second" in printed.err
+    assert cli.invoke([command, file(tmp_path)]) == 3
+    assert "the second" not in capsys.readouterr().err

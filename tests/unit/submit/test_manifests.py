@@ -1,5 +1,6 @@
 """Manifests of Kubernetes: the jobs that they become, and the report of their fields."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,6 +42,13 @@ def pod_group(least: object, name: str = "mpi") -> Manifest:
         "metadata": {"name": name},
         "spec": {"minMember": least},
     }
+
+
+FAIL_ON_42 = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+FAIL_WHEN_DISRUPTED = {
+    "action": "FailJob",
+    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
 
 
 def convert(*manifests: Manifest, queue: str | None = None, most: int = 100) -> ConvertedManifests:
@@ -190,11 +198,53 @@ def test_a_node_name_is_refused() -> None:
         ({"suspend": "yes"}, "suspend"),
         ({"template": 5}, "template"),
         ({"template": None}, "template"),
+        ({"successPolicy": {"rules": [{"succeededCount": 1}]}}, "successPolicy"),
+        ({"maxFailedIndexes": 1}, "maxFailedIndexes"),
         ({"podFailurePolicy": {"rules": 1}}, "podFailurePolicy/rules"),
+        ({"podFailurePolicy": {"rules": [FAIL_ON_42]}}, "podFailurePolicy/rules/0/onExitCodes"),
+        ({"podFailurePolicy": {"rules": [FAIL_WHEN_DISRUPTED]}}, "podFailurePolicy/rules/0/action"),
     ],
 )
 def test_wrong_values_are_refused_at_their_place(spec: Manifest, place: str) -> None:
     assert f"/manifests/0/spec/{place}" in refused(job(spec))
+
+
+def test_rules_for_failures_that_say_what_happens_anyway_have_no_effect() -> None:
+    disrupted = [{"type": "DisruptionTarget", "status": "True"}]
+    count = {"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}}
+    rules = [count, {"action": "Ignore", "onPodConditions": disrupted}]
+    found = ignored(job({"podFailurePolicy": {"rules": rules}}))
+    place = "/manifests/0/spec/podFailurePolicy/rules"
+    assert found[f"{place}/0/onExitCodes"] == "every failure counts as a retry"
+    assert found[f"{place}/1/onPodConditions/0/type"].startswith("preemptions and lost nodes use")
+
+
+def test_a_rule_by_exit_code_is_refused_with_the_way_out() -> None:
+    (detail,) = refused(job({"podFailurePolicy": {"rules": [FAIL_ON_42]}})).values()
+    assert "not on its exit code. Remove the rule; with backoffLimit: 0" in detail
+
+
+@pytest.mark.parametrize("given", [job, lambda **_: {**pod("a"), "metadata": {}}])
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({}, "is missing: without a name, submitting the manifest again"),
+        ({"name": ""}, "is missing: without a name, submitting the manifest again"),
+        ({"generateName": "scan-"}, "is missing, and generateName does not replace it: without"),
+    ],
+)
+def test_a_manifest_without_a_name_is_refused(
+    given: Callable[[], Manifest], metadata: Manifest, says: str
+) -> None:
+    found = refused({**given(), "metadata": metadata})
+    assert list(found) == ["/manifests/0/metadata/name"]
+    assert found["/manifests/0/metadata/name"].startswith(says)
+
+
+def test_a_name_of_another_type_is_refused_once() -> None:
+    assert refused({**job(), "metadata": {"name": 5}}) == {
+        "/manifests/0/metadata/name": "is 5; a text is expected"
+    }
 
 
 def test_jobs_of_all_manifests_together_are_limited() -> None:
@@ -273,6 +323,12 @@ def test_a_group_is_named_once() -> None:
     assert "/manifests/1/metadata/name" in refused(pod_group(1), pod_group(1), pod("a"))
 
 
+def test_the_label_of_a_group_names_the_job_set() -> None:
+    group = pod_group(1)
+    group["metadata"]["labels"] = {"fairlead.dev/job-set": "nightly"}
+    assert convert(group, pod("a")).conversion.job_set == "nightly"
+
+
 def test_nothing_to_run_is_an_error() -> None:
     empty = {"apiVersion": "v1", "kind": "List", "items": []}
     assert refused(empty) == {"/manifests": "have nothing to run"}
@@ -285,6 +341,7 @@ def test_errors_of_the_jobs_are_located_in_the_manifests() -> None:
             FieldError("/jobs/0/podSpec/containers/0/name", "x"),
             FieldError("/jobs/2/podSpec/containers", "y"),
             FieldError("/jobs/2/labels/a", "z"),
+            FieldError("/jobs/1/clientId", "v"),
             FieldError("/queue", "w"),
         ]
     )
@@ -292,5 +349,6 @@ def test_errors_of_the_jobs_are_located_in_the_manifests() -> None:
         "/manifests/0/spec/containers/0/name",
         "/manifests/2/spec/template/spec/containers",
         "/manifests/2",
+        "/manifests/2/metadata/name",
         "/queue",
     ]

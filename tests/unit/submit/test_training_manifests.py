@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_common.domain.errors import FieldError
 from fairlead_submit.domain.manifests.manifest_fields import FieldUse
 from tests.unit.submit.test_group_manifests import (
     CONTAINER,
@@ -244,6 +245,48 @@ UNNAMED["metadata"] = {}
 )
 def test_what_such_a_manifest_lacks_or_cannot_have_is_named(given: Manifest, pointer: str) -> None:
     assert refused(given) == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "place"),
+    [
+        (
+            training({"min-instance": 5, "max-instance": 2}, fault_tolerant=True),
+            ("roles/1/min", "roles/1/max"),
+            ("spec/trainer/min-instance", "spec/trainer/max-instance"),
+        ),
+        (
+            pytorch({"Worker": replicas(2)}, elasticPolicy={"minReplicas": 5, "maxReplicas": 2}),
+            ("roles/0/min", "roles/0/max"),
+            ("spec/elasticPolicy/minReplicas", "spec/elasticPolicy/maxReplicas"),
+        ),
+        (
+            pytorch({"Worker": replicas(2)}, elasticPolicy={"maxReplicas": 1}),
+            ("roles/0/min", "roles/0/max"),
+            ("spec/pytorchReplicaSpecs/Worker/replicas", "spec/elasticPolicy/maxReplicas"),
+        ),
+        (
+            mpi({"Launcher": replicas(1), "Worker": replicas(1)}),
+            ("roles/1/template/maxRuntimeSeconds", "priorityClass", "roles/1/max"),
+            (
+                "spec/runPolicy/activeDeadlineSeconds",
+                "spec/runPolicy/schedulingPolicy/priorityClass",
+                "spec/mpiReplicaSpecs/Worker/replicas",
+            ),
+        ),
+    ],
+)
+def test_errors_are_located_at_the_bounds_of_a_role(
+    given: Manifest, fields: tuple[str, ...], place: tuple[str, ...]
+) -> None:
+    found = convert(given).locate([FieldError(f"/groups/0/{field}", "x") for field in fields])
+    assert [error.pointer for error in found] == [f"/manifests/0/{each}" for each in place]
+
+
+def test_a_minimum_above_the_replicas_of_all_roles_is_refused() -> None:
+    policy = {"schedulingPolicy": {"minAvailable": 4}}
+    given = pytorch({"Master": replicas(1), "Worker": replicas(2)}, runPolicy=policy)
+    assert refused(given) == ["/manifests/0/spec/runPolicy/schedulingPolicy/minAvailable"]
 
 
 def test_unknown_fields_are_reported_with_the_reason() -> None:

@@ -140,6 +140,16 @@ class GroupService:
             position, [_describe(group, known) for group in prepared.groups]
         )
 
+    async def find_errors(self, body: bytes) -> list[FieldError]:
+        """What is wrong with a body, without a look at its queue. Raises a `Problem`."""
+        request, found = await self._validation.decode(self._submission, body)
+        templates = JobTemplates(self._policy)
+        source = IdSource(0, 0)
+        _, found = await self._validation.run(
+            lambda: prepare_groups(request, found, templates, self._limits, source)
+        )
+        return found
+
     async def _find_duplicates(self, prepared: PreparedGroups) -> Mapping[str, str]:
         """The digests of groups that exist already. Raises a 409 if one is a different group, or
         if an ordinary job has the client id of a member."""

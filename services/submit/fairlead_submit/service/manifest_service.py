@@ -1,5 +1,7 @@
 """Manifests of Kubernetes: conversion to jobs, and their submission."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -45,8 +47,18 @@ class ManifestService:
         self._decoder: Final = Decoder(Manifests)
 
     async def convert(self, body: bytes) -> Conversion:
-        """What a body's manifests become, which is not created. Raises a `Problem`."""
-        return (await self._convert(body)).conversion
+        """What a body's manifests become, which is not created. Raises a `Problem` for what could
+        not be submitted to any queue; the queue and the job set can be named later.
+        """
+        converted = await self._convert(body)
+        made = converted.conversion
+        with _located_errors(converted):
+            find_errors = self._groups.find_errors if made.groups else self._submissions.find_errors
+            found = await find_errors(_encode_submission(made))
+            later = {error.pointer for error in _find_missing(made)}
+            if found := [error for error in found if error.pointer not in later]:
+                raise validation_problem(found)
+        return made
 
     async def submit(
         self, body: bytes, context: RequestContext, *, dry_run: bool = False
@@ -56,19 +68,14 @@ class ManifestService:
         made = converted.conversion
         if found := _find_missing(made):
             raise validation_problem(found)
-        place = {"queue": made.queue, "jobSet": made.job_set}
-        try:
+        content = _encode_submission(made)
+        with _located_errors(converted):
             if made.groups:
-                content = msgspec.json.encode({**place, "groups": made.groups})
                 of_groups = await self._groups.submit(content, context, dry_run=dry_run)
                 position, jobs, groups = of_groups.position, [], of_groups.groups
             else:
-                content = msgspec.json.encode({**place, "jobs": made.jobs})
                 of_jobs = await self._submissions.submit(content, context, dry_run=dry_run)
                 position, jobs, groups = of_jobs.position, of_jobs.jobs, []
-        except Problem as problem:
-            problem.field_errors = list(dict.fromkeys(converted.locate(problem.field_errors)))
-            raise
         return ManifestResponse(made.queue, made.job_set, position, jobs, groups, made.fields)
 
     async def _convert(self, body: bytes) -> ConvertedManifests:
@@ -85,6 +92,22 @@ class ManifestService:
         if converted.errors:
             raise validation_problem(converted.errors)
         return converted
+
+
+@contextmanager
+def _located_errors(converted: ConvertedManifests) -> Iterator[None]:
+    """Locate the errors of a submission in the manifests that it comes from."""
+    try:
+        yield
+    except Problem as problem:
+        problem.field_errors = list(dict.fromkeys(converted.locate(problem.field_errors)))
+        raise
+
+
+def _encode_submission(made: Conversion) -> bytes:
+    """The body of `POST /api/v1/groups` or `/jobs`."""
+    what = {"groups": made.groups} if made.groups else {"jobs": made.jobs}
+    return msgspec.json.encode({"queue": made.queue, "jobSet": made.job_set, **what})
 
 
 def _find_missing(made: Conversion) -> list[FieldError]:

@@ -108,6 +108,12 @@ class SubmissionService:
         may_have_secrets = secret_variables.may_have_secrets(body)
         return await self._submit(request, found, may_have_secrets, context, dry_run=dry_run)
 
+    async def find_errors(self, body: bytes) -> list[FieldError]:
+        """What is wrong with a body, without a look at its queue. Raises a `Problem`."""
+        request, found = await self._validation.decode(self._submission, body)
+        _, found = await self._prepare(request, found, IdSource(0, 0), None)
+        return found
+
     async def submit_lines(
         self,
         pieces: AsyncIterator[bytes],

@@ -4,6 +4,7 @@
 """
 
 import shlex
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from fairlead.cli.support import command_base, output_formats, recent_job_set, w
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from fairlead import Client, SubmitResult, SubmittedJob, ValidationResult
     from fairlead.cli.support.submission_files import Submission
@@ -79,10 +81,9 @@ def submit(
             sent = _submit_manifests(client, documents, queue, jobset, dry_run, output_format)
             _wait_for_success(client, sent, wait, show)
         return
-    found = [
-        submission_files.fill_job_set(item, queue, jobset)
-        for item in submission_files.decode_submissions(file, documents)
-    ]
+    found = submission_files.fill_job_sets(
+        file, submission_files.decode_submissions(file, documents), queue, jobset
+    )
     if array:
         found = [_make_array(found, array)]
     hint = "every error is listed with its place; `--dry-run` checks without creating"
@@ -100,8 +101,9 @@ def submit(
         if any(_has_image(item) for item in found):
             working_folder.warn_of_image(location)
         if dry_run:
-            for item in found:
-                _check(client, item)
+            for number, item in enumerate(found, 1):
+                with _name_document(number, len(found)):
+                    _check(client, item)
             return
         sent = _submit_all(client, found, output_format)
         _wait_for_success(client, sent, wait, show)
@@ -146,7 +148,7 @@ def convert(
     documents = submission_files.load_documents(file)
     if not submission_files.are_manifests(file, documents):
         command_base.fail(f"{submission_files.describe_file(file)} has no manifest of Kubernetes")
-    with command_base.connect(context) as client:
+    with command_base.connect(context) as client, _name_documents(documents):
         made = client.convert_manifests(
             manifest_reports.select_objects(documents), queue=queue or None, job_set=jobset or None
         )
@@ -175,12 +177,13 @@ def _submit_manifests(
     from fairlead import SubmitResult, ValidationResult
     from fairlead.cli.support import manifest_reports, submission_files
 
-    done = client.submit_manifests(
-        manifest_reports.select_objects(documents),
-        queue=queue or None,
-        job_set=jobset or None,
-        dry_run=dry_run,
-    )
+    with _name_documents(documents):
+        done = client.submit_manifests(
+            manifest_reports.select_objects(documents),
+            queue=queue or None,
+            job_set=jobset or None,
+            dry_run=dry_run,
+        )
     manifest_reports.print_ignored(done.fields)
     jobs: list[dict[str, object]] = [{"clientId": job.client_id} for job in done.jobs]
     item = submission_files.Submission(queue=done.queue, job_set=done.job_set, jobs=jobs)
@@ -240,19 +243,40 @@ def _submit_all(
     """Submit the documents; nothing is submitted if the server finds an error in one of them
     first."""
     if len(found) > 1 or any(item.jobs and item.groups for item in found):
-        for item in found:
-            if item.jobs:
-                client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
-            if item.groups:
-                client.check_groups(item.queue, item.job_set, item.groups)
+        for number, item in enumerate(found, 1):
+            with _name_document(number, len(found)):
+                if item.jobs:
+                    client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+                if item.groups:
+                    client.check_groups(item.queue, item.job_set, item.groups)
     sent: list[tuple[Submission, SubmitResult]] = []
     try:
-        for item in found:
-            sent.append((item, _submit(client, item)))
+        for number, item in enumerate(found, 1):
+            with _name_document(number, len(found)):
+                sent.append((item, _submit(client, item)))
     finally:
         if sent:
             _report(sent, output_format)
     return sent
+
+
+def _name_document(number: int, count: int) -> "AbstractContextManager[None]":
+    """Name the refused document, if there are several."""
+    from fairlead.errors import RequestRefused
+
+    if count == 1:
+        return nullcontext()
+    return command_base.add_hint(f"document {number} of the file was refused", RequestRefused)
+
+
+def _name_documents(documents: "Sequence[object]") -> "AbstractContextManager[None]":
+    """Explain where the manifests of a request come from, if there are several."""
+    from fairlead.errors import Invalid
+
+    if len(documents) == 1:
+        return nullcontext()
+    hint = "`/manifests/0` is the first document of the file, `/manifests/1` the second"
+    return command_base.add_hint(hint, Invalid)
 
 
 def _submit(client: "Client", item: "Submission") -> "SubmitResult":

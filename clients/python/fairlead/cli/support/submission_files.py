@@ -34,14 +34,13 @@ class Submission(
         return f"{self.queue}/{self.job_set}"
 
 
-def read_submissions(file: str) -> list[Submission]:
-    """The submissions of a file, or of standard input for `-`. Raises `Unreadable`."""
-    return decode_submissions(file, load_documents(file))
-
-
 def decode_submissions(file: str, documents: Iterable[object]) -> list[Submission]:
     """The submissions in the documents of a file. Raises `Unreadable`."""
-    return [_decode_submission(file, document) for document in documents]
+    given = list(documents)
+    return [
+        _decode_submission(describe_document(file, number, len(given)), document)
+        for number, document in enumerate(given, 1)
+    ]
 
 
 def are_manifests(file: str, documents: Sequence[object]) -> bool:
@@ -61,9 +60,20 @@ def load_documents(file: str) -> list[object]:
     return _parse_documents(file, _read_bytes(file))
 
 
-def fill_job_set(submission: Submission, queue: str, job_set: str) -> Submission:
-    """The submission with queue and job set of the command line, if given. Raises `Unreadable`
-    without either."""
+def fill_job_sets(
+    file: str, submissions: Sequence[Submission], queue: str, job_set: str
+) -> list[Submission]:
+    """The submissions of a file with queue and job set of the command line, if given. Raises
+    `Unreadable` without either.
+    """
+    count = len(submissions)
+    return [
+        _fill_job_set(describe_document(file, number, count), submission, queue, job_set)
+        for number, submission in enumerate(submissions, 1)
+    ]
+
+
+def _fill_job_set(name: str, submission: Submission, queue: str, job_set: str) -> Submission:
     filled = msgspec.structs.replace(
         submission, queue=queue or submission.queue, job_set=job_set or submission.job_set
     )
@@ -72,17 +82,26 @@ def fill_job_set(submission: Submission, queue: str, job_set: str) -> Submission
         (filled.job_set, "jobSet", "jobset"),
     ):
         if not value:
-            raise Unreadable(f"The file names no {key}; add it there, or give --{option} NAME.")
+            raise Unreadable(f"{name} names no {key}; add it there, or give --{option} NAME.")
     if not filled.jobs and not filled.groups:
-        raise Unreadable(f"The file has neither jobs nor groups for {filled.full_name}.")
+        raise Unreadable(f"{name} has neither jobs nor groups for {filled.full_name}.")
     if filled.defaults is not None and not filled.jobs:
-        raise Unreadable("`defaults` apply to jobs only; give the fields in each role's template.")
+        raise Unreadable(
+            f"{name} has `defaults`, which apply to jobs only; give the fields in each role's"
+            " template."
+        )
     return filled
 
 
 def describe_file(file: str) -> str:
     """The file as a message names it."""
     return "standard input" if file == "-" else file
+
+
+def describe_document(file: str, number: int, count: int) -> str:
+    """The document with this number of a file with `count` documents, as a message names it."""
+    name = describe_file(file)
+    return name if count == 1 else f"{name}, document {number}"
 
 
 def _read_bytes(file: str) -> bytes:
@@ -146,11 +165,11 @@ def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> None:
         keys.add(key)
 
 
-def _decode_submission(file: str, document: object) -> Submission:
+def _decode_submission(name: str, document: object) -> Submission:
     try:
         return msgspec.convert(document, Submission)
     except msgspec.ValidationError as error:
         raise Unreadable(
-            f"{describe_file(file)} is not valid: {error}. Expected are queue, jobSet, jobs or"
+            f"{name} is not valid: {error}. Expected are queue, jobSet, jobs or"
             " groups, and perhaps defaults."
         ) from error

@@ -28,7 +28,7 @@ from fairlead_submit.domain.manifests.manifest_fields import (
     ReportedField,
     ReportFull,
 )
-from fairlead_submit.domain.manifests.pod_groups import PodGroups
+from fairlead_submit.domain.manifests.pod_gangs import PodGangs
 from fairlead_submit.domain.manifests.pod_manifests import Document, Metadata, read_pod
 from fairlead_submit.domain.manifests.queue_job_manifests import read_queue_job
 from fairlead_submit.domain.manifests.training_job_manifests import read_training_job
@@ -48,9 +48,15 @@ KINDS: Final = (
     "v1 Pod",
     "batch/v1 Job",
     "scheduling.x-k8s.io PodGroup",
+    "arbitrator.incubator.k8s.io SchedulingSpec",
     *(f"{group} {kind}" for group, kind in GROUP_READERS),
     "v1 List",
 )
+_FIELDS: Final[Mapping[str, str]] = {
+    "clientId": "/metadata/name",
+    "maxRuntimeSeconds": "/spec/activeDeadlineSeconds",
+}
+"""Fields of jobs and groups that every manifest has at the same place."""
 LISTS_DEPTH_MAX: Final = 4
 """How deep a List in a List is opened."""
 
@@ -74,13 +80,13 @@ class Conversion(msgspec.Struct, frozen=True, rename="camel"):
 class ConvertedManifests(msgspec.Struct, frozen=True):
     """A conversion and its errors.
 
-    `pod_specs`: pointer of a pod spec in the submission -> in the manifests. `manifests`: pointer
-    of a job or group -> of its manifest.
+    `places`: pointer of a field of the submission -> in the manifests. `manifests`: pointer of a
+    job, group or role, whose other fields are not in `places` -> of its manifest.
     """
 
     conversion: Conversion
     errors: list[FieldError]
-    pod_specs: dict[str, str]
+    places: dict[str, str]
     manifests: dict[str, str]
 
     def locate(self, found: Sequence[FieldError]) -> list[FieldError]:
@@ -91,10 +97,11 @@ class ConvertedManifests(msgspec.Struct, frozen=True):
         parts = pointer.split("/")
         for count in range(len(parts), 1, -1):
             part = "/".join(parts[:count])
-            if part in self.pod_specs:
-                return "/".join([self.pod_specs[part], *parts[count:]])
+            if part in self.places:
+                return "/".join([self.places[part], *parts[count:]])
             if part in self.manifests:
-                return self.manifests[part]
+                field = _FIELDS.get("/".join(parts[count:]), "")
+                return self.manifests[part] + field
         return pointer
 
 
@@ -117,13 +124,13 @@ class _ManifestBatch:
         self._jobs_max = jobs_max
         self._count = 0
         self._report = FieldReport()
-        self._pod_groups = PodGroups()
+        self._gangs = PodGangs()
         self._queues: dict[str, str] = {}
         self._job_sets: list[str] = []
         self._jobs: list[Document] = []
         self._of_jobs: list[ManifestObject] = []
         self._groups: list[Document] = []
-        self._pod_specs: dict[str, str] = {}
+        self._places: dict[str, str] = {}
         self._manifests: dict[str, str] = {}
 
     def read(self, manifest: object, pointer: str, depth: int) -> None:
@@ -151,16 +158,20 @@ class _ManifestBatch:
         elif name == "v1 Pod":
             metadata, job = read_pod(given)
             given.ignore_others({"status": "the job is new"}, silent=("apiVersion", "kind"))
-            if metadata.name:
-                job["clientId"] = metadata.name
+            job["clientId"] = metadata.name
+            self._gangs.add_pod(given, len(self._jobs))
             self._add(given, metadata, [job], f"{pointer}/spec")
         elif name == "batch/v1 Job":
             metadata, jobs = read_job(given, self._jobs_max - len(self._jobs))
+            indexes = range(len(self._jobs), len(self._jobs) + len(jobs))
+            self._gangs.add_pods_of_job(metadata.name, indexes)
             self._add(given, metadata, jobs, f"{pointer}/spec/template/spec")
         elif kind_of_group in GROUP_READERS:
             self._add_group(given, GROUP_READERS[kind_of_group](given, self._jobs_max))
         elif kind_of_group == ("scheduling.x-k8s.io", "PodGroup"):
-            self._name_queue(self._pod_groups.read_group(given), pointer)
+            self._take_labels(self._gangs.read_pod_group(given), pointer)
+        elif kind_of_group == ("arbitrator.incubator.k8s.io", "SchedulingSpec"):
+            self._take_labels(self._gangs.read_scheduling_spec(given), pointer)
         else:
             field = "kind" if kind is not None else "apiVersion"
             given.refuse_field(
@@ -168,8 +179,9 @@ class _ManifestBatch:
             )
 
     def make_gangs(self) -> None:
-        """Make gangs of the jobs whose pods name a PodGroup, after all manifests."""
-        self._jobs = self._pod_groups.make_gangs(self._jobs, self._of_jobs)
+        """Make gangs of the jobs whose pods start together, after all manifests."""
+        self._jobs = self._gangs.make_gangs(self._jobs, self._of_jobs)
+        self._places |= self._gangs.places
 
     def convert(self, queue: str | None, job_set: str | None) -> ConvertedManifests:
         """The result."""
@@ -191,30 +203,40 @@ class _ManifestBatch:
             self._groups,
             self._report.fields,
         )
-        return ConvertedManifests(made, errors, self._pod_specs, self._manifests)
+        return ConvertedManifests(made, errors, self._places, self._manifests)
 
     def _add(
         self, manifest: ManifestObject, metadata: Metadata, jobs: list[Document], pod_spec: str
     ) -> None:
-        self._name_places(metadata, manifest.pointer)
+        self._take_names(metadata, manifest.pointer)
         for index in range(len(self._jobs), len(self._jobs) + len(jobs)):
-            self._pod_specs[f"/jobs/{index}/podSpec"] = pod_spec
+            self._places[f"/jobs/{index}/podSpec"] = pod_spec
             self._manifests[f"/jobs/{index}"] = manifest.pointer
         self._jobs += jobs
         self._of_jobs += [manifest] * len(jobs)
 
     def _add_group(self, manifest: ManifestObject, made: ConvertedGroup) -> None:
-        self._name_places(made.metadata, manifest.pointer)
-        place = f"/groups/{len(self._groups)}"
-        self._manifests[place] = manifest.pointer
-        for index, role in enumerate(made.roles):
-            self._pod_specs[f"{place}/roles/{index}/template/podSpec"] = role.pointer
+        self._take_names(made.metadata, manifest.pointer)
+        group = f"/groups/{len(self._groups)}"
+        self._manifests[group] = manifest.pointer
+        self._places[f"{group}/labels"] = f"{manifest.pointer}/metadata/labels"
+        self._places |= {f"{group}/{field}": place for field, place in made.places.items()}
+        for index, made_role in enumerate(made.roles):
+            role = f"{group}/roles/{index}"
+            self._manifests[role] = manifest.pointer
+            self._places[f"{role}/template/podSpec"] = made_role.pointer
+            self._places |= {f"{role}/{field}": place for field, place in made_role.places.items()}
         self._groups.append(made.group)
 
-    def _name_places(self, metadata: Metadata, pointer: str) -> None:
-        self._name_queue(metadata.queue, pointer)
-        self._job_sets += [name for name in (metadata.job_set or metadata.name,) if name]
+    def _take_names(self, metadata: Metadata, pointer: str) -> None:
+        """The queue and the job set that a manifest of jobs names."""
+        self._take_labels(metadata, pointer)
+        if not metadata.job_set and metadata.name:
+            self._job_sets.append(metadata.name)
 
-    def _name_queue(self, queue: str, pointer: str) -> None:
-        if queue:
-            self._queues.setdefault(queue, pointer)
+    def _take_labels(self, metadata: Metadata, pointer: str) -> None:
+        """The queue and the job set that labels of a manifest name."""
+        if metadata.queue:
+            self._queues.setdefault(metadata.queue, pointer)
+        if metadata.job_set:
+            self._job_sets.append(metadata.job_set)

@@ -28,16 +28,34 @@ _CONTROLLER_LABELS: Final = (
 REASONS: Final = {
     "managedBy": "Fairlead manages the jobs",
     "manualSelector": "Fairlead finds the pods of its jobs itself",
-    "maxFailedIndexes": "a failed job does not end others; `fairlead cancel` does",
     "parallelism": "Fairlead starts as many of the jobs as the share of the queue allows",
     "podReplacementPolicy": "a retry always starts after the run before it has ended",
     "selector": "Fairlead finds the pods of its jobs itself",
-    "successPolicy": "every job of the job set runs to its own end",
     "ttlSecondsAfterFinished": "the server's retention settings apply to all jobs",
 }
 """Why fields of a Job have no effect."""
-_EXIT_CODES: Final = "retries do not depend on exit codes: every failure is retried up to the limit"
-_DISRUPTIONS: Final = "preemptions and lost nodes never use up a retry"
+RETRIES_MAX: Final = 1_000
+RETRY_LIMIT: Final = f"retry.limit of each job, not of all together; at most {RETRIES_MAX}"
+"""What the number of retries becomes."""
+_ENDS: Final = {
+    "maxFailedIndexes": "would end jobs when others fail. Remove it; `fairlead cancel` ends them",
+    "successPolicy": (
+        "would end jobs when others succeed. Remove it, or use a JobSet, whose successPolicy"
+        " becomes the completion of a group"
+    ),
+}
+"""Fields by which the end of one pod ends others, and why they are refused."""
+_DISRUPTION: Final = "DisruptionTarget"
+"""The condition of pods that are preempted, evicted or deleted with their node."""
+_DISRUPTIONS: Final = (
+    "preemptions and lost nodes use up no retry; an eviction by the cluster uses one"
+)
+_NOT_EXPRESSED: Final = (
+    "is part of a rule that Fairlead cannot follow: retries depend on the category of a failure,"
+    " such as oom, not on its exit code. Remove the rule; with backoffLimit: 0 no failure is"
+    " retried, and `retry.on` of the job, which `fairlead convert` shows, names the categories"
+    " that are"
+)
 
 
 def read_job(manifest: ManifestObject, jobs_max: int) -> tuple[Metadata, list[Document]]:
@@ -73,7 +91,7 @@ def read_job(manifest: ManifestObject, jobs_max: int) -> tuple[Metadata, list[Do
     if annotations:
         job["annotations"] = annotations
     if count > JOBS_MAX:
-        return metadata, [{**job, "clientId": metadata.name} if metadata.name else job]
+        return metadata, [{**job, "clientId": metadata.name}]
     return metadata, [
         _make_job(job, metadata.name, index, count, indexed) for index in range(count)
     ]
@@ -92,9 +110,7 @@ def _take_array(spec: ManifestObject, count: int) -> Document:
 
 
 def _make_job(job: Document, name: str, index: int, count: int, indexed: bool) -> Document:
-    made = dict(job)
-    if name:
-        made["clientId"] = f"{name}-{index}" if count > 1 or indexed else name
+    made = {**job, "clientId": f"{name}-{index}" if count > 1 or indexed else name}
     if not indexed:
         return made
     annotations = made.get("annotations")
@@ -130,15 +146,35 @@ def _take_count(spec: ManifestObject, jobs_max: int) -> int:
 
 def _take_retries(spec: ManifestObject) -> int:
     """The retries of each job. `backoffLimitPerIndex` replaces `backoffLimit`, as in Kubernetes."""
-    for rule in spec.open("podFailurePolicy").open_list("rules"):
-        rule.take_text("action")
-        rule.ignore_field("onExitCodes", _EXIT_CODES)
-        rule.ignore_field("onPodConditions", _DISRUPTIONS)
-        rule.ignore_others({})
+    check_ends(spec)
     if spec.has("backoffLimitPerIndex"):
         spec.ignore_field("backoffLimit", "backoffLimitPerIndex is given")
         name = "backoffLimitPerIndex"
     else:
         name = "backoffLimit"
-    limit = spec.take_count(name, "retry.limit of each job, not of all together")
-    return min(BACKOFF_LIMIT if limit is None else limit, 1_000)
+    limit = spec.take_count(name, RETRY_LIMIT)
+    return min(BACKOFF_LIMIT if limit is None else limit, RETRIES_MAX)
+
+
+def check_ends(spec: ManifestObject) -> None:
+    """Refuse what Fairlead cannot follow about the ends of pods. Rules of `podFailurePolicy` that
+    say what Fairlead does anyway are taken.
+    """
+    for name, why in _ENDS.items():
+        if spec.has(name):
+            spec.refuse_field(name, why)
+    policy = spec.open("podFailurePolicy")
+    for rule in policy.open_list("rules"):
+        action = rule.take_text("action")
+        conditions = rule.open_list("onPodConditions")
+        of_disruption = [each.peek("type") for each in conditions] == [_DISRUPTION]
+        if action == "Count":
+            rule.ignore_field("onExitCodes", "every failure counts as a retry")
+        elif rule.has("onExitCodes"):
+            rule.refuse_field("onExitCodes", _NOT_EXPRESSED)
+        elif action != "Ignore" or not of_disruption:
+            rule.refuse_field("action", _NOT_EXPRESSED)
+        for each in conditions:
+            each.ignore_others({"status": _DISRUPTIONS, "type": _DISRUPTIONS})
+        rule.ignore_others({})
+    policy.ignore_others({})

@@ -2,14 +2,23 @@
 
 from typing import Final
 
+from fairlead_common.domain.requests import validation
+from fairlead_submit.domain.groups.group_types import RESTARTS_MAX
 from fairlead_submit.domain.manifests.group_roles import (
+    RESTART_LIMIT,
     ConvertedGroup,
     RoleTemplate,
     make_group,
+    point_at_fields,
     point_at_pod_spec,
     read_template,
 )
-from fairlead_submit.domain.manifests.job_manifests import BACKOFF_LIMIT, REASONS
+from fairlead_submit.domain.manifests.job_manifests import (
+    BACKOFF_LIMIT,
+    REASONS,
+    RETRIES_MAX,
+    check_ends,
+)
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
 from fairlead_submit.domain.manifests.pod_manifests import Document, read_metadata
 
@@ -41,8 +50,9 @@ def read_job_set(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
     network.ignore_others(_NETWORK)
     completion = _read_success_policy(spec, roles)
     failure = spec.open("failurePolicy")
-    restarts = failure.take_count("maxRestarts", "restartLimit")
-    failure.ignore_field("rules", "every failure of a member restarts the group up to the limit")
+    restarts = failure.take_count("maxRestarts", RESTART_LIMIT)
+    for rule in failure.open_list("rules"):
+        _check_failure_rule(rule)
     failure.ignore_others({})
     if spec.take_flag("suspend", "hold"):
         for role in roles:
@@ -53,8 +63,12 @@ def read_job_set(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
         metadata,
         roles,
         [role.count for role in roles],
+        {
+            "roles": f"{spec.pointer}/replicatedJobs",
+            "completion/roles": f"{spec.pointer}/successPolicy/targetReplicatedJobs",
+        },
         onMemberFailure="restartGroup" if restarts else "fail",
-        restartLimit=min(restarts, 1_000) if restarts else None,
+        restartLimit=min(restarts, RESTARTS_MAX) if restarts else None,
         completion=completion,
         startup=[role.name for role in roles] if in_order else None,
         network={"headlessService": True} if headless else None,
@@ -80,16 +94,48 @@ def _read_replicated_job(item: ManifestObject, index: int, members_max: int) -> 
     if field == "completions":
         inner.ignore_field("parallelism", "all members of a group start together")
     inner.ignore_field("completionMode", _INDEX)
-    retries = inner.take_count("backoffLimit", "retry.limit of each member")
+    check_ends(inner)
+    retries = inner.take_count("backoffLimit", f"retry.limit of each member, at most {RETRIES_MAX}")
     deadline = inner.take_count("activeDeadlineSeconds", "maxRuntimeSeconds of each member")
     template = read_template(inner)
-    template["retry"] = {"limit": min(BACKOFF_LIMIT if retries is None else retries, 1_000)}
+    template["retry"] = {"limit": min(BACKOFF_LIMIT if retries is None else retries, RETRIES_MAX)}
     if deadline is not None:
         template["maxRuntimeSeconds"] = deadline
     inner.ignore_others(REASONS)
     job.ignore_others({})
     item.ignore_others({})
-    return RoleTemplate(name, count, None, template, point_at_pod_spec(inner))
+    return RoleTemplate(
+        name,
+        count,
+        None,
+        template,
+        point_at_pod_spec(inner),
+        {
+            **point_at_fields(item, name="name", min="replicas", max="replicas"),
+            "template/maxRuntimeSeconds": f"{inner.pointer}/activeDeadlineSeconds",
+        },
+    )
+
+
+def _check_failure_rule(rule: ManifestObject) -> None:
+    """Take a rule that says what happens without it, and refuse any other."""
+    if rule.peek("action") == "RestartJobSet":
+        rule.take_text("action", "as for every failure of a member")
+        reason = "every failure of a member restarts the group"
+        rule.ignore_others(
+            {
+                "name": "names the rule",
+                "onJobFailureReasons": reason,
+                "targetReplicatedJobs": reason,
+            }
+        )
+    else:
+        rule.refuse_field(
+            "action",
+            f"is {validation.quote(rule.peek('action'))}; only RestartJobSet is supported: every"
+            " failure of a member restarts the group up to maxRestarts, and without maxRestarts"
+            " the group fails. Remove the rule if that will do",
+        )
 
 
 def _read_success_policy(spec: ManifestObject, roles: list[RoleTemplate]) -> Document | None:

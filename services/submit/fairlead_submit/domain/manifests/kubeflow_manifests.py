@@ -8,13 +8,16 @@ from typing import Final
 
 import msgspec
 
+from fairlead_submit.domain.groups.group_types import RESTARTS_MAX
 from fairlead_submit.domain.manifests.group_roles import (
+    RESTART_LIMIT,
     ConvertedGroup,
     RoleTemplate,
     make_group,
+    point_at_fields,
     point_at_pod_spec,
     read_template,
-    spread_minimum,
+    take_minima,
     take_replicas,
 )
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
@@ -48,8 +51,9 @@ class _RunPolicy(msgspec.Struct, frozen=True):
 
     queue: str | None
     priority_class: str | None
-    least: int | None
+    minima: list[int]
     restarts: int | None
+    places: dict[str, str]
 
 
 def read_pytorch_job(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
@@ -167,7 +171,14 @@ def _read_roles(
         policies.append((item, policy))
         count = take_replicas(item, members_max)
         roles.append(
-            RoleTemplate(name.lower(), count, None, read_template(item), point_at_pod_spec(item))
+            RoleTemplate(
+                name.lower(),
+                count,
+                None,
+                read_template(item),
+                point_at_pod_spec(item),
+                point_at_fields(item, min="replicas", max="replicas"),
+            )
         )
         item.ignore_others({})
     restarts = any(policy != _NEVER for _, policy in policies)
@@ -188,7 +199,7 @@ def _apply_elastic_policy(
     most = policy.take_count("maxReplicas", "max of role worker", least=1)
     if most is not None and most > members_max:
         policy.refuse_field("maxReplicas", f"is {most}; a group has at most {members_max} members")
-    restarts = policy.take_count("maxRestarts", "restartLimit")
+    restarts = policy.take_count("maxRestarts", RESTART_LIMIT)
     backend = policy.take_text("rdzvBackend", "PET_RDZV_BACKEND") or "c10d"
     policy.ignore_others(_ELASTIC)
     made = []
@@ -203,7 +214,14 @@ def _apply_elastic_policy(
             "PET_RDZV_BACKEND": backend,
             "PET_RDZV_ENDPOINT": "$(MASTER_ADDR):$(MASTER_PORT)",
         }
-        changed = msgspec.structs.replace(role, count=high, least=low)
+        bounds = {
+            name: f"{policy.pointer}/{field}"
+            for name, field in (("min", "minReplicas"), ("max", "maxReplicas"))
+            if policy.has(field)
+        }
+        changed = msgspec.structs.replace(
+            role, count=high, least=low, places={**role.places, **bounds}
+        )
         for name, value in variables.items():
             changed = _with_variable(changed, name, value)
         made.append(changed)
@@ -221,10 +239,6 @@ def _finish(
 ) -> ConvertedGroup:
     """The group, after the metadata and the run policy."""
     metadata = read_metadata(manifest)
-    if not metadata.name:
-        manifest.open_silently("metadata").refuse_field(
-            "name", "is missing: the headless service of the group is named after it"
-        )
     policy = _read_run_policy(spec, roles)
     spec.ignore_others(_RUN_POLICY)
     manifest.ignore_others({"status": "the group is new"}, silent=("apiVersion", "kind"))
@@ -232,9 +246,10 @@ def _finish(
     return make_group(
         msgspec.structs.replace(metadata, queue=metadata.queue or policy.queue or ""),
         roles,
-        spread_minimum(roles, policy.least),
+        policy.minima,
+        policy.places,
         onMemberFailure=on_failure,
-        restartLimit=None if limit is None else min(limit, 1_000),
+        restartLimit=None if limit is None else min(limit, RESTARTS_MAX),
         priorityClass=policy.priority_class,
         **terms,
     )
@@ -252,14 +267,18 @@ def _read_run_policy(spec: ManifestObject, roles: Sequence[RoleTemplate]) -> _Ru
             role.template["maxRuntimeSeconds"] = deadline
         if suspended:
             role.template["hold"] = True
-    restarts = policy.take_count("backoffLimit", "restartLimit")
+    restarts = policy.take_count("backoffLimit", RESTART_LIMIT)
     scheduling = policy.open("schedulingPolicy")
-    least = scheduling.take_count("minAvailable", "the minima of the roles, in their order")
+    minima = take_minima(scheduling, "minAvailable", roles)
     queue = scheduling.take_text("queue", "queue")
     priority_class = scheduling.take_text("priorityClass", "priorityClass")
     scheduling.ignore_others(_SCHEDULING)
     policy.ignore_others(_RUN_POLICY)
-    return _RunPolicy(queue, priority_class, least, restarts)
+    places = {"priorityClass": f"{scheduling.pointer}/priorityClass"}
+    for index in range(len(roles)):
+        place = f"{policy.pointer}/activeDeadlineSeconds"
+        places[f"roles/{index}/template/maxRuntimeSeconds"] = place
+    return _RunPolicy(queue, priority_class, minima, restarts, places)
 
 
 def _make_tf_config(addresses: Mapping[str, Sequence[str]], role: RoleTemplate) -> str:

@@ -1,5 +1,6 @@
 """Pods and pod templates as jobs."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,9 +22,10 @@ _WRITTEN_BY_CLUSTER: Final = (
     "selfLink",
     "uid",
 )
+_POD_NAMES: Final = "pods are named after the ids of their jobs"
 _METADATA: Final = {
     "finalizers": "Fairlead removes its pods itself",
-    "generateName": "pods are named after the ids of their jobs",
+    "generateName": _POD_NAMES,
     "ownerReferences": "the executor owns the pod",
 }
 _RESTART: Final = "a pod of Fairlead runs once; the retries of the job take its place"
@@ -45,21 +47,30 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     job_set: str = ""
 
 
-def read_metadata(manifest: ManifestObject, *, template: bool = False) -> Metadata:
+def read_metadata(
+    manifest: ManifestObject,
+    *,
+    template: bool = False,
+    name_becomes: str = "client ids of the jobs, and the job set",
+    reported_later: Sequence[str] = (),
+) -> Metadata:
     """Take `metadata`; labels that name the queue and the job set are not labels of the job.
 
-    `template`: it is that of a pod template, whose name has no use.
+    `template`: it is that of a pod template, whose name has no use. `reported_later`: fields that
+    the caller reports.
     """
     metadata = manifest.open("metadata")
     if template:
-        metadata.ignore_field("name", _METADATA["generateName"])
+        metadata.ignore_field("name", _POD_NAMES)
         name = None
     else:
-        name = metadata.take_text("name", "client ids of the jobs, and the job set")
+        name = metadata.take_text("name", name_becomes)
+        if name == "" or not metadata.has("name"):
+            metadata.refuse_field("name", _explain_missing_name(metadata))
     namespace = metadata.take_text("namespace", "namespace")
     labels = metadata.take_texts("labels", "labels")
     annotations = metadata.take_texts("annotations", "annotations")
-    metadata.ignore_others(_METADATA, silent=_WRITTEN_BY_CLUSTER)
+    metadata.ignore_others(_METADATA, silent=(*_WRITTEN_BY_CLUSTER, *reported_later))
     queues = [labels.pop(label) for label in QUEUE_LABELS if label in labels]
     return Metadata(
         name=name or "",
@@ -72,8 +83,13 @@ def read_metadata(manifest: ManifestObject, *, template: bool = False) -> Metada
 
 
 def read_pod(manifest: ManifestObject, *, template: bool = False) -> tuple[Metadata, Document]:
-    """Take a pod or a pod template: its metadata, and the job that runs it."""
-    metadata = read_metadata(manifest, template=template)
+    """Take a pod or a pod template: its metadata, and the job that runs it.
+
+    `PodGangs` reports the owner references of a pod.
+    """
+    metadata = read_metadata(
+        manifest, template=template, reported_later=() if template else ("ownerReferences",)
+    )
     pod_spec = _take_pod_spec(manifest)
     document: Document = {"podSpec": pod_spec}
     if metadata.namespace:
@@ -95,6 +111,21 @@ def add_variable(job: Document, name: str, value: str) -> Document:
         if isinstance(containers, list):
             changed[field] = [_with_variable(item, name, value) for item in containers]
     return {**job, "podSpec": changed}
+
+
+def add_node_selector(pod_spec: Document, selector: Mapping[str, str]) -> Document:
+    """The pod spec with these labels of nodes, where it does not require others itself."""
+    own = pod_spec.get("nodeSelector")
+    if not selector or not (own is None or isinstance(own, dict)):
+        return pod_spec
+    return {**pod_spec, "nodeSelector": {**selector, **(own or {})}}
+
+
+def _explain_missing_name(metadata: ManifestObject) -> str:
+    why = "without a name, submitting the manifest again would create its jobs again"
+    if metadata.has("generateName"):
+        return f"is missing, and generateName does not replace it: {why}"
+    return f"is missing: {why}"
 
 
 def _take_pod_spec(manifest: ManifestObject) -> Document:

@@ -6,13 +6,14 @@ from fairlead_submit.domain.manifests.group_roles import (
     ConvertedGroup,
     RoleTemplate,
     make_group,
+    point_at_fields,
     point_at_pod_spec,
     read_template,
-    spread_minimum,
+    take_minima,
     take_replicas,
 )
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
-from fairlead_submit.domain.manifests.pod_manifests import read_metadata
+from fairlead_submit.domain.manifests.pod_manifests import add_node_selector, read_metadata
 
 _REASONS: Final = {"selector": "Fairlead finds the pods of its jobs itself"}
 
@@ -27,7 +28,7 @@ def read_queue_job(manifest: ManifestObject, members_max: int) -> ConvertedGroup
     scheduling = spec.open("schedSpec")
     selector = scheduling.take_texts("nodeSelector", "nodeSelector of every member")
     roles = [_read_task(task, index, members_max, selector) for index, task in enumerate(tasks)]
-    least = scheduling.take_count("minAvailable", "the minima of the roles, in their order")
+    minima = take_minima(scheduling, "minAvailable", roles)
     priority_class = scheduling.take_text("priorityClassName", "priorityClass")
     scheduling.ignore_field("priority", "priorityClassName names the class")
     scheduling.ignore_others({})
@@ -36,7 +37,11 @@ def read_queue_job(manifest: ManifestObject, members_max: int) -> ConvertedGroup
     return make_group(
         metadata,
         roles,
-        spread_minimum(roles, least),
+        minima,
+        {
+            "roles": f"{spec.pointer}/taskSpecs",
+            "priorityClass": f"{scheduling.pointer}/priorityClassName",
+        },
         onMemberFailure="restartMember",
         priorityClass=priority_class,
     )
@@ -47,9 +52,13 @@ def _read_task(
 ) -> RoleTemplate:
     count = take_replicas(task, members_max)
     template = read_template(task)
-    pod_spec = template["podSpec"]
-    if selector:
-        own = pod_spec.get("nodeSelector")
-        pod_spec["nodeSelector"] = {**selector, **(own if isinstance(own, dict) else {})}
+    template["podSpec"] = add_node_selector(template["podSpec"], selector)
     task.ignore_others({})
-    return RoleTemplate(f"task-{index}", count, None, template, point_at_pod_spec(task))
+    return RoleTemplate(
+        f"task-{index}",
+        count,
+        None,
+        template,
+        point_at_pod_spec(task),
+        point_at_fields(task, min="replicas", max="replicas"),
+    )

@@ -13,6 +13,7 @@ from fairlead_submit.domain.manifests.group_roles import (
     ConvertedGroup,
     RoleTemplate,
     make_group,
+    point_at_fields,
 )
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
 from fairlead_submit.domain.manifests.pod_manifests import Document, read_metadata
@@ -46,10 +47,6 @@ class _Common(msgspec.Struct, frozen=True):
 def read_training_job(manifest: ManifestObject, members_max: int) -> ConvertedGroup:
     """Take a TrainingJob: its metadata and the group that it becomes."""
     metadata = read_metadata(manifest)
-    if not metadata.name:
-        manifest.open_silently("metadata").refuse_field(
-            "name", "is missing: the headless service of the group is named after it"
-        )
     spec = manifest.open("spec")
     tolerant = spec.take_flag("fault_tolerant", "onMemberFailure: restartMember")
     trainers, servers, master = spec.open("trainer"), spec.open("pserver"), spec.open("master")
@@ -80,6 +77,7 @@ def read_training_job(manifest: ManifestObject, members_max: int) -> ConvertedGr
         metadata,
         roles,
         [role.count if role.least is None else role.least for role in roles],
+        {},
         completion={"roles": ["trainer"]},
         onMemberFailure="restartMember" if tolerant else "fail",
         startup=[role.name for role in roles],
@@ -137,8 +135,13 @@ def _read_role(
     if name == "trainer":
         item.take_text("workspace", "TRAINER_PACKAGE")
     pod = _make_pod(item, name, common, command)
+    bounds = {
+        "min": "min-instance" if item.has("min-instance") else "max-instance",
+        "max": "max-instance" if item.has("max-instance") else "min-instance",
+    }
     item.ignore_others(_ROLE)
-    return RoleTemplate(name, most, least, {"podSpec": pod}, item.pointer)
+    places = point_at_fields(item, **bounds)
+    return RoleTemplate(name, most, least, {"podSpec": pod}, item.pointer, places)
 
 
 def _read_master(item: ManifestObject, common: _Common) -> RoleTemplate:

@@ -4,17 +4,20 @@ from typing import Final
 
 import msgspec
 
+from fairlead_submit.domain.groups.group_types import RESTARTS_MAX
 from fairlead_submit.domain.manifests.group_roles import (
+    RESTART_LIMIT,
     ConvertedGroup,
     RoleTemplate,
     make_group,
+    point_at_fields,
     point_at_pod_spec,
     read_template,
-    spread_minimum,
+    take_minima,
     take_replicas,
 )
 from fairlead_submit.domain.manifests.manifest_fields import ManifestObject
-from fairlead_submit.domain.manifests.pod_manifests import read_metadata
+from fairlead_submit.domain.manifests.pod_manifests import Document, read_metadata
 
 MAX_RETRY: Final = 3
 """What Volcano takes for a Job without `maxRetry`."""
@@ -27,9 +30,11 @@ _ON_FAILURE: Final = {
     "RestartTask": "restartMember",
     "TerminateJob": "fail",
 }
+_DEPENDS_ON: Final = (
+    "is not supported. Remove it, and add `startup` to the group that `fairlead convert` prints"
+)
 _REASONS: Final = {
     "maxRetry": "the restarts of the group are limited by maxRetry of the Job",
-    "minSuccess": "use policies with TaskCompleted to say which task completes the Job",
     "plugins": "members have FAIRLEAD_ROLE, FAIRLEAD_ROLE_INDEX and FAIRLEAD_GROUP_FILE instead",
     "schedulerName": "Fairlead chooses the node",
     "ttlSecondsAfterFinished": "the server's retention settings apply to all jobs",
@@ -50,10 +55,13 @@ def read_volcano_job(manifest: ManifestObject, members_max: int) -> ConvertedGro
         roles.append(_read_task(task, index, members_max))
         if _completes_job(task):
             completing.append(roles[-1].name)
+        if task.has("dependsOn"):
+            task.refuse_field("dependsOn", _DEPENDS_ON)
         task.ignore_others(_REASONS)
-    least = spec.take_count("minAvailable", "the minima of the roles, in the order of the tasks")
+    minima = take_minima(spec, "minAvailable", roles)
+    completion = _read_completion(spec, completing, [role.name for role in roles])
     on_failure = _read_failure_policy(spec)
-    limit = spec.take_count("maxRetry", "restartLimit")
+    limit = spec.take_count("maxRetry", RESTART_LIMIT)
     queue = spec.take_text("queue", "queue")
     priority_class = spec.take_text("priorityClassName", "priorityClass")
     spec.ignore_others(_REASONS)
@@ -62,10 +70,15 @@ def read_volcano_job(manifest: ManifestObject, members_max: int) -> ConvertedGro
     return make_group(
         named,
         roles,
-        spread_minimum(roles, least),
+        minima,
+        {
+            "roles": f"{spec.pointer}/tasks",
+            "priorityClass": f"{spec.pointer}/priorityClassName",
+            "completion/count": f"{spec.pointer}/minSuccess",
+        },
         onMemberFailure=on_failure,
-        restartLimit=min(MAX_RETRY if limit is None else limit, 1_000),
-        completion={"roles": completing} if completing else None,
+        restartLimit=min(MAX_RETRY if limit is None else limit, RESTARTS_MAX),
+        completion=completion,
         priorityClass=priority_class,
     )
 
@@ -80,7 +93,22 @@ def _read_task(task: ManifestObject, index: int, members_max: int) -> RoleTempla
         least,
         read_template(task),
         point_at_pod_spec(task),
+        point_at_fields(
+            task, name="name", min="replicas" if least is None else "minAvailable", max="replicas"
+        ),
     )
+
+
+def _read_completion(
+    spec: ManifestObject, completing: list[str], names: list[str]
+) -> Document | None:
+    """The completion of the group: `minSuccess` of all members, or the completing tasks."""
+    if completing and spec.has("minSuccess"):
+        spec.refuse_field("minSuccess", "completes the Job, and so does the policy of a task")
+    least = spec.take_count("minSuccess", "completion.count", least=1)
+    if completing:
+        return {"roles": completing}
+    return None if least is None else {"roles": names, "count": least}
 
 
 def _completes_job(task: ManifestObject) -> bool:
