@@ -1,6 +1,7 @@
 """The view in Postgres: what it holds, who may write it, and what it survives."""
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 
 import asyncpg
@@ -13,7 +14,9 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.log.memory_log import MemoryCore
 from fairlead_common.service import clock
+from fairlead_lookout.domain.model import Changes
 from fairlead_lookout.store import job_weeks
+from fairlead_lookout.store.fold.fold_rows import WrittenKeys
 from tests.conftest import Server
 from tests.full_disk import full_disk
 from tests.integration.lookout.lookout_harness import LookoutHarness, running, said_of_the_view
@@ -27,7 +30,7 @@ from tests.unit.lookout.builders import (
     succeeded,
 )
 from tests.unit.lookout.builders import running as started
-from tests.waiting import until_read
+from tests.waiting import until, until_read
 
 
 async def failure(work: Coroutine[object, object, None]) -> Exception:
@@ -92,6 +95,22 @@ async def test_a_filter_finds_jobs_that_are_no_longer_in_memory(
             if event["type"] == "cancelled"
         ]
         assert len(cancelled) == len(set(cancelled)) == 50
+
+
+async def test_what_a_batch_changed_is_freed_when_it_is_written(
+    fresh_database: str, valkey_url: str
+) -> None:
+    def retained() -> list[Changes | WrittenKeys]:
+        found = [each for each in gc.get_objects() if isinstance(each, (Changes, WrittenKeys))]
+        return [each for each in found if job_id("freed") in each.jobs]
+
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(submitted("freed"))
+        assert await states(harness, after) == {"QUEUED": 1}
+        # The job set is known now, so another batch can be folded while this one is written.
+        after = await harness.append_events(leased("freed"))
+        assert await states(harness, after) == {"LEASED": 1}
+        await until(lambda: not retained())
 
 
 async def test_an_older_run_is_found_in_the_table(fresh_database: str, valkey_url: str) -> None:

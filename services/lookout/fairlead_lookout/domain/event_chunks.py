@@ -30,10 +30,12 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 def pack_chunks(
-    job_sets: Mapping[JobSetKey, JobSet], lines: Mapping[JobSetKey, list[Line]]
+    job_sets: Mapping[JobSetKey, JobSet], lines: dict[JobSetKey, list[Line]]
 ) -> Iterator[Chunk]:
-    """The chunks that contain these lines. `job_sets`: as they were before the lines."""
-    for key, own in lines.items():
+    """The chunks that contain these lines, which are removed from `lines` and freed. `job_sets`: as
+    they were before the lines."""
+    for key in list(lines):
+        own = lines.pop(key)
         previous = job_sets[key].last
         for part in _divide(own):
             first, last = part[0], part[-1]

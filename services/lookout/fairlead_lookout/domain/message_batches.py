@@ -1,5 +1,6 @@
 """Divides messages of the log into batches, each folded in one transaction."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, cast, get_args
 
@@ -16,14 +17,15 @@ _JOB_EVENTS: Final = frozenset(
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Some messages, and the positions of each partition before and after them.
+    """Some messages, and the positions of each partition before and after them. Only its fold
+    removes messages.
 
     A part of a bulk request is a batch with only its message: `candidates` are the jobs of the
     part, `progress_before` is how much of the request was folded before it, `progress_after` how
     much with it, None for the last part.
     """
 
-    messages: Sequence[Message]
+    messages: deque[Message]
     before: dict[int, int]
     after: dict[int, int]
     candidates: list[str] | None = None
@@ -37,24 +39,34 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def cut_batches(
-    messages: list[Message], before: dict[int, int], after: dict[int, int], events_max: int
+    messages: deque[Message], before: dict[int, int], after: dict[int, int], events_max: int
 ) -> Iterator[Batch]:
     """Batches of about `events_max` events. A message that is one bulk request is a batch of its
-    own; any other message with a bulk request ends its batch."""
-    part: list[Message] = []
+    own; any other message with a bulk request ends its batch.
+
+    Messages are removed from `messages` when they are in a batch, so that a batch that was folded
+    is freed while the next one is."""
+    part: deque[Message] = deque()
     count = 0
     start = before
-    for message in messages:
+    while messages:
+        message = messages.popleft()
         if part and (
-            count >= events_max or is_bulk_request(message) or find_bulk_filters(part[-1:])
+            count >= events_max or is_bulk_request(message) or find_bulk_filters((part[-1],))
         ):
             reached = {**start, **{each.partition: each.position + 1 for each in part}}
             yield Batch(part, start, reached)
-            part, count, start = [], 0, reached
+            part, count, start = deque(), 0, reached
         part.append(message)
         count += len(message.sequence.events)
     if part or start != after:
         yield Batch(part, start, after)
+
+
+def take_messages(messages: deque[Message]) -> Iterator[Message]:
+    """The messages, each removed before it is returned, so that it is freed when it is folded."""
+    while messages:
+        yield messages.popleft()
 
 
 def find_job_ids(messages: Sequence[Message]) -> dict[str, None]:

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import asyncpg
@@ -19,22 +20,22 @@ from fairlead_common.db import Connection, lock_session
 from fairlead_common.db.connection_pool import CONNECTION_ERRORS, STATEMENT_S_MAX
 from fairlead_common.domain.records import decoders
 from fairlead_common.domain.records.decoders import Undecodable
-from fairlead_common.log import Entry, EventLog, Reader
+from fairlead_common.log import RECORD_BYTES_MAX, Entry, EventLog, Reader
 from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOBS
 from fairlead_common.log.validating_log import ValidatingReader, stopped_partitions
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_lookout.domain.event_chunks import Chunk, pack_chunks
-from fairlead_lookout.domain.message_batches import Batch, cut_batches
-from fairlead_lookout.domain.model import Changes, Message, StoredRecords
+from fairlead_lookout.domain.message_batches import Batch, cut_batches, take_messages
+from fairlead_lookout.domain.model import Changes, JobSetKey, Message, StoredRecords
 from fairlead_lookout.domain.view_fold import JobFold
 from fairlead_lookout.service import metrics
 from fairlead_lookout.service.background_task import BackgroundTask
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store import view_coverage
 from fairlead_lookout.store.event_streams import StreamWriter
-from fairlead_lookout.store.fold import fold_store
+from fairlead_lookout.store.fold import fold_rows, fold_store
 from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
 from fairlead_lookout.store.fold.fold_cache import FoldCache
 from fairlead_lookout.store.fold.fold_rows import FoldRows
@@ -45,7 +46,8 @@ from fairlead_lookout.store.fold.week_expiry import WeekExpiry
 from fairlead_lookout.store.outages import Outages
 from fairlead_lookout.store.view_progress import ViewProgress
 
-READ_BYTES_MAX: Final = 16 * 1024 * 1024
+READ_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Decoded, the records of new jobs take more than twice as much memory."""
 READ_RECORDS_MAX: Final = 20_000
 BULK_JOBS_MAX: Final = 10_000
 """Jobs of a part of a bulk request, at most."""
@@ -62,11 +64,23 @@ BUSY_EVENTS_PER_S: Final = 20_000.0
 """From this rate on batches are at least `fold_busy_interval_s` apart."""
 
 
-class _FoldedBatch(NamedTuple):
-    """A batch, its changes, and the rows to write."""
+class _Read(NamedTuple):
+    """The messages of one read, and the positions after it. `is_full`: there are probably more."""
 
-    batch: Batch
-    changes: Changes
+    time_s: float
+    messages: deque[Message]
+    positions: dict[int, int]
+    is_full: bool
+
+
+class _FoldedBatch(NamedTuple):
+    """What is written and then reported of a batch. Its messages and changes, which are several
+    times as large, are freed before."""
+
+    after: dict[int, int]
+    last_time_ms: int | None
+    events: int
+    job_sets: frozenset[JobSetKey]
     chunks: list[Chunk]
     rows: FoldRows
 
@@ -213,12 +227,31 @@ class FoldLoop:
         positions: dict[int, int],
     ) -> dict[int, int]:
         """Read once and fold the messages; returns the new positions."""
+        read = await self._read_messages(reader)
+        if read.positions == positions:
+            return positions
+        events = 0
+        async with BackgroundTask() as background:
+            for batch in cut_batches(
+                read.messages, positions, read.positions, self._settings.fold_events_max
+            ):
+                if batch.is_bulk_request:
+                    await background.wait()
+                    events += await self._fold_bulk_request(connection, store, batch)
+                else:
+                    events += await self._fold(connection, store, batch, background)
+        passed_s, self._read_s = read.time_s - self._read_s, read.time_s
+        if not read.is_full:
+            interval_s = choose_interval_s(events, passed_s, self._settings)
+            await asyncio.sleep(max(interval_s - (clock.monotonic_s() - read.time_s), 0.0))
+        return read.positions
+
+    async def _read_messages(self, reader: Reader) -> _Read:
+        """Read once. The records are freed when they are decoded."""
         read = await reader.read(
             records_max=READ_RECORDS_MAX, bytes_max=READ_BYTES_MAX, wait_s=READ_WAIT_S
         )
-        if read.positions == positions:
-            return positions
-        began_s = clock.monotonic_s()
+        time_s = clock.monotonic_s()
         try:
             messages = await self._decode(read.entries)
         except Undecodable:
@@ -226,24 +259,11 @@ class FoldLoop:
                 raise
             read = reader.screen(read)
             messages = await self._decode(read.entries)
-        events = 0
-        async with BackgroundTask() as background:
-            for batch in cut_batches(
-                messages, positions, read.positions, self._settings.fold_events_max
-            ):
-                if batch.is_bulk_request:
-                    await background.wait()
-                    events += await self._fold_bulk_request(connection, store, batch)
-                else:
-                    events += await self._fold(connection, store, batch, background)
-        interval_s = choose_interval_s(events, began_s - self._read_s, self._settings)
-        self._read_s = began_s
-        await asyncio.sleep(max(interval_s - (clock.monotonic_s() - began_s), 0.0))
-        return read.positions
+        return _Read(time_s, messages, read.positions, is_full_read(read.entries))
 
-    async def _decode(self, entries: Iterable[Entry]) -> list[Message]:
+    async def _decode(self, entries: Iterable[Entry]) -> deque[Message]:
         """Raises `Undecodable`."""
-        messages: list[Message] = []
+        messages: deque[Message] = deque()
         for entry in entries:
             sequence = decoders.decode_jobs(entry)
             messages.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
@@ -277,23 +297,22 @@ class FoldLoop:
         began_s = clock.monotonic_s()
         stored = await store.load_ahead(batch)
         if stored is not None:
-            folded = await self._fold_batch(store, stored, batch)
-            await self._take_over(folded.changes)
+            folded, changes = await self._fold_batch(store, stored, batch)
+            await self._take_over(changes)
             await background.start(self._write(connection, store, folded, began_s))
-            store.start_writing(folded.changes)
-            return folded.changes.events
+            store.start_writing(changes)
+            return folded.events
         await background.wait()
-        store.start_writing(None)
         try:
             async with connection.transaction():
-                folded = await self._fold_batch(store, await store.load(batch), batch)
+                folded, changes = await self._fold_batch(store, await store.load(batch), batch)
                 await self._publish_and_write(store, folded)
         except BaseException:
             store.forget_written()
             raise
-        await self._take_over(folded.changes)
+        await self._take_over(changes)
         self._report_written(folded, began_s)
-        return folded.changes.events
+        return folded.events
 
     async def _take_over(self, changes: Changes) -> None:
         for _ in self._cache.apply(changes):
@@ -301,16 +320,21 @@ class FoldLoop:
 
     async def _fold_batch(
         self, store: FoldStore, stored: StoredRecords, batch: Batch
-    ) -> _FoldedBatch:
-        """Fold a batch without writing anything."""
+    ) -> tuple[_FoldedBatch, Changes]:
+        """Fold a batch without writing anything. Its messages are freed as they are folded."""
+        times_ms = {message.partition: message.time_ms for message in batch.messages}
+        last_time_ms = batch.messages[-1].time_ms if batch.messages else None
         changes = await self._apply(stored, batch)
         chunks: list[Chunk] = []
         for chunk in pack_chunks(stored.job_sets, changes.lines):
             chunks.append(chunk)
             await self._time_slice.yield_if_over()
-        return _FoldedBatch(
-            batch, changes, chunks, await store.encode_rows(stored, changes, chunks, batch)
+        moves = fold_rows.encode_moves(batch, times_ms, changes.published)
+        rows = await store.encode_rows(stored, changes, chunks, moves)
+        folded = _FoldedBatch(
+            batch.after, last_time_ms, changes.events, frozenset(changes.job_sets), chunks, rows
         )
+        return folded, changes
 
     async def _write(
         self, connection: Connection, store: FoldStore, folded: _FoldedBatch, began_s: float
@@ -321,6 +345,7 @@ class FoldLoop:
         except BaseException:
             store.forget_written()
             raise
+        store.end_writing()
         self._report_written(folded, began_s)
 
     async def _publish_and_write(self, store: FoldStore, folded: _FoldedBatch) -> None:
@@ -329,25 +354,31 @@ class FoldLoop:
 
     def _report_written(self, folded: _FoldedBatch, began_s: float) -> None:
         """The batch is committed: report its positions and metrics."""
-        self._progress.advance(folded.batch.after, folded.changes.job_sets.keys())
+        self._progress.advance(folded.after, folded.job_sets)
         metrics.BATCH_S.observe(clock.monotonic_s() - began_s)
-        metrics.EVENTS.inc(folded.changes.events)
-        if folded.batch.messages:
-            metrics.LAG_S.set((clock.now_ms() - folded.batch.messages[-1].time_ms) / 1000)
+        metrics.EVENTS.inc(folded.events)
+        if folded.last_time_ms is not None:
+            metrics.LAG_S.set((clock.now_ms() - folded.last_time_ms) / 1000)
         self._outages.report_progress()
 
     async def _apply(self, stored: StoredRecords, batch: Batch) -> Changes:
         fold = JobFold(stored)
-        for _ in fold.apply(batch.messages):
+        for _ in fold.apply(take_messages(batch.messages)):
             await self._time_slice.yield_if_over()
         return fold.changes()
+
+
+def is_full_read(entries: Sequence[Entry]) -> bool:
+    """Whether a read ended because of its limits."""
+    size = sum([len(entry.value or b"") + len(entry.key) for entry in entries])
+    return len(entries) >= READ_RECORDS_MAX or size > READ_BYTES_MAX - RECORD_BYTES_MAX
 
 
 def choose_interval_s(events: int, passed_s: float, settings: Settings) -> float:
     """The shortest time until the next read, after events that arrived within `passed_s`.
 
     The longer a batch collects, the more changes of one job become one version of its row. A full
-    batch is a backlog, which is folded without a pause.
+    batch is a backlog, which is folded without a pause, as is a full read.
     """
     if not FEW_EVENTS < events < settings.fold_events_max:
         return 0.0

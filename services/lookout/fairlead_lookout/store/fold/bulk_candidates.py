@@ -5,6 +5,7 @@ memory and no longer transactions than some thousands. Jobs are ordered by job s
 the place that was reached is saved with the position of the view.
 """
 
+from collections import deque
 from collections.abc import Sequence, Set
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ class BulkCandidates:
         after = reached or _before_all_jobs(message)
         candidates, end = await self._read(message.partition, wanted, states, after, jobs_max)
         return Batch(
-            messages=[message],
+            messages=deque([message]),
             before=whole.before,
             after=whole.after if end is None else whole.before,
             candidates=candidates,

@@ -1,10 +1,12 @@
 """The rows that a batch writes."""
 
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from fairlead_lookout.domain.message_batches import Batch
+from fairlead_lookout.domain.model import JobSetKey
 
 
 class FoldRows(msgspec.Struct, frozen=True):
@@ -34,14 +36,27 @@ class FoldRows(msgspec.Struct, frozen=True):
     array_priorities: list[tuple[Any, ...]]
 
 
-def encode_moves(batch: Batch, published: int) -> list[tuple[Any, ...]]:
-    """The rows of the statement `advance`, one for each partition that moves."""
+class WrittenKeys(NamedTuple):
+    """The jobs, job sets and shapes of a batch that is being written."""
+
+    jobs: Set[str]
+    job_sets: Set[JobSetKey]
+    shapes: Set[str]
+
+
+NOTHING_WRITTEN: Final = WrittenKeys(frozenset(), frozenset(), frozenset())
+
+
+def encode_moves(
+    batch: Batch, times_ms: Mapping[int, int], published: int
+) -> list[tuple[Any, ...]]:
+    """The rows of the statement `advance`, one for each partition that moves. `times_ms`: the time
+    of the last message of each partition."""
     before, after = batch.before, batch.after
     end = batch.progress_after
     if end is not None:
         end = msgspec.structs.replace(end, published=published)
-    bulk = {each.partition for each in batch.messages if batch.candidates is not None}
-    times_ms = {message.partition: message.time_ms for message in batch.messages}
+    bulk = frozenset() if batch.candidates is None else times_ms.keys()
     return [
         (
             number,

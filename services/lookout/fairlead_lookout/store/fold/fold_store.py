@@ -39,10 +39,9 @@ from fairlead_lookout.domain.model import (
 from fairlead_lookout.store import job_weeks, table_rows
 from fairlead_lookout.store.dated_tables import create_day
 from fairlead_lookout.store.expired_rows import EVENTS
-from fairlead_lookout.store.fold import fold_rows
 from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
 from fairlead_lookout.store.fold.fold_cache import FoldCache
-from fairlead_lookout.store.fold.fold_rows import FoldRows
+from fairlead_lookout.store.fold.fold_rows import NOTHING_WRITTEN, FoldRows, WrittenKeys
 from fairlead_lookout.store.fold.time_slice import TimeSlice
 from fairlead_lookout.store.view_schema import FOLD, SCHEMA
 from fairlead_lookout.store.week_tables import create_weeks
@@ -75,15 +74,21 @@ class FoldStore:
         self._bulk_candidates = BulkCandidates(connection)
         self._days: set[date] = set()
         self._weeks: set[int] = set()
-        self._writing: Changes | None = None
+        self._writing = NOTHING_WRITTEN
 
     async def keep_reader_open(self) -> None:
         """The server closes sessions that are idle for long."""
         await self._reader.execute("SELECT 1")
 
-    def start_writing(self, changes: Changes | None) -> None:
+    def start_writing(self, changes: Changes) -> None:
         """These changes are in memory, and their transaction has possibly not ended yet."""
-        self._writing = changes
+        self._writing = WrittenKeys(
+            changes.jobs.keys(), changes.job_sets.keys(), changes.shapes.keys()
+        )
+
+    def end_writing(self) -> None:
+        """The transaction of the last changes is committed."""
+        self._writing = NOTHING_WRITTEN
 
     async def load_ahead(self, batch: Batch) -> StoredRecords | None:
         """As `load`, while the batch before is written; None if that must be complete first.
@@ -92,7 +97,7 @@ class FoldStore:
         that is being written, nor something that `load` would create.
         """
         messages, cached = batch.messages, self._cache
-        if batch.candidates is not None or find_bulk_filters(messages[-1:]):
+        if batch.candidates is not None or (messages and find_bulk_filters((messages[-1],))):
             return None
         if find_new_arrays(messages):
             return None
@@ -111,7 +116,7 @@ class FoldStore:
                 jobs[job_id] = job
         writing = self._writing
         if missing:
-            if writing is not None and not writing.jobs.keys().isdisjoint(missing):
+            if not writing.jobs.isdisjoint(missing):
                 return None
             jobs.update(await self._read_jobs(self._reader, missing, messages))
         keys.update([job.key for job in jobs.values()])
@@ -121,7 +126,7 @@ class FoldStore:
         if await self._find_older_runs(messages, jobs):
             return None
         shapes = _shapes_of(jobs) - cached.requests.keys()
-        if writing is not None and not writing.shapes.keys().isdisjoint(shapes):
+        if not writing.shapes.isdisjoint(shapes):
             return None
         return StoredRecords(
             jobs=jobs,
@@ -132,11 +137,11 @@ class FoldStore:
     async def _load_known_sets(self, keys: set[JobSetKey]) -> bool:
         """Read the job sets that are not in memory, with what is committed of them;
         False if some are being written or do not exist."""
-        known, writing = self._cache.job_sets, self._writing
+        known = self._cache.job_sets
         unknown = [key for key in keys if key not in known]
         if not unknown:
             return True
-        if writing is not None and not writing.job_sets.keys().isdisjoint(unknown):
+        if not self._writing.job_sets.isdisjoint(unknown):
             return False
         await self._read_job_sets(self._reader, unknown)
         return keys <= known.keys()
@@ -310,7 +315,11 @@ class FoldStore:
             self._cache.put_job_set(each)
 
     async def encode_rows(
-        self, stored: StoredRecords, changes: Changes, chunks: Iterable[Chunk], batch: Batch
+        self,
+        stored: StoredRecords,
+        changes: Changes,
+        chunks: Iterable[Chunk],
+        moves: list[tuple[Any, ...]],
     ) -> FoldRows:
         """The rows to write. After this the cache may take over the changes."""
         each = self._time_slice.map_all
@@ -335,7 +344,7 @@ class FoldStore:
             return table_rows.encode_chunk(chunk, changes.job_sets[chunk.key])
 
         return FoldRows(
-            moves=fold_rows.encode_moves(batch, changes.published),
+            moves=moves,
             jobs=await each(job, new),
             specs=await each(spec, new),
             job_changes=await each(table_rows.encode_job_change, changed),
