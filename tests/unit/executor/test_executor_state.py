@@ -54,6 +54,24 @@ def test_a_lease_that_its_reader_decoded_is_not_decoded_again() -> None:
     assert state.desired[run("a")].lease is given
 
 
+def test_what_only_the_creation_of_a_pod_reads_is_freed_after_it() -> None:
+    given = msgspec.structs.replace(
+        lease("a"),
+        env={"A": "1"},
+        labels={"team": "a"},
+        annotations={"note": "a"},
+        requests={"cpu": 1000},
+        runtime_s_max=60,
+    )
+    state = begun(simulated(), given)
+    turn(state, 0)
+    left = state.desired[run("a")].lease
+    assert (left.env, left.labels, left.annotations, left.requests) == ({}, {}, {}, {})
+    assert bytes(left.spec) == b""
+    assert left.runtime_s_max == 60
+    assert run("a") in state.cluster.pods
+
+
 def turn(state: ExecutorState, now_ms: int) -> ReconcilePlan:
     """A turn that goes well."""
     a_turn = state.plan(now_ms)

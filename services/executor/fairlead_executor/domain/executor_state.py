@@ -47,6 +47,17 @@ NODES_PER_PASS_MAX: Final = 5_000
 WAITING_LEASES_MAX: Final = 50_000
 """Most leases that a heartbeat names as not yet reported pending."""
 
+NO_TEMPLATE: Final[dict[str, object]] = {
+    "spec": msgspec.Raw(b""),
+    "env": {},
+    "labels": {},
+    "annotations": {},
+    "requests": {},
+    "services": (),
+    "ingresses": (),
+}
+"""Instead of what only the creation of a pod reads."""
+
 
 class ReconcilePlan(msgspec.Struct, frozen=True):
     """What to append, and what to do on the cluster afterwards.
@@ -304,7 +315,7 @@ class ExecutorState:
                     pass
                 case Create(run, lease):
                     creates.append(self._with_environment(lease))
-                    self._drop_spec(run)
+                    self._drop_template(run)
                 case Remove(run):
                     removes.append(run)
                 case Stop(run, grace_s, end):
@@ -364,11 +375,11 @@ class ExecutorState:
         lease = environment.add_master_address(lease, self._groups.find_master_address(lease))
         return armada.add_armada_names(lease) if self._armada_names else lease
 
-    def _drop_spec(self, run: RunId) -> None:
-        """Free the memory of the pod spec, which is not needed once the pod was created."""
+    def _drop_template(self, run: RunId) -> None:
+        """Free the memory of what is not needed once the pod was created: most of the lease."""
         wanted = self.desired.get(run)
         if wanted is not None:
-            wanted.lease = msgspec.structs.replace(wanted.lease, spec=msgspec.Raw(b""))
+            wanted.lease = msgspec.structs.replace(wanted.lease, **NO_TEMPLATE)
 
     def begin_shutdown(self, grace_s: int) -> None:
         """Create no more runs, and stop all live ones with at most this grace."""
