@@ -51,6 +51,72 @@ def through(line: BreakableConnection, database: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{line.port}"))
 
 
+async def test_readers_of_compacted_topics_share_a_connection(fresh_database: str) -> None:
+    log = await PostgresLog.open(fresh_database)
+    shared = [await made(log, compacted=True) for _ in range(4)]
+    readers = [await log.reader(topic.name, {0: 0}) for topic in shared]
+    alone = await log.reader((await made(log)).name, {0: 0})
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", topic.name) for topic in shared])
+
+    for topic, reader in zip(shared, readers, strict=True):
+        assert texts((await reader.read()).entries) == [topic.name]
+    await alone.read(wait_s=0.0)
+    # One is shared; one is of a reader, one of a producer, one of notifications.
+    assert await count_sessions(fresh_database) == 4
+
+    await readers[0].close()
+    with pytest.raises(LogUnavailable):
+        await readers[0].read()
+    assert (await readers[1].read(wait_s=0.0)).entries == []
+    await log.close()
+
+
+async def count_sessions(database: str) -> int:
+    """The connections to this database, beside the one that counts them."""
+    connection = await asyncpg.connect(database)
+    try:
+        query = """
+            SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()
+        """
+        return int(await connection.fetchval(query))
+    finally:
+        await connection.close()
+
+
+async def test_a_cancelled_read_leaves_the_shared_connection_usable(log: PostgresLog) -> None:
+    topics = [await made(log, compacted=True) for _ in range(2)]
+    first, second = [await log.reader(topic.name, {0: 0}) for topic in topics]
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1") for topic in topics])
+    for turns in range(8):  # cancelled ever later
+        reading = asyncio.create_task(first.read(wait_s=0.0))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait([reading])
+    assert texts((await second.read()).entries) == ["1"]
+
+
+async def test_a_call_waits_for_the_calls_before_it_within_a_bound(database: str) -> None:
+    link = Link(database, 0.1)
+    asked = asyncio.Event()
+
+    async def hang(_: Connection) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    hanging = asyncio.create_task(link.query(hang, within_s=60.0))
+    await asked.wait()
+    with pytest.raises(LogUnavailable, match="asked before"):
+        await link.query(lambda connection: connection.fetchval("SELECT 1"))
+    hanging.cancel()
+    await asyncio.wait([hanging])
+    assert await link.query(lambda connection: connection.fetchval("SELECT 1")) == 1
+    await link.close()
+
+
 async def test_an_append_with_a_lost_response_is_unknown_and_can_be_visible(
     log: PostgresLog, line: BreakableConnection, database: str
 ) -> None:

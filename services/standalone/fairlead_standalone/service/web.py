@@ -28,7 +28,10 @@ async def main() -> None:
     """Serve until a signal. The first task that fails ends the whole process."""
     own = settings.load(SubmitSettings, os.environ)
     lookout_settings = settings.load(LookoutSettings, os.environ)
-    async with Submit.open(own) as submit, await Lookout.open(lookout_settings) as lookout:
+    async with (
+        Submit.open(own) as submit,
+        await Lookout.open(lookout_settings, submit.log) as lookout,
+    ):
         address = f"http://{own.http_host}:{own.http_port}"
         await _prepare(own, address)
         app = build(submit, lookout, own)

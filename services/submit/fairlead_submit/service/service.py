@@ -54,6 +54,8 @@ class Service:
     ) -> None:
         self.settings: Final = settings
         self.pool: Final = pool
+        self.log: Final = log
+        """As it was opened, for other services in this process."""
         self._log = log = ValidatingLog(log, Quarantine("submit", settings.skip_records))
         self._writer = LogWriter(
             log,

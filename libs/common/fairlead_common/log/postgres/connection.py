@@ -4,7 +4,8 @@ It also decides which errors mean that the database is unavailable, and which th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 import asyncpg
@@ -85,9 +86,11 @@ class Link:
     ) -> T:
         """The result of a call, which is repeated if the connection breaks.
 
-        Raises `LogUnavailable` past the bound (`timeout_s` if None), or when the server refuses.
+        Raises `LogUnavailable` past the bound (`timeout_s` if None), which begins when the calls
+        before this one have ended, if they did not end within `timeout_s`, or when the server
+        refuses.
         """
-        async with self._turn:
+        async with self._wait_for_turn():
             deadline = asyncio.get_running_loop().time() + (within_s or self._timeout_s)
             while True:
                 connection = await self._connect(deadline)
@@ -110,7 +113,7 @@ class Link:
         Raises `LogUnavailable` if it was not made, `AnswerLost` if its outcome is unknown, or the
         `asyncpg.PostgresError` with which the server refused it.
         """
-        async with self._turn:
+        async with self._wait_for_turn():
             connection = await self._connect(asyncio.get_running_loop().time() + self._timeout_s)
             try:
                 async with asyncio.timeout(answer_s):
@@ -137,6 +140,19 @@ class Link:
                 await connection.close(timeout=CLOSE_S_MAX)
             except (*CONNECTION_ERRORS, asyncpg.PostgresError):
                 connection.terminate()
+
+    @contextlib.asynccontextmanager
+    async def _wait_for_turn(self) -> AsyncIterator[None]:
+        """Wait for the calls before this one."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise LogUnavailable("Postgres did not answer in time what was asked before") from None
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     async def _connect(self, deadline: float) -> Connection:
         pause = PAUSE_S_MIN

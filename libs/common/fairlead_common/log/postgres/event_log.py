@@ -2,7 +2,9 @@
 
 An append is one statement. It locks the counter of each partition that it touches until it
 commits, so positions are dense and a reader sees them in the order in which they became visible.
-Each producer and each reader has a connection of its own; `Notifier` has one more.
+Each producer has a connection of its own, and so has each reader of a topic that is not compacted.
+Look-ups and the readers of compacted topics, which read little, share a connection, because one
+costs the server 4 MB. `Notifier` has one more.
 """
 
 import asyncio
@@ -80,7 +82,7 @@ class PostgresLog:
         self.notifier = Notifier(url)
         self._identity = identity
         self._timeout_s = timeout_s
-        self._link = Link(url, timeout_s)
+        self.link = Link(url, timeout_s)
         self._places: dict[str, _Place] = {}
         self._opened: list[PostgresProducer | PostgresReader] = []
 
@@ -108,7 +110,7 @@ class PostgresLog:
     async def create(self, topic: Topic) -> None:
         """See `EventLog`."""
         check_topic(topic)
-        await self._link.query(
+        await self.link.query(
             lambda connection: connection.execute(
                 SQL["create_topic"],
                 topic.name,
@@ -128,10 +130,15 @@ class PostgresLog:
 
     async def producer(self, name: str) -> "PostgresProducer":
         """See `EventLog`."""
-        epoch = await self._link.query(
-            lambda connection: connection.fetchval(SQL["begin_producer"], name)
-        )
-        producer = PostgresProducer(self, name, epoch, self._timeout_s)
+        link = Link(self.url, self._timeout_s, {"statement_timeout": f"{STATEMENT_S_MAX:g}s"})
+        try:
+            epoch = await link.query(
+                lambda connection: connection.fetchval(SQL["begin_producer"], name)
+            )
+        except BaseException:
+            link.drop()
+            raise
+        producer = PostgresProducer(self, link, name, epoch)
         self._opened.append(producer)
         return producer
 
@@ -141,7 +148,8 @@ class PostgresLog:
         unknown = [number for number in positions if not 0 <= number < len(place.parts)]
         if unknown:
             raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
-        reader = PostgresReader(self, place, positions, self._timeout_s)
+        own_link = None if place.compacted else Link(self.url, self._timeout_s)
+        reader = PostgresReader(self, own_link, place, positions)
         self._opened.append(reader)
         return reader
 
@@ -157,7 +165,7 @@ class PostgresLog:
         """Give later records no position below these: for `fairlead repair` only."""
         place = await self.place(topic)
         parts = [place.parts[number] for number in ends]
-        await self._link.query(
+        await self.link.query(
             lambda connection: connection.execute(SQL["skip_positions"], parts, list(ends.values()))
         )
 
@@ -178,7 +186,7 @@ class PostgresLog:
             await opened.close()
         self._opened.clear()
         await self.notifier.close()
-        await self._link.close()
+        await self.link.close()
 
     def forget(self, opened: "PostgresProducer | PostgresReader") -> None:
         """Do not close a producer or reader that its owner has closed."""
@@ -196,7 +204,7 @@ class PostgresLog:
 
     async def _rows(self, topic: str) -> list[Any]:
         """Rows of `asyncpg`, which has no types."""
-        rows: list[Any] = await self._link.query(
+        rows: list[Any] = await self.link.query(
             lambda connection: connection.fetch(SQL["topic"], topic)
         )
         if not rows:
@@ -207,11 +215,11 @@ class PostgresLog:
 class PostgresProducer:
     """A `Producer`: one epoch of a name, on a connection of its own."""
 
-    def __init__(self, log: PostgresLog, name: str, epoch: int, timeout_s: float) -> None:
+    def __init__(self, log: PostgresLog, link: Link, name: str, epoch: int) -> None:
         self.name = name
         self._log = log
         self._epoch = epoch
-        self._link = Link(log.url, timeout_s, {"statement_timeout": f"{STATEMENT_S_MAX:g}s"})
+        self._link = link
         self._turn = asyncio.Lock()
         self._usable = True
 
@@ -286,14 +294,15 @@ class PostgresProducer:
 
 
 class PostgresReader:
-    """A `Reader` on a connection of its own."""
+    """A `Reader` on a connection of its own, or without one on that of the log."""
 
     def __init__(
-        self, log: PostgresLog, place: _Place, positions: Positions, timeout_s: float
+        self, log: PostgresLog, own_link: Link | None, place: _Place, positions: Positions
     ) -> None:
         self.topic = place.name
         self._log = log
-        self._link = Link(log.url, timeout_s)
+        self._own_link = own_link
+        self._closed = False
         self._part_of = {number: place.parts[number] for number in positions}
         self._number_of = {part: number for number, part in self._part_of.items()}
         self._positions = dict(positions)
@@ -324,8 +333,10 @@ class PostgresReader:
 
     async def close(self) -> None:
         """See `Reader`."""
+        self._closed = True
         self._log.forget(self)
-        await self._link.close()
+        if self._own_link is not None:
+            await self._own_link.close()
 
     async def _next(self, records_max: int, bytes_max: int) -> list[Entry]:
         # The database examines `limit` records, so it should not be much more than fit.
@@ -338,7 +349,9 @@ class PostgresReader:
         def call(connection: Connection) -> Any:
             return connection.fetch(SQL["read"], parts, positions, limit, bytes_max, since)
 
-        rows = await self._link.query(call)
+        if self._closed:
+            raise LogUnavailable("this reader was closed")
+        rows = await (self._own_link or self._log.link).query(call)
         heads, rows = rows[: len(parts)], rows[len(parts) :]
         for part, following, first, cleanup_round, missed in heads:
             number = self._number_of[part]
