@@ -6,14 +6,12 @@ import os
 
 from fairlead_common.service import process, settings
 from fairlead_scheduler.kernels import compilation
-from fairlead_scheduler.service import heap
 from fairlead_scheduler.service.settings import SchedulerSettings
 
 
 async def main() -> None:
     """Run until a signal. The first task to fail takes the whole service down with it."""
     gc.disable()  # a start makes objects that stay: no collection until the first cycle has ended
-    heap.limit_heaps()
     compilation.choose_kernels(os.environ)
     from fairlead_scheduler.service.service import Service
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final, NoReturn
 
 from fairlead_common.domain.errors import LogUrlInvalid, WorldError
-from fairlead_common.service import json_logging, settings
+from fairlead_common.service import heap, json_logging, settings
 from fairlead_common.service.event_loop import EventLoop
 
 EXIT_SETTINGS: Final = 78
@@ -31,6 +31,7 @@ def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "I
     The process then exits with 0, after a failure with 1 or `EXIT_SETTINGS`.
     """
     hide_memory()
+    heap.limit_heaps()
     json_logging.set_up_logging(log_level)
     failures: BaseExceptionGroup[WorldError] | None = None
     try:
@@ -68,6 +69,7 @@ def hide_memory() -> None:
 async def _until_signal(main: Callable[[], Coroutine[object, object, None]]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
+    trimming = asyncio.create_task(heap.trim_regularly())
     received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:
@@ -82,3 +84,5 @@ async def _until_signal(main: Callable[[], Coroutine[object, object, None]]) -> 
         if not received:
             raise
         _logger.info("ended by %s", received[0].name)
+    finally:
+        trimming.cancel()

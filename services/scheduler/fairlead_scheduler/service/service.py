@@ -21,7 +21,7 @@ from fairlead_common.service.health import Check, Degraded
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.kernels import compilation, warm_up
 from fairlead_scheduler.rules.decider import Engine
-from fairlead_scheduler.service import follower, heap, leader, metrics
+from fairlead_scheduler.service import follower, leader, metrics
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.settings import DAY_S, SchedulerSettings
@@ -132,7 +132,6 @@ class Service:
             tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
             tasks.create_task(follower.follow_clusters(self._log, self.state))
             tasks.create_task(follower.follow_config(self._log, self.state))
-            tasks.create_task(heap.trim_regularly())
             tasks.create_task(self._mirror())
             tasks.create_task(maintain_log(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))

@@ -73,7 +73,7 @@ ENCODED_ROWS: Final = 1 << 15
 """Rows that are encoded at once."""
 DECODED_ROWS: Final = 1 << 12
 """Rows that are decoded at once: less than the size from which memory is mapped for each array
-(`service/heap.py`), which costs more than filling it."""
+(`heap.py` of the common library), which costs more than filling it."""
 
 Keys = npt.NDArray[np.bytes_]
 Records = npt.NDArray[np.void]
