@@ -62,6 +62,9 @@ def test_a_rejected_member_that_the_group_needs_fails_the_group() -> None:
     world.fold(ev.JobRejected(job_id=job("ps-0"), code="TooLarge", reason="never fits"))
     assert world.settle()[0] == "groupFailed"
     assert world.state("worker-0") == "CANCELLED"
+    failed = world.last(ev.GroupFailed)
+    assert isinstance(failed, ev.GroupFailed)
+    assert failed.reason == "member ps-0, which the group needs, ended REJECTED: never fits"
 
 
 def test_a_requested_restart_stops_all_members_and_is_not_counted() -> None:

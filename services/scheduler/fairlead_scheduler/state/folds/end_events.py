@@ -41,7 +41,7 @@ def fold_decision(
             continue
         to = JOB_STEPS.get((job_table.JOB_STATES[states.item(row)], tag))
         if to is not None:
-            end_job(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
+            end_job(view, row, to, message, event.reason)
         else:
             view.note_ignored(states.item(row), tag)
 
@@ -96,8 +96,7 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
     if row in jobs.rare_properties:
         dependencies.remove(view, job_id, jobs.rare_properties[row].after)
         started = state is JobState.SUCCEEDED or was == job_table.RUNNING
-        failed = reason if state is JobState.FAILED and not started else None
-        gang_membership.remove_member(view, row, message, had_started=started, failed=failed)
+        gang_membership.remove_member(view, row, message, had_started=started, reason=reason)
     if job_id in view.dependents:
         dependencies.update_dependents(view, job_id, dependencies.make_result(state), message)
     if was == job_table.QUEUED:

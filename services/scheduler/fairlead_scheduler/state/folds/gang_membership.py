@@ -111,9 +111,9 @@ def _format_terms(terms: job_table.GangTerms) -> str:
 
 
 def remove_member(
-    view: View, row: int, message: Message, *, had_started: bool, failed: str | None
+    view: View, row: int, message: Message, *, had_started: bool, reason: str
 ) -> None:
-    """Remove a member that ended; `failed`: why it failed before it started.
+    """Remove a member that ended, for this reason.
 
     If its run had started, the remaining members need not start together any more. If it failed
     before that and fewer than `min_size` remain, none of them can ever start.
@@ -129,7 +129,7 @@ def remove_member(
         view.gangs.pop(rare.gang, None)
         view.gang_started.discard(rare.gang)
     if rare.member is not None:
-        _remove_group_member(view, row, rare.member, message)
+        _remove_group_member(view, row, rare.member, message, reason)
     elif not members or rare.gang in view.gang_started:
         return
     elif had_started:
@@ -139,22 +139,24 @@ def remove_member(
             view.jobs.rare_properties_of(member).gang_started = True
             view.mark_changed(member, message.position)
     elif (
-        failed is not None
+        job_table.JOB_STATES[view.jobs.state.item(row)] is JobState.FAILED
         and not rare.gang_cannot_start
         and len(members) < view.gangs[rare.gang].min_size
     ):
-        reason = (
+        why = (
             rare.cannot_start_reason
-            or f"gang member {view.jobs.rows.id_at(row)} could not start: {failed}"
+            or f"gang member {view.jobs.rows.id_at(row)} could not start: {reason}"
         )
         for job_id in members:
             member = view.jobs.rows[job_id]
-            _mark_cannot_start(view, member, reason)
+            _mark_cannot_start(view, member, why)
             view.mark_changed(member, message.position)
 
 
-def _remove_group_member(view: View, row: int, member: ev.GroupMember, message: Message) -> None:
-    """Note in the group that a member has ended."""
+def _remove_group_member(
+    view: View, row: int, member: ev.GroupMember, message: Message, reason: str
+) -> None:
+    """Note in the group that a member has ended, for this reason."""
     state = view.groups.get(member.group)
     if state is None:
         return
@@ -165,20 +167,24 @@ def _remove_group_member(view: View, row: int, member: ev.GroupMember, message: 
         if ended_as is JobState.SUCCEEDED:
             state.succeeded.setdefault(member.role, set()).add(member.index)
         elif not state.is_final:
-            _note_lost_member(state, member, ended_as)
+            _note_lost_member(state, member, ended_as, reason)
     if state.gang_name in view.gangs:
         view.gangs[state.gang_name] = groups.gang_terms(state)
     view.mark_group_changed(state.group, message.position)
     drop_ended_group(view, state, message)
 
 
-def _note_lost_member(state: GroupState, member: ev.GroupMember, ended_as: JobState) -> None:
+def _note_lost_member(
+    state: GroupState, member: ev.GroupMember, ended_as: JobState, why: str
+) -> None:
     """Note that a member that the group needs ended without success. If the member was cancelled,
     the group is cancelled, too."""
     role = groups.find_role(state.terms, member.role)
     if role is None or member.index >= role.min:
         return
     reason = f"member {member.role}-{member.index}, which the group needs, ended {ended_as.value}"
+    if why:
+        reason += f": {why}"
     if ended_as is not JobState.CANCELLED:
         state.lost_reason = state.lost_reason or reason
     elif state.cancel_reason is None:
