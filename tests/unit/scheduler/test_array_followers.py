@@ -135,8 +135,9 @@ def test_results_of_tasks_are_known_to_followers_after_ended_jobs_have_expired()
     world.fold(array("0-5", made=second(), after=ID))
     world.release()
     assert [is_ready(world, index) for index in (0, 2, 3)] == [True, False, False]
-    for index in (1, 4, 5):
+    for index in (1, 4):
         assert "did not succeed, or its result is not stored any more" in cannot_start(world, index)
+    assert "does not exist: its array has no task of this index" in cannot_start(world, 5)
 
 
 def test_an_ended_array_is_known_until_those_that_follow_it_have_ended() -> None:

@@ -156,10 +156,10 @@ class ArraySlots:
 
 
 def find_result(state: ArrayState, index: int) -> JobState | None:
-    """The result of a task without a row in the job table: CANCELLED also for a task that did not
-    succeed, or that the array does not have; None if it waits.
+    """The result of a task of the array without a row in the job table: CANCELLED also for a task
+    that did not succeed; None if it waits.
     """
-    if index not in state.indexes or is_marked(state.unsuccessful, index):
+    if is_marked(state.unsuccessful, index):
         return JobState.CANCELLED
     if index in state.waiting or any(index in each.waiting for each in state.cancel_requests):
         return None

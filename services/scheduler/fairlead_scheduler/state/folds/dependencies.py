@@ -19,6 +19,7 @@ from fairlead_scheduler.state.task_arrays import ArrayState
 from fairlead_scheduler.state.view import View
 
 _TASK_FAILED: Final = "did not succeed, or its result is not stored any more"
+_NO_TASK: Final = "does not exist: its array has no task of this index"
 _ARRAY_FAILED: Final = "cannot succeed: a task of it did not"
 
 
@@ -121,6 +122,8 @@ def _find_result(view: View, other: JobId, ended_jobs: EndedJobs) -> Result | No
     if index < 0:
         state = task_arrays.find_array_result(array)
         return None if state is None else Result(state, _ARRAY_FAILED)
+    if index not in array.indexes:
+        return Result(JobState.CANCELLED, _NO_TASK)
     state = task_arrays.find_result(array, index)
     return None if state is None else Result(state, _TASK_FAILED)
 
