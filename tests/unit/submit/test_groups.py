@@ -8,6 +8,7 @@ import pytest
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import GroupRole, MemberFailure
 from fairlead_common.domain.records.group_terms import (
@@ -24,23 +25,26 @@ from fairlead_submit.domain.groups.group_types import (
     Group,
     GroupChange,
     GroupSubmission,
+    RoleChange,
 )
 from fairlead_submit.domain.job_templates import JobTemplates
-from fairlead_submit.domain.policy import JobPolicy
+from fairlead_submit.domain.policy import JobPolicy, Limits
 from fairlead_submit.domain.submission import IdSource
 
 RUN: dict[str, object] = {"command": ["true"]}
 PS: dict[str, object] = {"name": "ps", "min": 1, "template": RUN}
 WORKER: dict[str, object] = {"name": "worker", "min": 2, "max": 4, "template": RUN}
 GROUP: dict[str, object] = {"clientId": "g", "roles": [PS, WORKER]}
+LIMITS = Limits()
 SOURCE = IdSource(now_ms=1_800_000_000_000, random_79=12345)
 
 
-def prepare(*groups: Mapping[str, object]) -> tuple[PreparedGroups, list[FieldError]]:
+def prepare(
+    *groups: Mapping[str, object], limits: Limits = LIMITS
+) -> tuple[PreparedGroups, list[FieldError]]:
     body = msgspec.json.encode({"queue": "q", "jobSet": "s", "groups": list(groups)})
     request, found = Decoder(GroupSubmission)(body)
-    policy = JobPolicy()
-    return prepare_groups(request, found, JobTemplates(policy), policy.limits, SOURCE)
+    return prepare_groups(request, found, JobTemplates(JobPolicy()), limits, SOURCE)
 
 
 def errors(**fields: object) -> dict[str, str]:
@@ -305,6 +309,31 @@ def test_a_change_is_described_for_events() -> None:
 def test_bad_changes_are_refused(role: dict[str, object], pointer: str, detail: str) -> None:
     _, found = change(role)
     assert detail in found[pointer]
+
+
+def test_a_maximum_below_the_count_of_the_completion_names_that_field() -> None:
+    terms = msgspec.structs.replace(TERMS, completion_roles=("worker",), completion_count=3)
+    body = GroupChange(roles=[RoleChange(name="worker", max=2)])
+    _, found = group_changes.change_terms(terms, body)
+    assert [(error.pointer, error.detail) for error in found] == [
+        ("/roles", "completion.count is 3, but these roles have at most 2 members")
+    ]
+
+
+def test_a_change_of_no_roles_names_the_field() -> None:
+    _, (error,) = Decoder(GroupChange)(b'{"roles": [], "priority": 1}')
+    assert (error.pointer, error.detail) == ("/roles", "has no entries; at least 1 is required")
+
+
+@pytest.mark.parametrize(
+    ("groups", "advice"),
+    [(1, "lower `max` of its roles"), (2, "Send the groups in several requests")],
+)
+def test_groups_that_take_too_many_bytes_say_what_to_do(groups: int, advice: str) -> None:
+    many = [{**GROUP, "clientId": f"g{number}"} for number in range(groups)]
+    with pytest.raises(Problem) as refused:
+        prepare(*many, limits=Limits(events_bytes_max=10))
+    assert advice in refused.value.detail
 
 
 def test_a_change_of_nothing_is_refused() -> None:

@@ -6,7 +6,7 @@ parts, so that the rest can be checked further and one response reports everythi
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from functools import cache
 from typing import Final
 
@@ -204,8 +204,9 @@ def _walk_dict(
     found: _ErrorList,
     depth: int,
 ) -> object:
-    if info.max_length is not None and len(value) > info.max_length:
-        found.add(pointer, f"has {len(value)} entries; at most {info.max_length} are allowed")
+    detail = _check_length(value, info)
+    if detail is not None:
+        found.add(pointer, detail)
         return _MISSING
     cleaned: dict[str, object] = {}
     for name, item in value.items():
@@ -227,8 +228,9 @@ def _walk_list(
     found: _ErrorList,
     depth: int,
 ) -> object:
-    if info.max_length is not None and len(value) > info.max_length:
-        found.add(pointer, f"has {len(value)} entries; at most {info.max_length} are allowed")
+    detail = _check_length(value, info)
+    if detail is not None:
+        found.add(pointer, detail)
         return _MISSING
     # An invalid item is replaced by an empty one, so that the indexes of the others do not change.
     can_be_empty = isinstance(inner, inspect.StructType) and not any(
@@ -241,6 +243,17 @@ def _walk_list(
     if not can_be_empty and _MISSING in cleaned:
         return _MISSING
     return [{} if item is _MISSING else item for item in cleaned]
+
+
+def _check_length(
+    value: Sized, info: inspect.DictType | inspect.ListType | inspect.VarTupleType
+) -> str | None:
+    """What is wrong with the number of entries, or None."""
+    if info.max_length is not None and len(value) > info.max_length:
+        return f"has {len(value)} entries; at most {info.max_length} are allowed"
+    if info.min_length is not None and len(value) < info.min_length:
+        return f"has {len(value) or 'no'} entries; at least {info.min_length} is required"
+    return None
 
 
 def _walk_any(value: object, pointer: str, found: _ErrorList, depth: int) -> object:

@@ -165,13 +165,15 @@ def describe_change(
 
 
 def _locate(error: FieldError, terms: events.Group, places: Mapping[str, int]) -> FieldError:
-    """The error with the pointer of the role in the change, if it is about a role."""
+    """The error with the pointer of the role in the change, if it is about a role; of another field
+    of the group, which no change has, with its name."""
     parts = error.pointer.split("/")
     if len(parts) == 4 and parts[1] == "roles" and parts[2].isdecimal():
         name = terms.roles[int(parts[2])].name
         if name in places:
             return FieldError(f"/roles/{places[name]}/{parts[3]}", error.detail)
-    return FieldError("/roles", error.detail)
+    field = ".".join(parts[1:]) if parts[1] != "roles" else ""
+    return FieldError("/roles", f"{field} {error.detail}".lstrip())
 
 
 def list_missing(

@@ -107,10 +107,13 @@ def prepare_groups(
     prepared = [reader.read(f"/groups/{index}", group) for index, group in enumerate(groups)]
     found += reader.found
     if reader.size > limits.events_bytes_max:
+        advice = "Send the groups in several requests."
+        if len(groups) == 1:
+            advice = "A group is one request: lower `max` of its roles, or shorten the templates."
         raise Problem(
             "too-large",
             f"The members take {reader.size} bytes; at most {limits.events_bytes_max} are allowed"
-            " in one request. Send the groups in several requests.",
+            f" in one request. {advice}",
         )
     made = PreparedGroups(queue or "", job_set or "", reader.partition, prepared)
     return made, [*known, *validation.without_implied(found, known)]
