@@ -139,6 +139,110 @@ async def test_a_dry_run_says_that_no_node_has_the_required_level(submit: Watche
             )
 
 
+async def add_node(submit: Watched, cpu: int, **labels: str) -> None:
+    """A node of the default pool with so many milli-CPUs."""
+    allocatable = {"cpu": cpu, "memory": 1 << 40}
+    node = Node(executor="e", name="n", allocatable=allocatable, labels=labels)
+    producer = await submit.log.producer("nodes")
+    await producer.append([heartbeat_record(Heartbeat(executor="e")), node_record(node)])
+    await producer.close()
+
+
+async def test_a_dry_run_says_why_a_group_can_never_run(submit: Watched) -> None:
+    await add_node(submit, 12_000, rack="r1")
+
+    def role(name: str, cpu: str, least: int = 1) -> dict[str, Any]:
+        return {"name": name, "min": least, "template": {**RUN, "cpu": cpu}}
+
+    groups: list[dict[str, Any]] = [
+        {"roles": [role("ps", "50m"), role("tr", "64", 2)]},
+        {"roles": [role("a", "7"), role("b", "7")]},
+        {"roles": [role("a", "4", 4)], "topology": {"level": "rack"}},
+        {"roles": [role("a", "4", 3)], "topology": {"level": "rack"}},
+        {"roles": [{"name": "a", "min": 1, "template": {**RUN, "gpu": 1}}]},
+    ]
+    found = (await send(submit, *groups, query="?dryRun=true"))["groups"]
+    assert [group["feasible"] for group in found] == [False, False, False, True, None]
+    whys = [group["why"] for group in found]
+    assert whys[0] == "role tr: needs 64 cpu on one node; the only eligible node has 12"
+    assert "2 members must start together and need 14 cpu (role a 1 x 7, role b 1 x 7)" in whys[1]
+    assert "need 16 cpu; the only eligible node has 12, with space for 3 of them" in whys[2]
+    assert whys[3] is None
+    assert whys[4] == "role a: no node of pool 'default' has nvidia.com/gpu"
+    assert [role["feasible"] for role in found[0]["roles"]] == [True, False]
+    limits = {"name": submit.queue, "limits": {"default": {"cpu": "3"}}}
+    answer = await submit.client.put(f"/api/v1/queues/{submit.queue}", json=limits)
+    assert answer.status_code == 200, answer.text
+    both = {"roles": [role("a", "1", 2), role("b", "1", 2)]}
+    (group,) = (await send(submit, both, query="?dryRun=true"))["groups"]
+    assert group["feasible"] is False
+    assert "the group needs 4.0 cpu for the 4 members of all roles; the limit" in group["why"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "pointer", "detail"),
+    [
+        (
+            [("ps", {"template": {"cpu": "1500m"}}), ("worker", {"template": {"cpu": "1500m"}})],
+            "/roles/0/template",
+            "the group could never run: 2 members must start together and need 3 cpu (role ps 1 x"
+            " 1500m, role worker 1 x 1500m); the only eligible node has 2, with space for at most"
+            " 1 of them",
+        ),
+        (
+            [("worker", {"min": 4, "max": 4})],
+            "/roles/0/min",
+            "role worker could never run: 4 members must start together and need 4 cpu; the only"
+            " eligible node has 2, with space for 2 of them",
+        ),
+        (
+            [("ps", {"min": 2, "max": 2})],
+            "/roles/0/min",
+            "the group could never run: 3 members must start together and need 3 cpu (role ps 2 x"
+            " 1, role worker 1 x 1); the only eligible node has 2, with space for at most 2 of",
+        ),
+        (
+            [("worker", {"template": {"gpu": 1}})],
+            "/roles/0/template",
+            "members of role worker that may never run: no node of pool 'default' has"
+            " nvidia.com/gpu",
+        ),
+        (
+            [("ps", {"template": {"pool": "typo"}}), ("worker", {"template": {"pool": "typo"}})],
+            "/roles/0/template",
+            "members of role ps that may never run: pool 'typo' has no nodes",
+        ),
+    ],
+)
+async def test_a_change_after_which_the_group_can_never_run_is_refused(
+    submit: Watched, roles: list[tuple[str, dict[str, Any]]], pointer: str, detail: str
+) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    await submit.happened("set", events.GroupRunning(group=group["id"]))
+    await add_node(submit, 2_000)
+    before = await happened(submit)
+    wanted = [
+        {"name": name}
+        | {key: {**RUN, **value} if key == "template" else value for key, value in fields.items()}
+        for name, fields in roles
+    ]
+    problem = await change(submit, "PATCH", group["id"], {"priority": 3, "roles": wanted}, 422)
+    error = problem["errors"][0]
+    assert error["pointer"] == pointer
+    assert detail in error["detail"]
+    assert await happened(submit) == before, "nothing is stopped or written"
+
+
+async def test_a_change_that_changes_nothing_writes_nothing(submit: Watched) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    first = {"elastic": {"stepMax": 2}, "roles": [{"name": "worker", "max": 3}]}
+    assert (await change(submit, "PATCH", group["id"], first))["submitted"] == 1
+    before = await happened(submit)
+    again = await change(submit, "PATCH", group["id"], first)
+    assert (again["position"], again["submitted"]) == (None, 0)
+    assert await happened(submit) == before
+
+
 async def test_raising_a_maximum_submits_members_like_those_that_there_are(
     submit: Watched,
 ) -> None:
@@ -257,7 +361,7 @@ async def test_a_template_that_could_never_run_is_refused(submit: Watched) -> No
     problem = await change(submit, "PATCH", group["id"], body, 422)
     (error,) = problem["errors"]
     assert error["pointer"] == "/roles/0/template"
-    assert "could never run: needs 8 cpu on one node" in error["detail"]
+    assert "role ps could never run: needs 8 cpu on one node" in error["detail"]
     assert len(await happened(submit)) == 4
 
 
@@ -284,6 +388,18 @@ async def test_a_group_that_has_ended_cannot_be_changed(submit: Watched) -> None
     await submit.happened("set", events.GroupFailed(group=group["id"], reason="boom"))
     problem = await change(submit, "PATCH", group["id"], {"priority": 1}, 409)
     assert "has ended (FAILED) and cannot be changed" in problem["detail"]
+
+
+async def test_a_group_that_is_being_cancelled_cannot_be_changed(submit: Watched) -> None:
+    (group,) = (await send(submit, {"clientId": "g", "roles": ROLES}))["groups"]
+    await change(submit, "DELETE", group["id"])
+    before = await happened(submit)
+    wanted = {"roles": [{"name": "worker", "max": 9}]}
+    for method, path, body in (("PATCH", "", wanted), ("POST", "/restart", {})):
+        problem = await change(submit, method, group["id"] + path, body, 409)
+        assert "is being cancelled and cannot be changed" in problem["detail"]
+    assert await happened(submit) == before
+    assert (await change(submit, "DELETE", group["id"]))["position"] is not None
 
 
 async def test_a_group_is_cancelled_and_restarted_by_events_and_not_after_its_end(

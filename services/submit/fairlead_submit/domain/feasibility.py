@@ -2,7 +2,8 @@
 
 By section 6 of docs/rules.md: taints, labels and capacity of the empty nodes, without cordons and
 load, and the limits of the queue. The scheduler decides again when the job is submitted. Each job
-is checked by itself: whether a gang of different jobs fits, only the scheduler knows.
+is checked by itself: whether a gang of different jobs fits, only the scheduler knows. The roles of
+groups are checked together by `group_feasibility`.
 """
 
 from collections import Counter
@@ -15,15 +16,11 @@ from fairlead_common.domain import node_eligibility, quantities, shapes
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.domain.records.group_terms import Topology, TopologyMode
 from fairlead_common.domain.shapes import Shape
+from fairlead_submit.domain.groups import joint_capacity
 
 CHECKS_MAX: Final = 2_000_000
 """Maximum number of pairs of a job kind and a node that one dry run checks."""
-
-
-PLACES_MAX: Final = 1_000_000
-"""Places on a node for jobs that request nothing."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -45,8 +42,6 @@ class JobKind(msgspec.Struct, frozen=True):
 
 
 FEASIBLE: Final = Verdict(True)
-HOSTNAME: Final = "kubernetes.io/hostname"
-"""A level that every pool can have: the node itself."""
 
 
 def check_feasibility(
@@ -74,23 +69,6 @@ def check_feasibility(
     return found
 
 
-def find_missing_level(topology: Topology | None, pool: str, nodes: Iterable[Node]) -> str | None:
-    """Why no node of a pool can be in a domain of the level that a group requires, if that is so.
-
-    Which labels are levels only the scheduler knows; without nodes nothing is known.
-    """
-    if topology is None or topology.mode is not TopologyMode.REQUIRED or not topology.level:
-        return None
-    level = topology.level
-    labels = {key for node in nodes if node.pool == pool for key in (*node.labels, HOSTNAME)}
-    if not labels or any(level in (key, key.rpartition("/")[2]) for key in labels):
-        return None
-    return (
-        f"no node of pool {pool!r} has a label {level!r}, which `topology.level` requires; the"
-        " group would wait for such a node"
-    )
-
-
 def _check_kind(
     kind: JobKind, nodes: Sequence[Node], queue: Queue, priority_class: PriorityClass
 ) -> Verdict:
@@ -107,12 +85,13 @@ def _check_kind(
     beyond = _find_exceeded_limit(kind, shape, total, queue, priority_class)
     if beyond is not None:
         return Verdict(False, beyond)
-    eligible = [node for node in nodes if is_eligible(shape, node, priority_class)]
+    places = list_eligible(shape, nodes, priority_class)
+    eligible = [nodes[at] for at in places]
     if not eligible:
         detail = f"taints, labels or affinity exclude all {len(nodes)} nodes of pool {kind.pool!r}"
         return Verdict(False, detail)
     if any(_fits_on(shape, node) for node in eligible):
-        return _check_gang(kind, shape, eligible)
+        return _check_gang(kind, shape, nodes, places)
     too_large = [
         name
         for name, amount in shape.requests.items()
@@ -129,37 +108,20 @@ def _check_kind(
     return Verdict(False, f"needs {wanted} {name} on one node; {where} {most}")
 
 
-def _check_gang(kind: JobKind, shape: Shape, nodes: Sequence[Node]) -> Verdict:
+def _check_gang(
+    kind: JobKind, shape: Shape, nodes: Sequence[Node], eligible: Sequence[int]
+) -> Verdict:
     """Whether the members that start together fit on the empty nodes."""
     if kind.members == 1:
         return FEASIBLE
-    places: dict[str | None, int] = {}
-    for node in nodes:
-        value = None
-        if kind.uniformity_label is not None:
-            value = node.labels.get(kind.uniformity_label)
-            if value is None:
-                continue
-        places[value] = places.get(value, 0) + _count_places(shape, node)
-    most = max(places.values(), default=0)
-    if most >= kind.members:
-        return FEASIBLE
-    where = f" with one value of {kind.uniformity_label!r}" if kind.uniformity_label else ""
-    return Verdict(
-        False,
-        f"{kind.members} members of its gang must start together; the empty nodes{where} have space"
-        f" for {most}",
-    )
-
-
-def _count_places(shape: Shape, node: Node) -> int:
-    """The number of such jobs that fit on the empty node."""
-    counts = [
-        node.allocatable.get(name, 0) // amount
-        for name, amount in shape.requests.items()
-        if amount > 0
-    ]
-    return max(0, min(counts, default=PLACES_MAX))
+    parts = [joint_capacity.make_part("", kind.members, shape.requests, eligible)]
+    label = kind.uniformity_label
+    if label is None:
+        why = joint_capacity.explain_shortage(parts, nodes)
+    else:
+        values = [node.labels.get(label) for node in nodes]
+        why = joint_capacity.explain_domain_shortage(parts, nodes, label, values)
+    return FEASIBLE if why is None else Verdict(False, why)
 
 
 def _find_exceeded_limit(
@@ -235,6 +197,11 @@ def _describe_excess(
 
 def _fits_on(shape: Shape, node: Node) -> bool:
     return all(node.allocatable.get(name, 0) >= amount for name, amount in shape.requests.items())
+
+
+def list_eligible(shape: Shape, nodes: Sequence[Node], priority_class: PriorityClass) -> list[int]:
+    """The indexes of the nodes on which jobs of this shape are able to run."""
+    return [at for at, node in enumerate(nodes) if is_eligible(shape, node, priority_class)]
 
 
 def is_eligible(shape: Shape, node: Node, priority_class: PriorityClass) -> bool:

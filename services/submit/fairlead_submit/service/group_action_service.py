@@ -1,7 +1,7 @@
 """Actions on existing groups: cancel, restart, and change their terms and templates."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,14 +16,15 @@ from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service.disk import Disk, Space
-from fairlead_submit.domain import feasibility, secret_variables
+from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.feasibility import JobKind
-from fairlead_submit.domain.groups import group_changes
+from fairlead_submit.domain.groups import change_feasibility, group_changes
+from fairlead_submit.domain.groups.change_feasibility import ChangedGroup
 from fairlead_submit.domain.groups.group_changes import TermsChange
 from fairlead_submit.domain.groups.group_types import GroupAction, GroupChange
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
@@ -37,7 +38,8 @@ _PRESENT: Final = (*_LIVE, "SUCCEEDED")
 
 
 class GroupActionResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What was requested. `position` null: the group had ended, and nothing was written.
+    """What was requested. `position` null: nothing was written, because the group had ended, or has
+    these terms already.
 
     `submitted`: the number of new members.
     """
@@ -58,6 +60,7 @@ class GroupActionService:
         job_views: JobViews,
         cluster_view: ClusterView,
         disk: Disk,
+        fair_validation: FairValidation,
         quotas: QuotaTracker,
         queue_secrets: SecretStore,
     ) -> None:
@@ -66,6 +69,7 @@ class GroupActionService:
         self._job_views = job_views
         self._cluster_view = cluster_view
         self._disk = disk
+        self._validation = fair_validation
         self._quotas = quotas
         self._secrets = queue_secrets
         self._classes = {item.name: item for item in settings.priority_classes}
@@ -104,25 +108,32 @@ class GroupActionService:
         before = _give_priority(before, change.terms.priority)
         new = await self._read_templates(body, known, change, before)
         templates = before | new
-        await self._check_minima(known, change, templates, new, queue)
+        members = await self._job_views.find_members(known.group)
+        succeeded = _count_succeeded(members, change.terms)
+        changed = ChangedGroup(known.terms, change, before, templates, new, succeeded)
+        await self._check_feasibility(changed, queue)
         terms = change.terms
         if new:  # the new members have their priority from their submission
             terms = msgspec.structs.replace(
                 terms, priority=None, generation=known.terms.generation + 1
             )
-        members = await self._job_views.find_members(known.group)
-        facts: list[events.AnyEvent] = list(
-            await self._make_members(known, terms, templates, members)
-        )
+        made = await self._make_members(known, terms, templates, members)
+        facts: list[events.AnyEvent] = []
+        if made or terms != known.terms:
+            kind, reason = group_changes.describe_change(known.terms, change.terms, new)
+            facts.append(
+                events.GroupChanged(group=known.group, terms=terms, kind=kind, reason=reason)
+            )
+        facts += made
         if request.priority is not None and not new:
             facts += [
                 events.JobReprioritized(job_id=each.job_id, priority=request.priority)
                 for each in members
                 if each.state in _LIVE and each.generation == terms.generation
             ]
-        kind, reason = group_changes.describe_change(known.terms, change.terms, new)
-        event = events.GroupChanged(group=known.group, terms=terms, kind=kind, reason=reason)
-        return await self._append(known, [event, *facts], context)
+        if not facts:
+            return GroupActionResult(known.group, None)
+        return await self._append(known, facts, context)
 
     async def _read_templates(
         self,
@@ -148,44 +159,14 @@ class GroupActionService:
             raise validation_problem(found)
         return made
 
-    async def _check_minima(
-        self,
-        known: KnownGroup,
-        change: TermsChange,
-        templates: Mapping[str, events.JobSubmitted],
-        new_templates: Collection[str],
-        queue: Queue,
-    ) -> None:
-        """Refuse minima that could never run, and members of roles that have never had any."""
-        before = {role.name: role for role in known.terms.roles}
-        changed: list[tuple[str, JobKind]] = []
-        all_kinds: list[JobKind] = []
-        found: list[FieldError] = []
-        for role in change.terms.roles:
-            template = templates.get(role.name)
-            if template is None:
-                if role.max:
-                    detail = "cannot be raised: the role has never had a member; give a `template`"
-                    place = change.places[role.name]
-                    found.append(FieldError(f"/roles/{place}/max", detail))
-                continue
-            shape, pool = bytes(template.shape), template.pool
-            kind = JobKind(shape, template.priority_class, pool, members=max(role.min, 1))
-            all_kinds += [kind] if role.min else []
-            field = "template" if role.name in new_templates else "min"
-            if field == "template" or role.min > before[role.name].min:
-                changed.append((f"/roles/{change.places[role.name]}/{field}", kind))
-        if changed and not found:
+    async def _check_feasibility(self, changed: ChangedGroup, queue: Queue) -> None:
+        """Raises a 422 `Problem` if the group could not run after the change."""
+        found = list(change_feasibility.find_untemplated_roles(changed.change, changed.templates))
+        if not found and change_feasibility.list_demanding_roles(changed):
             nodes = list((await self._cluster_view.read()).nodes.values())
-            kinds = [kind for _, kind in changed]
-            verdicts = feasibility.check_feasibility(kinds, nodes, queue, self._classes)
-            for pointer, kind in changed:
-                verdict = verdicts[kind]
-                if verdict.feasible is False:
-                    found.append(FieldError(pointer, f"could never run: {verdict.why}"))
-            excess = feasibility.find_exceeded_group_limit(all_kinds, nodes, queue, self._classes)
-            if excess is not None and not found:
-                found.append(FieldError(changed[0][0], f"could never run: the group {excess}"))
+            found = await self._validation.run(
+                lambda: change_feasibility.check_change(changed, nodes, queue, self._classes)
+            )
         if found:
             raise validation_problem(found)
 
@@ -276,6 +257,18 @@ def _require_verbs(
         require_verb(context.caller, Verb.REPRIORITIZE, queue)
 
 
+def _count_succeeded(members: Sequence[KnownMember], terms: events.Group) -> Counter[str]:
+    """By role, how many of the members below the minimum have succeeded."""
+    minima = {role.name: role.min for role in terms.roles}
+    return Counter(
+        each.role
+        for each in members
+        if each.state == "SUCCEEDED"
+        and each.generation == terms.generation
+        and each.index < minima[each.role]
+    )
+
+
 def _give_priority(
     templates: Mapping[str, events.JobSubmitted], priority: int | None
 ) -> dict[str, events.JobSubmitted]:
@@ -288,10 +281,16 @@ def _give_priority(
 
 
 def _require_live(known: KnownGroup) -> None:
-    """Raises a 409 `Problem` for a group that has ended."""
+    """Raises a 409 `Problem` for a group that has ended or is being cancelled."""
     if known.state in _ENDED:
         raise Problem(
             "conflict",
             f"Group {known.group} has ended ({known.state}) and cannot be changed. Submit it again"
             " with another clientId.",
+        )
+    if known.is_cancelling:
+        raise Problem(
+            "conflict",
+            f"Group {known.group} is being cancelled and cannot be changed. Submit it again with"
+            " another clientId.",
         )

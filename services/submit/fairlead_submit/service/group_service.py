@@ -17,9 +17,10 @@ from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
-from fairlead_submit.domain import feasibility, secret_variables
+from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.feasibility import JobKind, Verdict
+from fairlead_submit.domain.groups import group_feasibility
+from fairlead_submit.domain.groups.group_feasibility import GroupKind
 from fairlead_submit.domain.groups.group_submission import (
     PreparedGroup,
     PreparedGroups,
@@ -49,7 +50,7 @@ class SubmittedMember(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class RoleVerdict(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether the minimum of a role could ever run (null: unknown). `why`: what prevents it."""
+    """Whether the minimum of a role could run alone (null: unknown). `why`: what prevents it."""
 
     name: str
     feasible: bool | None
@@ -59,7 +60,8 @@ class RoleVerdict(msgspec.Struct, frozen=True, rename="camel"):
 class SubmittedGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One group of the response. `duplicate`: it existed already, and nothing was created.
 
-    A dry run reports for each role whether its minimum could ever run.
+    A dry run reports for each role whether its minimum could ever run, and whether all together
+    could: `feasible`, null if that is unknown, and `why`.
     """
 
     id: str
@@ -67,6 +69,8 @@ class SubmittedGroup(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     duplicate: bool
     members: list[SubmittedMember]
     roles: list[RoleVerdict] | UnsetType = UNSET
+    feasible: bool | UnsetType | None = UNSET
+    why: str | UnsetType | None = UNSET
 
 
 class GroupSubmissionResponse(msgspec.Struct, frozen=True, rename="camel"):
@@ -195,29 +199,25 @@ class GroupService:
         self, prepared: PreparedGroups, queue: Queue, known: Mapping[str, str]
     ) -> list[SubmittedGroup]:
         """The groups of the response to a dry run."""
-        snapshot = await self._cluster_view.read()
-        nodes = list(snapshot.nodes.values())
-        kinds = [list(_list_kinds(group)) for group in prepared.groups]
-        levels = [
-            feasibility.find_missing_level(group.event.terms.topology, of_group[0][1].pool, nodes)
-            for group, of_group in zip(prepared.groups, kinds, strict=True)
-        ]
+        nodes = list((await self._cluster_view.read()).nodes.values())
+        kinds = [_make_kind(group) for group in prepared.groups]
         verdicts = await self._validation.run(
-            lambda: feasibility.check_feasibility(
-                [kind for of_group in kinds for _, kind in of_group], nodes, queue, self._classes
-            )
+            lambda: group_feasibility.check_groups(kinds, nodes, queue, self._classes)
         )
-        return [
-            msgspec.structs.replace(
+        found = []
+        for group, kind in zip(prepared.groups, kinds, strict=True):
+            verdict = verdicts[kind]
+            roles = [
+                RoleVerdict(name, role.feasible, role.why) for name, role in verdict.roles.items()
+            ]
+            described = msgspec.structs.replace(
                 _describe(group, known),
-                roles=[
-                    RoleVerdict(name, verdict.feasible, verdict.why)
-                    for name, kind in of_group
-                    for verdict in [verdicts[kind] if missing is None else Verdict(False, missing)]
-                ],
+                roles=roles,
+                feasible=verdict.group.feasible,
+                why=verdict.group.why,
             )
-            for group, of_group, missing in zip(prepared.groups, kinds, levels, strict=True)
-        ]
+            found.append(described)
+        return found
 
     async def _append(
         self, prepared: PreparedGroups, groups: list[PreparedGroup], context: RequestContext
@@ -258,23 +258,18 @@ def _describe(group: PreparedGroup, known: Mapping[str, str]) -> SubmittedGroup:
     )
 
 
-def _list_kinds(group: PreparedGroup) -> list[tuple[str, JobKind]]:
-    """The roles of the group that have members, and what decides where they are able to run."""
+def _make_kind(group: PreparedGroup) -> GroupKind:
+    """What decides where the group is able to run, of the roles that have members."""
     first: dict[str, events.JobSubmitted] = {}
     for member in group.members:
         assert member.group is not None
         first.setdefault(member.group.role, member)
-    minima = {role.name: role.min for role in group.event.terms.roles}
-    return [
-        (
-            name,
-            JobKind(
-                bytes(member.shape),
-                member.priority_class,
-                member.pool,
-                members=max(1, minima[name]),
-                uniformity_label=None,
-            ),
-        )
-        for name, member in first.items()
-    ]
+    terms = group.event.terms
+    minima = {role.name: role.min for role in terms.roles}
+    return GroupKind(
+        tuple(
+            group_feasibility.make_role_kind(name, minima[name], member)
+            for name, member in first.items()
+        ),
+        terms.topology,
+    )

@@ -75,9 +75,7 @@ class Service:
         self.permissions: Final = QueuePermissions(pool)
         self.cluster_view: Final = ClusterView(log)
         disk = Disk(settings.disk)
-        self.submissions: Final = SubmissionService(
-            settings,
-            log,
+        shared = (
             self._writer,
             self.queues,
             self.job_views,
@@ -87,9 +85,9 @@ class Service:
             self._quotas,
             self.secrets,
         )
-        shared = (settings, self._writer, self.queues, self.job_views, self.cluster_view, disk)
-        self.groups: Final = GroupService(*shared, self._validation, self._quotas, self.secrets)
-        self.group_actions: Final = GroupActionService(*shared, self._quotas, self.secrets)
+        self.submissions: Final = SubmissionService(settings, log, *shared)
+        self.groups: Final = GroupService(settings, *shared)
+        self.group_actions: Final = GroupActionService(settings, *shared)
         self.arrays: Final = ArrayService(
             self._writer,
             self.queues,

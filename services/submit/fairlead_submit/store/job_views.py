@@ -61,7 +61,8 @@ class KnownJob(msgspec.Struct, frozen=True):
 
 
 class KnownGroup(msgspec.Struct, frozen=True):
-    """A group: where it belongs, its terms, its state and its labels."""
+    """A group: where it belongs, its terms, its state and its labels, and whether somebody has
+    requested to cancel it."""
 
     group: GroupId
     queue: str
@@ -70,6 +71,7 @@ class KnownGroup(msgspec.Struct, frozen=True):
     terms: Group
     state: str
     labels: dict[str, str]
+    is_cancelling: bool
 
 
 class KnownArray(msgspec.Struct, frozen=True):
@@ -329,6 +331,7 @@ class JobViews:
             _decode_terms(row["terms"]),
             row["state"],
             _decode_labels(row["labels"]),
+            row["is_cancelling"],
         )
 
     async def find_members(self, group: str) -> list[KnownMember]:

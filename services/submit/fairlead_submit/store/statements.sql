@@ -190,7 +190,8 @@ WHERE array_id = ANY ($1) AND state = 'SUCCEEDED';
 
 -- name: known_group
 -- One group as lookout's view knows it.
-SELECT group_id, queue, job_set, client_id, terms::text AS terms, state, labels::text AS labels
+SELECT group_id, queue, job_set, client_id, terms::text AS terms, state, labels::text AS labels,
+       is_cancelling
 FROM fairlead_lookout.known_groups WHERE group_id = $1;
 
 -- name: known_members
