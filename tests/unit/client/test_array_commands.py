@@ -49,6 +49,18 @@ def test_a_preemption_of_a_task_that_waits_says_that_it_does_not_run(
     assert "none of these jobs runs" in capsys.readouterr().err
 
 
+def test_a_dry_run_counts_the_tasks(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked = {"id": ARRAY, "clientId": "one", "duplicate": False, "tasks": 10, "feasible": True}
+    server.routes["POST /api/v1/jobs"] = lambda _: {"position": None, "jobs": [checked]}
+    path = tmp_path / "one.yaml"
+    path.write_text("{queue: q, jobSet: s, jobs: [{clientId: one, image: x}]}")
+    assert cli.invoke(["submit", str(path), "--array", "0-9", "--dry-run"]) == 0
+    said = "1 array of 10 tasks for q/s can be submitted; nothing was created\n"
+    assert capsys.readouterr().out == said
+
+
 def make_task(index: int, state: str, **fields: object) -> dict[str, object]:
     """A task as the server lists it."""
     job = {

@@ -85,15 +85,55 @@ def test_a_dry_run_of_a_file_lists_roles_that_can_never_run(
     assert cli.invoke(["submit", file(tmp_path), "--dry-run"]) == 0
     printed = capsys.readouterr()
     assert "1 group for q/s can be submitted; nothing was created" in printed.out
-    assert "role worker of fit is infeasible now: too big" in printed.err
+    assert printed.err == "role worker of fit is infeasible now: too big\n"
     assert server.asked[-1].query == {"dryRun": "true"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "but", "lines"),
+    [
+        (
+            {"feasible": False, "why": "2 members need 3 cpu"},
+            ", but it cannot run as nodes and limits are now",
+            "group fit is infeasible now: 2 members need 3 cpu\n",
+        ),
+        (
+            {
+                "feasible": False,
+                "why": "role worker: too big",
+                "roles": [{"name": "worker", "feasible": False, "why": "too big"}],
+            },
+            ", but it cannot run as nodes and limits are now",
+            "role worker of fit is infeasible now: too big\n",
+        ),
+        (
+            {"feasible": None, "why": "role worker: pool 'x' has no nodes"},
+            "",
+            "it is not known whether group fit can run: role worker: pool 'x' has no nodes\n",
+        ),
+        ({"feasible": True}, "", ""),
+    ],
+)
+def test_a_dry_run_says_whether_the_group_can_run(
+    server: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    verdict: dict[str, object],
+    but: str,
+    lines: str,
+) -> None:
+    server.routes["POST /api/v1/groups"] = lambda _: submitted(**verdict)
+    assert cli.invoke(["submit", file(tmp_path), "--dry-run"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"1 group for q/s can be submitted{but}; nothing was created\n"
+    assert printed.err == lines
 
 
 def test_defaults_without_jobs_are_refused(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.invoke(["submit", file(tmp_path, f"{FILE}\ndefaults: {{cpu: 1}}")]) != 0
-    assert "`defaults` apply to jobs only" in capsys.readouterr().err
+    assert "`defaults`, which apply to jobs only" in capsys.readouterr().err
     assert server.asked == []
 
 
@@ -133,6 +173,17 @@ def test_roles_are_scaled(
     assert cli.invoke(["group", "scale", ID, text]) == 0
     assert server.asked[-1].json() == {"roles": [sent]}
     assert capsys.readouterr().out == f"group {ID} is scaled: 1 new member\n"
+
+
+def test_scaling_to_the_present_numbers_says_so(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = {"id": ID, "position": None, "submitted": 0}
+    server.routes[f"PATCH /api/v1/groups/{ID}"] = lambda _: done
+    assert cli.invoke(["group", "scale", ID, "worker=3"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"nothing to change: group {ID} has these numbers" in printed.err
 
 
 @pytest.mark.parametrize("text", ["worker", "worker=", "worker=..", "worker=many", "=3"])

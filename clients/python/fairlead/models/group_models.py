@@ -95,7 +95,7 @@ class SubmittedMember(ResponseModel, frozen=True, kw_only=True):
 
 
 class RoleVerdict(ResponseModel, frozen=True, kw_only=True):
-    """Whether the minimum of a role could ever run; None if that is unknown."""
+    """Whether the minimum of a role could run alone; None if that is unknown."""
 
     name: str
     feasible: bool | None = None
@@ -103,13 +103,16 @@ class RoleVerdict(ResponseModel, frozen=True, kw_only=True):
 
 
 class SubmittedGroup(ResponseModel, frozen=True, kw_only=True):
-    """A submitted group. `duplicate`: it existed already. `roles`: only of a dry run."""
+    """A submitted group. `duplicate`: it existed already. Only of a dry run: `roles`, and whether
+    all together could ever run (`feasible`, None if that is unknown) and what prevents it."""
 
     id: str
     client_id: str | None = None
     duplicate: bool = False
     members: tuple[SubmittedMember, ...] = ()
     roles: tuple[RoleVerdict, ...] = ()
+    feasible: bool | None = None
+    why: str | None = None
 
 
 class GroupSubmitResult(ResponseModel, frozen=True, kw_only=True):
@@ -120,7 +123,8 @@ class GroupSubmitResult(ResponseModel, frozen=True, kw_only=True):
 
 
 class GroupActionResult(ResponseModel, frozen=True, kw_only=True):
-    """What was requested. `position` None: the group had ended. `submitted`: new members."""
+    """What was requested. `position` None: nothing was written, because the group had ended, or had
+    these terms already. `submitted`: new members."""
 
     id: str
     position: str | None = None

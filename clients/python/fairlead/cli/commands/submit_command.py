@@ -217,13 +217,19 @@ def _check(client: "Client", item: "Submission") -> None:
 
 def _report_group_check(item: "Submission", groups: "Sequence[SubmittedGroup]") -> None:
     count = output_formats.format_count(len(groups), "group")
-    typer.echo(f"{count} for {item.full_name} can be submitted; nothing was created")
+    stuck = sum(group.feasible is False for group in groups)
+    who = "it" if len(groups) == 1 else f"{stuck} of them"
+    but = f", but {who} cannot run as nodes and limits are now" if stuck else ""
+    typer.echo(f"{count} for {item.full_name} can be submitted{but}; nothing was created")
     for group in groups:
-        for role in group.roles:
-            if role.feasible is False:
-                command_base.print_message(
-                    f"role {role.name} of {group.client_id} is infeasible now: {role.why}"
-                )
+        name, why = group.client_id or group.id, group.why or ""
+        infeasible = [role for role in group.roles if role.feasible is False]
+        for role in infeasible:
+            command_base.print_message(f"role {role.name} of {name} is infeasible now: {role.why}")
+        if group.feasible is False and not any(why.endswith(role.why or "") for role in infeasible):
+            command_base.print_message(f"group {name} is infeasible now: {why}")
+        elif group.feasible is None and why:
+            command_base.print_message(f"it is not known whether group {name} can run: {why}")
 
 
 def _list_members(groups: "Iterable[SubmittedGroup]") -> "list[SubmittedJob]":
@@ -325,15 +331,21 @@ def summarize(job_set: str, done: "SubmitResult") -> str:
             return f"No new job: it exists already in {job_set}."
         return f"No new jobs: all {known:,} exist already in {job_set}."
     exists = f" ({known:,} more {'exists' if known == 1 else 'exist'} already)" if known else ""
-    parts = [output_formats.format_count(created, "job")] if created or not arrays else []
+    return f"submitted {_count(created, arrays)} to {job_set}{exists}"
+
+
+def _count(jobs: int, arrays: "Sequence[int]") -> str:
+    """How many jobs, and arrays of how many tasks."""
+    parts = [output_formats.format_count(jobs, "job")] if jobs or not arrays else []
     if arrays:
         tasks = output_formats.format_count(sum(arrays), "task")
         parts.append(f"{output_formats.format_count(len(arrays), 'array')} of {tasks}")
-    return f"submitted {' and '.join(parts)} to {job_set}{exists}"
+    return " and ".join(parts)
 
 
 def _report_check(item: "Submission", done: "ValidationResult") -> None:
-    jobs = output_formats.format_count(len(done.jobs), "job")
+    arrays = [job.tasks for job in done.jobs if job.tasks is not None]
+    jobs = _count(len(done.jobs) - len(arrays), arrays)
     typer.echo(f"{jobs} for {item.full_name} can be submitted; nothing was created")
     stuck = [(at, job) for at, job in enumerate(done.jobs) if job.feasible is False]
     for at, job in stuck[: command_base.FIELD_ERRORS_LISTED_MAX]:

@@ -128,8 +128,7 @@ def scale(
     roles = dict(_parse_numbers(text) for text in numbers)
     with command_base.connect(context) as client:
         done = client.scale_group(_find_id(client, group, queue, jobset), roles)
-    new = output_formats.format_count(done.submitted, "new member")
-    typer.echo(f"group {done.id} is scaled: {new}")
+    _report_change(done, "scaled")
 
 
 def change(
@@ -174,8 +173,16 @@ def change(
             freeze_seconds=freeze_seconds,
             step_max=step_max,
         )
+    _report_change(done, "changed")
+
+
+def _report_change(done: "GroupActionResult", what: str) -> None:
+    if done.position is None:
+        text = f"nothing to change: group {done.id} has these numbers and terms already"
+        command_base.print_message(f"fairlead: {text}")
+        return
     new = output_formats.format_count(done.submitted, "new member")
-    typer.echo(f"group {done.id} is changed: {new}")
+    typer.echo(f"group {done.id} is {what}: {new}")
 
 
 def watch(
