@@ -12,6 +12,7 @@ from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.simulated_world import World
 from fairlead_scheduler.simulate.model.trace import Trace
 from fairlead_scheduler.simulate.output.result_files import NullSink
+from fairlead_scheduler.snapshots.builder import SLACK
 
 QUEUES = 1_200
 """More than twice the number of messages that have distinct submission numbers within 4 ms."""
@@ -58,3 +59,26 @@ def test_a_job_whose_run_succeeded_ends_without_a_round() -> None:
     assert world.ledger.state_of(0) is JobState.SUCCEEDED
     assert JobId("j") not in world.view.jobs.rows
     world.view.validate()
+
+
+def test_shapes_without_jobs_are_retained_for_later_jobs() -> None:
+    trace = Trace()
+    for number in range(3 * SLACK):
+        requests = {"cpu": 1000 + number}
+        shape = trace.shapes.number(bytes(shapes.encode(shapes.Shape(requests=requests))))
+        trace.add(
+            f"j{number}",
+            submit_ms=2 * number,
+            run_ms=1,
+            queue="q",
+            shape=shape,
+            priority_class="default",
+        )
+    world = make_world(trace)
+    for number, at_ms in enumerate(trace.submit_ms):
+        world.submit(at_ms, [number])
+        decided = world.run_round(at_ms, explain=False)
+        assert decided is not None
+        assert len(decided.built.shapes) == number + 1
+        world.end_due(at_ms + 1)
+    assert world.ledger.done == len(trace)

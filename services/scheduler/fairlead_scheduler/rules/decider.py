@@ -19,6 +19,7 @@ from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimits
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
+from fairlead_scheduler.snapshots.builder import SLACK
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Deadlines
@@ -119,7 +120,9 @@ class Decider:
         *,
         began_ms: int,
         engine: Engine = schedule,
+        slack: int = SLACK,
     ) -> None:
+        """`slack`: as the `Builder` has it."""
         self.view = view
         self.clusters = clusters
         self.queues = queues
@@ -132,6 +135,7 @@ class Decider:
             clusters,
             queues,
             examined_before_ms=began_ms - EXAMINED_MS,
+            slack=slack,
         )
         self._schedule = engine
         self._engine_settings = self._builder.engine_settings()

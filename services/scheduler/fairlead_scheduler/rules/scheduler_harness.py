@@ -21,6 +21,7 @@ from fairlead_scheduler.engine import EngineSettings, Plan, schedule
 from fairlead_scheduler.rules.decider import Decider, DeciderSettings, Engine
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
+from fairlead_scheduler.snapshots.builder import SLACK
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import EndedJob
@@ -132,6 +133,7 @@ class SchedulerHarness:
         leases: Leases | None = None,
         began_ms: int = 0,
         engine: Engine = schedule,
+        slack: int = SLACK,
     ) -> Decider:
         """A leader's decider over this state as it is now. `settings` have the harness's rules."""
         return Decider(
@@ -142,6 +144,7 @@ class SchedulerHarness:
             leases or Leases(),
             began_ms=began_ms,
             engine=engine,
+            slack=slack,
         )
 
 

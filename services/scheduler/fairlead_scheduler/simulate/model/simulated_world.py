@@ -26,6 +26,7 @@ from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.simulated_runs import Report, Runs
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
+from fairlead_scheduler.snapshots.builder import SLACK
 from fairlead_scheduler.state import job_table
 from fairlead_scheduler.state.job_table import JobSet
 
@@ -34,6 +35,9 @@ _SPEC: Final = msgspec.Raw(b"{}")
 _TICK_MS: Final = 4
 _POSITIONS: Final = 512
 """Submission numbers count ticks of 4 ms and 512 positions in each (`ids.submission_number`)."""
+PAIRS_RETAINED_MAX: Final = 1 << 14
+"""Up to this many pairs of queue and shape without jobs are retained: a trace names the same ones
+again and again, and each new one costs as much as a round, but rounds read all pairs."""
 _ENDS: Final = {
     ev.JobSucceeded: JobState.SUCCEEDED,
     ev.JobFailed: JobState.FAILED,
@@ -67,7 +71,8 @@ class World:
         for node in nodes:
             self._harness.report_node(node)
         self._harness.configure(*settings.queues.values())
-        self._decider = self._harness.make_decider(settings.scheduler)
+        slack = max(SLACK, PAIRS_RETAINED_MAX // max(1, len(trace.queues)))
+        self._decider = self._harness.make_decider(settings.scheduler, slack=slack)
 
     # Inputs -------------------------------------------------------------------------------
 
