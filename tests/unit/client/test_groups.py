@@ -1,5 +1,6 @@
 """Groups from Python and on the command line."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,59 @@ def test_groups_are_listed_and_described(
     assert "Role worker (1 to 2 members): 1 running, 1 stopped" in printed
     assert "worker-0  RUNNING on n0" in printed
     assert "1 of 3" in printed
+
+
+WHY = {
+    "code": "gang-does-not-fit", "sentence": "The group does not fit.", "nodes": {"busy": 2},
+    "jobs": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [ID, "q/s/fit"])
+def test_why_explains_a_waiting_group_by_id_and_by_name(
+    server: Server, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    server.routes["GET /api/v1/groups"] = lambda _: {"groups": [GROUP]}
+    waiting = {**GROUP, "state": "QUEUED", "onMemberFailure": "fail", "why": WHY}
+    server.routes[f"GET /api/v1/groups/{ID}"] = lambda _: waiting
+    assert cli.invoke(["why", name]) == 0
+    assert capsys.readouterr().out == (
+        "QUEUED: The group does not fit.\n  2 nodes: busy\n"
+        "Role worker (1 to 2 members): 1 running, 1 stopped\n"
+    )
+    assert cli.invoke(["why", name, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["why"]["code"] == "gang-does-not-fit"
+    assert cli.invoke(["describe", "group", name]) == 0
+    assert "The group does not fit." in capsys.readouterr().out
+
+
+def test_why_says_why_a_group_ended(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    failed = {**GROUP, "state": "FAILED", "onMemberFailure": "fail", "reason": "member a-0 failed"}
+    server.routes[f"GET /api/v1/groups/{ID}"] = lambda _: failed
+    assert cli.invoke(["why", ID]) == 0
+    assert capsys.readouterr().out.startswith("FAILED: Member a-0 failed.\n")
+
+
+def test_why_explains_a_waiting_array_after_jobs_and_groups(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    array = {
+        "id": ID, "queue": "q", "jobSet": "s", "count": 9, "indexes": "0-8", "tasks": 9,
+        "waiting": 8, "live": 9, "states": {"QUEUED": 8, "RUNNING": 1}, "priorityClass": "default",
+        "pool": "default", "submitted": "2026-01-01T00:00:00Z", "submittedBy": "anna",
+        "why": {"code": "max-running", "sentence": "At most 1."},
+    }  # fmt: skip
+    server.routes[f"GET /api/v1/arrays/{ID}"] = lambda _: array
+    assert cli.invoke(["why", ID]) == 0
+    assert capsys.readouterr().out == "8 queued, 1 running: At most 1.\n"
+
+
+def test_why_names_what_does_not_exist(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["GET /api/v1/groups"] = lambda _: {"groups": []}
+    assert cli.invoke(["why", "q/s/none"]) == 3
+    printed = capsys.readouterr().err
+    assert "/jobs/q%2Fs%2Fnone" in printed
+    assert "no group or array of this name either" in printed
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fairlead.models.job_models import Job
+from fairlead.models.job_models import Job, WaitingReason
 from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
@@ -193,8 +193,9 @@ class TopologyView(ResponseModel, frozen=True, kw_only=True):
 
 
 class GroupDetail(GroupView, frozen=True, kw_only=True):
-    """Everything about a group with its members."""
+    """Everything about a group with its members. `why`: why queued members wait."""
 
+    why: WaitingReason | None = None
     labels: Mapping[str, str] = {}
     completion_roles: tuple[str, ...] = ()
     completion_count: int | None = None

@@ -8,7 +8,11 @@ import msgspec
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.group_terms import Topology
-from fairlead_lookout.http.responses import ResponseBody, format_time
+from fairlead_lookout.http.responses import (
+    ResponseBody,
+    WaitingReasonResponse,
+    format_time,
+)
 from fairlead_lookout.store.queries.group_lists import GroupPage, RoleCounts, decode_roles
 
 FindHops = Callable[[str, str, str], Mapping[str, int]]
@@ -79,9 +83,10 @@ class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     `freezeSeconds` and `stepMax` 0: no freeze, no step. `startup`: roles in the order in which
     their members start. `rendezvous`: by which variables members find each other. `generation`: how
     often the group has been re-created, and 1. `priority`: what all members were given after the
-    submission.
+    submission. `why`: why queued members wait, first of all those that the group needs.
     """
 
+    why: WaitingReasonResponse | None = None
     labels: dict[str, str]
     completion_roles: list[str]
     completion_count: int | None = None
@@ -108,11 +113,14 @@ def describe_group(row: Any, find_hops: FindHops) -> GroupSummary:
     return GroupSummary(**_read_fields(row, find_hops))
 
 
-def describe_group_detail(row: Any, members: list[Any], find_hops: FindHops) -> GroupDetail:
-    """The response for a row with its members."""
+def describe_group_detail(
+    row: Any, members: list[Any], why: WaitingReasonResponse | None, find_hops: FindHops
+) -> GroupDetail:
+    """The response for a row with its members, and why some of them wait."""
     terms = _decode_terms(row["terms"])
     return GroupDetail(
         **_read_fields(row, find_hops),
+        why=why,
         labels=_decode_labels(row["labels"]),
         completion_roles=list(terms.completion_roles) or [role.name for role in terms.roles],
         completion_count=terms.completion_count,

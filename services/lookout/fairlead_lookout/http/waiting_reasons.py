@@ -1,12 +1,15 @@
-"""Why a queued job waits: its own conditions, or what the scheduler reported about jobs like it."""
+"""Why a queued job or group waits: its own conditions, or what the scheduler reported about it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.ids import is_array_id, partition_of_job
+from fairlead_common.domain.records.scheduling_reports import WaitingReport
 from fairlead_common.log.quarantine import QuarantinedRecord
 from fairlead_lookout.http.job_responses import NO_NODES, find_obstacle
 from fairlead_lookout.http.responses import WaitingReasonResponse
+from fairlead_lookout.store.queries.group_lists import decode_roles
 from fairlead_lookout.store.queries.view_reader import Dependencies, JobRecord
 from fairlead_lookout.store.topic_caches import ClusterCache, ReportCache
 
@@ -26,14 +29,7 @@ def explain_waiting(
     a reader has stopped, and at which record."""
     row = job.row
     if row["state"] == "QUEUED" and (record := stopped.get(partition_of_job(row["id"]))):
-        return WaitingReasonResponse(
-            code="log-stopped",
-            sentence=(
-                f"The {record.reader} cannot read the log of this job beyond position"
-                f" {record.position} of partition {record.partition}: {record.reason}. The job is"
-                " not scheduled until a newer version of that service runs."
-            ),
-        )
+        return _explain_stopped_log("job", record)
     if job.preempted_runs:
         return _explain_preemption(job)
     if job.waits_in_array:
@@ -47,20 +43,107 @@ def explain_waiting(
     match obstacle := find_obstacle(row, now_ms, job.dependencies.are_open, clusters):
         case None:
             return None
-        case "hold":
-            return WaitingReasonResponse(
-                code="hold", sentence="The job is held until it is released."
-            )
         case "dependencies":
             return explain_dependencies("The job waits", job.dependencies)
+        case _:
+            return _explain_condition("The job", row, obstacle) or _explain_scheduling(
+                job, reports, has_nodes=obstacle != NO_NODES
+            )
+
+
+def explain_waiting_group(
+    group: Any,
+    members: Sequence[Any],
+    reports: ReportCache,
+    clusters: ClusterCache,
+    stopped: Mapping[int, QuarantinedRecord],
+    now_ms: int,
+) -> WaitingReasonResponse | None:
+    """Why queued members of a group wait; None if none do. `group`, `members`: rows of the
+    statements `group` and `members`.
+
+    A needed member that is held or starts later prevents the start of the group, so it comes first,
+    then what the scheduler reported.
+    """
+    waiting = _order_waiting(group, members)
+    if group["ended_ms"] is not None or not waiting:
+        return None
+    if record := stopped.get(partition_of_job(group["id"])):
+        return _explain_stopped_log("group", record)
+    needed = [member for member, is_needed in waiting if is_needed]
+    if reason := _find_condition(needed, clusters, now_ms):
+        return reason
+    first, _ = waiting[0]
+    place = (first["pool"], group["queue"])
+    if report := reports.find_gang_reason(*place, group["job_set"], group["id"]):
+        return _describe_report(report)
+    if reason := _find_condition([member for member, _ in waiting], clusters, now_ms):
+        return reason
+    # A group whose needed members have all ended starts member by member, as other jobs do.
+    if report := reports.find_waiting_reason(*place, first["shape"], "", ""):
+        return _describe_report(report, f"{_name_member(first)}: ")
+    has_nodes = find_obstacle(first, now_ms, waits_for_others=False, clusters=clusters) != NO_NODES
+    return _explain_without_report("group", first["pool"], has_nodes=has_nodes)
+
+
+def _order_waiting(group: Any, members: Sequence[Any]) -> list[tuple[Any, bool]]:
+    """The queued members and whether the group needs each: needed ones first, in the order of the
+    roles."""
+    generation = max((member["generation"] for member in members), default=0)
+    roles = {role.name: (place, role.min) for place, role in enumerate(decode_roles(group))}
+    found = [
+        (member["number"] >= roles[member["role"]][1], roles[member["role"]][0], member)
+        for member in members
+        if member["state"] == "QUEUED"
+        and member["generation"] == generation
+        and member["role"] in roles
+    ]
+    found.sort(key=lambda each: (each[0], each[1], each[2]["number"]))
+    return [(member, not is_surplus) for is_surplus, _, member in found]
+
+
+def _find_condition(
+    members: Sequence[Any], clusters: ClusterCache, now_ms: int
+) -> WaitingReasonResponse | None:
+    """Why the first of these members waits that is held or starts later."""
+    for member in members:
+        obstacle = find_obstacle(member, now_ms, waits_for_others=False, clusters=clusters)
+        if reason := _explain_condition(_name_member(member), member, obstacle):
+            return reason
+    return None
+
+
+def _name_member(member: Any) -> str:
+    return f"Member {member['role']}-{member['number']}"
+
+
+def _explain_stopped_log(noun: str, record: QuarantinedRecord) -> WaitingReasonResponse:
+    return WaitingReasonResponse(
+        code="log-stopped",
+        sentence=(
+            f"The {record.reader} cannot read the log of this {noun} beyond position"
+            f" {record.position} of partition {record.partition}: {record.reason}. The {noun} is"
+            " not scheduled until a newer version of that service runs."
+        ),
+    )
+
+
+def _explain_condition(
+    subject: str, row: Any, obstacle: str | None
+) -> WaitingReasonResponse | None:
+    """The reason if the job of this row is held or starts later. `subject`: the job."""
+    match obstacle:
+        case "hold":
+            return WaitingReasonResponse(
+                code="hold", sentence=f"{subject} is held until it is released."
+            )
         case "startAfter":
             start_after = timestamps.rfc3339(row["start_after_ms"])
             return WaitingReasonResponse(
-                code="startAfter",
-                sentence=f"The job starts no earlier than {start_after}.",
+                code="startAfter", sentence=f"{subject} starts no earlier than {start_after}."
             )
         case _:
-            return _explain_scheduling(job, reports, has_nodes=obstacle != NO_NODES)
+            return None
 
 
 def explain_dependencies(subject: str, others: Dependencies) -> WaitingReasonResponse:
@@ -111,23 +194,30 @@ def _explain_scheduling(
     reason = reports.find_waiting_reason(
         row["pool"], row["queue"], row["shape"], row["job_set"], name
     )
-    if reason is None and not has_nodes:
+    if reason is None:
+        return _explain_without_report("job", row["pool"], has_nodes=has_nodes)
+    return _describe_report(reason)
+
+
+def _explain_without_report(noun: str, pool: str, *, has_nodes: bool) -> WaitingReasonResponse:
+    if not has_nodes:
         # Of pools that only jobs name, the scheduler examines some.
         return WaitingReasonResponse(
             code=NO_NODES,
             sentence=(
-                f"Pool {row['pool']} has no nodes. Start an executor that reports nodes in this"
-                " pool."
+                f"Pool {pool} has no nodes. Start an executor that reports nodes in this pool."
             ),
         )
-    if reason is None:
-        return WaitingReasonResponse(
-            code="scheduling",
-            sentence="The scheduler has not examined the job yet.",
-        )
     return WaitingReasonResponse(
-        code=reason.code,
-        sentence=reason.sentence,
-        nodes=reason.nodes or None,
-        jobs=reason.jobs or None,
+        code="scheduling", sentence=f"The scheduler has not examined the {noun} yet."
+    )
+
+
+def _describe_report(report: WaitingReport, before: str = "") -> WaitingReasonResponse:
+    """`before`: the beginning of the sentence."""
+    return WaitingReasonResponse(
+        code=report.code,
+        sentence=before + report.sentence,
+        nodes=report.nodes or None,
+        jobs=report.jobs or None,
     )

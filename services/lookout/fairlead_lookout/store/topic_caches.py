@@ -110,18 +110,31 @@ class ReportCache(TopicCache):
         self, pool: str, queue: str, shape: str, job_set: str, gang: str
     ) -> scheduling_reports.WaitingReport | None:
         """Why jobs like this one wait, if the scheduler has reported it."""
-        wanted = scheduling_reports.WaitingReport(
-            pool=pool,
-            queue=queue,
-            code="",
-            sentence="",
-            shape=shape,
-            job_set=job_set if gang else "",
-            gang=gang,
+        found = self.find_gang_reason(pool, queue, job_set, gang) if gang else None
+        if found is not None:
+            return found
+        # Without a report about its gang, which has ended, it waits like any other job of its shape.
+        return self._find_waiting(
+            scheduling_reports.WaitingReport(
+                pool=pool, queue=queue, code="", sentence="", shape=shape
+            )
         )
+
+    def find_gang_reason(
+        self, pool: str, queue: str, job_set: str, gang: str
+    ) -> scheduling_reports.WaitingReport | None:
+        """Why members of this gang (or group, by its id) wait, if the scheduler has reported it."""
+        return self._find_waiting(
+            scheduling_reports.WaitingReport(
+                pool=pool, queue=queue, code="", sentence="", job_set=job_set, gang=gang
+            )
+        )
+
+    def _find_waiting(
+        self, wanted: scheduling_reports.WaitingReport
+    ) -> scheduling_reports.WaitingReport | None:
+        """The report with the key of this one."""
         value = self.find_value(scheduling_reports.key(wanted))
-        if value is None and gang:  # its gang has ended: it waits like any other job of its shape
-            return self.find_waiting_reason(pool, queue, shape, "", "")
         found = None if value is None else scheduling_reports.decode(value)
         return found if isinstance(found, scheduling_reports.WaitingReport) else None
 

@@ -18,7 +18,15 @@ from fairlead.cli.support import (
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fairlead import JobDetail, QueueShare, Round, Run, WaitingReport
+    from fairlead import (
+        ArrayView,
+        GroupDetail,
+        JobDetail,
+        QueueShare,
+        Round,
+        Run,
+        WaitingReport,
+    )
 
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
 PoolName = Annotated[str, typer.Argument(metavar="NAME", help="The pool's name.")]
@@ -53,9 +61,11 @@ def register(app: typer.Typer) -> None:
     app.add_typer(one, name="describe")
     app.command(
         "why",
-        short_help="Explain why a job waits, or what happened to it.",
+        short_help="Explain why a job, group or array waits, or what happened to it.",
         epilog=command_base.format_examples(
-            "fairlead why trial-7", "fairlead why default/sweep/trial-7"
+            "fairlead why trial-7",
+            "fairlead why default/sweep/trial-7",
+            "fairlead why bert-1 --jobset training",
         ),
     )(why)
 
@@ -81,27 +91,54 @@ def describe_job(
 
 def why(
     context: typer.Context,
-    job: job_selection.OneJob,
+    job: Annotated[str, typer.Argument(metavar="JOB|GROUP|ARRAY", help=job_selection.NAME_HELP)],
     queue: job_selection.OfQueue = "",
     jobset: job_selection.OfJobSet = "",
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Explain in sentences why a job waits or, if it has started or ended, what happened to it."""
-    from datetime import UTC, datetime
+    """Explain in sentences why a job, group or array waits or, if it has started or ended, what
+    happened to it.
+
+    A job is found first, then a group, then an array.
+    """
+    from fairlead import NotFound
 
     with command_base.connect(context) as client:
         (name,) = job_selection.list_references(client, [job], queue, jobset)
-        detail = client.job(name)
+        found: JobDetail | GroupDetail | ArrayView | None
+        try:
+            found = client.job(name)
+        except NotFound as error:
+            found = job_selection.find_group_or_array(client, name)
+            if found is None:
+                error.add_note("there is no group or array of this name either")
+                raise
+    summary, story = _explain(found)
     match output_format:
         case output_formats.Format.JSON | output_formats.Format.YAML:
-            summary = {"id": detail.id, "state": detail.state, "why": detail.why}
-            output_formats.print_object(
-                {**summary, "story": job_story.describe_history(detail, datetime.now(UTC))},
-                output_format,
-            )
+            output_formats.print_object({**summary, "story": story}, output_format)
         case _:
-            for sentence in job_story.describe_history(detail, datetime.now(UTC)):
+            for sentence in story:
                 output_formats.print_line(sentence)
+
+
+def _explain(
+    found: "JobDetail | GroupDetail | ArrayView",
+) -> tuple[dict[str, object], list[str]]:
+    """The id, the state and why; and the history in sentences."""
+    from datetime import UTC, datetime
+
+    from fairlead import ArrayView, GroupDetail
+
+    summary: dict[str, object] = {"id": found.id, "why": found.why}
+    match found:
+        case GroupDetail():
+            return summary | {"state": found.state}, group_commands.describe_history(found)
+        case ArrayView():
+            return summary | {"states": found.states}, array_commands.describe_history(found)
+        case _:
+            story = job_story.describe_history(found, datetime.now(UTC))
+            return summary | {"state": found.state}, story
 
 
 def _print_job(detail: "JobDetail", now: "datetime") -> None:

@@ -1,5 +1,6 @@
 """What a command is about: jobs by id, name or filter, and one group or array."""
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
@@ -9,7 +10,7 @@ import typer
 from fairlead.cli.support import command_base
 
 if TYPE_CHECKING:
-    from fairlead import Client, Filter
+    from fairlead import ArrayView, Client, Filter, GroupDetail
 
 NAME_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
 Ids = Annotated[list[str] | None, typer.Argument(metavar="JOB", help=NAME_HELP)]
@@ -154,15 +155,38 @@ def find_id(
     """
     if _ID.fullmatch(text):
         return text
-    if "/" in text:
-        queue, _, rest = text.partition("/")
-        job_set, _, text = rest.rpartition("/")
-    else:
+    if "/" not in text:
         queue, job_set = find_job_set(client, queue, job_set)
-    found = next(search(queue=queue, job_set=job_set, client_id=text), None)
+        text = f"{queue}/{job_set}/{text}"
+    queue, job_set, name = _split_reference(text)
+    found = next(search(queue=queue, job_set=job_set, client_id=name), None)
     if found is None:
-        command_base.fail(f"there is no {noun} {text!r} in {queue}/{job_set}")
+        command_base.fail(f"there is no {noun} {name!r} in {queue}/{job_set}")
     return found.id
+
+
+def find_group_or_array(client: "Client", reference: str) -> "GroupDetail | ArrayView | None":
+    """What a reference that names no job names, if it exists."""
+    from fairlead import NotFound
+
+    group_id: str | None = reference
+    if not _ID.fullmatch(reference):
+        queue, job_set, name = _split_reference(reference)
+        found = next(client.groups(queue=queue, job_set=job_set, client_id=name), None)
+        group_id = None if found is None else found.id
+    if group_id is not None:
+        with contextlib.suppress(NotFound):
+            return client.group(group_id)
+    with contextlib.suppress(NotFound):
+        return client.array(reference)
+    return None
+
+
+def _split_reference(text: str) -> tuple[str, str, str]:
+    """The queue, the job set and the client id of a group or array, which contains no slash."""
+    queue, _, rest = text.partition("/")
+    job_set, _, name = rest.rpartition("/")
+    return queue, job_set, name
 
 
 def find_job_set(client: "Client", queue: str, job_set: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ def find_reason(detail: "JobDetail") -> str:
     """The reason for its state, if there is one."""
     if detail.why is not None:
         return detail.why.sentence
-    return _make_sentence(detail.reason or detail.message or "")
+    return make_sentence(detail.reason or detail.message or "")
 
 
 def describe_history(detail: "JobDetail", now: datetime.datetime) -> list[str]:
@@ -52,9 +52,7 @@ def _describe_stop(detail: "JobDetail") -> str:
 
 
 def _describe_waiting(detail: "JobDetail", why: "WaitingReason") -> list[str]:
-    sentences = []
-    for reason, nodes in (why.nodes or {}).items():
-        sentences.append(f"  {output_formats.format_count(nodes, 'node')}: {reason}")
+    sentences = list_excluded_nodes(why)
     for job_id, state in (why.dependencies or {}).items():
         sentences.append(f"  {(why.client_ids or {}).get(job_id, job_id)}: {state}")
     if detail.position_in_queue and why.code not in ("hold", "dependencies", "startAfter"):
@@ -62,6 +60,14 @@ def _describe_waiting(detail: "JobDetail", why: "WaitingReason") -> list[str]:
             f"This job is {_format_position(detail.position_in_queue)} in queue {detail.queue}."
         )
     return sentences
+
+
+def list_excluded_nodes(why: "WaitingReason") -> list[str]:
+    """How many nodes are excluded, by the first reason that excludes each."""
+    return [
+        f"  {output_formats.format_count(nodes, 'node')}: {reason}"
+        for reason, nodes in (why.nodes or {}).items()
+    ]
 
 
 def _format_position(position: str) -> str:
@@ -121,7 +127,7 @@ def _command_line_name(detail: "JobDetail") -> str:
     return name if is_plain else detail.id
 
 
-def _make_sentence(text: str) -> str:
+def make_sentence(text: str) -> str:
     """With a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 

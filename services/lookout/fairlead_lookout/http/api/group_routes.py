@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
 from fairlead_common.web import query_validation
 from fairlead_common.web.query_validation import After, Wait, validated_by
 from fairlead_lookout.http import group_responses
@@ -13,6 +14,7 @@ from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
 from fairlead_lookout.http.request_parameters import Cursor, Limit, Text, parse_words
+from fairlead_lookout.http.waiting_reasons import explain_waiting_group
 from fairlead_lookout.store.queries import group_lists
 from fairlead_lookout.store.queries.group_lists import GroupFilter
 
@@ -102,4 +104,12 @@ async def find_group(
     """The group. Raises as `find_group_row`."""
     row = await find_group_row(deps, visible_queues, group)
     members = await group_lists.read_members(deps.view, group)
-    return group_responses.describe_group_detail(row, members, deps.reports.find_hops)
+    why = explain_waiting_group(
+        row,
+        members,
+        deps.reports,
+        deps.clusters,
+        deps.quarantine.find_stopped_partitions(),
+        clock.now_ms(),
+    )
+    return group_responses.describe_group_detail(row, members, why, deps.reports.find_hops)

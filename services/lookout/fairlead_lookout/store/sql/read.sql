@@ -551,8 +551,8 @@ WHERE g.id = $1;
 
 -- name: members
 -- The members of a group with their newest runs, newest generation first, by role and index.
-SELECT m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms, j.submitted_ms,
-       r.executor, r.node
+SELECT m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms,
+       j.submitted_ms, j.pool, j.shape, j.held, j.start_after_ms, r.executor, r.node
 FROM fairlead_lookout.group_members m
 JOIN fairlead_lookout.jobs j ON j.id = m.job_id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week

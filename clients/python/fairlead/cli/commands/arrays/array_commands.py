@@ -137,6 +137,14 @@ def describe(
     output_formats.print_detail(detail, detail.id, output_format, lambda: _print_array(detail))
 
 
+def describe_history(detail: "ArrayView") -> list[str]:
+    """The tasks by state, and why some of them are not released."""
+    states = _describe_counts(detail.states)
+    if detail.why is not None:
+        return [f"{states}: {detail.why.sentence}"]
+    return [f"{states}: {detail.reason}." if detail.reason else states]
+
+
 def cancel(
     context: typer.Context,
     array: OneArray,

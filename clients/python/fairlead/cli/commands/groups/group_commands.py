@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead.cli.support import command_base, job_selection, output_formats
+from fairlead.cli.support import command_base, job_selection, job_story, output_formats
 
 if TYPE_CHECKING:
     from fairlead import Client, GroupDetail, GroupView
@@ -104,10 +104,20 @@ def describe(
     jobset: job_selection.OfJobSet = "",
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """Show all details of a group: its state, the last change, its roles and members."""
+    """Show all details of a group: its state, why it waits, its roles and members."""
     with command_base.connect(context) as client:
         detail = client.group(_find_id(client, group, queue, jobset))
     output_formats.print_detail(detail, detail.id, output_format, lambda: _print_group(detail))
+
+
+def describe_history(detail: "GroupDetail") -> list[str]:
+    """The state and why, the excluded nodes, and the members of each role by state."""
+    why = detail.why
+    reason = job_story.make_sentence(detail.reason or "") if why is None else why.sentence
+    sentences = [f"{detail.state}: {reason}" if reason else detail.state]
+    if why is not None:
+        sentences += job_story.list_excluded_nodes(why)
+    return sentences + [_describe_role(role) for role in detail.roles]
 
 
 def scale(
@@ -300,6 +310,7 @@ def _print_group(detail: "GroupDetail") -> None:
             ("Queue", detail.queue),
             ("Job set", detail.job_set),
             ("State", detail.state),
+            ("Why", None if detail.why is None else detail.why.sentence),
             ("Last change", detail.last_change),
             ("Reason", detail.reason),
             ("Submitted", detail.submitted),
