@@ -11,6 +11,7 @@ from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.log_server import log_server
 from tests.e2e.pages.reported_state import fill
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.integration.lookout.test_groups import announced, group_id
 from tests.unit.lookout.builders import failed_run, job_id, leased, requeued, submitted
 from tests.unit.lookout.builders import running as started
 
@@ -26,6 +27,7 @@ PATHS: Final = (
     f"/jobs/{job_id('c')}",
     f"/arrays/{array_id(job_id('scan'))}",
     f"/arrays/{array_id(job_id('scan'))}?state=CANCELLED",
+    f"/groups/{group_id('g')}",
     "/jobs",
     "/jobs?q=nothing",
     "/jobs?groupBy=queue,state",
@@ -134,7 +136,7 @@ async def test_no_page_violates_a_rule(
         array = array_id(job_id("scan"))
         template = submitted("scan", job_id=JobId(array))
         made = events.ArraySubmitted(array=array, template=template, count=99, indexes="0-98")
-        await harness.append_events(made)
+        await harness.append_events(made, *announced("g"))
         await harness.read("/jobs", await harness.append_events(*history, *again))
         assert await check(browser, harness, axe_script, PATHS, views) == {}
 

@@ -20,7 +20,7 @@ LONG_NAME: Final = "a-job-set-with-a-very-long-name-" * 7
 PHONE: Final = {"width": 390, "height": 844}
 TEXTS: Final = {
     "/": LONG_NAME,
-    "/jobsets/q/s": "Queued",
+    "/jobsets/q/s": "Groups",
     f"/jobsets/q/{LONG_NAME}": LONG_NAME,
     "/jobs": "11 jobs",  # 7 of them wait in an array
     "/jobs?groupBy=queue,state": "Jobs",

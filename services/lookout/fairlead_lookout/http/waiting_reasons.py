@@ -60,7 +60,7 @@ def explain_waiting_group(
     now_ms: int,
 ) -> WaitingReasonResponse | None:
     """Why queued members of a group wait; None if none do. `group`, `members`: rows of the
-    statements `group` and `members`.
+    statements `groups_by_id` and `members`.
 
     A needed member that is held or starts later prevents the start of the group, so it comes first,
     then what the scheduler reported.

@@ -113,7 +113,7 @@ class ReportCache(TopicCache):
         found = self.find_gang_reason(pool, queue, job_set, gang) if gang else None
         if found is not None:
             return found
-        # Without a report about its gang, which has ended, it waits like any other job of its shape.
+        # Its gang has ended, so it waits like any other job of its shape.
         return self._find_waiting(
             scheduling_reports.WaitingReport(
                 pool=pool, queue=queue, code="", sentence="", shape=shape

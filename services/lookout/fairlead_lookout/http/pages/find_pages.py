@@ -1,5 +1,7 @@
-"""The page that finds pages, queues, job sets and jobs by a part of their name, and its results
-alone, which the command palette of the other pages shows."""
+"""The page that finds pages, queues, job sets, groups, arrays and jobs by name or id.
+
+The command palette of the other pages shows its results alone.
+"""
 
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -15,6 +17,7 @@ from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS
 from fairlead_lookout.http.pages.navigation import PAGES
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+from fairlead_lookout.store.queries import array_lists, group_lists
 from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 PATH: Final = "/find"
@@ -24,7 +27,7 @@ Words = Annotated[str, Query(max_length=256)]
 
 
 class FoundLink(msgspec.Struct, frozen=True):
-    """A result. `kind`: Page, Queue, Job set or Job; `detail` distinguishes equal titles."""
+    """A result. `kind`: Page, Queue, Job set, ...; `detail` distinguishes equal titles."""
 
     kind: str
     title: str
@@ -55,6 +58,8 @@ def _fragment(deps: Deps, q: str) -> Fragment:
             found += await _find_jobs(deps, visible_queues, text)
             found += await _find_queues(deps, visible_queues, text)
             found += await _find_job_sets(deps, visible_queues, text)
+            found += await _find_groups(deps, visible_queues, text)
+            found += await _find_arrays(deps, visible_queues, text)
         return {"q": text, "found": found}
 
     return Fragment("_find.html", (text,), read)
@@ -91,6 +96,33 @@ async def _find_job_sets(deps: Deps, visible_queues: QueueScope, text: str) -> l
     return [
         FoundLink("Job set", job_set, rendering.job_set_url(queue, job_set), f"queue {queue}")
         for queue, job_set in keys
+    ]
+
+
+async def _find_groups(deps: Deps, visible_queues: QueueScope, text: str) -> list[FoundLink]:
+    rows = await group_lists.find_groups(deps.view, visible_queues, text, EACH_MAX)
+    return [
+        FoundLink(
+            "Group",
+            row["client_id"] or row["id"],
+            f"/groups/{row['id']}",
+            f"{row['shown'].lower()} in {row['queue']}/{row['job_set']}",
+        )
+        for row in rows
+    ]
+
+
+async def _find_arrays(deps: Deps, visible_queues: QueueScope, text: str) -> list[FoundLink]:
+    found = await array_lists.find_arrays(deps.view, visible_queues, text, EACH_MAX)
+    return [
+        FoundLink(
+            "Array",
+            array.row["client_id"] or array.row["id"],
+            f"/arrays/{array.row['id']}",
+            f"{rendering.summarize_states(array.counts)} in"
+            f" {array.row['queue']}/{array.row['job_set']}",
+        )
+        for array in found
     ]
 
 

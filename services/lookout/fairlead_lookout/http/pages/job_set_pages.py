@@ -1,5 +1,6 @@
 """The pages of job sets: all of them, and one with its jobs."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from fastapi import APIRouter
@@ -7,15 +8,21 @@ from fastapi import APIRouter
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.service import clock
-from fairlead_lookout.http import job_responses, responses
+from fairlead_lookout.domain.model import JobSetKey
+from fairlead_lookout.http import array_responses, group_responses, job_responses, responses
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.long_polls import find_job_set
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Flag, Fragment, PageSender, Text, Values
+from fairlead_lookout.store.queries import array_lists, group_lists
+from fairlead_lookout.store.queries.array_lists import ArrayFilter
+from fairlead_lookout.store.queries.group_lists import GroupFilter
 from fairlead_lookout.store.queries.list_filters import JobFilter, JobSetFilter
 
 PAGE_SIZE: Final = 50
+SECTION_SIZE: Final = 10
+"""Groups, and arrays, on the page of a job set."""
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
@@ -54,9 +61,16 @@ async def _job_sets(
 
 
 async def _job_set(
-    deps: Deps, queue: str, job_set: str, state: Text = None, cursor: Text = None
+    deps: Deps,
+    queue: str,
+    job_set: str,
+    state: Text = None,
+    cursor: Text = None,
+    groups: Text = None,
+    arrays: Text = None,
 ) -> Fragment:
-    """A job set and a page of its jobs."""
+    """A job set and a page of its jobs; before its newest jobs of all states, its groups and
+    arrays, each after its own cursor."""
     chosen = state if state in JobState.__members__ else None
 
     async def read(visible_queues: QueueScope) -> Values:
@@ -69,12 +83,45 @@ async def _job_set(
         page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor, set_number=found.number)
         address = rendering.job_set_url(queue, job_set)
         query = {"state": chosen}
-        return {
-            "live": build_address(f"/live{address}", query | {"cursor": cursor}),
+        places = {"groups": groups, "arrays": arrays}
+        values: Values = {"groups": [], "older_groups": None, "arrays": [], "older_arrays": None}
+        if chosen is None and cursor is None:
+            values |= await _read_groups_and_arrays(deps, visible_queues, (queue, job_set), places)
+        return values | {
+            "live": build_address(f"/live{address}", query | {"cursor": cursor} | places),
             "set": responses.describe_job_set(counted, clock.now_ms()),
             "state": chosen,
             "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
             "next": build_address(address, query | {"cursor": page.next}) if page.next else None,
         }
 
-    return Fragment("_jobset.html", (queue, job_set, chosen, cursor), read, (queue, job_set))
+    key = (queue, job_set, chosen, cursor, groups, arrays)
+    return Fragment("_jobset.html", key, read, (queue, job_set))
+
+
+async def _read_groups_and_arrays(
+    deps: Deps, visible_queues: QueueScope, key: JobSetKey, places: Mapping[str, str | None]
+) -> Values:
+    """A page of the groups and one of the arrays of a job set, after these cursors (`places`)."""
+    values: Values = {}
+    address, (queue, job_set) = rendering.job_set_url(*key), key
+    groups = await group_lists.read_groups(
+        deps.view,
+        GroupFilter(visible_queues=visible_queues, queue=queue, job_set=job_set),
+        SECTION_SIZE,
+        places["groups"],
+    )
+    if groups.next is not None:
+        values["older_groups"] = build_address(address, {**places, "groups": groups.next})
+    arrays = await array_lists.read_arrays(
+        deps.view,
+        ArrayFilter(visible_queues=visible_queues, queue=queue, job_set=job_set),
+        SECTION_SIZE,
+        places["arrays"],
+    )
+    if arrays.next is not None:
+        values["older_arrays"] = build_address(address, {**places, "arrays": arrays.next})
+    return values | {
+        "groups": group_responses.describe_groups(groups, deps.reports.find_hops).groups,
+        "arrays": array_responses.describe_arrays(arrays).arrays,
+    }

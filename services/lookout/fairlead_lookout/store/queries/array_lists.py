@@ -76,6 +76,15 @@ async def read_named_arrays(view: ViewReader, arrays: Sequence[str]) -> list[Arr
     return await _decode(view, await view.fetch("arrays_by_id", list(arrays)))
 
 
+async def find_arrays(
+    view: ViewReader, visible: QueueScope, text: str, limit: int
+) -> list[ArrayRecord]:
+    """The newest arrays with this id or with the text in their client id; the id of a task finds
+    its array."""
+    wanted = ids.array_id(text) if ids.is_job_id(text) else text
+    return await read_named_arrays(view, await view.find_ids("arrays", visible, wanted, limit))
+
+
 async def _decode(view: ViewReader, rows: Sequence[Any]) -> list[ArrayRecord]:
     submitted = [_decode_submitted(row["submitted"]) for row in rows]
     after = [

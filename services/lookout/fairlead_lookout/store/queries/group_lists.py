@@ -82,8 +82,14 @@ async def read_groups(
 
 async def read_group(view: ViewReader, group: str) -> Any | None:
     """The row of a group."""
-    rows = await view.fetch("group", group)
+    rows = await view.fetch("groups_by_id", [group])
     return rows[0] if rows else None
+
+
+async def find_groups(view: ViewReader, visible: QueueScope, text: str, limit: int) -> list[Any]:
+    """The rows of the newest groups with this id or with the text in their client id."""
+    found = await view.find_ids("groups", visible, text, limit)
+    return await view.fetch("groups_by_id", found) if found else []
 
 
 async def read_members(view: ViewReader, group: str) -> list[Any]:

@@ -6,7 +6,7 @@ Lists of jobs are in `job_lists.py`.
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import asyncpg
 import msgspec
@@ -26,6 +26,8 @@ from fairlead_lookout.store.view_schema import READ
 QUEUES_MAX: Final = 2_000
 SETS_EXAMINED_MAX: Final = 20_000
 """Job sets whose names one page examines; the next page continues after them."""
+NAMES_EXAMINED_MAX: Final = 10_000
+"""The newest groups, and arrays, among whose client ids a text is looked for."""
 SETS_COUNTED_MAX: Final = 10_000
 JOBS_BEFORE_MAX: Final = 10_000
 """The oldest jobs of a queue that are examined for a queue position."""
@@ -220,6 +222,19 @@ class ViewReader:
         return await self.fetch(
             "sets_of_queues", queues, wanted.active, begin, per_queue, wanted.q, rows_max
         )
+
+    async def find_ids(
+        self, table: Literal["groups", "arrays"], visible_queues: QueueScope, text: str, limit: int
+    ) -> list[str]:
+        """The ids of groups or arrays with this id or with the text in their client ids."""
+        rows = await self.fetch_text(
+            READ["ids_by_name"].replace("{table}", table),
+            *visible_queues.arguments(),
+            text,
+            NAMES_EXAMINED_MAX,
+            limit,
+        )
+        return [row["id"] for row in rows]
 
     async def read_jobs(
         self, job_ids: Sequence[str], weeks: Sequence[int] | None = None

@@ -542,12 +542,33 @@ SELECT * FROM (
 WHERE $6::text[] IS NULL OR shown = ANY ($6)
 LIMIT $9;
 
--- name: group
+-- name: ids_by_name
+-- Ids of groups or arrays ({table}) of queues in $1 (null: all) but those in $2: that with the id $3
+-- and, of the newest $4, those with $3 in their client id (in queue/jobSet/clientId if $3 has a
+-- slash). Newest first, at most $5.
+WITH newest AS (
+    SELECT id, queue, job_set, client_id, submitted_ms FROM fairlead_lookout.{table}
+    ORDER BY submitted_ms DESC, id DESC LIMIT $4
+), found AS (
+    SELECT id, queue, submitted_ms FROM newest
+    WHERE strpos(
+        CASE WHEN strpos($3, '/') > 0 THEN queue || '/' || job_set || '/' ELSE '' END || client_id,
+        $3
+    ) > 0
+    UNION
+    SELECT id, queue, submitted_ms FROM fairlead_lookout.{table} WHERE id = $3
+)
+SELECT id FROM found
+WHERE ($1::text[] IS NULL OR queue = ANY ($1)) AND queue <> ALL ($2::text[])
+ORDER BY submitted_ms DESC, id DESC LIMIT $5;
+
+-- name: groups_by_id
 SELECT g.*, c.roles,
        CASE WHEN g.state = 'QUEUED' AND c.starting THEN 'STARTING' ELSE g.state END AS shown
 FROM fairlead_lookout.groups g
 CROSS JOIN LATERAL (SELECT * FROM fairlead_lookout.count_members(g.id, g.terms)) c
-WHERE g.id = $1;
+WHERE g.id = ANY ($1::text[])
+ORDER BY array_position($1::text[], g.id);
 
 -- name: members
 -- The members of a group with their newest runs, newest generation first, by role and index.
