@@ -168,7 +168,7 @@ def test_a_group_is_scaled_up_and_down_and_restarted(machine: Installation, file
     assert states(found)["worker-0"] == "RUNNING"
     machine.ask("PATCH", f"/groups/{group}", {"roles": [{"name": "worker", "max": 2}]})
     found = see(machine, group, lambda each: states(each)["worker-1"] == "RUNNING")
-    assert len([each for each in found["members"] if each["index"] == 1]) == 2
+    assert (len(found["members"]), found["earlierMembers"]) == (3, 1)
     machine.ask("POST", f"/groups/{group}/restart", {"reason": "new data"})
     machine.standalone.wait_for(
         lambda: any(line.startswith("worker-0 ") and line.endswith(" 2") for line in lines(file))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -187,10 +188,48 @@ async def test_a_recreated_group_counts_and_shows_its_new_members_only(
         found = await harness.read(f"/groups/{group_id('g')}", after)
         assert (found["state"], found["generation"], found["reason"]) == ("QUEUED", 2, "image")
         assert (found["roles"][0]["queued"], found["roles"][0]["running"]) == (1, 0)
-        assert [member.get("generation", 1) for member in found["members"]] == [2, 1, 1, 1]
+        assert [member["id"] for member in found["members"]] == [job_id("g/ps-0~2")]
+        assert (found["members"][0]["generation"], found["earlierMembers"]) == (2, 3)
         page = (await harness.client.get(f"/groups/{group_id('g')}")).text
         assert f'<a href="/jobs/{job_id("g/ps-0~2")}">ps-0</a>' in page
         assert f'<a href="/jobs/{job_id("g/ps-0")}">' not in page
         assert "re-created with new templates" in page
+        assert "3 earlier members were scaled away or re-created" in page
         assert "<td>groupRecreated</td>" in page
         assert page.count('<svg class="members"') == 2
+
+
+async def test_only_the_newest_member_of_an_index_is_listed(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """However often a group was scaled."""
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.append_events(*announced("g"))
+        for number in range(2, 5):
+            before = "g/worker-1" if number == 2 else f"g/worker-1~{number - 1}"
+            member = events.GroupMember(group_id("g"), "worker", 1)
+            after = await harness.append_events(
+                events.JobCancelRequested(job_id=job_id(before)),
+                submitted(f"g/worker-1~{number}", group=member),
+            )
+        found = await harness.read(f"/groups/{group_id('g')}", after)
+        names = [(member["role"], member["index"]) for member in found["members"]]
+        assert names == [("ps", 0), ("worker", 0), ("worker", 1)]
+        assert found["members"][2]["id"] == job_id("g/worker-1~4")
+        assert found["earlierMembers"] == 3
+        page = (await harness.client.get(f"/groups/{group_id('g')}")).text
+        assert "3 earlier members were scaled away" in page
+        (link,) = re.findall(r'href="([^"]+)">all jobs of this group<', page)
+        jobs = (await harness.client.get(link.replace("&amp;", "&"))).text
+        assert jobs.count("g/worker-1") >= 4
+
+
+async def test_a_member_that_waits_again_is_on_no_node(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        requeued = [leased("g/ps-0"), builders.failed_run("g/ps-0"), builders.requeued("g/ps-0")]
+        after = await harness.append_events(*announced("g"), *requeued)
+        member = (await harness.read(f"/groups/{group_id('g')}", after))["members"][0]
+        assert (member["state"], member["run"]) == ("QUEUED", 1)
+        assert "node" not in member

@@ -1,6 +1,7 @@
 """Groups from Python and on the command line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_groups_are_listed_and_described(
     server.routes["GET /api/v1/groups"] = lambda _: {"groups": [GROUP]}
     detail = {
         **GROUP, "labels": {}, "completionRoles": ["worker"], "onMemberFailure": "restartMember",
-        "restartLimit": 3, "members": [MEMBER],
+        "restartLimit": 3, "members": [MEMBER], "earlierMembers": 12,
     }  # fmt: skip
     server.routes[f"GET /api/v1/groups/{ID}"] = lambda _: detail
     assert cli.invoke(["get", "groups", "--state", "running"]) == 0
@@ -154,6 +155,7 @@ def test_groups_are_listed_and_described(
     printed = capsys.readouterr().out
     assert "Role worker (1 to 2 members): 1 running, 1 stopped" in printed
     assert "worker-0  RUNNING on n0" in printed
+    assert re.search(r"Earlier members:\s+12\n", printed)
     assert "1 of 3" in printed
 
 

@@ -167,7 +167,7 @@ class GroupView(ResponseModel, frozen=True, kw_only=True):
 
 
 class GroupMember(ResponseModel, frozen=True, kw_only=True):
-    """A job that is or was a member of a group."""
+    """A job that is a member of a group."""
 
     id: str
     role: str
@@ -193,7 +193,8 @@ class TopologyView(ResponseModel, frozen=True, kw_only=True):
 
 
 class GroupDetail(GroupView, frozen=True, kw_only=True):
-    """Everything about a group with its members. `why`: why queued members wait."""
+    """Everything about a group with its members, the newest of each index. `why`: why queued
+    members wait. `earlier_members`: how many were scaled away or are of an earlier generation."""
 
     why: WaitingReason | None = None
     labels: Mapping[str, str] = {}
@@ -210,3 +211,4 @@ class GroupDetail(GroupView, frozen=True, kw_only=True):
     generation: int = 1
     priority: int | None = None
     members: tuple[GroupMember, ...] = ()
+    earlier_members: int = 0

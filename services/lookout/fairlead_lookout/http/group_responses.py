@@ -13,7 +13,12 @@ from fairlead_lookout.http.responses import (
     WaitingReasonResponse,
     format_time,
 )
-from fairlead_lookout.store.queries.group_lists import GroupPage, RoleCounts, decode_roles
+from fairlead_lookout.store.queries.group_lists import (
+    GroupPage,
+    Members,
+    RoleCounts,
+    decode_roles,
+)
 
 FindHops = Callable[[str, str, str], Mapping[str, int]]
 _decode_terms: Final = msgspec.json.Decoder(events.Group).decode
@@ -51,7 +56,7 @@ class GroupsPage(ResponseBody, frozen=True, kw_only=True):
 
 
 class MemberSummary(ResponseBody, frozen=True, kw_only=True):
-    """A job that is or was a member of a group. `generation`: of the group when it was created."""
+    """A job that is a member of a group. `generation`: of the group when it was created."""
 
     id: str
     role: str
@@ -83,7 +88,9 @@ class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     `freezeSeconds` and `stepMax` 0: no freeze, no step. `startup`: roles in the order in which
     their members start. `rendezvous`: by which variables members find each other. `generation`: how
     often the group has been re-created, and 1. `priority`: what all members were given after the
-    submission. `why`: why queued members wait, first of all those that the group needs.
+    submission. `why`: why queued members wait, first of all those that the group needs. `members`:
+    the newest job of each index of each role, by role and index; `earlierMembers`: how many more
+    jobs were members, which were scaled away or are of an earlier generation.
     """
 
     why: WaitingReasonResponse | None = None
@@ -101,6 +108,7 @@ class GroupDetail(GroupSummary, frozen=True, kw_only=True):
     generation: int = 1
     priority: int | None = None
     members: list[MemberSummary]
+    earlier_members: int = 0
 
 
 def describe_groups(page: GroupPage, find_hops: FindHops) -> GroupsPage:
@@ -114,7 +122,7 @@ def describe_group(row: Any, find_hops: FindHops) -> GroupSummary:
 
 
 def describe_group_detail(
-    row: Any, members: list[Any], why: WaitingReasonResponse | None, find_hops: FindHops
+    row: Any, members: Members, why: WaitingReasonResponse | None, find_hops: FindHops
 ) -> GroupDetail:
     """The response for a row with its members, and why some of them wait."""
     terms = _decode_terms(row["terms"])
@@ -134,7 +142,8 @@ def describe_group_detail(
         topology=_describe_topology(terms.topology),
         generation=terms.generation,
         priority=terms.priority,
-        members=[_describe_member(member) for member in members],
+        members=[_describe_member(member) for member in members.rows],
+        earlier_members=members.earlier,
     )
 
 
@@ -173,6 +182,7 @@ def _read_fields(row: Any, find_hops: FindHops) -> dict[str, Any]:
 
 
 def _describe_member(row: Any) -> MemberSummary:
+    has_run = row["state"] != "QUEUED"
     return MemberSummary(
         id=row["id"],
         role=row["role"],
@@ -180,8 +190,8 @@ def _describe_member(row: Any) -> MemberSummary:
         generation=row["generation"],
         state=row["state"],
         run=row["run"],
-        cluster=row["executor"],
-        node=row["node"],
+        cluster=row["executor"] if has_run else None,
+        node=row["node"] if has_run else None,
         reason=row["reason"],
         submitted=timestamps.rfc3339(row["submitted_ms"]),
         started=format_time(row["started_ms"]),

@@ -89,14 +89,11 @@ def explain_waiting_group(
 def _order_waiting(group: Any, members: Sequence[Any]) -> list[tuple[Any, bool]]:
     """The queued members and whether the group needs each: needed ones first, in the order of the
     roles."""
-    generation = max((member["generation"] for member in members), default=0)
     roles = {role.name: (place, role.min) for place, role in enumerate(decode_roles(group))}
     found = [
         (member["number"] >= roles[member["role"]][1], roles[member["role"]][0], member)
         for member in members
-        if member["state"] == "QUEUED"
-        and member["generation"] == generation
-        and member["role"] in roles
+        if member["state"] == "QUEUED" and member["role"] in roles
     ]
     found.sort(key=lambda each: (each[0], each[1], each[2]["number"]))
     return [(member, not is_surplus) for is_surplus, _, member in found]

@@ -106,7 +106,7 @@ async def find_group(
     members = await group_lists.read_members(deps.view, group)
     why = explain_waiting_group(
         row,
-        members,
+        members.rows,
         deps.reports,
         deps.clusters,
         deps.quarantine.find_stopped_partitions(),

@@ -46,6 +46,14 @@ class GroupPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class Members(msgspec.Struct, frozen=True):
+    """The newest member of each index of each role in the present generation, by role and index,
+    and how many earlier ones there were: scaled away, or of an earlier generation."""
+
+    rows: list[Any]
+    earlier: int
+
+
 _decode_roles: Final = msgspec.json.Decoder(list[RoleCounts]).decode
 
 
@@ -92,6 +100,8 @@ async def find_groups(view: ViewReader, visible: QueueScope, text: str, limit: i
     return await view.fetch("groups_by_id", found) if found else []
 
 
-async def read_members(view: ViewReader, group: str) -> list[Any]:
-    """The members of a group, by role and index, earlier ones of an index first."""
-    return await view.fetch("members", group, MEMBERS_MAX)
+async def read_members(view: ViewReader, group: str) -> Members:
+    """The members of a group."""
+    rows = await view.fetch("members", group, MEMBERS_MAX)
+    (counted,) = await view.fetch("count_member_jobs", group)
+    return Members(rows, counted["jobs"] - len(rows))

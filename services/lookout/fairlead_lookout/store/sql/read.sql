@@ -571,13 +571,27 @@ WHERE g.id = ANY ($1::text[])
 ORDER BY array_position($1::text[], g.id);
 
 -- name: members
--- The members of a group with their newest runs, newest generation first, by role and index.
-SELECT m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms,
-       j.submitted_ms, j.pool, j.shape, j.held, j.start_after_ms, r.executor, r.node
-FROM fairlead_lookout.group_members m
-JOIN fairlead_lookout.jobs j ON j.id = m.job_id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run AND r.week = j.week
-WHERE m.group_id = $1 ORDER BY m.generation DESC, m.role, m.number, j.number LIMIT $2;
+-- The newest member of each index of each role in the present generation of a group, with its newest
+-- run, by role and index.
+SELECT n.*, r.executor, r.node
+FROM (
+    SELECT DISTINCT ON (m.role, m.number)
+           m.role, m.number, m.generation, j.id, j.state, j.run, j.reason, j.started_ms, j.ended_ms,
+           j.submitted_ms, j.pool, j.shape, j.held, j.start_after_ms, j.week
+    FROM fairlead_lookout.groups g
+    JOIN fairlead_lookout.group_members m
+        ON m.group_id = g.id AND m.generation = coalesce((g.terms ->> 'generation')::int, 1)
+    JOIN fairlead_lookout.jobs j ON j.id = m.job_id
+    WHERE g.id = $1
+    ORDER BY m.role, m.number, j.number DESC
+    LIMIT $2
+) n
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = n.id AND r.number = n.run AND r.week = n.week
+ORDER BY n.role, n.number;
+
+-- name: count_member_jobs
+-- How many jobs are or were members of a group.
+SELECT count(*)::int AS jobs FROM fairlead_lookout.group_members WHERE group_id = $1;
 
 -- name: group_events
 -- Public events of a group after the one with the id $2, $3 (position, item).

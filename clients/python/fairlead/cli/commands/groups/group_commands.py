@@ -322,13 +322,14 @@ def _print_group(detail: "GroupDetail") -> None:
             ("Restarts", f"{detail.restarts} of {detail.restart_limit}"),
             ("Topology", _describe_topology(detail)),
             ("Generation", detail.generation if detail.generation > 1 else None),
+            ("Earlier members", detail.earlier_members or None),
             ("Labels", dict(detail.labels) or None),
         ]
     )
     for role in detail.roles:
         output_formats.print_line(_describe_role(role))
         for member in detail.members:
-            if member.role == role.name and member.generation == detail.generation:
+            if member.role == role.name:
                 where = f" on {member.node}" if member.node else ""
                 why = f": {member.reason}" if member.reason else ""
                 output_formats.print_line(
