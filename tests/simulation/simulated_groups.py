@@ -13,8 +13,8 @@ from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import MemberFailure
 from fairlead_common.domain.records.group_terms import Topology, TopologyMode, TopologyScope
-from fairlead_lookout.domain.group_fold import FINAL
-from fairlead_lookout.domain.group_records import GroupChanges
+from fairlead_lookout.domain.groups.group_fold import FINAL
+from fairlead_lookout.domain.groups.group_records import GroupChanges
 from tests.simulation.simulated_users import QUEUES
 from tests.simulation.world import World, Writer
 

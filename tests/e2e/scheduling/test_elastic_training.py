@@ -88,9 +88,13 @@ class Training:
         return float(text)
 
 
+def find_trainers(found: Response) -> Response:
+    trainers: list[Response] = [role for role in found["roles"] if role["name"] == "trainer"]
+    return trainers[0]
+
+
 def count_trainers(found: Response) -> int:
-    (trainers,) = [role["running"] for role in found["roles"] if role["name"] == "trainer"]
-    return int(trainers)
+    return int(find_trainers(found)["running"])
 
 
 def submit(machine: Installation, kind: str, path: str, until: Path) -> Training:
@@ -116,6 +120,10 @@ def test_a_group_grows_shrinks_for_another_queue_and_survives_the_loss_of_a_trai
     training.until_trainers(lambda count: 2 <= count <= 3)
     found = training.read()
     assert (found["state"], found["restarts"]) == ("RUNNING", 0)
+    last = find_trainers(found)["lastScaling"]
+    assert (last["change"], last["by"]) == ("stopped", "scheduler")
+    assert "fair share" in last["reason"]
+    training.until(lambda found: "the group runs with" in found.get("why", {}).get("sentence", ""))
     machine.ask("POST", "/jobs/cancel", {"filter": {"queue": "other", "jobSet": "asks"}})
     training.until_trainers(lambda count: count == 6)
     training.kill_trainer(0)

@@ -224,6 +224,47 @@ async def test_only_the_newest_member_of_an_index_is_listed(
         assert jobs.count("g/worker-1") >= 4
 
 
+async def test_what_the_scheduler_scales_and_restarts_leaves_a_trace(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """Derived from the runs of the members."""
+    path, reason = f"/groups/{group_id('g')}", "its capacity goes to job x"
+    async with running(fresh_database, valkey_url) as harness:
+        names = ("g/ps-0", "g/worker-0")
+        start = [*map(leased, names), *map(builders.running, names), leased("g/worker-1")]
+        after = await harness.append_events(*announced("g"), *start, builders.running("g/worker-1"))
+        _, worker = (await harness.read(path, after))["roles"]
+        assert worker["lastScaling"]["change"] == "started"
+        assert worker["lastScaling"]["reason"] == "free capacity"
+        surplus = job_id("g/worker-1")
+        taken = events.JobRunPreempting(
+            job_id=surplus, run=1, cause=events.PreemptionCause.SURPLUS, reason=reason
+        )
+        stopped = events.JobRunStopped(job_id=surplus, run=1, reason="terminated")
+        await harness.append_events(taken, stopped, builders.requeued("g/worker-1"))
+        again = [builders.failed_run("g/ps-0"), builders.requeued("g/ps-0"), leased("g/ps-0", 2)]
+        after = await harness.append_events(*again)
+        ps, worker = (await harness.read(path, after))["roles"]
+        assert "lastScaling" not in ps
+        last = worker["lastScaling"]
+        assert (last["change"], last["members"], last["by"], last["reason"]) == (
+            "stopped", 1, "scheduler", reason,
+        )  # fmt: skip
+        page = (await harness.client.get(path)).text
+        assert re.search(r'class="mark restart".*<title>ps-0 restarted \(exit code 3\) at', page)
+        assert page.count('class="mark scaled"') == 2
+        assert f"<td>worker-1 stopped</td><td>scheduler</td><td>{reason}</td>" in page
+        assert "<td>ps-0 restarted</td><td>scheduler</td><td>exit code 3</td>" in page
+        terms = msgspec.structs.replace(
+            TERMS, roles=(TERMS.roles[0], events.GroupRole("worker", 1, 3))
+        )
+        changed = events.GroupChanged(
+            group=group_id("g"), terms=terms, kind=events.GroupChangeKind.SCALED
+        )
+        _, worker = (await harness.read(path, await harness.append_events(changed)))["roles"]
+        assert (worker["lastScaling"]["change"], worker["lastScaling"]["by"]) == ("changed", "anna")
+
+
 async def test_a_member_that_waits_again_is_on_no_node(
     fresh_database: str, valkey_url: str
 ) -> None:

@@ -22,6 +22,10 @@ groups:
 ROLE = {
     "name": "worker", "min": 1, "max": 2, "queued": 0, "pending": 0, "running": 1,
     "succeeded": 0, "failed": 0, "stopped": 1,
+    "lastScaling": {
+        "time": "2026-01-01T00:00:00Z", "change": "stopped", "members": 1, "by": "scheduler",
+        "reason": "taken",
+    },
 }  # fmt: skip
 GROUP: dict[str, Any] = {
     "id": ID, "queue": "q", "jobSet": "s", "clientId": "fit", "state": "RUNNING",
@@ -155,6 +159,7 @@ def test_groups_are_listed_and_described(
     printed = capsys.readouterr().out
     assert "Role worker (1 to 2 members): 1 running, 1 stopped" in printed
     assert "worker-0  RUNNING on n0" in printed
+    assert "Last scaling: 2026-01-01T00:00:00Z  1 surplus member stopped: taken" in printed
     assert re.search(r"Earlier members:\s+12\n", printed)
     assert "1 of 3" in printed
 

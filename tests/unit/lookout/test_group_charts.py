@@ -4,13 +4,19 @@ from typing import Any
 
 import msgspec
 
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.records.group_terms import GroupRole
+from fairlead_lookout.domain.groups.group_scalings import RoleTerms, Scaling
+from fairlead_lookout.domain.public_events import EventType, PublicEvent
 from fairlead_lookout.http.group_responses import GroupDetail
 from fairlead_lookout.http.pages.scheduling import group_charts
+from fairlead_lookout.store.queries.group_history import GroupHistory
 from fairlead_lookout.store.queries.group_lists import RoleCounts
 
 BEGIN_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
-ROLES = b'[{"name":"ps","min":1,"max":1},{"name":"worker","min":1,"max":2}]'
-WIDER = b'[{"name":"ps","min":1,"max":1},{"name":"worker","min":2,"max":4}]'
+ROLES = {"ps": GroupRole("ps", 1, 1), "worker": GroupRole("worker", 1, 2)}
+WIDER = {"ps": GroupRole("ps", 1, 1), "worker": GroupRole("worker", 2, 4)}
+NOTHING = GroupHistory([], [], [])
 
 
 def role(name: str) -> RoleCounts:
@@ -30,9 +36,16 @@ def group(**fields: Any) -> GroupDetail:
     return GroupDetail(**(plain | fields))
 
 
-def event(after_s: int, kind: str, roles: bytes | None = None) -> dict[str, Any]:
-    text = None if roles is None else roles.decode()
-    return {"time_ms": BEGIN_MS + 1_000 * after_s, "type": kind, "roles": text}
+def event(after_s: int, kind: EventType) -> tuple[int, PublicEvent]:
+    time_ms = BEGIN_MS + 1_000 * after_s
+    time = timestamps.rfc3339(time_ms)
+    return time_ms, PublicEvent(
+        id="0-0-0", type=kind, time=time, position="p", queue="q", job_set="s", by="anna"
+    )
+
+
+def terms(after_s: int, roles: dict[str, GroupRole]) -> RoleTerms:
+    return RoleTerms(BEGIN_MS + 1_000 * after_s, roles)
 
 
 def count(after_s: int, name: str, running: int) -> dict[str, Any]:
@@ -42,9 +55,9 @@ def count(after_s: int, name: str, running: int) -> dict[str, Any]:
 def test_running_members_and_limits_are_steps_until_now() -> None:
     period = group_charts.find_period(group(), BEGIN_MS + 99_500)
     assert period.end_ms == BEGIN_MS + 100_000  # rounded up, so that it changes no more often
-    events = [event(50, "groupScaled", WIDER), event(0, "groupSubmitted", ROLES)]
+    history = GroupHistory([], [terms(0, ROLES), terms(50, WIDER)], [])
     counts = [count(10, "worker", 2), count(60, "worker", 4)]
-    _, chart = group_charts.draw_charts(group(), period, counts, events)
+    _, chart = group_charts.draw_charts(group(), period, counts, history)
     height = group_charts.HEIGHT
     assert chart.ticks == ["4", "0"]
     assert chart.running == (
@@ -59,19 +72,42 @@ def test_scalings_and_restarts_are_marked() -> None:
     ended = group(ended="2026-01-01T00:01:40Z")
     period = group_charts.find_period(ended, BEGIN_MS)
     events = [
-        event(80, "groupRecreated", ROLES), event(50, "groupRestarting"),
-        event(20, "groupScaled", ROLES), event(10, "groupRunning"),
+        event(80, "groupRecreated"), event(50, "groupRestarting"), event(20, "groupScaled"),
+        event(10, "groupRunning"),
     ]  # fmt: skip
-    chart, _ = group_charts.draw_charts(ended, period, [], events)
+    chart, _ = group_charts.draw_charts(ended, period, [], GroupHistory(events, [], []))
     assert [(mark.x, mark.kind) for mark in chart.marks] == [
         (200.0, "scaled"), (500.0, "restart"), (800.0, "restart"),
     ]  # fmt: skip
     assert chart.marks[0].text == "scaled at 01 Jan 00:00:20"
 
 
+def test_what_the_scheduler_does_to_members_of_a_role_is_marked_on_its_chart() -> None:
+    ended = group(ended="2026-01-01T00:01:40Z")
+    period = group_charts.find_period(ended, BEGIN_MS)
+    scalings = [
+        Scaling(BEGIN_MS + 60_000, "worker", "restarted", (1,), reason="exit code 3"),
+        Scaling(BEGIN_MS + 40_000, "worker", "started", tuple(range(2, 9)), reason="free capacity"),
+    ]
+    history = GroupHistory([event(20, "groupRunning"), event(0, "groupSubmitted")], [], scalings)
+    ps, worker = group_charts.draw_charts(ended, period, [], history)
+    assert ps.marks == []
+    assert [(mark.x, mark.kind, mark.text) for mark in worker.marks] == [
+        (
+            400.0, "scaled",
+            "worker-2, worker-3, worker-4, worker-5, worker-6 and 2 more started (free capacity)"
+            " at 01 Jan 00:00:40",
+        ),
+        (600.0, "restart", "worker-1 restarted (exit code 3) at 01 Jan 00:01:00"),
+    ]  # fmt: skip
+    steps = group_charts.list_steps(history)
+    assert (steps[0].type, steps[0].by) == ("worker-1 restarted", "scheduler")
+    assert [step.type for step in steps[2:]] == ["groupRunning", "groupSubmitted"]
+
+
 def test_a_group_from_before_its_events_were_stored_has_the_present_limits() -> None:
     period = group_charts.find_period(group(), BEGIN_MS)
-    charts = group_charts.draw_charts(group(), period, [], [])
+    charts = group_charts.draw_charts(group(), period, [], NOTHING)
     assert [chart.role for chart in charts] == ["ps", "worker"]
     assert charts[0].minimum == f"0.0,{group_charts.HEIGHT / 2} 1000.0,{group_charts.HEIGHT / 2}"
 
@@ -79,4 +115,4 @@ def test_a_group_from_before_its_events_were_stored_has_the_present_limits() -> 
 def test_at_most_the_first_roles_are_drawn() -> None:
     many = msgspec.structs.replace(group(), roles=[role(f"r{index}") for index in range(20)])
     period = group_charts.find_period(many, BEGIN_MS)
-    assert len(group_charts.draw_charts(many, period, [], [])) == group_charts.CHARTS_MAX
+    assert len(group_charts.draw_charts(many, period, [], NOTHING)) == group_charts.CHARTS_MAX

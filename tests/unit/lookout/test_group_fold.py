@@ -4,7 +4,7 @@ import msgspec
 
 from fairlead_common.domain.ids import GroupId
 from fairlead_common.domain.records import events
-from fairlead_lookout.domain.group_records import GroupChange, MemberRow
+from fairlead_lookout.domain.groups.group_records import GroupChange, MemberRow
 from tests.unit.lookout.builders import PlainView, job_id, leased, message, submitted
 
 ID = GroupId(job_id("group"))

@@ -131,9 +131,21 @@ class GroupActionResult(ResponseModel, frozen=True, kw_only=True):
     submitted: int = 0
 
 
+class RoleScaling(ResponseModel, frozen=True, kw_only=True):
+    """How a role was scaled. `change`: the scheduler `started` or `stopped` surplus members (their
+    number is `members`), or a user `changed` the minimum or maximum."""
+
+    time: str
+    change: str
+    members: int = 0
+    by: str = ""
+    reason: str | None = None
+
+
 class RoleCounts(ResponseModel, frozen=True, kw_only=True):
     """The members of a role by state. `stopped`: cancelled, preempted or rejected. `hops`: the
-    distance of the farthest ones that run, of a group with a topology."""
+    distance of the farthest ones that run, of a group with a topology. `last_scaling`: only of a
+    single group."""
 
     name: str
     min: int
@@ -145,6 +157,7 @@ class RoleCounts(ResponseModel, frozen=True, kw_only=True):
     failed: int = 0
     stopped: int = 0
     hops: int | None = None
+    last_scaling: RoleScaling | None = None
 
 
 class GroupView(ResponseModel, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead_common.domain.records.events import EventSequence
 from fairlead_lookout.domain.array_records import ArrayChanges
-from fairlead_lookout.domain.group_records import GroupChanges
+from fairlead_lookout.domain.groups.group_records import GroupChanges
 
 JobSetKey: TypeAlias = tuple[str, str]
 """(queue, job set)"""

@@ -22,7 +22,7 @@ from fairlead_lookout.domain.event_unions import (
     Request,
     RunReport,
 )
-from fairlead_lookout.domain.group_fold import GroupEvent, GroupFold
+from fairlead_lookout.domain.groups.group_fold import GroupEvent, GroupFold
 from fairlead_lookout.domain.model import (
     Changes,
     CountKey,

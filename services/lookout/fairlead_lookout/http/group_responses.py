@@ -8,15 +8,18 @@ import msgspec
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.group_terms import Topology
+from fairlead_lookout.domain.groups.group_scalings import Scaling, find_last_scalings
 from fairlead_lookout.http.responses import (
     ResponseBody,
     WaitingReasonResponse,
     format_time,
 )
+from fairlead_lookout.store.queries.group_history import GroupHistory
 from fairlead_lookout.store.queries.group_lists import (
     GroupPage,
-    Members,
+    MemberRows,
     RoleCounts,
+    RoleScaling,
     decode_roles,
 )
 
@@ -122,12 +125,18 @@ def describe_group(row: Any, find_hops: FindHops) -> GroupSummary:
 
 
 def describe_group_detail(
-    row: Any, members: Members, why: WaitingReasonResponse | None, find_hops: FindHops
+    row: Any,
+    members: MemberRows,
+    history: GroupHistory,
+    why: WaitingReasonResponse | None,
+    find_hops: FindHops,
 ) -> GroupDetail:
-    """The response for a row with its members, and why some of them wait."""
+    """The response for a row with its members and history, and why some of the members wait."""
     terms = _decode_terms(row["terms"])
+    fields = _read_fields(row, find_hops)
+    fields["roles"] = _add_last_scalings(fields["roles"], history)
     return GroupDetail(
-        **_read_fields(row, find_hops),
+        **fields,
         why=why,
         labels=_decode_labels(row["labels"]),
         completion_roles=list(terms.completion_roles) or [role.name for role in terms.roles],
@@ -144,6 +153,26 @@ def describe_group_detail(
         priority=terms.priority,
         members=[_describe_member(member) for member in members.rows],
         earlier_members=members.earlier,
+    )
+
+
+def _add_last_scalings(roles: list[RoleCounts], history: GroupHistory) -> list[RoleCounts]:
+    last = find_last_scalings(history.scalings, history.terms)
+    return [
+        msgspec.structs.replace(role, last_scaling=_describe_scaling(last[role.name]))
+        if role.name in last
+        else role
+        for role in roles
+    ]
+
+
+def _describe_scaling(scaling: Scaling) -> RoleScaling:
+    return RoleScaling(
+        time=timestamps.rfc3339(scaling.time_ms),
+        change=scaling.change,
+        members=len(scaling.indexes),
+        by=scaling.by,
+        reason=scaling.reason,
     )
 
 

@@ -15,7 +15,8 @@ from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import read_when_exists, wait_for_position
 from fairlead_lookout.http.request_parameters import Cursor, Limit, Text, parse_words
 from fairlead_lookout.http.waiting_reasons import explain_waiting_group
-from fairlead_lookout.store.queries import group_lists
+from fairlead_lookout.store.queries import group_history, group_lists
+from fairlead_lookout.store.queries.group_history import GroupHistory
 from fairlead_lookout.store.queries.group_lists import GroupFilter
 
 STATES: Final = ("QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED")
@@ -102,8 +103,17 @@ async def find_group(
     deps: Deps, visible_queues: QueueScope, group: str
 ) -> group_responses.GroupDetail:
     """The group. Raises as `find_group_row`."""
+    found, _ = await find_group_history(deps, visible_queues, group)
+    return found
+
+
+async def find_group_history(
+    deps: Deps, visible_queues: QueueScope, group: str
+) -> tuple[group_responses.GroupDetail, GroupHistory]:
+    """The group, and what happened to it. Raises as `find_group_row`."""
     row = await find_group_row(deps, visible_queues, group)
     members = await group_lists.read_members(deps.view, group)
+    history = await group_history.read_history(deps.view, group)
     why = explain_waiting_group(
         row,
         members.rows,
@@ -112,4 +122,6 @@ async def find_group(
         deps.quarantine.find_stopped_partitions(),
         clock.now_ms(),
     )
-    return group_responses.describe_group_detail(row, members, why, deps.reports.find_hops)
+    find_hops = deps.reports.find_hops
+    found = group_responses.describe_group_detail(row, members, history, why, find_hops)
+    return found, history

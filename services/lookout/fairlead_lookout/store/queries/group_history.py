@@ -1,10 +1,20 @@
-"""The public events of a group, and how many of its members ran over time."""
+"""The public events of a group, how it was scaled, and how many of its members ran over time."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+import msgspec
+
 from fairlead_common.domain.ids import partition_of_job
+from fairlead_common.domain.records.group_terms import GroupRole
+from fairlead_lookout.domain.groups.group_scalings import (
+    MemberRun,
+    RoleTerms,
+    Scaling,
+    list_scalings,
+)
+from fairlead_lookout.domain.public_events import PublicEvent
 from fairlead_lookout.store.queries.job_set_events import EventRange, Events
 from fairlead_lookout.store.queries.view_reader import ViewReader
 from fairlead_lookout.store.view_progress import ViewProgress
@@ -15,6 +25,21 @@ POLL_S_MIN: Final = 0.5
 QUIET_S: Final = 5.0
 SPANS: Final = 300
 """Members are counted in this many spans of the shown time."""
+EVENTS_MAX: Final = 200
+"""The newest events are read."""
+RUNS_MAX: Final = 1_000
+"""The runs that changed last are examined for what the scheduler scaled."""
+_decode_event: Final = msgspec.json.Decoder(PublicEvent).decode
+_decode_roles: Final = msgspec.json.Decoder(tuple[GroupRole, ...]).decode
+
+
+class GroupHistory(msgspec.Struct, frozen=True):
+    """What happened to a group: its newest events with their times (ms), newest first; its roles
+    over time; and what the scheduler scaled and restarted, newest first."""
+
+    events: list[tuple[int, PublicEvent]]
+    terms: list[RoleTerms]
+    scalings: list[Scaling]
 
 
 async def read_events(
@@ -47,9 +72,39 @@ async def _has_ended(view: ViewReader, group: str) -> bool:
     return not rows or rows[0]["ended_ms"] is not None
 
 
-async def read_newest_events(view: ViewReader, group: str, limit: int) -> list[Any]:
-    """The newest events of a group, newest first."""
-    return await view.fetch("newest_group_events", group, limit)
+async def read_history(view: ViewReader, group: str) -> GroupHistory:
+    """The newest events of a group, and what was scaled."""
+    rows = await view.fetch("newest_group_events", group, EVENTS_MAX)
+    events = [_decode_event(row["line"]) for row in rows]
+    runs = await view.fetch("member_runs", group, RUNS_MAX)
+    terms = [
+        RoleTerms(
+            row["time_ms"],
+            {role.name: role for role in _decode_roles(row["roles"])},
+            event.by,
+            event.reason,
+        )
+        for row, event in zip(reversed(rows), reversed(events), strict=True)
+        if row["roles"] is not None
+    ]
+    found = [
+        MemberRun(
+            row["role"],
+            row["number"],
+            row["leased_ms"],
+            row["ended_ms"],
+            row["cause"],
+            row["reason"],
+            row["follows_failure"],
+            row["is_repeated"],
+        )
+        for row in runs
+    ]
+    return GroupHistory(
+        events=[(row["time_ms"], event) for row, event in zip(rows, events, strict=True)],
+        terms=terms,
+        scalings=list_scalings(found, terms),
+    )
 
 
 async def read_running_members(

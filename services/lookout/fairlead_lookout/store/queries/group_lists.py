@@ -21,10 +21,22 @@ class GroupFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[str, ...] = ()
 
 
+class RoleScaling(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How a role was scaled. `change`: the scheduler `started` or `stopped` surplus members (their
+    number is `members`), or a user (`by`) `changed` the minimum or maximum."""
+
+    time: str
+    change: str
+    members: int = 0
+    by: str = ""
+    reason: str | None = None
+
+
 class RoleCounts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The members of a role by state. `stopped`: cancelled, preempted or rejected.
 
     `hops`: the distance of the farthest members that run, of a group with a topology (rule T1).
+    `lastScaling`: only of a single group.
     """
 
     name: str
@@ -37,6 +49,7 @@ class RoleCounts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     failed: int
     stopped: int
     hops: int | None = None
+    last_scaling: RoleScaling | None = None
 
 
 class GroupPage(msgspec.Struct, frozen=True):
@@ -46,7 +59,7 @@ class GroupPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-class Members(msgspec.Struct, frozen=True):
+class MemberRows(msgspec.Struct, frozen=True):
     """The newest member of each index of each role in the present generation, by role and index,
     and how many earlier ones there were: scaled away, or of an earlier generation."""
 
@@ -100,8 +113,8 @@ async def find_groups(view: ViewReader, visible: QueueScope, text: str, limit: i
     return await view.fetch("groups_by_id", found) if found else []
 
 
-async def read_members(view: ViewReader, group: str) -> Members:
+async def read_members(view: ViewReader, group: str) -> MemberRows:
     """The members of a group."""
     rows = await view.fetch("members", group, MEMBERS_MAX)
     (counted,) = await view.fetch("count_member_jobs", group)
-    return Members(rows, counted["jobs"] - len(rows))
+    return MemberRows(rows, counted["jobs"] - len(rows))

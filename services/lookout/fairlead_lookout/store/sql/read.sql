@@ -624,6 +624,24 @@ FROM counted
 CROSS JOIN LATERAL width_bucket(time_ms, $2::bigint, $3::bigint, $4::int) AS span
 ORDER BY role, span, time_ms DESC;
 
+-- name: member_runs
+-- Of the runs of the members of a group that started, the $2 that changed last.
+SELECT n.role, n.number, n.leased_ms, n.ended_ms, n.cause, n.reason, n.is_repeated,
+       coalesce(before.state IN ('FAILED', 'LOST'), false) AS follows_failure
+FROM (
+    SELECT m.role, m.number, r.job_id, r.number AS run, r.week, r.leased_ms, r.ended_ms, r.cause,
+           r.reason,
+           r.state IN ('FAILED', 'LOST') AND (j.run > r.number OR j.state = 'QUEUED')
+               AS is_repeated
+    FROM fairlead_lookout.group_members m
+    JOIN fairlead_lookout.jobs j ON j.id = m.job_id
+    JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.week = j.week
+    WHERE m.group_id = $1 AND r.state <> 'RETURNED'
+    ORDER BY coalesce(r.ended_ms, r.leased_ms) DESC, m.role, m.number LIMIT $2
+) n
+LEFT JOIN fairlead_lookout.runs before
+    ON before.job_id = n.job_id AND before.number = n.run - 1 AND before.week = n.week;
+
 -- name: arrays
 -- Arrays, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5 client
 -- id, $6 only those with tasks that have not ended; after the array $7, $8 (time of submission, id).

@@ -9,7 +9,7 @@ from fairlead.cli.support import command_base, job_selection, job_story, output_
 
 if TYPE_CHECKING:
     from fairlead import Client, GroupDetail, GroupView
-    from fairlead.models.group_models import GroupActionResult, RoleCounts
+    from fairlead.models.group_models import GroupActionResult, RoleCounts, RoleScaling
 
 _NUMBERS: Final = re.compile(r"([^=]+)=(?:(\d{1,9})?\.\.)?(\d{1,9})?")
 OneGroup = Annotated[str, typer.Argument(metavar="GROUP", help=job_selection.NAME_HELP)]
@@ -328,6 +328,8 @@ def _print_group(detail: "GroupDetail") -> None:
     )
     for role in detail.roles:
         output_formats.print_line(_describe_role(role))
+        if role.last_scaling is not None:
+            output_formats.print_line(f"  Last scaling: {_describe_scaling(role.last_scaling)}")
         for member in detail.members:
             if member.role == role.name:
                 where = f" on {member.node}" if member.node else ""
@@ -343,6 +345,16 @@ def _describe_role(role: "RoleCounts") -> str:
     text = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     near = "" if role.hops is None else f", {role.hops} hops apart"
     return f"Role {role.name} ({role.min} to {role.max} members): {text or 'no members'}{near}"
+
+
+def _describe_scaling(scaling: "RoleScaling") -> str:
+    if scaling.change == "changed":
+        what = f"minimum or maximum changed by {scaling.by}"
+    else:
+        members = output_formats.format_count(scaling.members, "surplus member")
+        what = f"{members} {scaling.change}"
+    why = f": {scaling.reason}" if scaling.reason else ""
+    return f"{scaling.time}  {what}{why}"
 
 
 def _describe_completion(detail: "GroupDetail") -> str:

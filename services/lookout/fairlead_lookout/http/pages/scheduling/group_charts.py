@@ -6,16 +6,21 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead_common.domain import timestamps
 from fairlead_common.domain.records.group_terms import GroupRole
+from fairlead_lookout.domain.groups.group_scalings import Scaling
 from fairlead_lookout.http.group_responses import GroupDetail
+from fairlead_lookout.store.queries.group_history import GroupHistory
 
 WIDTH: Final = 1_000
 HEIGHT: Final = 140
 DAY_S: Final = 86_400
 CHARTS_MAX: Final = 8
 """The first roles are drawn."""
-EVENTS_MAX: Final = 200
-"""The newest events are listed and marked."""
+STEPS_MAX: Final = 200
+"""The newest events and scalings are listed, and the newest scalings marked."""
+NAMED_MAX: Final = 5
+"""Members that the text of a scaling names."""
 NOW_STEP_MS: Final = 10_000
 """A live group is drawn up to a multiple of this, so that its picture changes no more often."""
 _MARKS: Final = {
@@ -24,8 +29,6 @@ _MARKS: Final = {
     "groupRecreated": ("restart", "re-created"),
 }
 
-_decode_roles: Final = msgspec.json.Decoder(tuple[GroupRole, ...]).decode
-
 
 class Mark(msgspec.Struct, frozen=True):
     """A vertical line at `x`. `kind`: `scaled` or `restart`; `text`: what happened, and when."""
@@ -33,6 +36,15 @@ class Mark(msgspec.Struct, frozen=True):
     x: float
     kind: str
     text: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A public event, or what the scheduler scaled or restarted, as the page lists it."""
+
+    time: str
+    type: str
+    by: str | None
+    reason: str | None
 
 
 class RoleChart(msgspec.Struct, frozen=True):
@@ -72,26 +84,22 @@ def find_period(group: GroupDetail, now_ms: int) -> Period:
 
 
 def draw_charts(
-    group: GroupDetail, period: Period, counts: Sequence[Any], events: Sequence[Any]
+    group: GroupDetail, period: Period, counts: Sequence[Any], history: GroupHistory
 ) -> list[RoleChart]:
-    """One chart for each role. `counts`: rows (role, time_ms, running) in order of time; `events`:
-    rows (time_ms, type, roles) of events, newest first."""
-    in_order = list(reversed(events))
-    marks = [
-        Mark(period.x(row["time_ms"]), kind, f"{what} at {_describe_time(row['time_ms'])}")
-        for row in in_order
-        if (known := _MARKS.get(row["type"])) is not None
-        for kind, what in [known]
-    ]
-    terms = [
-        (row["time_ms"], {role.name: role for role in _decode_roles(row["roles"])})
-        for row in in_order
-        if row["roles"] is not None
+    """One chart for each role. `counts`: rows (role, time_ms, running) in order of time."""
+    of_group = [
+        (time_ms, *known)
+        for time_ms, event in history.events
+        if (known := _MARKS.get(event.type)) is not None
     ]
     charts = []
     for role in group.roles[:CHARTS_MAX]:
         steps = [(row["time_ms"], row["running"]) for row in counts if row["role"] == role.name]
-        limits = [(at, roles[role.name]) for at, roles in terms if role.name in roles]
+        limits = [
+            (each.time_ms, each.roles[role.name])
+            for each in history.terms
+            if role.name in each.roles
+        ]
         if not limits:
             limits = [(period.begin_ms, GroupRole(role.name, role.min, role.max))]
         highest = max([count for _, count in steps] + [limit.max for _, limit in limits])
@@ -103,12 +111,52 @@ def draw_charts(
                 running=_draw_steps(period, [(period.begin_ms, 0), *steps], top),
                 minimum=_draw_steps(period, [(at, limit.min) for at, limit in limits], top),
                 maximum=_draw_steps(period, [(at, limit.max) for at, limit in limits], top),
-                marks=marks,
+                marks=_draw_marks(period, [*of_group, *_list_marks(history, role.name)]),
                 ticks=[str(top), "0"],
                 time_ticks=_label_times(period),
             )
         )
     return charts
+
+
+def list_steps(history: GroupHistory) -> list[Step]:
+    """The newest events and scalings, newest first."""
+    steps = [
+        (time_ms, Step(event.time, event.type, event.by, event.reason))
+        for time_ms, event in history.events
+    ]
+    for each in history.scalings:
+        time = timestamps.rfc3339(each.time_ms)
+        steps.append((each.time_ms, Step(time, describe_scaling(each), each.by, each.reason)))
+    steps.sort(key=lambda step: -step[0])
+    return [step for _, step in steps[:STEPS_MAX]]
+
+
+def describe_scaling(scaling: Scaling) -> str:
+    """The members, shortened, and what became of them: `trainer-4, trainer-5 stopped`."""
+    named = [f"{scaling.role}-{index}" for index in scaling.indexes[:NAMED_MAX]]
+    more = len(scaling.indexes) - len(named)
+    return f"{', '.join(named)}{f' and {more} more' if more else ''} {scaling.change}"
+
+
+def _list_marks(history: GroupHistory, role: str) -> list[tuple[int, str, str]]:
+    """(time in ms, kind, text) of what the scheduler did to members of a role."""
+    return [
+        (
+            each.time_ms,
+            "restart" if each.change == "restarted" else "scaled",
+            f"{describe_scaling(each)} ({each.reason})" if each.reason else describe_scaling(each),
+        )
+        for each in history.scalings[:STEPS_MAX]
+        if each.role == role
+    ]
+
+
+def _draw_marks(period: Period, marks: list[tuple[int, str, str]]) -> list[Mark]:
+    return [
+        Mark(period.x(time_ms), kind, f"{what} at {_describe_time(time_ms)}")
+        for time_ms, kind, what in sorted(marks)
+    ]
 
 
 def _draw_steps(period: Period, steps: Sequence[tuple[int, int]], top: int) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import GroupChangeKind
-from fairlead_lookout.domain.group_records import (
+from fairlead_lookout.domain.groups.group_records import (
     GroupChange,
     GroupChanges,
     GroupEventRow,

@@ -1,0 +1,1 @@
+"""Groups in the view: their rows, their fold, and how they were scaled."""
