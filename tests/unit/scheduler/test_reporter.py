@@ -26,6 +26,7 @@ from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, submitted
+from tests.unit.scheduler.test_groups import ID, announced, job
 
 SETTINGS = SchedulerSettings()
 CLASSES = [item.name for item in SETTINGS.priority_classes]
@@ -158,6 +159,24 @@ def test_members_that_wait_for_stopping_ones_have_that_reason() -> None:
         )
     found = waiting(said(view, (1, 1)))
     assert (found.code, found.gang, found.jobs) == ("gang-stopping", "g", 1)
+    assert found.sentence.startswith("Members of gang g are being stopped.")
+
+
+def test_members_of_a_group_that_wait_for_stopping_ones_name_no_id() -> None:
+    runs = [leased(job(name)) for name in ("ps-0", "trainer-0")]
+    stops = ev.JobRunPreempting(
+        job_id=job("ps-0"), run=1, cause=ev.PreemptionCause.GROUP, reason="the group restarts"
+    )
+    returned = ev.JobRunReturned(job_id=job("trainer-0"), run=1, reason="no room")
+    requeued = ev.JobRequeued(job_id=job("trainer-0"), reason="no room")
+    view = fold(announced(), [*runs, stops, returned, requeued])
+    found = said(view, (1,))[f"default/q/g/s/{ID}"]
+    assert isinstance(found, WaitingReport)
+    assert (found.code, found.sentence) == (
+        "gang-stopping",
+        "Members of the group are being stopped. The others wait until these have ended, so that"
+        " all members start together.",
+    )
 
 
 def test_jobs_whose_lost_run_perhaps_exists_have_that_reason() -> None:

@@ -248,13 +248,14 @@ def _report_stopping_gangs(view: View, pool: str) -> list[WaitingReport]:
         rows = [jobs.rows[job_id] for job_id in view.gang_members.get(gang, ())]
         queued = sum(1 for row in rows if jobs.state[row] == job_table.QUEUED)
         if queued:
+            whose = "the group" if gang.name in view.groups else f"gang {gang.name}"
             found.append(
                 WaitingReport(
                     pool=pool,
                     queue=gang.queue,
                     code=GANG_STOPPING,
-                    sentence=f"Members of gang {gang.name} are being stopped. The job waits until"
-                    " they have ended, so that all members start together.",
+                    sentence=f"Members of {whose} are being stopped. The others wait until these"
+                    " have ended, so that all members start together.",
                     job_set=gang.job_set,
                     gang=gang.name,
                     jobs=queued,
