@@ -301,11 +301,7 @@ async def test_a_log_restored_from_a_backup_reuses_no_position(
     await in_postgres.world.report_nodes(cores=1)
     await in_postgres.world.tell(submitted("old", hold=True))
     await fill(in_postgres)
-    await in_postgres.execute(
-        "UPDATE fairlead_log.parts SET next = 1 WHERE topic = 'fairlead.jobs' AND next > 0;"
-        " DELETE FROM fairlead_log.entries e USING fairlead_log.parts p"
-        " WHERE p.part = e.part AND p.topic = 'fairlead.jobs' AND e.position >= p.next"
-    )
+    await in_postgres.restore_log()
     await in_postgres.world.tell(submitted("early"))
     async with in_postgres.scheduler() as service:
         said = await service.checks()["scheduler view"]()

@@ -151,11 +151,7 @@ async def test_groups_and_arrays_that_only_a_restored_log_has_are_appended_again
         for number in range(3):
             await world.tell(submitted(f"lost-{number}", hold=True))
     await installation.fold_lookout()
-    await installation.execute(
-        "UPDATE fairlead_log.parts SET next = 1 WHERE topic = 'fairlead.jobs' AND next > 0;"
-        " DELETE FROM fairlead_log.entries e USING fairlead_log.parts p"
-        " WHERE p.part = e.part AND p.topic = 'fairlead.jobs' AND e.position >= p.next"
-    )
+    await installation.restore_log()
     array = client_array_id(job_set_partition(QUEUE, JOB_SET), QUEUE, JOB_SET, "scan")
     template = msgspec.structs.replace(submitted("scan"), job_id=JobId(array))
     await world.tell(ev.ArraySubmitted(array=array, template=template, count=9, indexes="0-8"))

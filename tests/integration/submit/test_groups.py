@@ -140,7 +140,7 @@ async def test_a_dry_run_says_that_no_node_has_the_required_level(submit: Watche
 
 
 async def add_node(submit: Watched, cpu: int, **labels: str) -> None:
-    """A node of the default pool with so many milli-CPUs."""
+    """A node of the default pool with this many milli-CPUs."""
     allocatable = {"cpu": cpu, "memory": 1 << 40}
     node = Node(executor="e", name="n", allocatable=allocatable, labels=labels)
     producer = await submit.log.producer("nodes")

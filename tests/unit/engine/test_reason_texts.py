@@ -148,7 +148,7 @@ def test_a_job_beyond_its_queues_share_does_not_read_that_others_hold_no_more() 
     )
 
 
-def test_so_many_different_gangs_of_a_round_are_examined() -> None:
+def test_the_number_of_different_gangs_that_a_round_examines_is_bounded() -> None:
     """A cause takes time, and a round can refuse many gangs."""
     gangs = [
         {"id": f"g{n}x", "queue": "A", "cpu": 5 + n, "count": 2, "gang": {}}

@@ -29,13 +29,13 @@ QUEUE = Queue(name="q")
 
 
 def node(name: str = "n0", cpu: int = 2, **more: object) -> Node:
-    """A node with so many milli-CPUs in thousands."""
+    """A node with this many thousand milli-CPUs."""
     allocatable = {"cpu": cpu * 1000, "memory": 2**33}
     return Node(executor="e", name=name, allocatable=allocatable, **more)  # type: ignore[arg-type]
 
 
 def member(cpu: int = 1000, **more: Any) -> events.JobSubmitted:  # requests and other fields
-    """A member that requests so many milli-CPUs, and what else is given."""
+    """A member that requests this many milli-CPUs, and what else is given."""
     pool = more.pop("pool", "default")
     selector = more.pop("node_selector", {})
     wait = more.pop("when_infeasible", "reject")

@@ -19,6 +19,7 @@ from fairlead_common.log import Record, end_advance
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.store.viewed_jobs import ViewedJob
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
+from fairlead_standalone.repair.comparison_steps import compare_twice, describe_action, split_pages
 from fairlead_standalone.repair.group_comparison import GroupComparison, GroupDifference
 
 PAGE: Final = 10_000
@@ -39,17 +40,9 @@ class Difference(msgspec.Struct, frozen=True):
     @property
     def action(self) -> str:
         """What the repair does with the job, for people."""
-        if self.choice is Choice.END_UNKNOWN:
-            return "close (its result is unknown)"
-        if self.truth.is_ended and not self.lookout.is_ended:
-            return f"end as {self.truth.state}"
-        if self.scheduler.state is None:
-            return f"restore in the scheduler as {self.truth.state}"
-        if self.truth.is_ended:
-            return f"end as {self.truth.state}"
-        if self.lookout.state is None:
-            return f"restore in lookout as {self.truth.state}"
-        return f"correct to {self.truth.state}"
+        return describe_action(
+            self.choice, self.truth.state, self.scheduler.state, self.lookout.state
+        )
 
 
 class Differences(NamedTuple):
@@ -72,16 +65,10 @@ class Comparison:
         return Differences(await self._compare_all(), await self._groups.run())
 
     async def _compare_all(self) -> list[Difference]:
-        """Every job that differs between the views; compared twice, because both can be moving."""
-        found: list[JobId] = []
-        async for ids in self._candidates():
-            found += [difference.job_id for difference in await self._compare(ids)]
-        distinct = list(dict.fromkeys(found))
-        return [
-            difference
-            for first in range(0, len(distinct), PAGE)
-            for difference in await self._compare(distinct[first : first + PAGE])
-        ]
+        """Every job that differs between the views."""
+        return await compare_twice(
+            self._candidates(), self._compare, lambda difference: difference.job_id, PAGE
+        )
 
     async def _candidates(self) -> AsyncIterator[Sequence[JobId]]:
         """Jobs that either view has as live, and ended ones that live jobs or groups need."""
@@ -89,8 +76,8 @@ class Comparison:
             yield ids
         live = [*self._scheduler.live_jobs(), *sorted(self._scheduler.awaited())]
         live += await self._groups.members_to_restore()
-        for first in range(0, len(live), PAGE):
-            yield live[first : first + PAGE]
+        for page in split_pages(live, PAGE):
+            yield page
 
     async def _compare(self, ids: Sequence[JobId]) -> list[Difference]:
         viewed = await self._lookout.find(ids)

@@ -11,6 +11,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.repair_events import Choice, KnownGroup
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
+from fairlead_standalone.repair.comparison_steps import compare_twice, describe_action, split_pages
 
 PAGE: Final = 1_000
 
@@ -30,15 +31,9 @@ class GroupDifference(msgspec.Struct, frozen=True):
     @property
     def action(self) -> str:
         """What the repair does with the group, for people."""
-        if self.choice is Choice.END_UNKNOWN:
-            return "close (its result is unknown)"
-        if self.truth.is_ended:
-            return f"end as {self.truth.state}"
-        if self.scheduler is None:
-            return f"restore in the scheduler as {self.truth.state}"
-        if self.lookout is None:
-            return f"restore in lookout as {self.truth.state}"
-        return f"correct to {self.truth.state}"
+        known = self.scheduler, self.lookout
+        states = [None if group is None else group.state for group in known]
+        return describe_action(self.choice, self.truth.state, *states)
 
 
 class GroupComparison:
@@ -49,16 +44,10 @@ class GroupComparison:
         self._lookout = lookout
 
     async def run(self) -> list[GroupDifference]:
-        """Every group that differs between the views; compared twice, because both can move."""
-        found: dict[GroupId, None] = {}
-        async for ids in self._candidates():
-            found |= {difference.group: None for difference in await self._compare(ids)}
-        distinct = list(found)
-        return [
-            difference
-            for first in range(0, len(distinct), PAGE)
-            for difference in await self._compare(distinct[first : first + PAGE])
-        ]
+        """Every group that differs between the views."""
+        return await compare_twice(
+            self._candidates(), self._compare, lambda difference: difference.group, PAGE
+        )
 
     async def members_to_restore(self) -> list[JobId]:
         """All members of live groups of lookout that the scheduler does not know, the ended ones
@@ -75,9 +64,8 @@ class GroupComparison:
         """Groups that either view has as live."""
         async for ids in self._lookout.live_groups():
             yield ids
-        live = self._scheduler.live_groups()
-        for first in range(0, len(live), PAGE):
-            yield live[first : first + PAGE]
+        for page in split_pages(self._scheduler.live_groups(), PAGE):
+            yield page
 
     async def _compare(self, ids: Sequence[GroupId]) -> list[GroupDifference]:
         viewed = await self._lookout.find_groups(ids)

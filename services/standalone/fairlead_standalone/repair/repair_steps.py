@@ -40,6 +40,7 @@ from fairlead_standalone.repair.comparison import (
     Difference,
     make_records,
 )
+from fairlead_standalone.repair.comparison_steps import split_pages
 from fairlead_standalone.repair.group_comparison import GroupDifference
 from fairlead_standalone.repair.job_records import read_sequences
 from fairlead_submit.service import configuration_repair as configuration
@@ -245,8 +246,7 @@ class Repair:
                         others[JobId(event.array)] = None
         ids = [*jobs, *others]
         known: set[JobId] = set()
-        for first in range(0, len(ids), APPEND_RECORDS):
-            some = ids[first : first + APPEND_RECORDS]
+        for some in split_pages(ids, APPEND_RECORDS):
             known |= await scheduler.find_known(some) | await lookout.find_known(some)
         unknown = set(ids) - known
         records: list[Record] = []

@@ -52,9 +52,7 @@ def check_feasibility(
 ) -> dict[JobKind, Verdict]:
     """The verdict for each kind."""
     wanted = list(dict.fromkeys(kinds))
-    by_pool: dict[str, list[Node]] = {}
-    for node in nodes:
-        by_pool.setdefault(node.pool, []).append(node)
+    by_pool = group_by_pool(nodes)
     left = CHECKS_MAX
     found: dict[JobKind, Verdict] = {}
     for kind in wanted:
@@ -67,6 +65,14 @@ def check_feasibility(
         else:
             found[kind] = _check_kind(kind, there, queue, classes[kind.priority_class])
     return found
+
+
+def group_by_pool(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    """The nodes of each pool, in their order."""
+    by_pool: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_pool.setdefault(node.pool, []).append(node)
+    return by_pool
 
 
 def _check_kind(

@@ -57,12 +57,12 @@ def requires_domain(snapshot: Snapshot, plan: Plan, row: int) -> bool:
 
 
 def describe_scope(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """Which members of the row's gang must be in one domain, as the subject of a sentence."""
+    """Whose members must be in one domain: a role of the row's gang, or all of it."""
     gang, role = int(plan.reasons.gang[row]), int(plan.reasons.role[row])
     assert snapshot.topology is not None, "a required domain is of a topology"
     if role >= 0 and not snapshot.topology.gang_whole[gang]:
-        return f"The needed members of role {snapshot.role_names[role]}"
-    return f"The needed members of the {'group' if is_group(snapshot, gang) else 'gang'}"
+        return f"role {snapshot.role_names[role]}"
+    return f"the {'group' if is_group(snapshot, gang) else 'gang'}"
 
 
 def describe_unknown_level(snapshot: Snapshot, plan: Plan) -> str:
@@ -84,14 +84,12 @@ def describe_surplus(snapshot: Snapshot, plan: Plan, row: int, capacity: str) ->
     """What the surplus members of the row's group wait for. `capacity`: what is short on all
     eligible nodes together, if no domain is required."""
     if requires_domain(snapshot, plan, row):
-        gang, role = int(plan.reasons.gang[row]), int(plan.reasons.role[row])
         assert snapshot.topology is not None, "a required domain is of a topology"
+        gang = int(plan.reasons.gang[row])
         level = snapshot.topology.names[int(snapshot.topology.gang_level[gang])]
-        whole = role < 0 or snapshot.topology.gang_whole[gang]
-        members = "the group" if whole else f"role {snapshot.role_names[role]}"
         capacity = (
-            f"All members of {members} must be in one domain of level {level}, and no eligible node"
-            " of their domain has free capacity for another one"
+            f"All members of {describe_scope(snapshot, plan, row)} must be in one domain of level"
+            f" {level}, and no eligible node of their domain has free capacity for another one"
         )
     return f"Waits for free capacity; {_describe_size(snapshot, plan, row)}. {capacity}."
 

@@ -50,26 +50,36 @@ def _describe_exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     """What the row's shape needs beyond the limit of its queue or a floating resource."""
     shape, queue = int(plan.reasons.shape[row]), int(plan.reasons.queue[row])
     of_class = int(snapshot.shape_class[shape])
+    needed = _sum_requests(snapshot, [_SameMembers(-1, shape, 1)])
+    exceeded = _find_exceeded_limit(snapshot, queue, of_class, needed)
+    if exceeded is None:
+        return ""
+    whose, large = exceeded
+    has = "the pool has"
+    if whose:
+        has = f"the {whose} for priority class {snapshot.class_names[of_class]} is"
+    return (
+        f"{describe_amount(large.resource, large.needed)}, and {has}"
+        f" {format_amount(large.resource, large.most)}"
+    )
+
+
+def _find_exceeded_limit(
+    snapshot: Snapshot, queue: int, of_class: int, needed: Float
+) -> tuple[str, _Large] | None:
+    """The first resource that is needed ([R+F]) beyond a limit of the queue for the class, with the
+    name of the limit; "" for a floating resource that the pool has less of."""
     nodes = len(snapshot.resources)
-    needed = snapshot.shape_request[shape].tolist()
-    needed += [0] * len(snapshot.floating)
-    if snapshot.shape_floating is not None:
-        needed[nodes:] = snapshot.shape_floating[shape].tolist()
     total = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
     for r, name in enumerate(snapshot.resources + snapshot.floating):
+        need = float(needed[r])
         most, of_queue = find_limit(snapshot, queue, of_class, r, float(total[r]))
-        if needed[r] > most * (1 + 1e-9):
+        if need > most * (1 + 1e-9):
             whose = f"limit of queue {snapshot.queue_names[queue]}" if of_queue else "ceiling"
-            return (
-                f"{describe_amount(name, needed[r])}, and the {whose} for priority class "
-                f"{snapshot.class_names[of_class]} is {format_amount(name, int(most))}"
-            )
-        if r >= nodes and needed[r] > total[r]:
-            return (
-                f"{describe_amount(name, needed[r])}, and the pool has "
-                f"{format_amount(name, int(total[r]))}"
-            )
-    return ""
+            return whose, _Large(name, int(need), int(most))
+        if r >= nodes and need > total[r]:
+            return "", _Large(name, int(need), int(total[r]))
+    return None
 
 
 def find_limit(
@@ -299,30 +309,29 @@ def _find_excess(names: Sequence[str], needed: Float, most: Float) -> _Large | N
 
 def _describe_gang_limit(snapshot: Snapshot, queue: int, members: list[_SameMembers]) -> str:
     """What the members need together beyond a limit of the queue or a floating resource."""
-    names = snapshot.resources + snapshot.floating
-    total = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
     for of_class in dict.fromkeys(int(snapshot.shape_class[each.shape]) for each in members):
         some = [each for each in members if snapshot.shape_class[each.shape] == of_class]
-        needed = _sum_requests(snapshot, some).tolist()
-        for r, name in enumerate(names):
-            most, of_queue = find_limit(snapshot, queue, of_class, r, float(total[r]))
-            if needed[r] > most * (1 + 1e-9):
-                whose = f"limit of queue {snapshot.queue_names[queue]}" if of_queue else "ceiling"
-                return (
-                    f"they need {describe_amount(name, int(needed[r]))} together in priority class"
-                    f" {snapshot.class_names[of_class]}; the {whose} is"
-                    f" {format_amount(name, int(most))}. Request less, lower the minimum, or ask an"
-                    " operator to raise it."
-                )
+        exceeded = _find_exceeded_limit(snapshot, queue, of_class, _sum_requests(snapshot, some))
+        if exceeded is None:
+            continue
+        whose, large = exceeded
+        if not whose:
+            break
+        return (
+            f"they need {describe_amount(large.resource, large.needed)} together in priority class"
+            f" {snapshot.class_names[of_class]}; the {whose} is"
+            f" {format_amount(large.resource, large.most)}. Request less, lower the minimum, or ask"
+            " an operator to raise it."
+        )
     floating = len(snapshot.resources)
-    large = _find_excess(
+    short = _find_excess(
         snapshot.floating,
         _sum_requests(snapshot, members)[floating:],
         snapshot.floating_total.astype(np.float64),
     )
-    if large is None:
+    if short is None:
         return ""
     return (
-        f"they need {describe_amount(large.resource, large.needed)} together; the pool has"
-        f" {format_amount(large.resource, large.most)}."
+        f"they need {describe_amount(short.resource, short.needed)} together; the pool has"
+        f" {format_amount(short.resource, short.most)}."
     )

@@ -188,7 +188,7 @@ def _describe_domain_misfit(snapshot: Snapshot, plan: Plan, row: int) -> str:
     level = int(snapshot.topology.gang_level[gang])
     names = snapshot.topology.domains[level]
     where = f"one domain of level {snapshot.topology.names[level]}"
-    who = group_texts.describe_scope(snapshot, plan, row)
+    who = f"The needed members of {group_texts.describe_scope(snapshot, plan, row)}"
     resource = int(plan.nearness.lacking[gang])
     if not names:
         return f"{who} must be in {where}, and no node of pool {plan.pool} has its labels."

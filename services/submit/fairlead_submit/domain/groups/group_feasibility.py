@@ -63,9 +63,7 @@ def check_groups(
     wanted = list(dict.fromkeys(groups))
     kinds = [role.kind for group in wanted for role in group.roles]
     verdicts = feasibility.check_feasibility(kinds, nodes, queue, classes)
-    by_pool: dict[str, list[Node]] = {}
-    for node in nodes:
-        by_pool.setdefault(node.pool, []).append(node)
+    by_pool = feasibility.group_by_pool(nodes)
     left = feasibility.CHECKS_MAX
     found: dict[GroupKind, GroupVerdict] = {}
     for group in wanted:

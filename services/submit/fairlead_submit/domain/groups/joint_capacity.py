@@ -18,7 +18,7 @@ _PARTS_LISTED_MAX: Final = 5
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Equal members that start together with those of the other parts.
+    """Equal members that start together with the members of the other parts.
 
     `eligible`: the nodes, by their index, on which they can run.
     """
