@@ -15,7 +15,6 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
-from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.groups import change_feasibility, group_changes
@@ -25,8 +24,8 @@ from fairlead_submit.domain.groups.group_types import GroupAction, GroupChange
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
+from fairlead_submit.service.job_writer import JobWriter
 from fairlead_submit.service.log_writer import LogWriter
-from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews, KnownGroup, KnownMember
@@ -56,21 +55,19 @@ class GroupActionService:
         self,
         settings: SubmitSettings,
         writer: LogWriter,
+        job_writer: JobWriter,
         queues: QueueStore,
         job_views: JobViews,
         cluster_view: ClusterView,
-        disk: Disk,
         fair_validation: FairValidation,
-        quotas: QuotaTracker,
         queue_secrets: SecretStore,
     ) -> None:
         self._writer = writer
+        self._job_writer = job_writer
         self._queues = queues
         self._job_views = job_views
         self._cluster_view = cluster_view
-        self._disk = disk
         self._validation = fair_validation
-        self._quotas = quotas
         self._secrets = queue_secrets
         self._classes = {item.name: item for item in settings.priority_classes}
         self._templates = JobTemplates(settings.job_policy)
@@ -230,14 +227,10 @@ class GroupActionService:
             traceparent=context.traceparent,
             partition=job_set_partition(known.queue, known.job_set),
         )
-        if not new:
-            appended = await self._writer.append(records)
+        if new:
+            appended = await self._job_writer.append(known.queue, records, events=new, jobs=new)
         else:
-            self._disk.check(Space.LOW)
-            size = sum(len(record.value or b"") for record in records)
-            async with self._quotas.reserve(known.queue, new, size) as reserved:
-                appended = await self._writer.append(records)
-                reserved.appended(appended)
+            appended = await self._writer.append(records)
         return GroupActionResult(known.group, position_tokens.encode(appended), new)
 
 

@@ -16,7 +16,6 @@ from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.service import clock
-from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.groups import group_feasibility
@@ -32,8 +31,7 @@ from fairlead_submit.domain.submission import IdSource
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
-from fairlead_submit.service.log_writer import LogWriter
-from fairlead_submit.service.quotas import QuotaTracker
+from fairlead_submit.service.job_writer import JobWriter
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews
@@ -86,13 +84,11 @@ class GroupService:
     def __init__(
         self,
         settings: SubmitSettings,
-        writer: LogWriter,
+        writer: JobWriter,
         queues: QueueStore,
         job_views: JobViews,
         cluster_view: ClusterView,
-        disk: Disk,
         fair_validation: FairValidation,
-        quotas: QuotaTracker,
         queue_secrets: SecretStore,
     ) -> None:
         self._limits: Final = settings.limits
@@ -101,9 +97,7 @@ class GroupService:
         self._queues = queues
         self._job_views = job_views
         self._cluster_view = cluster_view
-        self._disk = disk
         self._validation = fair_validation
-        self._quotas = quotas
         self._secrets = queue_secrets
         self._classes = {item.name: item for item in settings.priority_classes}
         self._submission = Decoder(GroupSubmission)
@@ -135,7 +129,7 @@ class GroupService:
         new = [group for group in prepared.groups if group.event.group not in known]
         if dry_run:
             count = sum(len(group.members) for group in new)
-            await self._quotas.check(prepared.queue, count, 0)
+            await self._writer.quotas.check(prepared.queue, count, 0)
             return GroupSubmissionResponse(None, await self._make_dry_run(prepared, queue, known))
         position = position_tokens.encode(await self._append(prepared, new, context))
         metrics.JOBS.inc(sum(len(group.members) for group in new))
@@ -224,7 +218,6 @@ class GroupService:
     ) -> dict[int, int]:
         if not groups:
             return {}
-        self._disk.check(Space.LOW)
         facts: list[events.AnyEvent] = []
         for group in groups:
             facts += [group.event, *group.members]
@@ -237,12 +230,8 @@ class GroupService:
             traceparent=context.traceparent,
             partition=prepared.partition,
         )
-        size = sum(len(record.value or b"") for record in records)
-        count = len(facts) - len(groups)
-        async with self._quotas.reserve(prepared.queue, count, size) as reserved:
-            appended = await self._writer.append(records)
-            reserved.appended(appended)
-        return appended
+        members = len(facts) - len(groups)
+        return await self._writer.append(prepared.queue, records, events=members, jobs=members)
 
 
 def _describe(group: PreparedGroup, known: Mapping[str, str]) -> SubmittedGroup:

@@ -29,3 +29,16 @@ OUTBOX: Final = Gauge(
     "fairlead_submit_outbox_rows",
     "Changes that are not in the log yet, in the process that relays them.",
 )
+UNSEEN_JOBS: Final = Gauge(
+    "fairlead_submit_unseen_jobs",
+    "Accepted jobs of large requests that lookout's view was not known to show.",
+)
+VIEW_WAIT_SECONDS: Final = Histogram(
+    "fairlead_submit_view_wait_seconds",
+    "How long requests with many jobs waited for lookout's view.",
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+VIEW_WAITS_ENDED: Final = Counter(
+    "fairlead_submit_view_waits_ended_total",
+    "Requests that were appended because they had waited for the view as long as any does.",
+)

@@ -39,6 +39,7 @@ from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.service.view_window import ViewWindow
 from fairlead_submit.store import job_views, resubmission_store
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews
@@ -107,9 +108,11 @@ class ResubmissionService:
         disk: Disk,
         validation: FairValidation,
         quotas: QuotaTracker,
+        window: ViewWindow,
         queue_secrets: SecretStore,
     ) -> None:
         self._quotas = quotas
+        self._window = window
         self._validation = validation
         self._limits = settings.limits
         self._classes = frozenset(item.name for item in settings.priority_classes)
@@ -353,7 +356,9 @@ class ResubmissionService:
                 request=action.request,
                 traceparent=action.traceparent,
             )
-            reached = position_tokens.merge(reached, await self._writer.append(records))
+            async with self._window.admit(target.queue, len(made)) as admission:
+                admission.positions = await self._writer.append(records)
+            reached = position_tokens.merge(reached, admission.positions)
             metrics.JOBS.inc(len(made))
         if step.refused:
             await resubmission_store.refuse_items(connection, action.id, step.refused)

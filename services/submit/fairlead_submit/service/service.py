@@ -27,6 +27,7 @@ from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.group_action_service import GroupActionService
 from fairlead_submit.service.group_service import GroupService
+from fairlead_submit.service.job_writer import JobWriter
 from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.manifest_service import ManifestService
 from fairlead_submit.service.outbox_relay import Relay
@@ -34,6 +35,7 @@ from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.resubmission_service import ResubmissionService
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.service.submission_service import SubmissionService
+from fairlead_submit.service.view_window import ViewWindow
 from fairlead_submit.store import schema
 from fairlead_submit.store.configuration_store import CordonStore, QueueStore
 from fairlead_submit.store.job_views import JobViews
@@ -75,25 +77,23 @@ class Service:
         self.permissions: Final = QueuePermissions(pool)
         self.cluster_view: Final = ClusterView(log)
         disk = Disk(settings.disk)
+        window = ViewWindow(self.job_views.read_positions, settings.view_lag_s_max)
+        job_writer = JobWriter(self._writer, self._quotas, window, disk)
         shared = (
-            self._writer,
             self.queues,
             self.job_views,
             self.cluster_view,
-            disk,
             self._validation,
-            self._quotas,
             self.secrets,
         )
-        self.submissions: Final = SubmissionService(settings, log, *shared)
-        self.groups: Final = GroupService(settings, *shared)
-        self.group_actions: Final = GroupActionService(settings, *shared)
+        self.submissions: Final = SubmissionService(settings, log, job_writer, *shared)
+        self.groups: Final = GroupService(settings, job_writer, *shared)
+        self.group_actions: Final = GroupActionService(settings, self._writer, job_writer, *shared)
         self.arrays: Final = ArrayService(
             self._writer,
+            job_writer,
             self.queues,
             self.job_views,
-            disk,
-            self._quotas,
             self.secrets,
             settings.job_policy,
         )
@@ -116,6 +116,7 @@ class Service:
             disk,
             self._validation,
             self._quotas,
+            window,
             self.secrets,
         )
 

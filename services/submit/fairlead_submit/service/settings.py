@@ -16,9 +16,10 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     producer of the log has that name. The default is the host name, which differs between
     containers. `allow`: what the jobs of a queue can use, by the queue's name. `quotas`: how many
     live jobs there can be. `pending_bytes_max`: how many bytes can wait for the log before requests
-    are refused. `tokens_for_others`: whether there are tokens for other users, or with fewer rights
-    than an admin's, and whether users who are not admins submit jobs; `fairlead up` switches it off
-    where jobs can read the secrets of the installation.
+    are refused. `view_lag_s_max`: requests with many jobs are delayed so that lookout's view does
+    not fall further behind than this (s). `tokens_for_others`: whether there are tokens for other
+    users, or with fewer rights than an admin's, and whether users who are not admins submit jobs;
+    `fairlead up` switches it off where jobs can read the secrets of the installation.
     """
 
     http_port: int = 8081
@@ -30,6 +31,7 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     allow: dict[str, AllowList] = msgspec.field(default_factory=dict)
     pending_bytes_max: int = 128 * 2**20
     append_bytes_max: int = 16 * 2**20
+    view_lag_s_max: float = 2.0
     sign_in_days: int = 30
     tokens_for_others: bool = True
 

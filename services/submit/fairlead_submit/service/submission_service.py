@@ -19,7 +19,6 @@ from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
-from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import feasibility as feasible
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.callers import RequestContext, require_verb
@@ -38,8 +37,7 @@ from fairlead_submit.domain.submission import (
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import LARGE_BYTES, FairValidation
-from fairlead_submit.service.log_writer import LogWriter
-from fairlead_submit.service.quotas import QuotaTracker
+from fairlead_submit.service.job_writer import JobWriter
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews
@@ -77,23 +75,19 @@ class SubmissionService:
         self,
         settings: SubmitSettings,
         log: EventLog,
-        writer: LogWriter,
+        writer: JobWriter,
         queues: QueueStore,
         job_views: JobViews,
         cluster_view: ClusterView,
-        disk: Disk,
         validation: FairValidation,
-        quotas: QuotaTracker,
         queue_secrets: SecretStore,
     ) -> None:
-        self._quotas = quotas
         self.limits: Final = settings.limits
         self._log = log
         self._writer = writer
         self._queues = queues
         self._job_views = job_views
         self._cluster_view = cluster_view
-        self._disk = disk
         self._secrets = queue_secrets
         self._classes = {item.name: item for item in settings.priority_classes}
         self._validation = validation
@@ -162,7 +156,7 @@ class SubmissionService:
         await self._check_outside(prepared)
         new_jobs = [job for job in prepared.jobs if job.job_id not in duplicates]
         if dry_run:
-            await self._quotas.check(prepared.queue, _count_tasks(prepared, new_jobs), 0)
+            await self._writer.quotas.check(prepared.queue, _count_tasks(prepared, new_jobs), 0)
             return SubmissionResponse(None, await self._make_dry_run(prepared, queue, duplicates))
         position = position_tokens.encode(await self._append(prepared, new_jobs, context))
         metrics.JOBS.inc(_count_tasks(prepared, new_jobs))
@@ -228,7 +222,6 @@ class SubmissionService:
     ) -> dict[int, int]:
         if not jobs:
             return {}
-        self._disk.check(Space.LOW)
         records = events.records(
             prepared.queue,
             prepared.job_set,
@@ -238,12 +231,9 @@ class SubmissionService:
             traceparent=context.traceparent,
             partition=prepared.partition,
         )
-        size = sum(len(record.value or b"") for record in records)
-        tasks = _count_tasks(prepared, jobs)
-        async with self._quotas.reserve(prepared.queue, tasks, size) as reserved:
-            appended = await self._writer.append(records)
-            reserved.appended(appended)
-        return appended
+        return await self._writer.append(
+            prepared.queue, records, events=len(jobs), jobs=_count_tasks(prepared, jobs)
+        )
 
     async def _find_queue(
         self, name: str | None, context: RequestContext, found: list[FieldError]

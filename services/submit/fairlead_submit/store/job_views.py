@@ -436,6 +436,12 @@ class JobViews:
                 return found, False
             await asyncio.sleep(PAUSE_S)
 
+    async def read_positions(self) -> dict[int, int] | None:
+        """The position of each partition that the view reads next; None if there is no view.
+        Raises `DatabaseUnavailable`."""
+        rows = await self._fetch("view_positions")
+        return None if rows is None else {row["partition"]: row["position"] for row in rows}
+
     async def _has_passed(self, positions: Mapping[int, int]) -> bool | None:
         """None if there is no view."""
         rows = await self._fetch("view_progress", list(positions))

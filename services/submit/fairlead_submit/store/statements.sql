@@ -210,6 +210,9 @@ ORDER BY role, generation DESC, number DESC, job_id;
 -- The position that lookout reads next, of these partitions.
 SELECT partition, position FROM fairlead_lookout.view_positions WHERE partition = ANY ($1);
 
+-- name: view_positions
+SELECT partition, position FROM fairlead_lookout.view_positions;
+
 -- name: live_jobs
 -- How many jobs of the queue lookout's view knows that have not ended.
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM fairlead_lookout.live_jobs WHERE queue = $1;

@@ -14,15 +14,14 @@ from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
 from fairlead_common.log.protocol import Record
 from fairlead_common.service import clock
-from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import name_rules, resubmission
 from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import ArrayCancellation, ArrayResubmission
+from fairlead_submit.service.job_writer import JobWriter
 from fairlead_submit.service.log_writer import LogWriter
-from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews, KnownArray
 from fairlead_submit.store.secret_store import SecretStore
@@ -45,20 +44,18 @@ class ArrayService:
     def __init__(
         self,
         writer: LogWriter,
+        job_writer: JobWriter,
         queues: QueueStore,
         job_views: JobViews,
-        disk: Disk,
-        quotas: QuotaTracker,
         queue_secrets: SecretStore,
         policy: JobPolicy,
     ) -> None:
         self._allow = policy.allow
         self._classes = frozenset(item.name for item in policy.priority_classes)
         self._writer = writer
+        self._job_writer = job_writer
         self._queues = queues
         self._job_views = job_views
-        self._disk = disk
-        self._quotas = quotas
         self._secrets = queue_secrets
         self._cancellation = Decoder(ArrayCancellation)
         self._resubmission = Decoder(ArrayResubmission)
@@ -114,12 +111,9 @@ class ArrayService:
                 detail = f"names array {event.array}, which is a different one; use another"
                 raise Problem("conflict", "", [FieldError("/clientId", detail)])
             return ArrayActionResult(event.array, len(indexes), None)
-        self._disk.check(Space.LOW)
-        records = _make_records(known, event, context)
-        size = sum(len(record.value or b"") for record in records)
-        async with self._quotas.reserve(known.queue, len(indexes), size) as reserved:
-            appended = await self._writer.append(records)
-            reserved.appended(appended)
+        appended = await self._job_writer.append(
+            known.queue, _make_records(known, event, context), events=1, jobs=len(indexes)
+        )
         return ArrayActionResult(event.array, len(indexes), position_tokens.encode(appended))
 
     async def _find(self, array: str, context: RequestContext, verb: Verb) -> KnownArray:

@@ -1,0 +1,88 @@
+"""Requests with many jobs wait for the view; others do not."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from fairlead_submit.service import view_window
+from fairlead_submit.service.view_window import ViewWindow
+
+MANY = 10**6
+
+
+class View:
+    """The positions of a view that a test moves."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.reads = 0
+        self.was_read = asyncio.Event()
+
+    async def read(self) -> Mapping[int, int]:
+        self.reads += 1
+        self.was_read.set()
+        return {0: self.position}
+
+    async def next_read(self) -> None:
+        self.was_read.clear()
+        await self.was_read.wait()
+
+
+async def _append(window: ViewWindow, jobs: int, position: int, queue: str = "a") -> int:
+    async with window.admit(queue, jobs) as admission:
+        admission.positions = {0: position}
+    return position
+
+
+async def test_a_large_request_waits_until_the_view_shows_the_one_before() -> None:
+    view = View()
+    window = ViewWindow(view.read, 2.0)
+    await _append(window, MANY, 1)
+    assert view.reads == 0
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(_append(window, MANY, 2))
+        await view.next_read()
+        await _append(window, view_window.FEW_JOBS, 3)
+        await view.next_read()
+        assert not waiting.done()
+        view.position = 1
+    assert await waiting == 2
+
+
+async def test_queues_take_turns() -> None:
+    view = View()
+    window = ViewWindow(view.read, 2.0)
+    await _append(window, MANY, 1)
+    order: list[str] = []
+
+    async def append(queue: str) -> None:
+        async with window.admit(queue, MANY) as admission:
+            order.append(queue)
+            view.position = admission_position = len(order) + 1
+            admission.positions = {0: admission_position}
+
+    async with asyncio.TaskGroup() as tasks:
+        for queue in ("a", "a", "a", "a", "b"):
+            tasks.create_task(append(queue))
+        await view.next_read()
+        view.position = 1
+    assert order == ["a", "b", "a", "a", "a"]
+
+
+async def test_nobody_waits_longer_than_the_bound() -> None:
+    view = View()
+    window = ViewWindow(view.read, 2.0, wait_s_max=0.3)
+    await _append(window, MANY, 1)
+    async with asyncio.timeout(10.0):
+        assert await asyncio.gather(*(_append(window, MANY, each) for each in (2, 3))) == [2, 3]
+
+
+async def test_a_request_that_fails_leaves_no_trace() -> None:
+    view = View()
+    window = ViewWindow(view.read, 2.0)
+    with pytest.raises(RuntimeError):
+        async with window.admit("a", MANY):
+            raise RuntimeError("the log refused it")
+    async with asyncio.timeout(10.0):
+        await _append(window, MANY, 1)
