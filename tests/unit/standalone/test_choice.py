@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from fairlead_standalone.processes.child_process import ServerFailed
-from fairlead_standalone.servers.embedded_postgres import Installation, choose_installation
+from fairlead_standalone.servers.embedded_postgres import (
+    BIN_VARIABLE,
+    Installation,
+    choose_installation,
+    find_installations,
+    wheel_places,
+)
 
 OLD, DEBIAN, WHEEL = (Installation(Path(f"/p/{n}"), n) for n in (13, 15, 18))
 
@@ -33,3 +39,9 @@ def test_without_any_the_install_line_is_said(tmp_path: Path) -> None:
 def test_a_half_made_cluster_decides_nothing(tmp_path: Path) -> None:
     (tmp_path / "postgres-18.new").mkdir()
     assert choose_installation(tmp_path, [DEBIAN, WHEEL]) == DEBIAN
+
+
+def test_the_pinned_version_comes_first_unless_a_folder_is_named(tmp_path: Path) -> None:
+    (wheel,) = wheel_places()
+    assert next(find_installations({})).bin == wheel.resolve()
+    assert list(find_installations({BIN_VARIABLE: str(tmp_path)})) == []

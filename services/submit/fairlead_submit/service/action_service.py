@@ -25,7 +25,7 @@ from fairlead_submit.domain.job_actions import ActionKind, AnyAction
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import Filter, Release
 from fairlead_submit.service.fair_validation import FairValidation
-from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.writers.log_writer import LogWriter
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobMatch, JobViews, KnownArray, KnownJob
 

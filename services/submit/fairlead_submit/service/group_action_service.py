@@ -24,9 +24,9 @@ from fairlead_submit.domain.groups.group_types import GroupAction, GroupChange
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
-from fairlead_submit.service.job_writer import JobWriter
-from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.service.writers.job_writer import JobWriter
+from fairlead_submit.service.writers.log_writer import LogWriter
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews, KnownGroup, KnownMember
 from fairlead_submit.store.secret_store import SecretStore

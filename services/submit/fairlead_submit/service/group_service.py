@@ -31,8 +31,8 @@ from fairlead_submit.domain.submission import IdSource
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
-from fairlead_submit.service.job_writer import JobWriter
 from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.service.writers.job_writer import JobWriter
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews
 from fairlead_submit.store.secret_store import SecretStore

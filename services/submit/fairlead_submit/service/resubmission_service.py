@@ -36,10 +36,10 @@ from fairlead_submit.domain.request_types import Resubmission
 from fairlead_submit.domain.resubmission import JobContext, Target
 from fairlead_submit.service import metrics
 from fairlead_submit.service.fair_validation import FairValidation
-from fairlead_submit.service.log_writer import LogWriter
-from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
-from fairlead_submit.service.view_window import ViewWindow
+from fairlead_submit.service.writers.log_writer import LogWriter
+from fairlead_submit.service.writers.quotas import QuotaTracker
+from fairlead_submit.service.writers.view_window import ViewWindow
 from fairlead_submit.store import job_views, resubmission_store
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews

@@ -27,15 +27,15 @@ from fairlead_submit.service.cluster_view import ClusterView
 from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.group_action_service import GroupActionService
 from fairlead_submit.service.group_service import GroupService
-from fairlead_submit.service.job_writer import JobWriter
-from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.manifest_service import ManifestService
 from fairlead_submit.service.outbox_relay import Relay
-from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.resubmission_service import ResubmissionService
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.service.submission_service import SubmissionService
-from fairlead_submit.service.view_window import ViewWindow
+from fairlead_submit.service.writers.job_writer import JobWriter
+from fairlead_submit.service.writers.log_writer import LogWriter
+from fairlead_submit.service.writers.quotas import QuotaTracker
+from fairlead_submit.service.writers.view_window import ViewWindow
 from fairlead_submit.store import schema
 from fairlead_submit.store.configuration_store import CordonStore, QueueStore
 from fairlead_submit.store.job_views import JobViews

@@ -20,8 +20,8 @@ from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import ArrayCancellation, ArrayResubmission
-from fairlead_submit.service.job_writer import JobWriter
-from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.writers.job_writer import JobWriter
+from fairlead_submit.service.writers.log_writer import LogWriter
 from fairlead_submit.store.configuration_store import QueueStore
 from fairlead_submit.store.job_views import JobViews, KnownArray
 from fairlead_submit.store.secret_store import SecretStore

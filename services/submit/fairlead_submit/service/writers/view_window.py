@@ -5,7 +5,7 @@ user makes the view of everybody as old as the burst is long. So a request with 
 until the view shows enough of what was accepted before it (`view_pace`). Queues take turns.
 
 It only delays: no request is refused, and none waits longer than `wait_s_max`. Nothing waits for a
-view that does not exist or has stopped.
+view that does not exist, has stopped or is catching up.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ class ViewWindow:
         Raises `DatabaseUnavailable`.
         """
         if jobs <= FEW_JOBS:
-            yield Admission(jobs)
+            yield Admission(jobs, 0.0)
             return
         if not self._pace.allows(jobs):
             with metrics.VIEW_WAIT_SECONDS.time():
                 await self._wait_for_turn(queue, jobs)
-        admission = self._pace.admit(jobs)
+        admission = self._pace.admit(jobs, clock.monotonic_s())
         try:
             yield admission
         finally:

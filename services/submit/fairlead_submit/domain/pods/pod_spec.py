@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, UnsetType
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.requests import decoding, validation
-from fairlead_submit.domain.pod_fields import (
+from fairlead_submit.domain.pods.pod_fields import (
     Affinity,
     Pod,
     PodText,

@@ -5,9 +5,9 @@ from typing import Final
 
 from fairlead_common.log.protocol import Record
 from fairlead_common.service.disk import Disk, Space
-from fairlead_submit.service.log_writer import LogWriter
-from fairlead_submit.service.quotas import QuotaTracker
-from fairlead_submit.service.view_window import ViewWindow
+from fairlead_submit.service.writers.log_writer import LogWriter
+from fairlead_submit.service.writers.quotas import QuotaTracker
+from fairlead_submit.service.writers.view_window import ViewWindow
 
 
 class JobWriter:

@@ -1,0 +1,1 @@
+"""Pod specs: the fields that submit reads, their requests, and their defaults."""

@@ -1,0 +1,1 @@
+"""Writes to the log: group commit, quotas, and the pace of new jobs."""
