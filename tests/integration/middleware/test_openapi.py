@@ -13,7 +13,7 @@ from tests.integration.middleware.web_app import WebApp
 from tools.openapi import DOCUMENT
 
 JSON = "application/json"
-SHORT = ("--phases", "examples,fuzzing", "-n", "2", "--max-time", "60")
+SHORT = ("--phases", "examples,fuzzing", "-n", "2", "--max-time", "40")
 LONG = ("-n", "12")
 """In all phases: also values at the edges of what the document permits, and calls in sequences."""
 CHECKS = (

@@ -356,7 +356,8 @@ class ResubmissionService:
                 request=action.request,
                 traceparent=action.traceparent,
             )
-            async with self._window.admit(target.queue, len(made)) as admission:
+            size = sum(len(record.value or b"") for record in records)
+            async with self._window.admit(target.queue, len(made), size) as admission:
                 admission.positions = await self._writer.append(records)
             reached = position_tokens.merge(reached, admission.positions)
             metrics.JOBS.inc(len(made))

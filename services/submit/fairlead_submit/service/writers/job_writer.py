@@ -32,8 +32,8 @@ class JobWriter:
         self._disk.check(Space.LOW)
         size = sum(len(record.value or b"") for record in records)
         async with (
-            self._window.admit(queue, events) as admission,
             self.quotas.reserve(queue, jobs, size) as reserved,
+            self._window.admit(queue, events, size) as admission,
         ):
             appended = await self._writer.append(records)
             reserved.appended(appended)
