@@ -94,6 +94,23 @@ async def test_a_client_id_of_something_different_is_a_conflict(submit: Watched)
     assert "makes the clientId 'h/ps-0'" in problem["errors"][0]["detail"]
 
 
+async def test_of_things_with_one_client_id_that_are_sent_at_a_time_one_is_accepted(
+    submit: Watched,
+) -> None:
+    groups = [
+        {"queue": submit.queue, "jobSet": "set", "groups": [{"clientId": "g", "roles": roles}]}
+        for roles in (ROLES, ROLES[:1])
+    ]
+    answers = await asyncio.gather(
+        *(submit.post("/groups", body) for body in groups),
+        submit.submit([{"command": ["x"], "clientId": "g/ps-0"}], "set"),
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 409, 409]
+    for answer in answers:
+        if answer.status_code == 409:
+            assert answer.json()["errors"][0]["pointer"].endswith("/0/clientId")
+
+
 async def test_nothing_of_a_request_with_an_error_is_done(submit: Watched) -> None:
     bad = {"clientId": "bad", "roles": [{"name": "a", "min": 2, "max": 1, "template": RUN}]}
     problem = await send(submit, {"clientId": "g", "roles": ROLES}, bad, status=422)

@@ -162,10 +162,35 @@ async def test_a_job_can_depend_on_jobs_of_its_job_set(submit: Served) -> None:
 
 async def test_a_repeated_submission_returns_the_same_jobs(submit: Served) -> None:
     jobs = [{**RUN, "clientId": "a"}, RUN]
-    first = (await submit.submit(jobs)).json()["jobs"]
-    second = (await submit.submit(jobs)).json()["jobs"]
-    assert first[0] == second[0]
-    assert first[1]["id"] != second[1]["id"]
+    first = (await submit.submit(jobs)).json()
+    second = (await submit.submit(jobs)).json()
+    assert second["jobs"][0] == {**first["jobs"][0], "duplicate": True}
+    assert first["jobs"][1]["id"] != second["jobs"][1]["id"]
+    assert len(await submitted(submit)) == 3
+    third = (await submit.submit(jobs[:1])).json()
+    assert third["position"] == first["position"]
+
+
+async def test_a_different_job_with_a_new_client_id_is_refused_at_once(submit: Served) -> None:
+    """The view does not exist here, so it knows of neither."""
+    one, other = {**RUN, "clientId": "a"}, {"command": ["x"], "clientId": "a"}
+    assert (await submit.submit([one])).status_code == 200
+    answer = await submit.submit([{**RUN, "clientId": "b"}, other])
+    assert answer.status_code == 409
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/jobs/1/clientId"]
+    assert len(await submitted(submit)) == 1
+
+
+async def test_of_different_jobs_with_one_client_id_at_a_time_one_is_accepted(
+    submit: Served,
+) -> None:
+    answers = await asyncio.gather(
+        *(submit.submit([{"command": ["echo", str(n)], "clientId": "a"}]) for n in range(20))
+    )
+    assert sorted(answer.status_code for answer in answers) == [200] + [409] * 19
+    (event,) = await submitted(submit)
+    (accepted,) = [answer.json() for answer in answers if answer.status_code == 200]
+    assert accepted["jobs"][0]["id"] == event.job_id
 
 
 async def test_a_repeated_submission_of_known_jobs_creates_nothing(empty_database: str) -> None:

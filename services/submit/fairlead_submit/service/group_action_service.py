@@ -228,7 +228,9 @@ class GroupActionService:
             partition=job_set_partition(known.queue, known.job_set),
         )
         if new:
-            appended = await self._job_writer.append(known.queue, records, events=new, jobs=new)
+            appended = await self._job_writer.append(
+                known.queue, records, events=new, jobs=new, digests={}
+            )
         else:
             appended = await self._writer.append(records)
         return GroupActionResult(known.group, position_tokens.encode(appended), new)

@@ -27,6 +27,7 @@ from fairlead_submit.domain.groups.group_submission import (
 )
 from fairlead_submit.domain.groups.group_types import GroupSubmission
 from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.recent_ids import IdConflict
 from fairlead_submit.domain.submission import IdSource
 from fairlead_submit.service import metrics
 from fairlead_submit.service.cluster_view import ClusterView
@@ -125,13 +126,21 @@ class GroupService:
             raise validation_problem(found)
         assert queue is not None
         require_verb(context.caller, Verb.SUBMIT, queue)
-        known = await self._find_duplicates(prepared)
+        jobs, known = await self._find_known(prepared)
+        _check_conflicts(prepared, jobs, known)
         new = [group for group in prepared.groups if group.event.group not in known]
         if dry_run:
             count = sum(len(group.members) for group in new)
             await self._writer.quotas.check(prepared.queue, count, 0)
             return GroupSubmissionResponse(None, await self._make_dry_run(prepared, queue, known))
-        position = position_tokens.encode(await self._append(prepared, new, context))
+        try:
+            appended = await self._append(prepared, new, context)
+        except IdConflict as error:
+            _check_conflicts(prepared, error.digests, error.digests)
+            raise
+        position = position_tokens.encode(
+            position_tokens.merge(appended, self._job_views.positions_of(known))
+        )
         metrics.JOBS.inc(sum(len(group.members) for group in new))
         metrics.DUPLICATES.inc(len(known))
         return GroupSubmissionResponse(
@@ -148,46 +157,16 @@ class GroupService:
         )
         return found
 
-    async def _find_duplicates(self, prepared: PreparedGroups) -> Mapping[str, str]:
-        """The digests of groups that exist already. Raises a 409 if one is a different group, or
-        if an ordinary job has the client id of a member."""
-        named = [
-            (index, group)
-            for index, group in enumerate(prepared.groups)
-            if group.event.client_id is not None
-        ]
+    async def _find_known(self, prepared: PreparedGroups) -> tuple[dict[str, str], dict[str, str]]:
+        """The digests of jobs that have ids of members, and of groups, of those that exist."""
+        named = [group for group in prepared.groups if group.event.client_id is not None]
         # Jobs first: a group that is folded between the two queries is found by the second one.
         jobs = await self._job_views.find_digests(
             prepared.queue,
             prepared.job_set,
-            [member.job_id for _, group in named for member in group.members],
+            [member.job_id for group in named for member in group.members],
         )
-        known = await self._job_views.find_group_digests([group.event.group for _, group in named])
-        conflicts = []
-        for index, group in named:
-            pointer = f"/groups/{index}/clientId"
-            name = validation.quote(group.event.client_id)
-            taken = [item for item in group.members if item.job_id in jobs]
-            if group.event.group in known:
-                if known[group.event.group] != group.event.digest:
-                    detail = (
-                        f"{name} names group {group.event.group}, which has a different spec; use"
-                        " another clientId"
-                    )
-                    conflicts.append(FieldError(pointer, detail))
-            elif taken:
-                detail = (
-                    f"{name} makes the clientId {validation.quote(taken[0].client_id)}, which"
-                    f" belongs to job {taken[0].job_id}; use another clientId"
-                )
-                conflicts.append(FieldError(pointer, detail))
-        if conflicts:
-            raise Problem(
-                "conflict",
-                "A clientId is used by something different. Nothing was changed.",
-                conflicts,
-            )
-        return known
+        return jobs, await self._job_views.find_group_digests([each.event.group for each in named])
 
     async def _make_dry_run(
         self, prepared: PreparedGroups, queue: Queue, known: Mapping[str, str]
@@ -231,7 +210,44 @@ class GroupService:
             partition=prepared.partition,
         )
         members = len(facts) - len(groups)
-        return await self._writer.append(prepared.queue, records, events=members, jobs=members)
+        digests: dict[str, str] = {}
+        for group in groups:
+            if group.event.client_id is not None:
+                digests[group.event.group] = group.event.digest
+                digests |= {member.job_id: member.digest for member in group.members}
+        return await self._writer.append(
+            prepared.queue, records, events=members, jobs=members, digests=digests
+        )
+
+
+def _check_conflicts(
+    prepared: PreparedGroups, jobs: Mapping[str, str], known: Mapping[str, str]
+) -> None:
+    """Raises a 409 if a group with one of the client ids is a different one, or if an ordinary job
+    has the client id of a member."""
+    conflicts = []
+    for index, group in enumerate(prepared.groups):
+        if group.event.client_id is None:
+            continue
+        name = validation.quote(group.event.client_id)
+        taken = [item for item in group.members if item.job_id in jobs]
+        detail = None
+        if group.event.group in known:
+            if known[group.event.group] != group.event.digest:
+                detail = (
+                    f"{name} names group {group.event.group}, which has a different spec; use"
+                    " another clientId"
+                )
+        elif taken:
+            detail = (
+                f"{name} makes the clientId {validation.quote(taken[0].client_id)}, which belongs"
+                f" to job {taken[0].job_id}; use another clientId"
+            )
+        if detail is not None:
+            conflicts.append(FieldError(f"/groups/{index}/clientId", detail))
+    if conflicts:
+        detail = "A clientId is used by something different. Nothing was changed."
+        raise Problem("conflict", detail, conflicts)
 
 
 def _describe(group: PreparedGroup, known: Mapping[str, str]) -> SubmittedGroup:

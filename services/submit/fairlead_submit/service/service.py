@@ -82,7 +82,7 @@ class Service:
             settings.view_lag_s_max,
             bytes_max=settings.pending_bytes_max // 2,
         )
-        job_writer = JobWriter(self._writer, self._quotas, window, disk)
+        job_writer = JobWriter(self._writer, self._quotas, window, self.job_views.recent, disk)
         shared = (
             self.queues,
             self.job_views,

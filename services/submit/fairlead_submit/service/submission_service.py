@@ -25,6 +25,7 @@ from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.feasibility import JobKind
 from fairlead_submit.domain.job_line_decoding import JobLineDecoder
 from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.recent_ids import IdConflict
 from fairlead_submit.domain.request_types import Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
 from fairlead_submit.domain.submission import (
@@ -158,7 +159,13 @@ class SubmissionService:
         if dry_run:
             await self._writer.quotas.check(prepared.queue, _count_tasks(prepared, new_jobs), 0)
             return SubmissionResponse(None, await self._make_dry_run(prepared, queue, duplicates))
-        position = position_tokens.encode(await self._append(prepared, new_jobs, context))
+        try:
+            appended = await self._append(prepared, new_jobs, context)
+        except IdConflict as error:
+            raise _make_conflict(prepared, error.digests) from None
+        position = position_tokens.encode(
+            position_tokens.merge(appended, self._job_views.positions_of(duplicates))
+        )
         metrics.JOBS.inc(_count_tasks(prepared, new_jobs))
         metrics.DUPLICATES.inc(len(duplicates))
         return SubmissionResponse(
@@ -232,7 +239,11 @@ class SubmissionService:
             partition=prepared.partition,
         )
         return await self._writer.append(
-            prepared.queue, records, events=len(jobs), jobs=_count_tasks(prepared, jobs)
+            prepared.queue,
+            records,
+            events=len(jobs),
+            jobs=_count_tasks(prepared, jobs),
+            digests={job.job_id: job.digest for job in jobs if job.client_id is not None},
         )
 
     async def _find_queue(
@@ -251,19 +262,8 @@ class SubmissionService:
             known |= await self._job_views.find_array_digests(list(prepared.arrays))
         if not known:
             return known
-        conflicts = [
-            FieldError(
-                f"/jobs/{index}/clientId",
-                f"{validation.quote(job.client_id)} names job {job.job_id}, which has a"
-                " different spec; use another clientId",
-            )
-            for index, job in enumerate(prepared.jobs)
-            if job.job_id in known and known[job.job_id] not in ("", job.digest)
-        ]
-        if conflicts:
-            raise Problem(
-                "conflict", "A clientId is used by a different job. Nothing was changed.", conflicts
-            )
+        if any(known.get(job.job_id) not in (None, "", job.digest) for job in prepared.jobs):
+            raise _make_conflict(prepared, known)
         return known
 
     async def _check_outside(self, prepared: PreparedSubmission) -> None:
@@ -296,6 +296,21 @@ class SubmissionService:
             if missing:
                 detail = "does not exist as an array in this job set"
                 raise validation_problem([FieldError(pointers[each], detail) for each in missing])
+
+
+def _make_conflict(prepared: PreparedSubmission, known: Mapping[str, str]) -> Problem:
+    """The 409 for jobs whose ids belong to jobs with these digests."""
+    conflicts = [
+        FieldError(
+            f"/jobs/{index}/clientId",
+            f"{validation.quote(job.client_id)} names job {job.job_id}, which has a"
+            " different spec; use another clientId",
+        )
+        for index, job in enumerate(prepared.jobs)
+        if known.get(job.job_id) not in (None, "", job.digest)
+    ]
+    detail = "A clientId is used by a different job. Nothing was changed."
+    return Problem("conflict", detail, conflicts)
 
 
 def _count_tasks(prepared: PreparedSubmission, jobs: Sequence[events.JobSubmitted]) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from fairlead_common import db
 from fairlead_common.db.connection_pool import DatabaseUnavailable
+from fairlead_common.domain import position_tokens
 from fairlead_common.domain.ids import (
     TASK_NUMBERS,
     ArrayId,
@@ -30,6 +31,7 @@ from fairlead_common.domain.records.index_sets import IndexSet
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
+from fairlead_submit.domain.recent_ids import RecentIds
 from fairlead_submit.store.schema import SQL
 
 LIVE: Final = sorted(set(JobState) - JOB_ENDED)
@@ -187,6 +189,7 @@ class JobViews:
         self._log = log
         self._now_s = now_s
         self._absent_until_s = 0.0
+        self.recent: Final = RecentIds()
         # In order: ids of one job set are neighbours in the index.
         self._jobs = _CoalescedLookup[str](lambda ids: self._fetch("known_jobs", sorted(ids)))
         self._digests = _CoalescedLookup[_JobOfSet](self._fetch_digests)
@@ -213,9 +216,18 @@ class JobViews:
         """Digests of what the client sent when it submitted these jobs of a job set, of those that
         are known; "" where it sent no client id. Raises `DatabaseUnavailable`."""
         rows = await self._digests.rows([_JobOfSet(queue, job_set, job_id) for job_id in ids])
-        return {
+        return self._find_recent(ids) | {
             job_id: row["digest"] or "" for job_id in ids if (row := rows.get(job_id)) is not None
         }
+
+    def positions_of(self, ids: Iterable[str]) -> dict[int, int]:
+        """Positions of the log after which these exist, as far as they were accepted lately."""
+        recent = self.recent.find(ids, self._now_s())
+        return position_tokens.merge(*(each.positions for each in recent.values()))
+
+    def _find_recent(self, ids: Sequence[str]) -> dict[str, str]:
+        recent = self.recent.find(ids, self._now_s())
+        return {each: found.digest for each, found in recent.items()}
 
     async def _fetch_digests(self, jobs: list[_JobOfSet]) -> Rows | None:
         """Look up jobs of known job sets, in the weeks in which these can have any."""
@@ -238,12 +250,12 @@ class JobViews:
         if not groups:
             return {}
         rows = await self._fetch("known_group_digests", list(groups))
-        return {row["group_id"]: row["digest"] for row in rows or ()}
+        return self._find_recent(groups) | {row["group_id"]: row["digest"] for row in rows or ()}
 
     async def find_array_digests(self, arrays: Sequence[str]) -> dict[str, str]:
         """As `find_digests`, of arrays. Raises `DatabaseUnavailable`."""
         rows = await self._fetch("known_array_digests", list(arrays))
-        return {row["array_id"]: row["digest"] for row in rows or ()}
+        return self._find_recent(arrays) | {row["array_id"]: row["digest"] for row in rows or ()}
 
     async def find_succeeded(self, ids: Sequence[str]) -> set[str]:
         """Which of these jobs and arrays have succeeded, as far as is known. Raises

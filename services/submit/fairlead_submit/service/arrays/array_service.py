@@ -19,6 +19,7 @@ from fairlead_submit.domain.arrays import array_terms
 from fairlead_submit.domain.arrays.array_terms import ArrayTerms
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.policy import JobPolicy
+from fairlead_submit.domain.recent_ids import IdConflict
 from fairlead_submit.domain.request_types import ArrayCancellation, ArrayResubmission
 from fairlead_submit.service.writers.job_writer import JobWriter
 from fairlead_submit.service.writers.log_writer import LogWriter
@@ -106,14 +107,20 @@ class ArrayService:
         )
         event = array_terms.make_event(template, terms)
         digests = await self._job_views.find_array_digests([event.array])
+        if digests.get(event.array, template.digest) != template.digest:
+            raise _make_conflict(event.array)
         if event.array in digests:
-            if digests[event.array] != template.digest:
-                detail = f"names array {event.array}, which is a different one; use another"
-                raise Problem("conflict", "", [FieldError("/clientId", detail)])
             return ArrayActionResult(event.array, len(indexes), None)
-        appended = await self._job_writer.append(
-            known.queue, _make_records(known, event, context), events=1, jobs=len(indexes)
-        )
+        try:
+            appended = await self._job_writer.append(
+                known.queue,
+                _make_records(known, event, context),
+                events=1,
+                jobs=len(indexes),
+                digests={event.array: template.digest},
+            )
+        except IdConflict:
+            raise _make_conflict(event.array) from None
         return ArrayActionResult(event.array, len(indexes), position_tokens.encode(appended))
 
     async def _find(self, array: str, context: RequestContext, verb: Verb) -> KnownArray:
@@ -151,6 +158,11 @@ def _make_id(known: KnownArray, client_id: str | None) -> ArrayId:
     if client_id is not None:
         return ids.client_array_id(partition, known.queue, known.job_set, client_id)
     return ids.array_id(ids.new_job_id(partition, clock.now_ms(), secrets.randbits(79)))
+
+
+def _make_conflict(array: ArrayId) -> Problem:
+    detail = f"names array {array}, which is a different one; use another"
+    return Problem("conflict", "", [FieldError("/clientId", detail)])
 
 
 def _make_records(
