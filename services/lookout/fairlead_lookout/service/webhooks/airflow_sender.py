@@ -40,7 +40,8 @@ class _Outcome(NamedTuple):
 
 
 class AirflowSender:
-    """Sends deliveries of the kind airflow; holds the tokens of its webhooks."""
+    """Sends deliveries of the kind airflow; holds the tokens of its webhooks. `http`: reads up to
+    `airflow_calls.ANSWER_BYTES_MAX`."""
 
     def __init__(self, keyring: Keyring, http: HttpClient) -> None:
         self._keyring = keyring
@@ -75,7 +76,6 @@ class AirflowSender:
             webhook.url.rstrip("/") + call.path,
             headers,
             call.body,
-            bytes_max=airflow_calls.ANSWER_BYTES_MAX,
         )
 
     async def get_token(self, webhook: Webhook, refused: str = "") -> str:
