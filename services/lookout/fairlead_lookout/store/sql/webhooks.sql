@@ -18,7 +18,9 @@ ORDER BY name LIMIT $2;
 SELECT * FROM fairlead_webhooks.webhooks ORDER BY number;
 
 -- name: count_webhooks
-SELECT count(*) FROM (SELECT 1 FROM fairlead_webhooks.webhooks LIMIT $1) counted;
+-- Other webhooks than this one: all, and those of its queue.
+SELECT count(*) AS everything, count(*) FILTER (WHERE queue = $2) AS of_queue
+FROM fairlead_webhooks.webhooks WHERE name <> $1;
 
 -- name: start_positions
 -- Deliveries begin with the events to come, if no webhook needs earlier ones.
