@@ -149,9 +149,10 @@ class _Delivery:
                 await self._call(call, about_dag=False)
 
     async def _check_target(self) -> None:
-        """A test: whether Airflow accepts the token, and has the DAG and the asset."""
+        """A test: whether Airflow accepts the token, and has the DAG, not paused, and the asset."""
         if self._target.dag is not None:
-            await self._call(airflow_calls.make_dag_read(self._target.dag), about_dag=True)
+            found = await self._call(airflow_calls.make_dag_read(self._target.dag), about_dag=True)
+            airflow_calls.check_dag(found.content, self._target.dag)
         if self._target.asset is not None:
             await self._find_asset(self._target.asset)
 
