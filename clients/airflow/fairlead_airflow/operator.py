@@ -94,7 +94,10 @@ class FairleadSubmitOperator(BaseOperator):
             multiple_outputs=self.multiple_outputs,
         )
         if self.deferrable:
-            self.defer(trigger=trigger, method_name="execute_complete")
+            # Airflow limits only the worker by `execution_timeout`, not the triggerer.
+            self.defer(
+                trigger=trigger, method_name="execute_complete", timeout=self.execution_timeout
+            )
         return self.execute_complete(context, asyncio.run(trigger.wait(address)))
 
     def build_jobs(self, context: Context) -> list[Job]:

@@ -92,6 +92,22 @@ def test_marking_the_task_as_failed_cancels_its_job(
     assert [job.state for job in jobs_of(client, run)] == ["CANCELLED"]
 
 
+def test_execution_timeout_ends_the_wait_and_mapped_jobs_can_return_nothing(
+    airflow: AirflowInstallation, client: Client, tmp_path: Path
+) -> None:
+    run = DagRun(airflow, "limited", {"command": wait_for_file(tmp_path / "go")})
+    assert run.wait_for_end() == "failed"
+    assert run.task("job")["state"] == "failed"
+    assert [job.has_ended for job in jobs_of(client, run)] == [False]
+    (tmp_path / "go").touch()
+    quiet = run.mapped_tasks("quiet")
+    assert [task["state"] for task in quiet] == ["success", "success"]
+    entries = airflow.request("GET", f"{run.path}/taskInstances/quiet/xcomEntries?map_index=0")
+    keys = [entry["key"] for entry in entries["xcom_entries"]]
+    assert "fairlead_dashboard" in keys
+    assert "return_value" not in keys
+
+
 def test_retry_submits_a_failed_job_again_and_then_the_task_fails(
     airflow: AirflowInstallation, client: Client
 ) -> None:
