@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 import httpx2
+
 from fairlead_common.db import open_pool
 from fairlead_common.domain.records import configuration
 from fairlead_lookout.store.webhooks.webhook_store import QUEUE_WEBHOOKS_MAX
@@ -149,6 +150,17 @@ async def test_webhooks_of_a_queue_belong_to_its_submitters(
         ):  # fmt: skip
             answer = await ask(harness, "anna", method, f"/webhooks/hook{path}", {})
             assert answer.status_code == 404, (method, path)
+
+
+async def test_the_webhooks_of_a_deleted_queue_are_disabled(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        await harness.create(NOBODY)
+        deleted = configuration.Queue(name="q", version=2, deleted=True)
+        await harness.append([configuration.record(deleted)])
+        webhook = await harness.wait_until_disabled()
+        assert webhook["disabled"] == "Queue q was deleted."
 
 
 async def test_failed_deliveries_and_all_events_are_replayed(
