@@ -209,6 +209,29 @@ async def test_a_replay_has_the_events_of_its_time_only(
         assert (await receiver.wait_for(5))[4].id == a["messageId"]
 
 
+async def test_what_waits_for_another_attempt_is_sent_now_by_a_replay(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        receiver.answer_status(503, Retry_After="3600")
+        await harness.create(receiver.url)
+        for count, job in enumerate("ab", 1):
+            await harness.append_events(submitted(job))
+            await receiver.wait_for(count)
+        async with asyncio.timeout(60):
+            while {each["attempts"] for each in await harness.list_deliveries()} != {1}:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        receiver.answer_status(200)
+        b, a = await harness.list_deliveries()
+        assert (await harness.post(f"/webhooks/hook/deliveries/{b['id']}/replay")).is_success
+        await harness.wait_for_state("DELIVERED", 1)
+        times = {"from": a["time"], "to": b["time"]}
+        started = (await harness.post("/webhooks/hook/replay", **times)).json()
+        assert started["replayed"] == 1
+        await harness.wait_for_state("DELIVERED", 2)
+        assert len(receiver.received) == 4
+
+
 async def test_times_of_a_replay_are_checked(fresh_database: str, valkey_url: str) -> None:
     async with delivering(fresh_database, valkey_url) as harness:
         await harness.create(NOBODY)

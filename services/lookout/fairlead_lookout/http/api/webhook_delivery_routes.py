@@ -132,7 +132,7 @@ def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
 
     @router.post(
         "/webhooks/{webhook}/deliveries/{delivery}/replay",
-        summary="Send a delivery again, with the same id",
+        summary="Send a delivery again, with the same id, or now if it waits for another attempt",
         dependencies=[Depends(require_access)],
         responses=document_responses(DeliveryResponse, "The delivery.", 404, 409),
     )
@@ -144,7 +144,7 @@ def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
         if found is None:
             pending = await _get_delivery(deps, webhook, delivery)
             raise Problem(
-                "conflict", f"Delivery {pending.id} is still pending: it will be sent anyway."
+                "conflict", f"Delivery {pending.id} is pending: it is sent as soon as possible."
             )
         return json_response(describe_delivery(found))
 
@@ -169,7 +169,10 @@ def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
         ] = None,
         only: Annotated[
             Literal["failed", "all"],
-            Query(description="`failed` deliveries, or `all` events that match the filter now."),
+            Query(
+                description="`failed` deliveries and those that wait for another attempt, or `all`"
+                " events that match the filter now."
+            ),
         ] = "failed",
     ) -> Response:
         caller, webhook = await access.find(request, name)
