@@ -150,6 +150,14 @@ NOT_AIRFLOW_3 = "No API of Airflow 3 (/api/v2) answers at this URL."
         ("/auth/token", 404, "<html>Airflow 404 = lots of circles", NOT_AIRFLOW_3, False),
         ("/auth/token", 200, "<html>a login page", NOT_AIRFLOW_3, False),
         ("/auth/token", 400, '{"detail": "no"}', "Give the webhook a token. It says: no", False),
+        (
+            "/auth/token",
+            422,
+            '{"detail": [{"loc": ["body", "grant"], "msg": "Field required",'
+            f' "input": {{"password": "{PASSWORD}"}}}}]}}',
+            "It says: body.grant: Field required",
+            False,
+        ),
         ("/auth/token", 502, "bad gateway", "Status 502 from Airflow.", False),
         ("dagRuns", 200, "<html>the page of Airflow", NOT_AIRFLOW_3, False),
         ("dagRuns", 401, "{}", "Airflow refuses the token.", False),
@@ -187,6 +195,7 @@ async def test_what_airflow_refuses_is_said_in_plain_words(
         attempt = await send(sender, webhook)
         assert not attempt.succeeded
         assert text in (attempt.error or "")
+        assert PASSWORD not in (attempt.error or "")
         assert attempt.is_final is is_final
 
 

@@ -92,6 +92,20 @@ async def test_redirects_are_not_followed(fresh_database: str, valkey_url: str) 
         assert other.received == []
 
 
+async def test_a_receiver_that_repeats_headers_does_not_disclose_them(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async def repeat(request: web.Request) -> web.Response:
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        return web.Response(status=400, text=f"wrong token: {token}")
+
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        receiver.answer = repeat
+        await harness.create(receiver.url, headers={"Authorization": "Bearer sesame-open"})
+        tested = (await harness.post("/webhooks/hook/test")).json()
+        assert tested["error"] == "Status 400: wrong token: ***"
+
+
 async def test_a_rotated_secret_is_valid_beside_the_new_one(
     fresh_database: str, valkey_url: str
 ) -> None:

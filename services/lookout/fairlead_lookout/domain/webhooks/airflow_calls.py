@@ -202,8 +202,20 @@ def _describe(content: bytes) -> str:
     detail = _decode_object(content).get("detail")
     if detail is None:
         return ""
-    text = detail if isinstance(detail, str) else _encode(detail).decode()
+    if isinstance(detail, list):
+        text = "; ".join(_describe_error(error) for error in detail)
+    else:
+        text = detail if isinstance(detail, str) else _encode(detail).decode()
     return f" It says: {text[:DETAIL_CHARACTERS_MAX]}"
+
+
+def _describe_error(error: object) -> str:
+    """An error of validation, without the wrong input, which can be the body with the password."""
+    if not isinstance(error, dict):
+        return "an error"
+    place = error.get("loc")
+    where = ".".join(map(str, place)) if isinstance(place, list) else "the request"
+    return f"{where}: {error.get('msg', 'is not valid')}"
 
 
 def _decode_object(content: bytes) -> Mapping[str, Any]:
