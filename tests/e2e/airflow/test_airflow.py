@@ -115,6 +115,15 @@ def test_retry_submits_a_failed_job_again_and_then_the_task_fails(
     run.wait_for_task("job", "failed")
     jobs = jobs_of(client, run)
     assert [(job.client_id, job.exit_code) for job in jobs] == [("job", 3), ("job~2", 3)]
+    assert "exit code 3" in run.log("job", 2)
+
+
+def test_jobs_that_are_not_valid_fail_the_task_without_a_retry(
+    airflow: AirflowInstallation, client: Client
+) -> None:
+    run = DagRun(airflow, "one_job", {"command": ["x" * 70_000]})
+    assert run.wait_for_task("job", "failed")["try_number"] == 1
+    assert jobs_of(client, run) == []
 
 
 def test_retry_waits_for_the_job_of_a_killed_worker(
