@@ -22,6 +22,7 @@ from fairlead_lookout.service.webhooks.http_client import (
     FoundAddress,
     HttpClient,
 )
+from fairlead_lookout.service.webhooks.http_connections import RESOLVERS
 from fairlead_lookout.service.webhooks.request_sender import RequestSender
 from tests.contract.log.certificates import Authority
 from tests.integration.webhooks.receiver import receiving
@@ -298,6 +299,37 @@ async def test_a_name_that_is_never_answered_holds_one_thread() -> None:
             alive = await send_to(f"http://alive.example.org:{receiver.port}/", http)
             assert alive.status == 200
             assert not any(task.done() for task in dead)
+        finally:
+            ends.set()
+            await asyncio.gather(*dead)
+            await http.close()
+
+
+async def test_names_that_are_never_answered_delay_only_each_other() -> None:
+    ends = threading.Event()
+    answered: list[str] = []
+
+    def look_up(host: str, _: int, __: int, ___: int) -> Sequence[FoundAddress]:
+        if host.startswith("dead"):
+            ends.wait()
+            answered.append(host)
+        return found("127.0.0.1")
+
+    async with receiving() as receiver:
+        http = HttpClient(LOOPBACK, look_up=look_up, timeout_s=1.0)
+        urls = [f"http://dead-{number}.example.org:9/" for number in range(RESOLVERS)]
+        dead: list[asyncio.Task[Attempt]] = []
+        try:
+            # The first time they hold every thread, until the time limit ends the requests.
+            await asyncio.gather(*(send_to(url, http) for url in urls))
+            ends.set()
+            while len(answered) < RESOLVERS:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            ends.clear()
+            dead = [asyncio.create_task(send_to(url, http)) for url in urls]
+            await asyncio.sleep(0)
+            alive = await send_to(f"http://alive.example.org:{receiver.port}/", http)
+            assert alive.status == 200
         finally:
             ends.set()
             await asyncio.gather(*dead)

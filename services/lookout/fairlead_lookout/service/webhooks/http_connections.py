@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from fairlead_common.service import clock
 from fairlead_lookout.domain.webhooks.target_addresses import explain_refusal
 from fairlead_lookout.service.webhooks.http_client import (
     FoundAddress,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX: Final = 1_000
 RESOLVERS: Final = 32
 """Names that are resolved at the same time; a name that is not answered holds one of them."""
+SLOW_RESOLVERS: Final = 8
+"""The same for names that were slow the last time, so that these delay only each other."""
+SLOW_NAMES_MAX: Final = 10_000
 IDLE_S: Final = 15.0
 HEAD_BYTES_MAX: Final = 64 * 1024
 """What a response has beside its body: headers, responses before it (1xx), chunks, TLS records."""
@@ -53,7 +57,7 @@ class HttpConnections:
 
     def __init__(self, limits: RequestLimits, context: ssl.SSLContext, look_up: LookUp) -> None:
         self._limits = limits
-        self._resolver = _Resolver(look_up)
+        self._resolver = _Resolver(look_up, slow_s=limits.timeout_s / 10)
         self._sessions = {
             "https": self._open_session(context, encrypted=True),
             "http": self._open_session(context, encrypted=False),
@@ -169,11 +173,14 @@ class _LimitedProtocol(asyncio.Protocol):
 
 class _Resolver(AbstractResolver):
     """Resolves names in threads of its own, so that slow names do not delay anything else. All who
-    want the same name at the same time wait for one thread."""
+    want the same name at the same time wait for one thread. `slow_s`: what takes longer is slow."""
 
-    def __init__(self, look_up: LookUp) -> None:
+    def __init__(self, look_up: LookUp, slow_s: float) -> None:
         self._look_up = look_up
+        self._slow_s = slow_s
+        self._slow: set[str] = set()
         self._threads = ThreadPoolExecutor(RESOLVERS, "webhook-resolver")
+        self._slow_threads = ThreadPoolExecutor(SLOW_RESOLVERS, "webhook-slow-resolver")
         self._running: dict[tuple[str, int, int], asyncio.Future[Sequence[FoundAddress]]] = {}
 
     async def resolve(
@@ -183,9 +190,8 @@ class _Resolver(AbstractResolver):
         key = (host, port, int(family))
         if key not in self._running:
             loop = asyncio.get_running_loop()
-            running = loop.run_in_executor(
-                self._threads, self._look_up, *(host, port, family, socket.SOCK_STREAM)
-            )
+            threads = self._slow_threads if host in self._slow else self._threads
+            running = loop.run_in_executor(threads, self._measure, host, port, family)
             self._running[key] = running
             running.add_done_callback(functools.partial(self._forget, key))
         # A caller that waits no longer does not end the thread.
@@ -202,6 +208,17 @@ class _Resolver(AbstractResolver):
             for kind, _, protocol, _, target in found
         ]
 
+    def _measure(self, host: str, port: int, family: int) -> Sequence[FoundAddress]:
+        """Look a name up, and note whether it was slow. In a thread."""
+        started_s = clock.monotonic_s()
+        try:
+            return self._look_up(host, port, family, socket.SOCK_STREAM)
+        finally:
+            if clock.monotonic_s() - started_s <= self._slow_s:
+                self._slow.discard(host)
+            elif len(self._slow) < SLOW_NAMES_MAX:
+                self._slow.add(host)
+
     def _forget(
         self, key: tuple[str, int, int], done: asyncio.Future[Sequence[FoundAddress]]
     ) -> None:
@@ -211,7 +228,8 @@ class _Resolver(AbstractResolver):
 
     async def close(self) -> None:
         """End the threads that have nothing to do."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._slow_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _explain(failure: Exception) -> str:
