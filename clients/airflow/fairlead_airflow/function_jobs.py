@@ -17,7 +17,13 @@ from __future__ import annotations
 import json as _json, sys as _sys
 {source}
 _args, _kwargs = _json.loads({arguments!r})
-_result = _json.dumps({name}(*_args, **_kwargs))
+_value = {name}(*_args, **_kwargs)
+try:
+    _result = _json.dumps(_value, allow_nan=False)
+except (TypeError, ValueError) as _error:
+    _sys.exit(f"The result of {name} cannot be returned as JSON: {{_error}}")
+if "\\\\u0000" in _result.replace("\\\\\\\\", ""):
+    _sys.exit("The result of {name} contains the character NUL, which Airflow cannot store.")
 if len(_result) > {characters_max}:
     _sys.exit(f"The result has {{len(_result)}} characters; at most {characters_max} are allowed.")
 _sys.stderr.flush()

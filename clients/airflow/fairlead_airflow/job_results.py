@@ -69,7 +69,7 @@ def describe_failures(jobs: Sequence[JobFields]) -> str:
     if not bad:
         return ""
     first = bad[0]
-    reason = first.message or first.reason or ""
+    reason = first.reason or first.message or ""
     return (
         f"{len(bad)} of {len(jobs)} jobs did not succeed; the first is {first.client_id}"
         f" ({first.id}): {first.state}{f', {reason}' if reason else ''}"

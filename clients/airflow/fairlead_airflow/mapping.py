@@ -12,7 +12,8 @@ from fairlead_airflow.operator import LOG_LINES, FairleadSubmitOperator
 
 
 class FairleadMappedJobOperator(FairleadSubmitOperator):
-    """One job of `map_jobs`. It starts in the triggerer, and ends there unless it has outlets."""
+    """One job of `map_jobs`. It starts in the triggerer, and ends there if a worker has nothing to
+    do for it."""
 
     start_from_trigger = True
 
@@ -57,7 +58,8 @@ def map_jobs(
         "job_set": job_set,
         "defaults": defaults,
         "log_lines": log_lines,
-        "ends_task": "outlets" not in kwargs,
+        "ends_task": not kwargs.keys() & {"outlets", "post_execute"}
+        and kwargs.get("do_xcom_push", True),
     }
     start = StartTriggerArgs(
         trigger_cls="fairlead_airflow.map_trigger.FairleadMapTrigger",

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from fairlead import Client, Filter, Job
+from fairlead import Client, Filter, Job, SubmitResult, errors
 from fairlead_airflow import job_names
 from fairlead_airflow.hook import DEFAULT_CONNECTION, FairleadHook, ServerAddress
 from fairlead_airflow.job_names import TaskKey
@@ -61,7 +61,26 @@ class FairleadSubmitOperator(BaseOperator):
         self._submitted: tuple[ServerAddress, list[str]] | None = None
 
     def execute(self, context: Context) -> Any:
-        """Submit the jobs, and defer until they have ended."""
+        """Submit the jobs, and defer until they have ended.
+
+        Raises `AirflowFailException`, after which Airflow does not retry, for jobs that are not
+        valid.
+        """
+        try:
+            job_set, address, made = self._submit(context)
+        except (errors.Invalid, errors.TooLarge, msgspec.ValidationError) as error:
+            raise AirflowFailException(f"The jobs are not valid: {error}") from error
+        ids = [job.id for job in made.jobs]
+        self._submitted = address, ids
+        attached = sum(job.duplicate for job in made.jobs)
+        self.log.info(
+            "Submitted to %s/%s: %d new jobs; found: %d jobs of an earlier try",
+            *(self.fairlead_queue, job_set, len(ids) - attached, attached),
+        )
+        return self._wait(context, address, job_set, made)
+
+    def _submit(self, context: Context) -> tuple[str, ServerAddress, SubmitResult]:
+        """The job set, the server and the submitted jobs."""
         key = read_task_key(context, self.retries)
         job_set = self.job_set or job_names.name_job_set(key)
         address = FairleadHook(self.fairlead_conn_id).read_address()
@@ -75,18 +94,17 @@ class FairleadSubmitOperator(BaseOperator):
                 states = {job.client_id or "": job.state for job in client.iter_jobs(where)}
                 jobs = job_names.renew_jobs(jobs, states)
             made = client.submit(self.fairlead_queue, job_set, jobs, defaults=self.defaults)
-        ids = [job.id for job in made.jobs]
-        self._submitted = address, ids
-        attached = sum(job.duplicate for job in made.jobs)
-        self.log.info(
-            "Submitted to %s/%s: %d new jobs; found: %d jobs of an earlier try",
-            *(self.fairlead_queue, job_set, len(ids) - attached, attached),
-        )
+        return job_set, address, made
+
+    def _wait(
+        self, context: Context, address: ServerAddress, job_set: str, made: SubmitResult
+    ) -> Any:
+        """Raises `TaskDeferred`, or waits in this worker."""
         trigger = FairleadJobSetTrigger(
             self.fairlead_conn_id,
             self.fairlead_queue,
             job_set,
-            ids,
+            [job.id for job in made.jobs],
             made.position,
             self.log_lines,
             ends_task=not needs_worker(self, has_hook=self._has_hook),
@@ -94,7 +112,10 @@ class FairleadSubmitOperator(BaseOperator):
             multiple_outputs=self.multiple_outputs,
         )
         if self.deferrable:
-            self.defer(trigger=trigger, method_name="execute_complete")
+            # Airflow limits only the worker by `execution_timeout`, not the triggerer.
+            self.defer(
+                trigger=trigger, method_name="execute_complete", timeout=self.execution_timeout
+            )
         return self.execute_complete(context, asyncio.run(trigger.wait(address)))
 
     def build_jobs(self, context: Context) -> list[Job]:

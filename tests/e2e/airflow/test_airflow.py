@@ -92,6 +92,22 @@ def test_marking_the_task_as_failed_cancels_its_job(
     assert [job.state for job in jobs_of(client, run)] == ["CANCELLED"]
 
 
+def test_execution_timeout_ends_the_wait_and_mapped_jobs_can_return_nothing(
+    airflow: AirflowInstallation, client: Client, tmp_path: Path
+) -> None:
+    run = DagRun(airflow, "limited", {"command": wait_for_file(tmp_path / "go")})
+    assert run.wait_for_end() == "failed"
+    assert run.task("job")["state"] == "failed"
+    assert [job.has_ended for job in jobs_of(client, run)] == [False]
+    (tmp_path / "go").touch()
+    quiet = run.mapped_tasks("quiet")
+    assert [task["state"] for task in quiet] == ["success", "success"]
+    entries = airflow.request("GET", f"{run.path}/taskInstances/quiet/xcomEntries?map_index=0")
+    keys = [entry["key"] for entry in entries["xcom_entries"]]
+    assert "fairlead_dashboard" in keys
+    assert "return_value" not in keys
+
+
 def test_retry_submits_a_failed_job_again_and_then_the_task_fails(
     airflow: AirflowInstallation, client: Client
 ) -> None:
@@ -99,6 +115,15 @@ def test_retry_submits_a_failed_job_again_and_then_the_task_fails(
     run.wait_for_task("job", "failed")
     jobs = jobs_of(client, run)
     assert [(job.client_id, job.exit_code) for job in jobs] == [("job", 3), ("job~2", 3)]
+    assert "exit code 3" in run.log("job", 2)
+
+
+def test_jobs_that_are_not_valid_fail_the_task_without_a_retry(
+    airflow: AirflowInstallation, client: Client
+) -> None:
+    run = DagRun(airflow, "one_job", {"command": ["x" * 70_000]})
+    assert run.wait_for_task("job", "failed")["try_number"] == 1
+    assert jobs_of(client, run) == []
 
 
 def test_retry_waits_for_the_job_of_a_killed_worker(

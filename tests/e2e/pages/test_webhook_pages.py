@@ -77,6 +77,10 @@ async def test_a_webhook_is_created_and_its_deliveries_are_live(
         receiver.answer_status(500)
         await page.get_by_role("button", name="Send a test").click()
         await expect(row).to_have_count(2)
+        await harness.append_events(submitted("b"))
+        failed = row.first
+        await expect(failed).to_contain_text("Next attempt")
+        await expect(failed.get_by_role("button", name="Replay delivery")).to_be_visible()
         await check_width(page)
         assert await page.evaluate("window.notReloaded")
         found = await harness.read("/webhooks/results")

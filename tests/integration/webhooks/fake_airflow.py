@@ -7,6 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
+from fairlead_common.domain.timestamps import parse_rfc3339
+from fairlead_common.service import clock
 from fairlead_standalone.servers.addresses import free_port
 
 USER = "fairlead"
@@ -30,6 +32,8 @@ class FakeAirflow:
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/airflow"
+        self.clock_ms: int | None = None
+        self.is_paused = False
         self.sign_ins = 0
         self.calls = 0
         self.runs: dict[str, Any] = {}
@@ -55,19 +59,26 @@ class FakeAirflow:
             return self.token_refusal()
         match (request.method, path):
             case ("GET", "/api/v2/dags/report"):
-                return web.json_response({"dag_id": "report"})
+                return web.json_response({"dag_id": "report", "is_paused": self.is_paused})
             case ("POST", "/api/v2/dags/report/dagRuns"):
                 return await self._start(request)
             case ("GET", "/api/v2/assets"):
                 found = [{"id": 6, "uri": ASSET + "-other"}, {"id": 7, "uri": ASSET}]
                 return web.json_response({"assets": found, "total_entries": 2})
             case ("GET", "/api/v2/assets/events"):
-                return web.json_response({"asset_events": self.events})
+                since = parse_rfc3339(request.query["timestamp_gte"])
+                late = [each for each in self.events if each["created_ms"] >= since]
+                return web.json_response({"asset_events": late})
             case ("POST", "/api/v2/assets/events"):
                 body = await request.json()
                 assert body["asset_id"] == 7
-                self.events.append({"asset_id": 7, "extra": body["extra"]})
-                return web.json_response(self.events[-1])
+                made = {
+                    "asset_id": 7,
+                    "extra": body["extra"],
+                    "created_ms": self.clock_ms or clock.now_ms(),
+                }
+                self.events.append(made)
+                return web.json_response(made)
             case _:
                 dag = path.split("/")[4] if path.startswith("/api/v2/dags/") else "?"
                 detail = f"Dag with dag_id: '{dag}' not found"

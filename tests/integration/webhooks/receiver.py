@@ -37,10 +37,11 @@ class Received(msgspec.Struct):
 class Receiver:
     """What was received. `answer` makes the responses; by default 200."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str) -> None:
         self.received: list[Received] = []
         self.answer: Answer = self.accept
-        self.url = f"http://127.0.0.1:{port}/hook"
+        self.port = port
+        self.url = f"http://{host}:{port}/hook"
         self._arrived = asyncio.Condition()
 
     async def accept(self, _: web.Request) -> web.Response:
@@ -79,15 +80,15 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
+async def receiving(host: str = "127.0.0.1") -> AsyncIterator[Receiver]:
     """A receiver until the end of the block."""
     port = free_port()
-    receiver = Receiver(port)
+    receiver = Receiver(port, host)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", receiver.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, host, port).start()
     try:
         yield receiver
     finally:

@@ -11,6 +11,7 @@ import httpx2
 
 from fairlead_common.db import open_pool
 from fairlead_common.domain.records import configuration
+from fairlead_lookout.store.webhooks.webhook_store import QUEUE_WEBHOOKS_MAX
 from fairlead_submit.store import schema, token_store
 from tests.integration.webhooks.receiver import receiving
 from tests.integration.webhooks.webhook_harness import WebhookHarness, delivering
@@ -151,6 +152,17 @@ async def test_webhooks_of_a_queue_belong_to_its_submitters(
             assert answer.status_code == 404, (method, path)
 
 
+async def test_the_webhooks_of_a_deleted_queue_are_disabled(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        await harness.create(NOBODY)
+        deleted = configuration.Queue(name="q", version=2, deleted=True)
+        await harness.append([configuration.record(deleted)])
+        webhook = await harness.wait_until_disabled()
+        assert webhook["disabled"] == "Queue q was deleted."
+
+
 async def test_failed_deliveries_and_all_events_are_replayed(
     fresh_database: str, valkey_url: str
 ) -> None:
@@ -172,6 +184,86 @@ async def test_failed_deliveries_and_all_events_are_replayed(
         async with asyncio.timeout(60):
             while (await harness.read("/webhooks/hook/replays"))["replays"][0]["state"] != "DONE":  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+
+
+async def test_a_replay_has_the_events_of_its_time_only(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        await harness.create(receiver.url)
+        for count, job in enumerate("abc", 1):
+            await harness.append_events(submitted(job))
+            await harness.wait_for_state("DELIVERED", count)
+        c, b, a = await harness.list_deliveries()
+        assert a["time"] < b["time"] < c["time"]
+        times = {"from": b["time"], "to": c["time"]}
+        await harness.post("/webhooks/hook/replay", only="all", **times)
+        assert [each.id for each in (await receiver.wait_for(4))[3:]] == [b["messageId"]]
+        await harness.wait_for_state("DELIVERED", 4)
+        connection = await asyncpg.connect(fresh_database)
+        await connection.execute("UPDATE fairlead_webhooks.deliveries SET state = 'FAILED'")
+        await connection.close()
+        until_b = {"from": a["time"], "to": b["time"]}
+        started = (await harness.post("/webhooks/hook/replay", **until_b)).json()
+        assert started == {"replayed": 1, "replay": None}
+        assert (await receiver.wait_for(5))[4].id == a["messageId"]
+
+
+async def test_what_waits_for_another_attempt_is_sent_now_by_a_replay(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        receiver.answer_status(503, Retry_After="3600")
+        await harness.create(receiver.url)
+        for count, job in enumerate("ab", 1):
+            await harness.append_events(submitted(job))
+            await receiver.wait_for(count)
+        async with asyncio.timeout(60):
+            while {each["attempts"] for each in await harness.list_deliveries()} != {1}:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        receiver.answer_status(200)
+        b, a = await harness.list_deliveries()
+        assert (await harness.post(f"/webhooks/hook/deliveries/{b['id']}/replay")).is_success
+        await harness.wait_for_state("DELIVERED", 1)
+        times = {"from": a["time"], "to": b["time"]}
+        started = (await harness.post("/webhooks/hook/replay", **times)).json()
+        assert started["replayed"] == 1
+        await harness.wait_for_state("DELIVERED", 2)
+        assert len(receiver.received) == 4
+
+
+async def test_times_of_a_replay_are_checked(fresh_database: str, valkey_url: str) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        await harness.create(NOBODY)
+        for first, last, pointer in (
+            ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "/query/to"),
+            ("2026-01-02T00:00:00Z", "2026-01-02T00:00:00Z", "/query/to"),
+            ("9000-01-01T00:00:00Z", None, "/query/from"),
+            ("1960-01-01T00:00:00Z", None, "/query/from"),
+        ):
+            times = {"from": first, **({} if last is None else {"to": last})}
+            refused = await harness.post("/webhooks/hook/replay", **times)
+            assert refused.status_code == 422
+            assert [each["pointer"] for each in refused.json()["errors"]] == [pointer]
+
+
+async def test_one_queue_cannot_use_up_the_webhooks_of_all(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        for number in range(QUEUE_WEBHOOKS_MAX):
+            await harness.create(NOBODY, f"hook-{number}")
+        one_more = {"name": "hook", "url": NOBODY, "filter": {"queue": "q"}}
+        refused = await harness.post("/webhooks", one_more)
+        assert refused.status_code == 409
+        assert "Queue 'q' has 50 webhooks already" in refused.json()["detail"]
+        await harness.create(NOBODY, filter={})
+        moved = await harness.client.put("/api/v1/webhooks/hook", json=one_more)
+        assert moved.status_code == 409
+        unmoved = await harness.client.put(
+            "/api/v1/webhooks/hook-1", json={"url": NOBODY, "filter": {"queue": "q"}}
+        )
+        assert unmoved.status_code == 200
 
 
 async def test_a_backlog_beyond_the_limit_is_delivered_later(

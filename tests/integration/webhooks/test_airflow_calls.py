@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from fairlead_common.domain.secret_values import Keyring
+from fairlead_common.domain.timestamps import parse_rfc3339
 from fairlead_lookout.domain.webhooks.retry_schedule import Attempt
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.domain.webhooks.webhook_types import (
@@ -32,9 +33,10 @@ from tests.unit.lookout import builders
 
 KEYRING = Keyring("a key of tests")
 LOOPBACK = parse_networks(["127.0.0.0/8"])
+TIME = "2026-01-31T12:00:00.000Z"
 EVENT = {
     "type": "finished",
-    "timestamp": "2026-01-31T12:00:00.000Z",
+    "timestamp": TIME,
     "data": {"id": "7-1-0", "queue": "q", "jobSet": "s", "counts": {"SUCCEEDED": 1}},
 }
 ID = "evt_ab12_7-1-0"
@@ -89,6 +91,15 @@ async def test_an_asset_is_updated_once_for_each_event() -> None:
         assert len(airflow.runs) == 1
 
 
+async def test_an_asset_is_updated_once_by_an_airflow_whose_clock_is_late() -> None:
+    async with running_airflow() as airflow, sending() as sender:
+        webhook = make_webhook(airflow, AirflowTarget(None, ASSET, USER))
+        airflow.clock_ms = parse_rfc3339(TIME) - 300_000
+        for _ in range(2):
+            assert (await send(sender, webhook)).succeeded
+        assert len(airflow.events) == 1
+
+
 @pytest.mark.parametrize("refusal", [expired, wrongly_signed])
 async def test_a_refused_token_is_renewed_once_for_all_deliveries(
     refusal: Callable[[], web.Response],
@@ -122,6 +133,10 @@ async def test_a_test_starts_nothing() -> None:
         assert (await send(sender, both, event=test)).succeeded
         other = make_webhook(airflow, AirflowTarget("nope", None, USER))
         assert (await send(sender, other, event=test)).error == "Airflow has no DAG nope."
+        airflow.is_paused = True
+        paused = await send(sender, both, event=test)
+        assert not paused.succeeded
+        assert (paused.error or "").startswith("DAG report is paused in Airflow")
         assert (airflow.runs, airflow.events) == ({}, [])
 
 
@@ -135,6 +150,14 @@ NOT_AIRFLOW_3 = "No API of Airflow 3 (/api/v2) answers at this URL."
         ("/auth/token", 404, "<html>Airflow 404 = lots of circles", NOT_AIRFLOW_3, False),
         ("/auth/token", 200, "<html>a login page", NOT_AIRFLOW_3, False),
         ("/auth/token", 400, '{"detail": "no"}', "Give the webhook a token. It says: no", False),
+        (
+            "/auth/token",
+            422,
+            '{"detail": [{"loc": ["body", "grant"], "msg": "Field required",'
+            f' "input": {{"password": "{PASSWORD}"}}}}]}}',
+            "It says: body.grant: Field required",
+            False,
+        ),
         ("/auth/token", 502, "bad gateway", "Status 502 from Airflow.", False),
         ("dagRuns", 200, "<html>the page of Airflow", NOT_AIRFLOW_3, False),
         ("dagRuns", 401, "{}", "Airflow refuses the token.", False),
@@ -172,6 +195,7 @@ async def test_what_airflow_refuses_is_said_in_plain_words(
         attempt = await send(sender, webhook)
         assert not attempt.succeeded
         assert text in (attempt.error or "")
+        assert PASSWORD not in (attempt.error or "")
         assert attempt.is_final is is_final
 
 

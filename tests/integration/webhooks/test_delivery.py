@@ -8,7 +8,7 @@ from standardwebhooks import WebhookVerificationError
 
 from fairlead_common.domain.records.events import JobSucceeded
 from tests.integration.webhooks.receiver import receiving
-from tests.integration.webhooks.webhook_harness import delivering
+from tests.integration.webhooks.webhook_harness import WAIT_S, delivering
 from tests.unit.lookout.builders import job_id, leased, submitted
 
 
@@ -92,6 +92,20 @@ async def test_redirects_are_not_followed(fresh_database: str, valkey_url: str) 
         assert other.received == []
 
 
+async def test_a_receiver_that_repeats_headers_does_not_disclose_them(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async def repeat(request: web.Request) -> web.Response:
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        return web.Response(status=400, text=f"wrong token: {token}")
+
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        receiver.answer = repeat
+        await harness.create(receiver.url, headers={"Authorization": "Bearer sesame-open"})
+        tested = (await harness.post("/webhooks/hook/test")).json()
+        assert tested["error"] == "Status 400: wrong token: ***"
+
+
 async def test_a_rotated_secret_is_valid_beside_the_new_one(
     fresh_database: str, valkey_url: str
 ) -> None:
@@ -156,6 +170,58 @@ async def test_a_receiver_that_never_answers_does_not_delay_others(
         await harness.append_events(*(submitted(f"j{number}") for number in range(200)))
         await receiver.wait_for(200)
         assert not await harness.list_deliveries("dead", state="DELIVERED")
+
+
+async def test_a_webhook_that_fails_sends_one_request_at_a_time(
+    fresh_database: str, valkey_url: str
+) -> None:
+    failed, ends = False, asyncio.Event()
+
+    async def fail_once(_: web.Request) -> web.Response:
+        nonlocal failed
+        if not failed:
+            failed = True
+            return web.Response(status=500)
+        await ends.wait()
+        return web.Response()
+
+    async with (
+        receiving() as failing,
+        receiving() as other,
+        delivering(fresh_database, valkey_url) as harness,
+    ):
+        failing.answer = fail_once
+        await harness.create(failing.url, "failing", filter={"queue": "q", "jobSet": "s"})
+        await harness.create(other.url, "other", filter={"queue": "q", "jobSet": "t"})
+        await harness.append_events(submitted("a"))
+        async with asyncio.timeout(WAIT_S):
+            while (await harness.read("/webhooks/failing"))["failingSince"] is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await harness.append_events(*(submitted(f"j{number}") for number in range(20)))
+        await harness.append_events(submitted("b", "t"), job_set="t")
+        await failing.wait_for(2)
+        await harness.wait_for_state("DELIVERED", 1, "other")
+        assert len(failing.received) == 2, "the one that failed, and one under way"
+        ends.set()
+        await harness.wait_for_state("DELIVERED", 20, "failing")
+
+
+async def test_a_disabled_webhook_sends_only_tests(fresh_database: str, valkey_url: str) -> None:
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        receiver.answer_status(500)
+        await harness.create(receiver.url)
+        await harness.append_events(submitted("a"))
+        await receiver.wait_for(1)
+        body = {"url": receiver.url, "filter": {"queue": "q"}, "enabled": False}
+        assert (await harness.client.put("/api/v1/webhooks/hook", json=body)).is_success
+        assert (await harness.post("/webhooks/hook/test")).json()["state"] == "FAILED"
+        receiver.answer_status(200)
+        # Another change makes due what is pending.
+        assert (await harness.client.put("/api/v1/webhooks/hook", json=body)).is_success
+        for _ in range(2):
+            assert (await harness.post("/webhooks/hook/test")).json()["state"] == "DELIVERED"
+        (pending,) = await harness.list_deliveries(state="PENDING")
+        assert pending["type"] == "submitted"
 
 
 async def test_a_webhook_is_disabled_after_failures_and_can_be_enabled_again(

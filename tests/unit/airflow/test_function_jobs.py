@@ -31,6 +31,30 @@ def test_argument_without_json_is_refused() -> None:
         build_command(sys.executable, SOURCE, "join", [{1, 2}], {})
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("{1, 2}", "cannot be returned as JSON: Object of type set is not JSON serializable"),
+        ("float('nan')", "cannot be returned as JSON: Out of range float values"),
+        ("'a' + chr(0)", "contains the character NUL"),
+        ("'x' * 500_000", "has 500002 characters; at most 500000 are allowed"),
+    ],
+)
+def test_result_that_airflow_cannot_store_fails_the_job_with_one_line(
+    value: str, text: str
+) -> None:
+    command = build_command(sys.executable, f"def make():\n    return {value}\n", "make", [], {})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_result_with_the_text_of_an_escaped_nul_is_returned() -> None:
+    source = "def make():\n    return chr(92) + 'u0000'\n"
+    assert read_result(run(build_command(sys.executable, source, "make", [], {}))) == r"\u0000"
+
+
 def test_output_without_a_result_is_an_error() -> None:
     with pytest.raises(NoResult):
         read_result(["something else"])

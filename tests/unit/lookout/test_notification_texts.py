@@ -113,6 +113,18 @@ def test_names_cannot_link_or_address_anybody_in_slack() -> None:
     assert slack_text(hostile, link="").count("<") == 0
 
 
+def test_names_cannot_address_everybody_in_mattermost() -> None:
+    hostile = msgspec.structs.replace(FAILED, reason="@channel @All, @here: a@b.org @channels")
+    template = Template(text="{reason} @here")
+    text = slack_text(hostile, template)
+    assert text == "@\u2060channel @\u2060All, @\u2060here: a@b.org @channels @here"
+
+
+def test_a_slack_text_without_values_is_the_summary() -> None:
+    made = msgspec.structs.replace(FAILED, reason=None)
+    assert "failed" in slack_text(made, Template(text="{reason}"))
+
+
 @given(reason=st.text(), job_set=st.text(min_size=1))
 def test_a_subject_is_one_line_whatever_is_in_the_event(reason: str, job_set: str) -> None:
     made = event("failed", job_id="j1", reason=reason, job_set=job_set)

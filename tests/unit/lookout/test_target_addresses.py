@@ -76,7 +76,7 @@ def test_http_is_permitted_to_allowed_networks_only() -> None:
 @pytest.mark.parametrize(
     ("url", "detail"),
     [
-        ("http://hooks.example.org/", "must begin with https://"),
+        ("http://hooks.example.org/", "permits http:// to no network (setting webhookNetworks)"),
         ("ftp://hooks.example.org/", "must begin with https://"),
         ("file:///etc/passwd", "must begin with https://"),
         ("javascript:alert(1)", "must begin with https://"),
@@ -89,6 +89,7 @@ def test_http_is_permitted_to_allowed_networks_only() -> None:
         ("https://example.org:0/", "has the port 0"),
         ("https://example.org:70000/", "is not a valid URL"),
         ("https://[::1/", "is not a valid URL"),
+        ("https://[v1.x]/", "in brackets that is not an IPv6 address"),
         ("https://127.0.0.1/", "is not a public address"),
         ("https://[::1]/", "is not a public address"),
         ("https://[::ffff:169.254.169.254]/", "is not a public address"),

@@ -75,7 +75,8 @@ class WebhookMethods(Connection):
     def replay_webhook(
         self, name: str, *, since: str, until: str | None = None, everything: bool = False
     ) -> ReplayStart:
-        """Send the failed deliveries of events of this time again, or `everything`."""
+        """Send the failed deliveries of events of this time again, and those that wait for another
+        attempt, or `everything`."""
         query = request_building.make_query(
             {"from": since, "to": until, "only": "all" if everything else "failed"}
         )

@@ -122,7 +122,8 @@ class ReplaysResponse(ResponseBody, frozen=True, kw_only=True):
 
 
 class ReplayedResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=False):
-    """What a request for a replay has started. `replayed`: failed deliveries that are sent again;
+    """What a request for a replay has started. `replayed`: failed deliveries that are sent again,
+    and those that waited for another attempt;
     `replay`: the replay of all events."""
 
     replayed: int

@@ -35,6 +35,16 @@ with DAG("mapped", default_args=RETRY):
 
     map_jobs(make_jobs(), task_id="job", defaults=SMALL)
 
+with DAG("limited", render_template_as_native_obj=True):
+    FairleadSubmitOperator(task_id="job", jobs=JOB, execution_timeout=timedelta(seconds=2))
+
+    @task
+    def make_two() -> list[dict[str, Any]]:
+        """Two jobs."""
+        return [{"command": ["true"]}, {"command": ["true"]}]
+
+    map_jobs(make_two(), task_id="quiet", defaults=SMALL, do_xcom_push=False)
+
 with DAG("on_event", schedule=None):
     """Runs when a webhook starts it; it has no tasks, and succeeds at once."""
 

@@ -244,7 +244,7 @@ def replay(
     if started.replay is not None:
         typer.echo(f"replay {started.replay.number} has started")
     else:
-        typer.echo(f"failed deliveries that are sent again: {started.replayed:,}")
+        typer.echo(f"deliveries that are sent again: {started.replayed:,}")
 
 
 def _describe_state(webhook: "Webhook") -> str:

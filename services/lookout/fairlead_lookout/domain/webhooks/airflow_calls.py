@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from fairlead_common.domain import timestamps
 from fairlead_lookout.domain.webhooks.webhook_types import AirflowTarget
 
 CONCURRENCY_MAX: Final = 8
@@ -16,6 +17,8 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 ASSETS_MAX: Final = 100
 EVENTS_MAX: Final = 100
 """Earlier events of an asset among which an event is searched before it is created again."""
+CLOCK_MS_MAX: Final = 600_000
+"""How far the clock of Airflow, which gives events of assets their times, can be behind."""
 EVENT_KEY: Final = "fairleadEvent"
 """The field of an asset event that has the id of the event."""
 DETAIL_CHARACTERS_MAX: Final = 200
@@ -83,11 +86,12 @@ def make_asset_search(uri: str) -> Call:
 
 
 def make_event_search(asset_id: int, since: str) -> Call:
-    """Asks for the events of an asset since a time, the newest first."""
+    """Asks for the events of an asset since about a time, the newest first."""
+    since_ms = timestamps.parse_rfc3339(since) - CLOCK_MS_MAX
     query = urlencode(
         {
             "asset_id": asset_id,
-            "timestamp_gte": since,
+            "timestamp_gte": timestamps.rfc3339(since_ms),
             "order_by": "-timestamp",
             "limit": EVENTS_MAX,
         }
@@ -99,6 +103,12 @@ def make_asset_event(asset_id: int, message_id: str, event: ReceivedEvent) -> Ca
     """Creates an event of an asset."""
     extra = {EVENT_KEY: message_id, **msgspec.to_builtins(event)}
     return Call("POST", f"{API}/assets/events", _encode({"asset_id": asset_id, "extra": extra}))
+
+
+def check_dag(content: bytes, dag: str) -> None:
+    """Raises `AirflowRefusal` if this answer says that the DAG is paused."""
+    if _decode_object(content).get("is_paused") is True:
+        raise AirflowRefusal(f"DAG {dag} is paused in Airflow: its runs wait until it is unpaused.")
 
 
 def read_token(content: bytes) -> str:
@@ -192,8 +202,20 @@ def _describe(content: bytes) -> str:
     detail = _decode_object(content).get("detail")
     if detail is None:
         return ""
-    text = detail if isinstance(detail, str) else _encode(detail).decode()
+    if isinstance(detail, list):
+        text = "; ".join(_describe_error(error) for error in detail)
+    else:
+        text = detail if isinstance(detail, str) else _encode(detail).decode()
     return f" It says: {text[:DETAIL_CHARACTERS_MAX]}"
+
+
+def _describe_error(error: object) -> str:
+    """An error of validation, without the wrong input, which can be the body with the password."""
+    if not isinstance(error, dict):
+        return "an error"
+    place = error.get("loc")
+    where = ".".join(map(str, place)) if isinstance(place, list) else "the request"
+    return f"{where}: {error.get('msg', 'is not valid')}"
 
 
 def _decode_object(content: bytes) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """Messages for people about public events: to Slack-compatible servers, and as e-mail."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, assert_never
 
@@ -57,6 +58,7 @@ _ARRAY_VERBS: Final[Mapping[EventType, str]] = {
     "arrayTasksCancelled": "lost tasks that had not started",
     "arrayEnded": "has ended",
 }
+_EVERYBODY: Final = re.compile(r"@(?=(all|channel|everyone|here)\b)", re.IGNORECASE)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -84,7 +86,10 @@ def make_slack_body(values: Mapping[str, str], template: Template | None) -> byt
     text = None if template is None else template.text
     if text is None:
         text = "{summary}\n<{link}|Open in Fairlead>" if values.get("link") else "{summary}"
-    return _encode(SlackBody(render(text, values, escape_slack)))
+    made = render(text, values, escape_slack)
+    if not made.strip():  # fields without values; Slack refuses an empty text
+        made = render("{summary}", values, escape_slack)
+    return _encode(SlackBody(made))
 
 
 def make_email_body(values: Mapping[str, str], template: Template | None) -> bytes:
@@ -102,8 +107,10 @@ def make_email_body(values: Mapping[str, str], template: Template | None) -> byt
 
 
 def escape_slack(text: str) -> str:
-    """A text in which nothing is a link or a mention: `&`, `<` and `>` are escaped."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """A text in which nothing is a link or a mention: `&`, `<` and `>` are escaped, and `@channel`,
+    by which Mattermost addresses everybody, is interrupted by a character without a width."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _EVERYBODY.sub("@\N{WORD JOINER}", escaped)
 
 
 def make_values(event: PublicEvent, link: str | None) -> dict[str, str]:

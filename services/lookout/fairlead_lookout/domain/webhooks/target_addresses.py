@@ -80,9 +80,13 @@ def check_url(url: str, allowed: Sequence[Network]) -> str | None:
         port = parts.port
     except ValueError as error:
         return f"is not a valid URL: {error}"
-    schemes = ("https", "http") if allowed else ("https",)
-    if parts.scheme not in schemes:
-        return f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    if parts.scheme == "http" and not allowed:
+        return (
+            "must begin with https://, because the operator permits http:// to no network"
+            " (setting webhookNetworks)"
+        )
+    if parts.scheme not in _PORTS:
+        return "must begin with https://"
     if port == 0:
         return "has the port 0"
     if parts.username is not None or parts.password is not None:
@@ -106,7 +110,8 @@ def _check_host(parts: SplitResult, allowed: Sequence[Network]) -> str | None:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        pass
+        if "[" in parts.netloc:
+            return "has a host in brackets that is not an IPv6 address"
     else:
         if "%" in host:
             return "has an address with a zone"

@@ -34,6 +34,7 @@ from fairlead_lookout.store.webhooks.delivery_store import Delivery
 TEST_S: Final = 15.0
 TEST_POLL_S: Final = 0.1
 ID_MAX: Final = 2**63 - 1
+TIME_MS_MAX: Final = 2**52
 DeliveryId = Annotated[int, Path(ge=1, le=ID_MAX)]
 State = Literal["PENDING", "DELIVERED", "FAILED"]
 
@@ -131,7 +132,7 @@ def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
 
     @router.post(
         "/webhooks/{webhook}/deliveries/{delivery}/replay",
-        summary="Send a delivery again, with the same id",
+        summary="Send a delivery again, with the same id, or now if it waits for another attempt",
         dependencies=[Depends(require_access)],
         responses=document_responses(DeliveryResponse, "The delivery.", 404, 409),
     )
@@ -143,7 +144,7 @@ def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
         if found is None:
             pending = await _get_delivery(deps, webhook, delivery)
             raise Problem(
-                "conflict", f"Delivery {pending.id} is still pending: it will be sent anyway."
+                "conflict", f"Delivery {pending.id} is pending: it is sent as soon as possible."
             )
         return json_response(describe_delivery(found))
 
@@ -168,15 +169,16 @@ def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
         ] = None,
         only: Annotated[
             Literal["failed", "all"],
-            Query(description="`failed` deliveries, or `all` events that match the filter now."),
+            Query(
+                description="`failed` deliveries and those that wait for another attempt, or `all`"
+                " events that match the filter now."
+            ),
         ] = "failed",
     ) -> Response:
         caller, webhook = await access.find(request, name)
         now_ms = clock.now_ms()
         from_ms, to_ms = parse_time_ms(from_), now_ms if to is None else parse_time_ms(to)
-        if not 0 <= from_ms < to_ms <= 2**52:
-            field_error = FieldError("/query/to", "must be later than `from`")
-            raise Problem("invalid", "A parameter is not valid.", [field_error])
+        _check_times(from_ms, to_ms, has_to=to is not None)
         deliveries = deps.webhooks.deliveries
         if only == "failed":
             count = await deliveries.replay_failed(webhook.number, from_ms, to_ms, now_ms)
@@ -191,6 +193,20 @@ def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
             answer = json_response(ReplayedResponse(replayed=0, replay=described))
         answer.status_code = 202
         return answer
+
+
+def _check_times(from_ms: int, to_ms: int, *, has_to: bool) -> None:
+    """Raises a `Problem` unless they are times after 1970, and the first is earlier."""
+    errors = [
+        FieldError(f"/query/{name}", "must be between the years 1970 and 10000")
+        for name, time_ms in (("from", from_ms), ("to", to_ms))
+        if not 0 <= time_ms <= TIME_MS_MAX
+    ]
+    if not errors and from_ms >= to_ms:
+        wrong = ("to", "must be later than `from`") if has_to else ("from", "must be in the past")
+        errors = [FieldError(f"/query/{wrong[0]}", wrong[1])]
+    if errors:
+        raise Problem("invalid", "A parameter is not valid.", errors)
 
 
 async def _get_delivery(deps: Deps, webhook: Webhook, delivery: int) -> Delivery:

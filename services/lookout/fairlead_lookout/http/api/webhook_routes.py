@@ -34,7 +34,7 @@ from fairlead_lookout.http.webhook_responses import (
     describe_webhook,
 )
 from fairlead_lookout.store.queries import list_cursors
-from fairlead_lookout.store.webhooks.webhook_store import WEBHOOKS_MAX, TooManyWebhooks
+from fairlead_lookout.store.webhooks.webhook_store import TooManyWebhooks
 
 SECRET_BYTES: Final = 32
 SIGNED_KIND: Final = "webhook"
@@ -134,9 +134,8 @@ def _add_creation(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
             return await _answer(deps, preview)
         try:
             webhook = await deps.webhooks.store.create(given, secret, clock.now_ms(), caller.name)
-        except TooManyWebhooks:
-            detail = f"There are {WEBHOOKS_MAX} webhooks already; delete one first."
-            raise Problem("conflict", detail) from None
+        except TooManyWebhooks as refusal:
+            raise Problem("conflict", str(refusal)) from None
         if webhook is None:
             raise _exists(given.name)
         _write_audit_line("created", caller.name, webhook)
@@ -148,7 +147,7 @@ def _add_replacement(router: APIRouter, deps: Deps, access: WebhookAccess) -> No
         "/webhooks/{webhook}",
         summary="Replace the configuration of a webhook; without `headers` these stay, if the `url`"
         " names the same server",
-        responses=document_responses(WebhookResponse, "The webhook.", 400, 404, 412, 413, 415),
+        responses=document_responses(WebhookResponse, "The webhook.", 400, 404, 409, 412, 413, 415),
         openapi_extra=_describe_body(WebhookRequest, _EXAMPLE),
     )
     async def replace_webhook(
@@ -167,7 +166,11 @@ def _add_replacement(router: APIRouter, deps: Deps, access: WebhookAccess) -> No
             if _checked_fields(current) != _checked_fields(known):
                 raise Problem("conflict", f"Webhook {name!r} was changed meanwhile. Try again.")
 
-        webhook = await deps.webhooks.store.replace(given, clock.now_ms(), caller.name, check)
+        store = deps.webhooks.store
+        try:
+            webhook = await store.replace(given, clock.now_ms(), caller.name, check)
+        except TooManyWebhooks as refusal:
+            raise Problem("conflict", str(refusal)) from None
         if webhook is None:
             raise webhook_not_found(name)
         _write_audit_line("changed", caller.name, webhook)

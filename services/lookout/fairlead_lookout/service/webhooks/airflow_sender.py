@@ -40,7 +40,8 @@ class _Outcome(NamedTuple):
 
 
 class AirflowSender:
-    """Sends deliveries of the kind airflow; holds the tokens of its webhooks."""
+    """Sends deliveries of the kind airflow; holds the tokens of its webhooks. `http`: reads up to
+    `airflow_calls.ANSWER_BYTES_MAX`."""
 
     def __init__(self, keyring: Keyring, http: HttpClient) -> None:
         self._keyring = keyring
@@ -75,7 +76,6 @@ class AirflowSender:
             webhook.url.rstrip("/") + call.path,
             headers,
             call.body,
-            bytes_max=airflow_calls.ANSWER_BYTES_MAX,
         )
 
     async def get_token(self, webhook: Webhook, refused: str = "") -> str:
@@ -149,9 +149,10 @@ class _Delivery:
                 await self._call(call, about_dag=False)
 
     async def _check_target(self) -> None:
-        """A test: whether Airflow accepts the token, and has the DAG and the asset."""
+        """A test: whether Airflow accepts the token, and has the DAG, not paused, and the asset."""
         if self._target.dag is not None:
-            await self._call(airflow_calls.make_dag_read(self._target.dag), about_dag=True)
+            found = await self._call(airflow_calls.make_dag_read(self._target.dag), about_dag=True)
+            airflow_calls.check_dag(found.content, self._target.dag)
         if self._target.asset is not None:
             await self._find_asset(self._target.asset)
 

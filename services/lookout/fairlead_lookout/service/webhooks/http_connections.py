@@ -2,30 +2,50 @@
 
 The name of a host is resolved once per connection, and the address is checked when the socket for
 it is made, so what was checked is what is connected to. Redirects are not followed, proxies and
-cookies are not used, and compressed responses are not inflated.
+cookies are not used, and compressed responses are not inflated. The bytes of a response are counted
+before the library sees them, because it reads any number of responses with a status of 1xx.
 """
 
 import asyncio
 import contextlib
 import errno
+import functools
+import os
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from fairlead_lookout.domain.webhooks.target_addresses import Network, explain_refusal
-from fairlead_lookout.service.webhooks.http_client import HttpResponse, RequestFailed
+from fairlead_common.service import clock
+from fairlead_lookout.domain.webhooks.target_addresses import explain_refusal
+from fairlead_lookout.service.webhooks.http_client import (
+    FoundAddress,
+    HttpResponse,
+    LookUp,
+    RequestFailed,
+    RequestLimits,
+)
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
 
 CONNECTIONS_MAX: Final = 1_000
 RESOLVERS: Final = 32
 """Names that are resolved at the same time; a name that is not answered holds one of them."""
+SLOW_RESOLVERS: Final = 8
+"""The same for names that were slow the last time, so that these delay only each other."""
+SLOW_NAMES_MAX: Final = 10_000
 IDLE_S: Final = 15.0
+HEAD_BYTES_MAX: Final = 64 * 1024
+"""What a response has beside its body: headers, responses before it (1xx), chunks, TLS records."""
 USER_AGENT: Final = "Fairlead-Webhooks/1"
+_OWN: Final = frozenset({errno.EACCES, errno.EMSGSIZE})
+"""Errors that have a text of this module."""
 
 
 class AddressRefused(OSError):
@@ -35,12 +55,9 @@ class AddressRefused(OSError):
 class HttpConnections:
     """Holds the connections to receivers, for `HttpClient`."""
 
-    def __init__(
-        self, allowed: Sequence[Network], timeout_s: float, context: ssl.SSLContext
-    ) -> None:
-        self._allowed = allowed
-        self._timeout_s = timeout_s
-        self._resolver = _Resolver()
+    def __init__(self, limits: RequestLimits, context: ssl.SSLContext, look_up: LookUp) -> None:
+        self._limits = limits
+        self._resolver = _Resolver(look_up, slow_s=limits.timeout_s / 10)
         self._sessions = {
             "https": self._open_session(context, encrypted=True),
             "http": self._open_session(context, encrypted=False),
@@ -49,7 +66,7 @@ class HttpConnections:
     def _open_session(self, context: ssl.SSLContext, *, encrypted: bool) -> aiohttp.ClientSession:
         def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
             family, kind, protocol, _, target = address
-            refusal = explain_refusal(str(target[0]), self._allowed, encrypted=encrypted)
+            refusal = explain_refusal(str(target[0]), self._limits.allowed, encrypted=encrypted)
             if refusal is not None:
                 raise AddressRefused(errno.EACCES, refusal)
             return socket.socket(family, kind, protocol)
@@ -63,20 +80,16 @@ class HttpConnections:
                 keepalive_timeout=IDLE_S,
                 socket_factory=make_socket,
             ),
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            timeout=aiohttp.ClientTimeout(total=self._limits.timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+            response_class=_limit_responses(self._limits.bytes_max + HEAD_BYTES_MAX),
         )
 
     async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        bytes_max: int,
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> HttpResponse:
         """See `HttpClient`."""
         target = URL(url, encoded=True)
@@ -89,16 +102,13 @@ class HttpConnections:
                 allow_redirects=False,
             ) as response:
                 retry_after_s = _parse_seconds(response.headers.get("Retry-After", ""))
-                content = await _read_content(response, bytes_max)
+                content = await _read_content(response, self._limits.bytes_max)
                 return HttpResponse(response.status, content, retry_after_s)
         except TimeoutError:
-            text = f"No complete response within {self._timeout_s:g} s."
+            text = f"No complete response within {self._limits.timeout_s:g} s."
             raise RequestFailed(text) from None
-        except aiohttp.ClientConnectorError as failure:
-            text = f"Cannot connect: {failure.os_error.strerror or failure.os_error}"
-            raise RequestFailed(text) from failure
         except (aiohttp.ClientError, OSError, ValueError) as failure:
-            raise RequestFailed(f"{type(failure).__name__}: {failure}") from failure
+            raise RequestFailed(_explain(failure)) from failure
 
     async def close(self) -> None:
         """Close the connections."""
@@ -107,18 +117,85 @@ class HttpConnections:
         await self._resolver.close()
 
 
-class _Resolver(AbstractResolver):
-    """Resolves names in threads of its own, so that slow names do not delay anything else."""
+def _limit_responses(bytes_max: int) -> type[aiohttp.ClientResponse]:
+    """The class of responses that have at most these bytes in all. More ends the connection."""
 
-    def __init__(self) -> None:
+    class LimitedResponse(aiohttp.ClientResponse):
+        async def start(self, connection: "Connection") -> aiohttp.ClientResponse:
+            """Read the head of the response."""
+            if (transport := connection.transport) is not None:
+                _limit_reading(transport, bytes_max)
+            return await super().start(connection)
+
+    return LimitedResponse
+
+
+def _limit_reading(transport: asyncio.Transport, bytes_max: int) -> None:
+    """From now on the protocol of this connection receives at most these bytes."""
+    protocol = transport.get_protocol()
+    if not isinstance(protocol, _LimitedProtocol):
+        assert isinstance(protocol, asyncio.Protocol)
+        protocol = _LimitedProtocol(protocol, transport)
+        transport.set_protocol(protocol)
+    protocol.bytes_left = bytes_max
+
+
+class _LimitedProtocol(asyncio.Protocol):
+    """Hands on at most `bytes_left` bytes to another protocol; more ends the connection."""
+
+    def __init__(self, inner: asyncio.Protocol, transport: asyncio.Transport) -> None:
+        self.bytes_left = 0
+        self._inner = inner
+        self._transport = transport
+        self._error: OSError | None = None
+
+    def data_received(self, data: bytes) -> None:
+        taken = data[: self.bytes_left]
+        self.bytes_left -= len(taken)
+        if taken:
+            self._inner.data_received(taken)
+        if len(taken) < len(data):
+            self._error = OSError(errno.EMSGSIZE, "The response is too long")
+            self._transport.abort()
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(self._error or exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
+class _Resolver(AbstractResolver):
+    """Resolves names in threads of its own, so that slow names do not delay anything else. All who
+    want the same name at the same time wait for one thread. `slow_s`: what takes longer is slow."""
+
+    def __init__(self, look_up: LookUp, slow_s: float) -> None:
+        self._look_up = look_up
+        self._slow_s = slow_s
+        self._slow: set[str] = set()
         self._threads = ThreadPoolExecutor(RESOLVERS, "webhook-resolver")
+        self._slow_threads = ThreadPoolExecutor(SLOW_RESOLVERS, "webhook-slow-resolver")
+        self._running: dict[tuple[str, int, int], asyncio.Future[Sequence[FoundAddress]]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """The addresses of a name."""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, host, port, family)
+        key = (host, port, int(family))
+        if key not in self._running:
+            loop = asyncio.get_running_loop()
+            threads = self._slow_threads if host in self._slow else self._threads
+            running = loop.run_in_executor(threads, self._measure, host, port, family)
+            self._running[key] = running
+            running.add_done_callback(functools.partial(self._forget, key))
+        # A caller that waits no longer does not end the thread.
+        found = await asyncio.shield(self._running[key])
         return [
             ResolveResult(
                 hostname=host,
@@ -131,16 +208,60 @@ class _Resolver(AbstractResolver):
             for kind, _, protocol, _, target in found
         ]
 
+    def _measure(self, host: str, port: int, family: int) -> Sequence[FoundAddress]:
+        """Look a name up, and note whether it was slow. In a thread."""
+        started_s = clock.monotonic_s()
+        try:
+            return self._look_up(host, port, family, socket.SOCK_STREAM)
+        finally:
+            if clock.monotonic_s() - started_s <= self._slow_s:
+                self._slow.discard(host)
+            elif len(self._slow) < SLOW_NAMES_MAX:
+                self._slow.add(host)
+
+    def _forget(
+        self, key: tuple[str, int, int], done: asyncio.Future[Sequence[FoundAddress]]
+    ) -> None:
+        del self._running[key]
+        if not done.cancelled():
+            done.exception()  # perhaps nobody waits for it any more
+
     async def close(self) -> None:
         """End the threads that have nothing to do."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._slow_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _look_up(host: str, port: int, family: int) -> list[tuple[int, int, int, str, tuple[object]]]:
-    found: list[tuple[int, int, int, str, tuple[object]]] = socket.getaddrinfo(  # type: ignore[assignment]
-        host, port, family, socket.SOCK_STREAM
-    )
-    return found
+def _explain(failure: Exception) -> str:
+    """Why there is no response, in words for the owner of a webhook."""
+    match failure:
+        case aiohttp.ClientConnectorCertificateError():
+            return f"Cannot connect: the certificate is not valid: {_describe(failure.os_error)}"
+        case aiohttp.ClientConnectorError():
+            return f"Cannot connect: {_describe(failure.os_error)}"
+        case aiohttp.ServerDisconnectedError():
+            return "The connection was closed before a response."
+        case aiohttp.ClientResponseError():
+            return f"The response is not valid HTTP: {failure.message}"
+        case OSError():
+            return f"The connection failed: {_describe(failure)}"
+        case _:
+            return f"The request failed: {failure}"
+
+
+def _describe(error: BaseException) -> str:
+    """What the system or TLS says about an error."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return error.verify_message
+        case ssl.SSLError():
+            return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+        case OSError(errno=int(number)) if number in errno.errorcode and number not in _OWN:
+            return os.strerror(number)  # asyncio writes addresses into its text
+        case OSError(strerror=str(text)):
+            return text
+        case _:
+            return str(error)
 
 
 async def _read_content(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:

@@ -1,5 +1,6 @@
 """Sends one delivery as an HTTP request: signed to programs, as a message to Slack."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,6 +13,8 @@ from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.service.webhooks.http_client import HttpClient, RequestFailed
 
 EXCERPT_MAX: Final = 300
+SECRET_CHARACTERS_MIN: Final = 8
+"""Shorter values of headers are not hidden: they can be words of any text."""
 
 
 class RequestSender:
@@ -30,15 +33,16 @@ class RequestSender:
         retry_after_s = 0
         error: str | None = None
         try:
+            given = open_headers(self._keyring, webhook)
             headers = {
                 "Content-Type": content_type,
                 **self._sign(webhook, message_id, body),
-                **open_headers(self._keyring, webhook),
+                **given,
             }
             response = await self._http.request("POST", webhook.url, headers, body.encode())
             status, retry_after_s = response.status, response.retry_after_s
             if not 200 <= status < 300:
-                error = _explain_status(status, response.content)
+                error = _explain_status(status, response.content, given.values())
         except DecryptionFailed as failure:
             error = explain_decryption(failure)
         except RequestFailed as failure:
@@ -70,6 +74,15 @@ class RequestSender:
         }
 
 
+def _hide(text: str, secrets: Iterable[str]) -> str:
+    """The text without secrets: some receivers repeat the headers of a request in their answer."""
+    for secret in secrets:
+        for part in (secret, *secret.split()):
+            if len(part) >= SECRET_CHARACTERS_MIN:
+                text = text.replace(part, "***")
+    return text
+
+
 def open_headers(keyring: Keyring, webhook: Webhook) -> dict[str, str]:
     """The additional headers of a webhook. Raises `DecryptionFailed`."""
     return {name: keyring.open(webhook.seal_name, text) for name, text in webhook.headers.items()}
@@ -86,8 +99,8 @@ def make_printable(text: str) -> str:
     return " ".join(printable.split())[: EXCERPT_MAX + 100]
 
 
-def _explain_status(status: int, content: bytes) -> str:
+def _explain_status(status: int, content: bytes, secrets: Iterable[str]) -> str:
     if 300 <= status < 400:
         return f"Status {status}: redirects are not followed."
-    excerpt = content[:EXCERPT_MAX].decode(errors="replace")
+    excerpt = _hide(content.decode(errors="replace"), secrets)[:EXCERPT_MAX]
     return f"Status {status}: {excerpt}" if excerpt.strip() else f"Status {status}."

@@ -15,6 +15,7 @@ from fairlead_common.db.connection_pool import CONNECTION_ERRORS, REFUSAL_ERRORS
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.domain.timestamps import find_day
 from fairlead_common.service import clock
+from fairlead_lookout.domain.webhooks.airflow_calls import ANSWER_BYTES_MAX
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
 from fairlead_lookout.domain.webhooks.webhook_types import Kind
 from fairlead_lookout.service.settings import Settings
@@ -39,13 +40,16 @@ class WebhookWorker:
         timeout_s, ca_file = settings.webhook_timeout_s, settings.webhook_ca_file
         networks = parse_networks(settings.webhook_networks)
         self._http = HttpClient(networks, timeout_s=timeout_s, ca_file=ca_file)
+        self._airflow_http = HttpClient(
+            networks, timeout_s=timeout_s, ca_file=ca_file, bytes_max=ANSWER_BYTES_MAX
+        )
         keyring = Keyring(settings.secrets_key)
         requests = RequestSender(keyring, self._http)
         senders: Mapping[Kind, Sender] = {
             "webhook": requests,
             "slack": requests,
             "email": EmailSender(read_server(settings), timeout_s=timeout_s, ca_file=ca_file),
-            "airflow": AirflowSender(keyring, self._http),
+            "airflow": AirflowSender(keyring, self._airflow_http),
         }
         self._loop = DeliveryLoop(settings, senders, random.random, _draw_number)
         self._fan_out = FanOut(settings, self._loop.wake, is_deleted)
@@ -57,6 +61,7 @@ class WebhookWorker:
     async def close(self) -> None:
         """Close the connections to receivers."""
         await self._http.close()
+        await self._airflow_http.close()
 
     async def _drop_old_days(self) -> None:
         """Drop old deliveries every hour. After an error it tries again in an hour."""

@@ -18,7 +18,9 @@ ORDER BY name LIMIT $2;
 SELECT * FROM fairlead_webhooks.webhooks ORDER BY number;
 
 -- name: count_webhooks
-SELECT count(*) FROM (SELECT 1 FROM fairlead_webhooks.webhooks LIMIT $1) counted;
+-- Other webhooks than this one: all, and those of its queue.
+SELECT count(*) AS everything, count(*) FILTER (WHERE queue = $2) AS of_queue
+FROM fairlead_webhooks.webhooks WHERE name <> $1;
 
 -- name: start_positions
 -- Deliveries begin with the events to come, if no webhook needs earlier ones.
@@ -101,20 +103,27 @@ SELECT number, (
 FROM unnest($1::int[]) AS wanted (number);
 
 -- name: replay_delivery
+-- Not what is being sent: that is due, as long as its result is not written.
 UPDATE fairlead_webhooks.deliveries
 SET state = 'PENDING', attempts = 0, due_ms = CASE WHEN type = 'test' THEN 0 ELSE $3::bigint END
-WHERE webhook = $1 AND id = $2 AND state <> 'PENDING'
+WHERE webhook = $1 AND id = $2 AND (state <> 'PENDING' OR due_ms > $3)
 RETURNING *;
 
 -- name: replay_failed
--- Failed deliveries of events of a time become pending again: at most $5, the oldest first.
+-- Failed deliveries of events of a time become pending again, and those that wait for another attempt
+-- due: at most $5 of each, the oldest first.
 UPDATE fairlead_webhooks.deliveries d
 SET state = 'PENDING', attempts = 0, due_ms = $4
 FROM (
-    SELECT id, day FROM fairlead_webhooks.deliveries
-    WHERE webhook = $1 AND state = 'FAILED' AND type <> 'test'
-      AND event_ms >= $2 AND event_ms < $3
-    ORDER BY id LIMIT $5
+    (SELECT id, day FROM fairlead_webhooks.deliveries
+     WHERE webhook = $1 AND state = 'FAILED' AND type <> 'test'
+       AND event_ms >= $2 AND event_ms < $3
+     ORDER BY id LIMIT $5)
+    UNION ALL
+    (SELECT id, day FROM fairlead_webhooks.deliveries
+     WHERE webhook = $1 AND state = 'PENDING' AND due_ms > $4
+       AND event_ms >= $2 AND event_ms < $3
+     ORDER BY due_ms, id LIMIT $5)
 ) failed
 WHERE d.id = failed.id AND d.day = failed.day;
 

@@ -143,13 +143,15 @@ class DeliveryStore:
         return number
 
     async def replay(self, webhook: int, delivery: int, now_ms: int) -> Delivery | None:
-        """Send a delivery again; None if it does not exist or is still pending."""
+        """Send a delivery again, or now if it waits for another attempt; None if it does not exist
+        or is being sent."""
         with db.translate_errors():
             row = await self._pool.fetchrow(WEBHOOKS["replay_delivery"], webhook, delivery, now_ms)
         return None if row is None else _decode_delivery(row)
 
     async def replay_failed(self, webhook: int, from_ms: int, to_ms: int, now_ms: int) -> int:
-        """Send failed deliveries of events of this time again; returns how many."""
+        """Send failed deliveries of events of this time again, and those that wait for another
+        attempt now; returns how many."""
         with db.translate_errors():
             status = await self._pool.execute(
                 WEBHOOKS["replay_failed"], webhook, from_ms, to_ms, now_ms, FAILED_MAX

@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common import db
-from fairlead_common.db import Pool
+from fairlead_common.db import Connection, Pool
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_lookout.domain.webhooks.webhook_requests import WebhookConfiguration
@@ -23,6 +23,8 @@ from fairlead_lookout.store.webhooks.webhook_schema import WEBHOOKS
 
 WEBHOOKS_MAX: Final = 1_000
 """Webhooks of one installation."""
+QUEUE_WEBHOOKS_MAX: Final = 50
+"""Webhooks of one queue, so that its users leave some to others."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode_filter: Final = msgspec.json.Decoder(EventFilter).decode
 _decode_options: Final = msgspec.json.Decoder(KindOptions).decode
@@ -31,7 +33,7 @@ _decode_secrets: Final = msgspec.json.Decoder(tuple[Secret, ...]).decode
 
 
 class TooManyWebhooks(Exception):
-    """There are `WEBHOOKS_MAX` webhooks already."""
+    """There are `WEBHOOKS_MAX` webhooks already, or `QUEUE_WEBHOOKS_MAX` of one queue."""
 
 
 class WebhookStore:
@@ -73,10 +75,7 @@ class WebhookStore:
         secrets = rotate_secrets((), sealed, now_ms, 0) if sealed else ()
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
-                if await connection.fetchval(WEBHOOKS["count_webhooks"], WEBHOOKS_MAX) >= (
-                    WEBHOOKS_MAX
-                ):
-                    raise TooManyWebhooks
+                await _require_space(connection, given)
                 await connection.execute(WEBHOOKS["start_positions"])
                 row = await connection.fetchrow(
                     WEBHOOKS["insert_webhook"],
@@ -95,7 +94,8 @@ class WebhookStore:
         by: str,
         check: Callable[[Webhook], None],
     ) -> Webhook | None:
-        """Replace its configuration; None if it does not exist. `check` can raise."""
+        """Replace its configuration; None if it does not exist. `check` can raise. Raises
+        `TooManyWebhooks` for another queue that has its number of webhooks."""
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 row = await connection.fetchrow(WEBHOOKS["lock_webhook"], given.name)
@@ -103,6 +103,8 @@ class WebhookStore:
                     return None
                 known = decode_webhook(row)
                 check(known)
+                if given.filter.queue != known.filter.queue:
+                    await _require_space(connection, given)
                 if given.enabled:
                     await connection.execute(WEBHOOKS["start_positions"])
                 if known.ordered and not given.ordered:
@@ -175,6 +177,19 @@ class WebhookStore:
             _encode_text(credentials),
             given.enabled,
         )
+
+
+async def _require_space(connection: Connection, given: WebhookConfiguration) -> None:
+    """Raises `TooManyWebhooks` if there is no place for one more of its queue."""
+    queue = given.filter.queue
+    row = await connection.fetchrow(WEBHOOKS["count_webhooks"], given.name, queue)
+    assert row is not None, "count returns a row"
+    if row["of_queue"] >= QUEUE_WEBHOOKS_MAX:
+        raise TooManyWebhooks(
+            f"Queue {queue!r} has {QUEUE_WEBHOOKS_MAX} webhooks already; delete one first."
+        )
+    if row["everything"] >= WEBHOOKS_MAX:
+        raise TooManyWebhooks(f"There are {WEBHOOKS_MAX} webhooks already; delete one first.")
 
 
 def _has_other_target(given: WebhookConfiguration, known: Webhook) -> bool:
