@@ -9,15 +9,15 @@ from fairlead_submit.domain.recent_ids import Accepted, IdConflict, RecentIds
 def test_an_id_is_known_for_a_minute_and_forgotten_after_three() -> None:
     recent = RecentIds()
     recent.add({"a": "1"}, {3: 8}, 100.0)
-    for now_s in (100.0, 100.0 + recent_ids.KEPT_S):
+    for now_s in (100.0, 100.0 + recent_ids.RECENT_S):
         assert recent.find(["a", "b"], now_s) == {"a": Accepted("1", {3: 8})}
-    assert not recent.find(["a"], 100.0 + 3 * recent_ids.KEPT_S)
+    assert not recent.find(["a"], 100.0 + 3 * recent_ids.RECENT_S)
 
 
 def test_ids_are_forgotten_after_a_long_silence() -> None:
     recent = RecentIds()
     recent.add({"a": "1"}, {}, 100.0)
-    assert not recent.find(["a"], 100.0 + 2 * recent_ids.KEPT_S)
+    assert not recent.find(["a"], 100.0 + 2 * recent_ids.RECENT_S)
 
 
 def test_the_number_of_ids_is_limited() -> None:

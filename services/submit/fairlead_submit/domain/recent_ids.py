@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-KEPT_S: Final = 60.0
+RECENT_S: Final = 60.0
 """An id is known for at least this long, unless there are too many, and at most three times as
 long."""
 IDS_MAX: Final = 50_000
@@ -74,7 +74,7 @@ class RecentIds:
 
     def _rotate(self, now_s: float) -> None:
         passed_s = now_s - self._began_s
-        if passed_s < KEPT_S and len(self._newer) < IDS_MAX:
+        if passed_s < RECENT_S and len(self._newer) < IDS_MAX:
             return
-        self._older = self._newer if passed_s < 2 * KEPT_S else {}
+        self._older = self._newer if passed_s < 2 * RECENT_S else {}
         self._newer, self._began_s = {}, now_s
