@@ -77,11 +77,7 @@ class Service:
         self.permissions: Final = QueuePermissions(pool)
         self.cluster_view: Final = ClusterView(log)
         disk = Disk(settings.disk)
-        window = ViewWindow(
-            self.job_views.read_positions,
-            settings.view_lag_s_max,
-            bytes_max=settings.pending_bytes_max // 2,
-        )
+        window = ViewWindow(self.job_views.read_positions, settings.view_lag_s_max)
         job_writer = JobWriter(self._writer, self._quotas, window, self.job_views.recent, disk)
         shared = (
             self.queues,

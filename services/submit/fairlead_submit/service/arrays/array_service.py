@@ -110,7 +110,9 @@ class ArrayService:
         if digests.get(event.array, template.digest) != template.digest:
             raise _make_conflict(event.array)
         if event.array in digests:
-            return ArrayActionResult(event.array, len(indexes), None)
+            positions = self._job_views.positions_of([event.array])
+            position = position_tokens.encode(positions) if positions else None
+            return ArrayActionResult(event.array, len(indexes), position)
         try:
             appended = await self._job_writer.append(
                 known.queue,

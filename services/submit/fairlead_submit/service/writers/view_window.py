@@ -24,6 +24,8 @@ from fairlead_submit.service import metrics
 FEW_JOBS: Final = 100
 """A request with at most this many jobs neither waits nor counts."""
 WAIT_S_MAX: Final = 10.0
+WAITING_BYTES_MAX: Final = 64 * 2**20
+"""Records that wait in memory, of each queue."""
 POLL_S: Final = 0.1
 RETRY_S: Final = 2
 
@@ -39,7 +41,7 @@ class ViewWindow:
         read_positions: ReadPositions,
         lag_s_max: float,
         *,
-        bytes_max: int,
+        bytes_max: int = WAITING_BYTES_MAX,
         wait_s_max: float = WAIT_S_MAX,
     ) -> None:
         self._read_positions = read_positions
