@@ -1,7 +1,7 @@
 """A whole lookout on a port of its own, over a log in memory that the test writes to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -65,9 +65,16 @@ class LookoutHarness:
 
 @asynccontextmanager
 async def running(
-    database: str, redis: str, core: MemoryCore | None = None, **settings: Any
+    database: str,
+    redis: str,
+    core: MemoryCore | None = None,
+    log_now_ms: Callable[[], int] = clock.now_ms,
+    **settings: Any,
 ) -> AsyncIterator[LookoutHarness]:
-    """A service that serves and folds until the end of the block; its tasks' failures come out."""
+    """A service that serves and folds until the end of the block; its tasks' failures come out.
+
+    `log_now_ms`: the time at which the log appends.
+    """
     port = free_port()
     own = Settings(
         **{
@@ -81,7 +88,7 @@ async def running(
             **settings,
         }
     )
-    log = MemoryLog(clock.now_ms, core)
+    log = MemoryLog(log_now_ms, core)
     async with (
         await Service.open(own, log) as service,
         httpx2.AsyncClient(

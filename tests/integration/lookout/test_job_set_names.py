@@ -1,5 +1,6 @@
 """Names of job sets with every kind of character in URLs, in pages and in links of webhooks."""
 
+import shlex
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -16,27 +17,33 @@ BASE = "https://fairlead.example.org"
 
 
 class _Page(HTMLParser):
-    """The texts, links and elements of a page."""
+    """The texts, links, elements and commands of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.text = ""
         self.links: dict[str, str] = {}
         self.elements: list[str] = []
+        self.commands: list[str] = []
         self._href = ""
+        self._is_command = False
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
         if tag == "a":
             self._href = dict(attrs).get("href") or ""
+        self._is_command = tag == "pre"
 
     def handle_data(self, data: str) -> None:
         self.text += data
+        if self._is_command:
+            self.commands += data.splitlines()
         if self._href:
             self.links[data.strip()] = self._href
 
     def handle_endtag(self, tag: str) -> None:
+        self._is_command = False
         if tag == "a":
             self._href = ""
 
@@ -66,6 +73,12 @@ async def test_every_name_leads_to_its_job_set(fresh_database: str, valkey_url: 
         for name in JOB_SET_NAMES:
             page = await _open(harness, overview.links[name])
             assert name in page.text
+            commands = [shlex.split(line) for line in page.commands]
+            assert commands == [
+                ["fairlead", "watch", "--", "q", name],
+                ["fairlead", "get", "jobs", "--queue=q", f"--jobset={name}"],
+                ["fairlead", "cancel", "--queue=q", f"--jobset={name}"],
+            ]
             assert page.elements.count("script") == plain.elements.count("script")
             assert page.elements.count("img") == plain.elements.count("img")
             body = make_event_body(_event(name), "evt_1", "fairlead", BASE)

@@ -21,6 +21,29 @@ def test_the_bar_of_states_fills_its_width() -> None:
         assert rendering.summarize_states(states).count(",") == max(0, len(segments) - 1)
 
 
+@pytest.mark.parametrize(
+    ("ended", "total", "text"),
+    [
+        (0, 0, "0 %"),
+        (0, 3, "0 %"),
+        (1, 3, "33 %"),
+        (3, 3, "100 %"),
+        (1, 1_000, "< 1 %"),
+        (999_999, 1_000_000, "> 99 %"),
+    ],
+)
+def test_progress_is_complete_only_at_the_end(ended: int, total: int, text: str) -> None:
+    assert rendering.format_progress(ended, total) == text
+
+
+def test_a_little_usage_is_not_none() -> None:
+    hours = rendering.format_resource_hours
+    assert hours("cpu", 0) == "0.00 h"
+    assert hours("cpu", 0.001) == "< 0.01 h"
+    assert hours("memory", 2**20) == "< 0.01 GiB h"
+    assert hours("memory", 3 * 2**30) == "3.00 GiB h"
+
+
 def test_a_row_that_was_rendered_before_shows_the_job_as_it_is_now() -> None:
     def render(templates: rendering.Templates, job: JobResponse) -> str:
         values = {"groups": [], "by": [], "count": "1", "filtered": False, "next": None}

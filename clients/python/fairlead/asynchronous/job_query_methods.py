@@ -47,7 +47,7 @@ class JobQueryMethods(AsyncConnection):
         q: str | None = None,
         after: str | None = None,
     ) -> AsyncIterator[JobSet]:
-        """Iterates over job sets, latest activity first."""
+        """Iterates over job sets, newest first."""
         query = job_parameters.job_set_query(
             queue=queue, active=active, q=q, after=after or self._positions.position()
         )

@@ -48,7 +48,7 @@ class JobQueryMethods(Connection):
         q: str | None = None,
         after: str | None = None,
     ) -> Iterator[JobSet]:
-        """Iterates over job sets, latest activity first."""
+        """Iterates over job sets, newest first."""
         query = job_parameters.job_set_query(
             queue=queue, active=active, q=q, after=after or self._positions.position()
         )

@@ -177,7 +177,7 @@ def job_sets(
     limit: output_formats.LimitOption = 100,
     output_format: output_formats.FormatOption = output_formats.Format.TABLE,
 ) -> None:
-    """List job sets with their counts, latest activity first."""
+    """List job sets with their counts, newest first."""
     columns: output_formats.Columns[JobSet] = {
         "QUEUE": lambda found: found.queue,
         "JOB SET": lambda found: found.job_set,

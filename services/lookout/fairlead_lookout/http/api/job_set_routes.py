@@ -35,7 +35,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
     @router.get(
         "/jobsets",
-        summary="Job sets with their counts, latest activity first",
+        summary="Job sets with their counts, newest first",
         responses=document_responses(responses.JobSetsResponse, "Job sets, newest first.", 400),
     )
     async def list_job_sets(

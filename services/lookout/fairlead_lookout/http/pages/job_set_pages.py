@@ -44,7 +44,9 @@ async def _job_sets(
         found = await deps.view.read_job_sets(wanted, PAGE_SIZE, cursor)
         return {
             "live": build_address("/live/jobsets", query | {"cursor": cursor}),
-            "totals": await deps.view.count_jobs_by_state(visible_queues, queue or None),
+            "totals": None  # not of all job sets that are listed
+            if q or active
+            else await deps.view.count_jobs_by_state(visible_queues, queue or None),
             "sets": responses.describe_job_sets(found).job_sets,
             "filtered": bool(queue or q or active or cursor),
             "next": build_address("/", query | {"cursor": found.next}) if found.next else None,
@@ -54,6 +56,7 @@ async def _job_sets(
         return {
             "filter": {"queue": queue, "q": q, "active": active},
             "queues": await deps.view.read_queues(visible_queues),
+            "exports": build_address("/api/v1/jobsets/export.csv", query),
         }
 
     key = (queue, q, active, cursor)

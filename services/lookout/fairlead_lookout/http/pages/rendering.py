@@ -1,12 +1,13 @@
 """Renders HTML: the templates, and the functions that they call."""
 
 import hashlib
+import shlex
 from collections.abc import Hashable, Mapping
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import jinja2
 import msgspec
@@ -81,6 +82,19 @@ def job_set_url(queue: str, job_set: str) -> str:
     return f"/jobsets/{quote(queue, safe='')}/{quote(job_set, safe='')}"
 
 
+def jobs_url(**query: str | None) -> str:
+    """The address of the page of jobs with these parameters."""
+    return "/jobs?" + urlencode({name: value for name, value in query.items() if value})
+
+
+def format_progress(ended: int, total: int) -> str:
+    """The jobs that have ended, in percent. 100 % means all of them, and 0 % none."""
+    percent = 100 * ended / max(total, 1)
+    if 0 < percent < 1 or 99 < percent < 100:
+        return f"{'<' if percent < 1 else '>'} {1 if percent < 1 else 99} %"
+    return f"{percent:.0f} %"
+
+
 def divide_bar(states: Mapping[str, int], total: int) -> list[BarSegment]:
     """The segments of a bar of states."""
     made: list[BarSegment] = []
@@ -138,9 +152,13 @@ def format_percent(share: float) -> str:
 
 def format_resource_hours(resource: str, amount: float) -> str:
     """Resource-hours; bytes in GiB."""
-    if resource in _BYTE_RESOURCES:
-        return f"{amount / 2**30:,.2f} GiB h"
-    return f"{amount:,.2f} h"
+    amount, unit = (amount / 2**30, "GiB h") if resource in _BYTE_RESOURCES else (amount, "h")
+    return f"< 0.01 {unit}" if 0 < amount < 0.005 else f"{amount:,.2f} {unit}"
+
+
+def format_usage(resource: str, amount: float) -> str:
+    """Resource-hours with the name of the resource."""
+    return f"{resource} {format_resource_hours(resource, amount)}"
 
 
 def format_amount(resource: str, amount: float) -> str:
@@ -174,6 +192,9 @@ class Templates:
             "static": lambda name: f"/static/{name}?v={files[name].version}",
             "pages": PAGES,
             "job_set_url": job_set_url,
+            "jobs_url": jobs_url,
+            "format_progress": format_progress,
+            "format_usage": format_usage,
             "divide_bar": divide_bar,
             "summarize_states": summarize_states,
             "describe_obstacle": describe_obstacle,
@@ -185,6 +206,7 @@ class Templates:
             "format_time": format_time,
             "add_exit_code": add_exit_code,
         }
+        self._environment.filters["shell"] = shlex.quote
         rows = self._environment.get_template("rows.html").module
 
         @lru_cache(ROWS_MAX)

@@ -9,12 +9,13 @@ const UNITS = [
 ];
 
 function ago(then, now) {
-  const seconds = Math.max(0, Math.round((now - then) / 1000));
+  const seconds = Math.abs(Math.round((now - then) / 1000));
   if (seconds < 2) {
     return "just now";
   }
   const [size, unit] = UNITS.find(([size]) => seconds >= size);
-  return `${Math.floor(seconds / size)} ${unit} ago`;
+  const length = `${Math.floor(seconds / size)} ${unit}`;
+  return then > now ? `in ${length}` : `${length} ago`;
 }
 
 function refresh() {
@@ -258,4 +259,18 @@ document.addEventListener("click", async (event) => {
     outcome.textContent = "The server cannot be reached. Try again.";
   }
   button.disabled = false;
+});
+
+// Copies the commands beside a button; without access to the clipboard it selects them.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy-commands]");
+  if (!button) return;
+  const commands = button.previousElementSibling;
+  try {
+    await navigator.clipboard.writeText(commands.textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(commands);
+    button.textContent = "Press Ctrl-C";
+  }
 });
