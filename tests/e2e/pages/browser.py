@@ -17,6 +17,7 @@ ARGUMENTS: Final = [
     "--disable-component-update",
     "--disable-sync",
 ]
+LOADING: Final = "Failed to load resource"
 PATIENCE_MS: Final = 60_000
 """Pages change within a second or so where nothing else is at work."""
 EVIL: Final = "<img src=x onerror=document.title='owned'> & \"'</script>"
@@ -34,10 +35,12 @@ async def start_browser(chromium: str) -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def browser_page(browser: Browser, *, scripts: bool = True) -> AsyncIterator[Page]:
+async def browser_page(
+    browser: Browser, *, scripts: bool = True, expected: str = LOADING
+) -> AsyncIterator[Page]:
     """A page with its own cookies and cache, whose console may hold no error at the end.
 
-    Without `scripts` it runs none.
+    Without `scripts` it runs none. `expected`: in errors that the test causes.
     """
     page = await browser.new_page(java_script_enabled=scripts)
     page.set_default_timeout(PATIENCE_MS)
@@ -53,7 +56,8 @@ async def browser_page(browser: Browser, *, scripts: bool = True) -> AsyncIterat
         yield page
     finally:
         await page.close()
-    assert [text for text in said if "Failed to load resource" not in text] == []
+    unexpected = [text for text in said if not any(each in text for each in (LOADING, expected))]
+    assert unexpected == [], unexpected
 
 
 def address(harness: LookoutHarness, path: str) -> str:

@@ -75,7 +75,7 @@ async def running(
 
     `log_now_ms`: the time at which the log appends.
     """
-    port = free_port()
+    port = settings.get("http_port") or free_port()
     own = Settings(
         **{
             "database_url": database,

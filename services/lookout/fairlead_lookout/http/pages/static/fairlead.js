@@ -31,13 +31,6 @@ refresh();
 setInterval(refresh, 1000);
 document.addEventListener("htmx:after:swap", refresh);
 
-// Shows a message while the event stream is disconnected.
-function connected(yes) {
-  document.documentElement.toggleAttribute("data-disconnected", !yes);
-}
-document.addEventListener("htmx:sse:after:connection", () => connected(true));
-document.addEventListener("htmx:sse:error", () => connected(false));
-
 // Actions: on the job or array of a page, or on the page of jobs on those selected or all of its
 // filter.
 const ACTIONS = {

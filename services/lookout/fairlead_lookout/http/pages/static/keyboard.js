@@ -104,6 +104,7 @@ const KEYS = {
   "/": focusFilter,
   j: () => moveFocus(rowLinks(), 1),
   k: () => moveFocus(rowLinks(), -1),
+  p: togglePause,
 };
 let afterG = false;
 

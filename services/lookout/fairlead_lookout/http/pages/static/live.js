@@ -1,0 +1,103 @@
+// The live mark (live, reconnecting, paused), and updates that move nothing under the pointer.
+"use strict";
+
+const liveMark = document.getElementById("live-mark");
+const LIVE_PARTS = "[hx-sse\\:connect], [hx-trigger*='every']";
+let isPaused = false;
+let isConnected = true;
+let connection = null; // of the event stream
+let hasMissed = false; // an update, while paused
+
+function showLiveMark() {
+  const mode = isPaused ? "paused" : isConnected ? "live" : "reconnecting";
+  const text = { live: "Live", paused: "Paused", reconnecting: "Reconnecting" }[mode];
+  liveMark.dataset.mode = mode;
+  liveMark.querySelector("[data-text]").textContent = text;
+  liveMark.title = isPaused ? "Continue updates (p)" : "Pause updates (p)";
+  liveMark.setAttribute("aria-pressed", String(isPaused));
+  liveMark.hidden = document.querySelector(LIVE_PARTS) === null;
+  document.documentElement.toggleAttribute("data-disconnected", !isConnected && !isPaused);
+}
+
+function togglePause() {
+  if (liveMark.hidden) {
+    return;
+  }
+  isPaused = !isPaused;
+  if (!isPaused && hasMissed) {
+    hasMissed = false;
+    connection?.reader?.cancel(); // it connects again, and gets what is shown now
+  }
+  showLiveMark();
+}
+
+liveMark.addEventListener("click", togglePause);
+document.addEventListener("htmx:sse:after:connection", ({ detail }) => {
+  connection = detail.connection;
+  isConnected = true;
+  showLiveMark();
+});
+document.addEventListener("htmx:sse:error", () => {
+  isConnected = false;
+  showLiveMark();
+});
+document.addEventListener("htmx:sse:before:message", (event) => {
+  if (isPaused) {
+    hasMissed = true;
+    event.preventDefault();
+  }
+});
+document.addEventListener("htmx:before:request", (event) => {
+  if (isPaused && event.target.matches(LIVE_PARTS)) {
+    event.preventDefault();
+  }
+});
+showLiveMark();
+
+// The row under the pointer, or else the focused one, stays where it is when rows above it come and
+// go: the page scrolls by as much, or gets space.
+let pointer = null;
+let pinned = null;
+
+function trackPointer(event) {
+  pointer = event?.pointerType === "mouse" ? { x: event.clientX, y: event.clientY } : null;
+  // Otherwise the browser scrolls as well.
+  document.documentElement.style.overflowAnchor = pointer ? "none" : "";
+}
+
+function findPinnedRow() {
+  const under = pointer && document.elementFromPoint(pointer.x, pointer.y);
+  return (under ?? document.activeElement)?.closest("#live tr[id]");
+}
+
+function movedBy() {
+  const row = document.getElementById(pinned.id);
+  return row ? Math.round(row.getBoundingClientRect().top - pinned.top) : 0;
+}
+
+function keepPinnedRow() {
+  const live = document.getElementById("live");
+  window.scrollBy({ top: movedBy(), behavior: "instant" });
+  const rest = movedBy();
+  if (rest > 0) {
+    live.style.paddingBottom = `${(parseFloat(live.style.paddingBottom) || 0) + rest}px`;
+    window.scrollBy({ top: rest, behavior: "instant" });
+  } else if (rest < 0) {
+    live.style.paddingTop = `${(parseFloat(live.style.paddingTop) || 0) - rest}px`;
+  }
+}
+
+document.addEventListener("pointermove", trackPointer, { passive: true });
+document.documentElement.addEventListener("pointerleave", () => trackPointer(null));
+document.addEventListener("htmx:before:swap", () => {
+  const row = findPinnedRow();
+  pinned = row ? { id: row.id, top: row.getBoundingClientRect().top } : null;
+});
+document.addEventListener("htmx:after:swap", () => {
+  if (pinned) {
+    keepPinnedRow();
+  }
+});
+document.getElementById("live")?.addEventListener("pointerleave", ({ currentTarget: live }) => {
+  live.style.paddingTop = live.style.paddingBottom = "";
+});

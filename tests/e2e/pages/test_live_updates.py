@@ -1,0 +1,97 @@
+"""Live pages: the mark that says so, a pause, and rows that stay under the pointer."""
+
+from typing import Final
+
+import pytest
+from playwright.async_api import Browser, Locator, Page, expect
+
+from fairlead_common.log.memory_log import MemoryCore
+from tests.e2e.pages.browser import address, browser_page
+from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.unit.lookout.builders import submitted
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PROMISE_OF_A_MESSAGE: Final = """void (window.message = new Promise((resolve) => {
+  addEventListener("htmx:sse:before:message", (event) => resolve(event.defaultPrevented));
+}))"""
+"""Whether the next message is not shown."""
+
+
+async def submit(harness: LookoutHarness, *names: str) -> None:
+    await harness.read("/jobs", await harness.append_events(*map(submitted, names)))
+
+
+def mark(page: Page) -> Locator:
+    return page.locator("#live-mark")
+
+
+async def test_the_mark_says_when_the_server_is_away_and_back(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    core = MemoryCore()
+    async with browser_page(browser, expected="htmx:sse:error") as page:
+        async with running(fresh_database, valkey_url, core) as harness:
+            await submit(harness, "a")
+            port = harness.client.base_url.port
+            await page.goto(address(harness, "/tokens"))
+            await expect(mark(page)).to_be_hidden()
+            await page.goto(address(harness, "/jobs"))
+            await expect(mark(page)).to_have_text("Live")
+        await expect(mark(page)).to_have_text("Reconnecting")
+        await expect(page.get_by_text("The numbers can be out of date.")).to_be_visible()
+        async with running(fresh_database, valkey_url, core, http_port=port) as harness:
+            await submit(harness, "b")
+            await expect(mark(page)).to_have_text("Live")
+            await expect(page.locator("tbody tr")).to_have_count(2)
+            await expect(page.get_by_text("The numbers can be out of date.")).to_be_hidden()
+
+
+async def test_updates_are_paused_and_continued(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await submit(harness, "a")
+        await page.goto(address(harness, "/jobs"))
+        await mark(page).click()
+        await expect(mark(page)).to_have_text("Paused")
+        await page.evaluate(PROMISE_OF_A_MESSAGE)
+        await submit(harness, "b")
+        assert await page.evaluate("window.message")
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await page.keyboard.press("p")
+        await expect(mark(page)).to_have_text("Live")
+        await expect(page.locator("tbody tr")).to_have_count(2)
+        await submit(harness, "c")
+        await expect(page.locator("tbody tr")).to_have_count(3)
+
+
+async def test_a_row_stays_under_the_pointer_while_others_come(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await submit(harness, "a", "b")
+        await page.goto(address(harness, "/jobs"))
+        row = page.locator("tbody tr", has_text="a").last
+        await row.hover()
+        before = await row.bounding_box()
+        await submit(harness, *(f"new-{number}" for number in range(10)))
+        await expect(page.locator("tbody tr")).to_have_count(12)
+        after = await row.bounding_box()
+        assert before is not None
+        assert after is not None
+        assert abs(after["y"] - before["y"]) < 2
+
+
+async def test_a_focused_job_set_stays_focused_when_another_appears(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await submit(harness, "a")
+        await page.goto(address(harness, "/"))
+        await page.keyboard.press("j")
+        await expect(page.get_by_role("link", name="s", exact=True)).to_be_focused()
+        after = await harness.append_events(submitted("b", "newer"), job_set="newer")
+        await harness.read("/jobs", after)
+        await expect(page.locator("tbody tr").first).to_contain_text("newer")
+        await expect(page.get_by_role("link", name="s", exact=True)).to_be_focused()
