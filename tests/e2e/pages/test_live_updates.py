@@ -8,7 +8,8 @@ from playwright.async_api import Browser, Locator, Page, expect
 from fairlead_common.log.memory_log import MemoryCore
 from tests.e2e.pages.browser import address, browser_page
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
-from tests.unit.lookout.builders import submitted
+from tests.unit.lookout.builders import job_id, leased, submitted
+from tests.unit.lookout.builders import running as started
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -95,3 +96,16 @@ async def test_a_focused_job_set_stays_focused_when_another_appears(
         await harness.read("/jobs", after)
         await expect(page.locator("tbody tr").first).to_contain_text("newer")
         await expect(page.get_by_role("link", name="s", exact=True)).to_be_focused()
+
+
+async def test_what_was_opened_stays_open(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await submit(harness, "a")
+        await page.goto(address(harness, f"/jobs/{job_id('a')}"))
+        await page.get_by_text("Events (1)").click()
+        await expect(page.get_by_role("cell", name="Submitted")).to_be_visible()
+        await harness.append_events(leased("a"), started("a"))
+        await expect(page.get_by_text("Events (3)")).to_be_visible()
+        await expect(page.get_by_role("cell", name="Leased on node n0")).to_be_visible()

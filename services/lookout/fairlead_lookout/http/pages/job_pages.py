@@ -12,7 +12,7 @@ from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.pages import run_timelines
+from fairlead_lookout.http.pages import job_events, run_timelines
 from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 
@@ -44,6 +44,7 @@ async def _job(deps: Deps, job_id: str, choice: log_pages.Choice) -> Fragment:
             "live": f"/live/jobs/{job_id}",
             "job": described,
             "member": found.submitted.group,
+            "events": job_events.list_events(described),
             "timeline": run_timelines.draw_timeline(described, clock.now_ms()),
             "requests": ", ".join(
                 f"{quantities.format_quantity(name, amount)} {name}"

@@ -16,6 +16,7 @@ from fairlead_common.domain import quantities
 from fairlead_common.domain.ids import is_array_id
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_lookout.http.pages.navigation import PAGES
+from fairlead_lookout.http.pages.waiting_advice import ADVICE
 from fairlead_lookout.http.responses import JobResponse, RunResponse
 
 _ORDER: Final = (
@@ -193,6 +194,7 @@ class Templates:
             "pages": PAGES,
             "job_set_url": job_set_url,
             "jobs_url": jobs_url,
+            "find_advice": ADVICE.get,
             "format_progress": format_progress,
             "format_usage": format_usage,
             "divide_bar": divide_bar,

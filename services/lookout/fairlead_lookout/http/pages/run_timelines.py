@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.domain import timestamps
 from fairlead_lookout.http.responses import JobDetailResponse, RunResponse
 
 RUNS_MAX: Final = 12
@@ -33,11 +34,21 @@ class RunLane(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The newest runs of a job, the oldest of them first. `earlier`: runs that are not drawn."""
+    """The newest runs of a job, the oldest of them first. `earlier`: runs that are not drawn.
+
+    `begin` and `end`: the times at its edges.
+    """
 
     lanes: list[RunLane]
     duration_ms: float
     earlier: int
+    begin: str
+    end: str
+
+    @property
+    def states(self) -> list[str]:
+        """The states that are drawn, in the order in which they first occur."""
+        return list(dict.fromkeys(part.state for lane in self.lanes for part in lane.segments))
 
 
 def draw_timeline(job: JobDetailResponse, now_ms: int) -> Timeline:
@@ -54,7 +65,8 @@ def draw_timeline(job: JobDetailResponse, now_ms: int) -> Timeline:
         points = _list_changes(run, waited_from_ms, end_ms)
         lanes.append(RunLane(run.run, _draw_segments(points, begin_ms, end_ms)))
         waited_from_ms = points[-1][1]
-    return Timeline(lanes, end_ms - begin_ms, len(earlier))
+    times = (timestamps.rfc3339(round(begin_ms)), timestamps.rfc3339(round(end_ms)))
+    return Timeline(lanes, end_ms - begin_ms, len(earlier), *times)
 
 
 def _list_changes(

@@ -1,4 +1,4 @@
-// The live mark (live, reconnecting, paused), and updates that move nothing under the pointer.
+// The live mark (live, reconnecting, paused), and updates that move no row under the pointer.
 "use strict";
 
 const liveMark = document.getElementById("live-mark");
@@ -26,7 +26,7 @@ function togglePause() {
   isPaused = !isPaused;
   if (!isPaused && hasMissed) {
     hasMissed = false;
-    connection?.reader?.cancel(); // it connects again, and gets what is shown now
+    connection?.reader?.cancel(); // it connects again, and gets the present state
   }
   showLiveMark();
 }
@@ -86,6 +86,18 @@ function keepPinnedRow() {
     live.style.paddingTop = `${(parseFloat(live.style.paddingTop) || 0) - rest}px`;
   }
 }
+
+// What the user has opened stays open.
+let opened = [];
+
+document.addEventListener("htmx:before:swap", () => {
+  opened = [...document.querySelectorAll("#live details[open]")].map((details) => details.id);
+});
+document.addEventListener("htmx:after:swap", () => {
+  for (const id of opened) {
+    document.getElementById(id)?.setAttribute("open", "");
+  }
+});
 
 document.addEventListener("pointermove", trackPointer, { passive: true });
 document.documentElement.addEventListener("pointerleave", () => trackPointer(null));

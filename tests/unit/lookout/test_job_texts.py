@@ -1,0 +1,71 @@
+"""What the page of a job says: its events, and what would have to change for it to start."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from fairlead_lookout.http.pages.job_events import EVENTS_MAX, list_events
+from fairlead_lookout.http.pages.waiting_advice import ADVICE
+from fairlead_lookout.http.responses import JobDetailResponse, RunResponse
+from tests.conftest import ROOT
+
+JOB = JobDetailResponse(
+    id="0a", queue="q", job_set="s", state="QUEUED", priority=0, priority_class="default",
+    pool="default", submitted="2026-11-26T00:00:00.000Z", changed="2026-11-26T00:00:00.000Z",
+    runs=[], namespace="default", labels={}, annotations={}, after=(), on_preemption="requeue",
+)  # fmt: skip
+
+
+def run(number: int, state: str, **fields: Any) -> RunResponse:
+    time = f"2026-11-26T00:{number:02}"
+    return RunResponse(
+        run=number, state=state, cluster="e", node="n", pool="p", leased=f"{time}:00.000Z", **fields
+    )
+
+
+def test_events_are_those_of_the_job_and_its_runs_with_the_newest_first() -> None:
+    failed = run(
+        1, "FAILED", pending="2026-11-26T00:01:01.000Z", running="2026-11-26T00:01:02.000Z",
+        ended="2026-11-26T00:01:03.000Z", reason="exit code 3",
+    )  # fmt: skip
+    job = msgspec.structs.replace(
+        JOB, state="CANCELLED", ended="2026-11-26T01:00:00.000Z", reason="enough",
+        runs=[run(2, "STOPPED", ended="2026-11-26T00:03:00.000Z"), failed],
+    )  # fmt: skip
+    assert [(event.run, event.text) for event in list_events(job)] == [
+        (0, "Cancelled: enough"),
+        (2, "Stopped"),
+        (2, "Leased on node n of cluster e"),
+        (1, "Failed: exit code 3"),
+        (1, "Running"),
+        (1, "Pending: its executor creates it"),
+        (1, "Leased on node n of cluster e"),
+        (0, "Submitted"),
+    ]
+    times = [event.time for event in list_events(job)]
+    assert times == sorted(times, reverse=True)
+
+
+def test_a_job_that_ends_with_its_run_has_one_event_for_it() -> None:
+    ended = "2026-11-26T00:01:03.000Z"
+    job = msgspec.structs.replace(
+        JOB, state="SUCCEEDED", ended=ended, runs=[run(1, "SUCCEEDED", ended=ended)]
+    )
+    assert [event.text for event in list_events(job)].count("Succeeded") == 1
+
+
+def test_only_the_newest_events_are_listed() -> None:
+    runs = [run(number, "FAILED") for number in range(1, 60)] * 3
+    found = list_events(msgspec.structs.replace(JOB, runs=runs))
+    assert len(found) == EVENTS_MAX
+    assert found[0].run == 59
+
+
+def test_every_documented_reason_has_an_advice() -> None:
+    text = (ROOT / "docs" / "scheduling.md").read_text()
+    section = text.partition("## Why is it waiting?")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    codes = {code for row in rows for code in re.findall(r"`([^`]+)`", row)}
+    assert codes == ADVICE.keys()
+    assert all(text.endswith(".") for text in ADVICE.values())
