@@ -55,6 +55,16 @@ async def test_tabs_that_show_the_same_share_one_rendering() -> None:
             await tab.aclose()
 
 
+async def test_a_changed_cordon_is_on_pages_at_once() -> None:
+    renders = Renders()
+    async with fragments() as (live, progress):
+        cluster = live.follow(renders.shared("cluster"))
+        assert await anext(cluster) == b"cluster 1"
+        progress.notice_configuration()
+        assert await anext(cluster) == b"cluster 2"
+        await cluster.aclose()
+
+
 async def test_a_fragment_of_one_job_set_waits_for_a_change_of_that() -> None:
     renders = Renders()
     async with fragments() as (live, progress):

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from fairlead_common.domain.records import scheduling_reports
+from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.domain.records.scheduling_reports import WaitingReport
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import MemoryLog
-from fairlead_lookout.store.topic_caches import ReportCache
+from fairlead_lookout.store.topic_caches import ConfigurationCache, ReportCache
 
 
 def waiting(number: int) -> WaitingReport:
@@ -58,3 +58,20 @@ async def test_keys_deleted_while_the_log_was_away_are_removed() -> None:
         )
     assert not mirror.has_pool("p1")
     assert mirror.has_pool("p0")
+
+
+async def test_a_changed_queue_or_cordon_is_noticed() -> None:
+    log = MemoryLog(lambda: 0)
+    await log.create(topics.config())
+    producer = await log.producer("test")
+    changed = asyncio.Event()
+    mirror = ConfigurationCache(log, away_s=10.0, on_change=changed.set)
+    following = asyncio.create_task(mirror.run())
+    cordon = configuration.Cordon(executor="e", cordoned=True, version=1)
+    try:
+        async with asyncio.timeout(60):
+            await producer.append([configuration.record(cordon)])
+            await changed.wait()
+    finally:
+        following.cancel()
+    assert mirror.find_cordon("e") == cordon

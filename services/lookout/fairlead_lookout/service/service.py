@@ -127,7 +127,9 @@ class Service:
             live = LiveFragments(progress, _share_renderings(settings.streams_max))
             stack.push_async_callback(live.close)
             authenticate = Authenticator(pool, settings)
-            configuration = ConfigurationCache(log, away_s=settings.away_s)
+            configuration = ConfigurationCache(
+                log, away_s=settings.away_s, on_change=progress.notice_configuration
+            )
             webhooks = _open_worker(settings, pool, configuration, stack)
             deps = Deps(
                 view=view,

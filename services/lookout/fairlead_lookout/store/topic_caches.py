@@ -7,7 +7,7 @@ until they are used. A cache that is full takes no new keys, which is logged.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -264,10 +264,18 @@ class ClusterCache(TopicCache):
 
 
 class ConfigurationCache(TopicCache):
-    """Queues and cordons."""
+    """Queues and cordons. `on_change` is called when some have changed."""
 
-    def __init__(self, log: EventLog, *, away_s: float) -> None:
+    def __init__(
+        self, log: EventLog, *, away_s: float, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(log, CONFIG, away_s=away_s)
+        self._on_change = on_change
+
+    def _fold(self, entries: list[Entry]) -> None:
+        super()._fold(entries)
+        if entries:
+            self._on_change()
 
     def find_queue(self, name: str) -> configuration.Queue | None:
         """A queue that was not deleted."""

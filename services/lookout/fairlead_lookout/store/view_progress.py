@@ -40,6 +40,10 @@ class ChangeWatch:
         if changed:
             self._changed.set()
 
+    def notice_any(self) -> None:
+        """Something has changed that every reader can show."""
+        self._changed.set()
+
     @property
     def has_changed(self) -> bool:
         """Whether there was a change since the last `forget`."""
@@ -86,6 +90,11 @@ class ViewProgress:
             self._moved = asyncio.Event()
         for watch in self._watches:
             watch.notice(moved, job_sets)
+
+    def notice_configuration(self) -> None:
+        """A queue or a cordon has changed, which every page can show."""
+        for watch in self._watches:
+            watch.notice_any()
 
     async def wait_for(self, target: Mapping[int, int], wait_s: float) -> bool:
         """Wait for the view to reach `target`; False if it has not after `wait_s`."""
