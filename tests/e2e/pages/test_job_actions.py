@@ -1,5 +1,6 @@
 """Bulk actions on the page of jobs, in a real browser against all services."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -30,11 +31,13 @@ async def api(standalone: StandaloneInstallation) -> AsyncIterator[httpx2.AsyncC
             await client.post("/jobs/cancel", json={"ids": [job["id"] for job in left]})
 
 
-async def submit_held(api: httpx2.AsyncClient, job_set: str, jobs: int) -> list[str]:
+async def submit_held(
+    api: httpx2.AsyncClient, job_set: str, jobs: int, queue: str = "default"
+) -> list[str]:
     """Jobs that nothing starts."""
     job = {"command": ["true"], "cpu": 1, "memory": "16Mi", "hold": True}
     body = {
-        "queue": "default",
+        "queue": queue,
         "jobSet": job_set,
         "jobs": [{"clientId": f"job-{number}", **job} for number in range(jobs)],
     }
@@ -139,6 +142,45 @@ async def test_selected_jobs_are_submitted_again_into_a_job_set(
         await expect(page.get_by_text("Resubmission of 2 jobs requested.")).to_be_visible()
         await page.goto(f"{standalone.address}/jobs?queue=default&jobSet=page-new")
         await expect(page.locator("[data-jobs]")).to_have_text("2")
+
+
+async def test_jobs_of_several_queues_are_submitted_again_each_in_its_queue(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
+) -> None:
+    other = "page-other"
+    assert (await api.post("/queues", json={"name": other})).status_code in (201, 409)
+    await submit_held(api, "page-here", 2)
+    await submit_held(api, "page-here", 1, queue=other)
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "")
+        await page.goto(f"{standalone.address}/jobs?jobSet=page-here")
+        await page.get_by_label("all that match").check()
+        await page.get_by_role("button", name="Resubmit…").click()
+        await page.get_by_label("Job set of the new jobs").fill("page-there")
+        await page.get_by_role("button", name="Resubmit 3 jobs").click()
+        await expect(page.get_by_text("Resubmission of 3 jobs requested.")).to_be_visible()
+        await page.goto(f"{standalone.address}/jobs?jobSet=page-there&groupBy=queue")
+        rows = page.locator("tbody tr")
+        await expect(rows).to_have_count(2)
+        await expect(rows.first).to_contain_text(re.compile(r"default\s+2"))
+        await expect(rows.last).to_contain_text(re.compile(rf"{other}\s+1"))
+
+
+async def test_only_jobs_that_an_action_changes_are_counted(
+    standalone: StandaloneInstallation, api: httpx2.AsyncClient, browser: Browser
+) -> None:
+    ids = await submit_held(api, "page-ended", 3)
+    await api.post("/jobs/cancel", json={"ids": ids[:1]})
+    async with browser_page(browser) as page:
+        await open_jobs(page, standalone, "jobSet=page-ended")
+        await expect(page.locator("tr", has_text="job-0")).to_contain_text("Cancelled")
+        await page.get_by_label("Select all on this page").check()
+        await page.get_by_role("button", name="Cancel…").click()
+        await expect(page.get_by_role("heading", name="Cancel 2 jobs?")).to_be_visible()
+        await expect(page.get_by_text("Of the 3 jobs that are selected")).to_be_visible()
+        await page.get_by_role("button", name="Back").click()
+        await page.get_by_role("button", name="Preempt…").click()
+        await expect(page.locator("#result")).to_contain_text("none of these jobs runs")
 
 
 async def test_a_job_is_cancelled_on_its_page(
@@ -250,10 +292,8 @@ async def test_an_array_has_a_priority_and_its_waiting_tasks_have_no_other(
         await page.goto(f"{standalone.address}/jobs/{task_id(array, 98)}")
         await expect(page.get_by_text("7 in class")).to_be_visible()
         await page.get_by_role("button", name="Reprioritize…").click()
-        await page.get_by_role("button", name="Reprioritize 1 job").click()
         await expect(page.locator("#result")).to_contain_text(f"its id {array}")
         await page.get_by_role("button", name="Preempt…").click()
-        await page.get_by_role("button", name="Preempt 1 job").click()
         await expect(page.locator("#result")).to_have_text(
             "Nothing to preempt: the job does not run."
         )

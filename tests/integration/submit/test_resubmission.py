@@ -86,6 +86,29 @@ async def test_jobs_of_a_filter_are_resubmitted_into_another_job_set(submit: Wat
     assert len(await submit.pool.fetch("SELECT * FROM fairlead_submit.action_items")) == 0
 
 
+async def test_a_dry_run_counts_the_jobs_that_would_be_resubmitted(submit: Watched) -> None:
+    known = await had(submit, [{**RUN, "clientId": f"{n}"} for n in range(5)])
+    failed = events.JobFailed(
+        job_id=ids.JobId(known[3]), category=events.FailureCategory.OOM, reason="x"
+    )
+    await submit.happened("set", failed)
+    chosen = {"queue": submit.queue, "jobSet": "set"}
+    for body, total in (
+        ({"ids": known[1:3]}, 2),
+        ({"ids": [known[1], known[1]], "jobSet": "again"}, 1),
+        ({"filter": {**chosen, "states": ["QUEUED"]}, "jobSet": "again"}, 4),
+        ({"filter": chosen, "failed": True}, 1),
+        ({"filter": {**chosen, "states": ["RUNNING"]}}, 0),
+    ):
+        answer = await submit.post("/jobs/resubmit?dryRun=true", body)
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == {"total": total}
+    for table in ("actions", "action_items"):
+        assert await submit.pool.fetchval(f"SELECT count(*) FROM fairlead_submit.{table}") == 0
+    answer = await submit.post("/jobs/resubmit?dryRun=true", {"ids": known, "jobSet": "a//b"})
+    assert answer.status_code == 422
+
+
 async def test_resubmitted_jobs_get_more_memory(submit: Watched) -> None:
     spec = {
         "containers": [{"name": "main", "image": "x", "resources": {"limits": {"memory": "3Gi"}}}]

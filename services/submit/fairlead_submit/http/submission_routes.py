@@ -13,7 +13,11 @@ from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.http.json_responses import json_response
 from fairlead_submit.service import metrics
 from fairlead_submit.service.action_service import ActionResult
-from fairlead_submit.service.resubmission_service import Progress, ResubmissionResponse
+from fairlead_submit.service.resubmission_service import (
+    Progress,
+    ResubmissionDryRun,
+    ResubmissionResponse,
+)
 from fairlead_submit.service.service import Service
 from fairlead_submit.service.submission_service import SubmissionResponse
 
@@ -87,21 +91,26 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
         status_code=202,
         summary="Submit jobs again, chosen by id or filter",
         responses={
+            200: openapi_schemas.describe_response(ResubmissionDryRun, "Of a dry run."),
             202: openapi_schemas.describe_response(
                 ResubmissionResponse, "Accepted; the server continues it after the response."
             ),
             **openapi_schemas.describe_problems(400, 404, 409, 413, 415),
         },
-        openapi_extra=openapi_schemas.describe_body(request_types.Resubmission),
+        openapi_extra={
+            **openapi_schemas.describe_body(request_types.Resubmission),
+            "parameters": [openapi_schemas.DRY_RUN],
+        },
     )
     async def resubmit_jobs(request: Request) -> Response:
         context = deps.request_context(request)
         deps.require_confined_jobs(service.settings.tokens_for_others, context.caller)
         await deps.require_any_queue(service.permissions, context.caller, Verb.SUBMIT)
-        query_string.read_query(request)
+        dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
         content = await request_body.read_body(request)
         metrics.REQUESTS.labels("resubmit").inc()
-        return json_response(await service.resubmissions.start(content, context), 202)
+        started = await service.resubmissions.start(content, context, dry_run=dry_run)
+        return json_response(started, 200 if dry_run else 202)
 
     @router.get(
         "/actions/{action}",

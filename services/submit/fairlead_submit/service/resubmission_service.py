@@ -56,6 +56,7 @@ from fairlead_submit.store.secret_store import SecretStore
 KIND: Final = "resubmit"
 FAILED: Final = JOB_ENDED - {JobState.SUCCEEDED}
 """The states that `failed` selects; of CANCELLED jobs only some."""
+DRY_RUN_JOB_SET: Final = "dry-run"
 STEP_JOBS: Final = 1_000
 STEP_BYTES: Final = 8 * 2**20
 POLL_S: Final = 1.0
@@ -71,6 +72,20 @@ class ResubmissionResponse(msgspec.Struct, frozen=True):
 
     action: str
     total: int
+
+
+class ResubmissionDryRun(msgspec.Struct, frozen=True):
+    """The response to a dry run: the number of jobs that would be resubmitted."""
+
+    total: int
+
+
+class _Undone(Exception):
+    """Undoes the transaction of a dry run, which selected this many jobs."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self.total = total
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
@@ -127,9 +142,17 @@ class ResubmissionService:
         self._decoder = Decoder(Resubmission)
         self._new_action = asyncio.Event()
 
-    async def start(self, body: bytes, context: RequestContext) -> ResubmissionResponse:
-        """Store the action. Raises a `Problem` or `WorldError`."""
+    async def start(
+        self, body: bytes, context: RequestContext, *, dry_run: bool = False
+    ) -> ResubmissionResponse | ResubmissionDryRun:
+        """Store the action. Raises a `Problem` or `WorldError`.
+
+        A dry run does the same and undoes it, so it counts exactly the jobs that would be selected.
+        It needs no name of the new job set.
+        """
         request, found = await self._validation.decode(self._decoder, body)
+        if dry_run and request.job_set is None and not request.failed:
+            request = msgspec.structs.replace(request, job_set=DRY_RUN_JOB_SET)
         found = [*found, *validation.without_implied(self._check(request), found)]
         queue = await self._target_queue(request, context, found)
         if found:
@@ -146,7 +169,9 @@ class ResubmissionService:
         require_verb(context.caller, Verb.SUBMIT, target)
         try:
             with db.translate_errors():
-                started = await self._store_action(request, queue, context)
+                started = await self._store_action(request, queue, context, dry_run=dry_run)
+        except _Undone as undone:
+            return ResubmissionDryRun(undone.total)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             raise _view_unavailable() from None
         self._new_action.set()
@@ -257,7 +282,7 @@ class ResubmissionService:
         return request.queue or sources.pop()
 
     async def _store_action(
-        self, request: Resubmission, queue: str, context: RequestContext
+        self, request: Resubmission, queue: str, context: RequestContext, *, dry_run: bool
     ) -> ResubmissionResponse:
         assert request.job_set is not None
         action = secrets.token_hex(16)
@@ -291,6 +316,8 @@ class ResubmissionService:
                 return ResubmissionResponse(action, earlier.total)
             total = await self._store_items(connection, action, request)
             await self._quotas.check(queue, total, 0)
+            if dry_run:
+                raise _Undone(total)
             await resubmission_store.set_total(connection, action, total)
         return ResubmissionResponse(action, total)
 

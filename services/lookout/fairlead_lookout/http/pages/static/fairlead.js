@@ -34,13 +34,14 @@ document.addEventListener("htmx:after:swap", refresh);
 // Actions: on the job or array of a page, or on the page of jobs on those selected or all of its
 // filter.
 const ACTIONS = {
-  cancel: { title: "Cancel", past: "Cancellation", nothing: "Nothing to cancel: it has ended.", fields: ["reason"] },
-  preempt: { title: "Preempt", past: "Preemption", nothing: "Nothing to preempt: the job does not run.", fields: ["reason"] },
-  reprioritize: { title: "Reprioritize", past: "Change of priority", nothing: "Nothing to change: it has ended.", fields: ["priority", "reason"] },
-  resubmit: { title: "Resubmit", past: "Resubmission", nothing: "Nothing to resubmit.", fields: ["jobSet", "memoryFactor"] },
+  cancel: { title: "Cancel", past: "Cancellation", nothing: "Nothing to cancel: it has ended.", none: "Nothing to cancel: these jobs have ended.", fields: ["reason"] },
+  preempt: { title: "Preempt", past: "Preemption", nothing: "Nothing to preempt: the job does not run.", none: "Nothing to preempt: none of these jobs runs.", fields: ["reason"] },
+  reprioritize: { title: "Reprioritize", past: "Change of priority", nothing: "Nothing to change: it has ended.", none: "Nothing to change: these jobs have ended.", fields: ["priority", "reason"] },
+  resubmit: { title: "Resubmit", past: "Resubmission", nothing: "Nothing to resubmit.", none: "Nothing to resubmit.", fields: ["jobSet", "memoryFactor"] },
 };
 
-const IDS_MAX = 10_000;
+const IDS_MAX = 10_000; // of one request
+const JOBS_MAX = 100_000; // that are listed for an action
 
 async function request(path, body, dryRun) {
   const response = await fetch(`/api/v1/${path}${dryRun ? "?dryRun=true" : ""}`, {
@@ -60,6 +61,7 @@ function setUpActions(form) {
   const { job, array } = form.dataset;
   const one = job ?? array;
   const selected = new Set(job ? [job] : []);
+  const queues = new Map(); // of the jobs that have been listed
   const dialog = document.getElementById("confirm");
   const result = document.getElementById("result");
   const picks = () => [...document.querySelectorAll("[data-pick]")];
@@ -80,6 +82,7 @@ function setUpActions(form) {
       }
     }
     for (const box of boxes) {
+      queues.set(box.value, box.dataset.queue);
       box.hidden = false;
       box.disabled = matching();
       box.checked = matching() || selected.has(box.value);
@@ -101,9 +104,9 @@ function setUpActions(form) {
     result.hidden = false;
   }
 
-  // The ids of all jobs of a list whose filter actions do not know, from the API.
-  async function listIds() {
-    const ids = [];
+  // All jobs of a list whose filter actions do not know, from the API.
+  async function listJobs() {
+    const found = [];
     let cursor = "";
     do {
       const response = await fetch(`${form.dataset.list}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
@@ -111,57 +114,81 @@ function setUpActions(form) {
       if (!response.ok) {
         throw new Error(answer.detail);
       }
-      ids.push(...answer.jobs.map((each) => each.id));
+      found.push(...answer.jobs.map(({ id, queue }) => ({ id, queue })));
+      if (found.length > JOBS_MAX) {
+        throw new Error(`More than ${JOBS_MAX} jobs match. Choose a queue, or narrow the filter.`);
+      }
       cursor = answer.next ?? "";
-    } while (cursor && ids.length <= IDS_MAX);
-    if (ids.length > IDS_MAX) {
-      throw new Error(`More than ${IDS_MAX} jobs match. Narrow the filter.`);
-    }
-    return ids;
+      if (cursor) {
+        report(`Listing the jobs that match: ${found.length} so far.`, false);
+      }
+    } while (cursor);
+    result.hidden = true;
+    return found;
   }
 
-  async function target(kind) {
+  // The bodies of the requests for these jobs. New jobs are of the queue of the old ones, so those of
+  // each queue are resubmitted by a request of their own.
+  function splitJobs(kind, chosen) {
+    const bodies = [];
+    const open = new Map(); // the body that still takes ids, by queue
+    for (const { id, queue } of chosen) {
+      const key = kind === "resubmit" ? queue : "";
+      if (!open.has(key) || open.get(key).ids.length === IDS_MAX) {
+        open.set(key, { ids: [] });
+        bodies.push(open.get(key));
+      }
+      open.get(key).ids.push(id);
+    }
+    return bodies;
+  }
+
+  async function findTargets(kind) {
     if (array) {
       const indexes = form.elements.indexes.value.trim();
       if (kind === "cancel") {
-        return indexes ? { indexes } : {};
+        return [indexes ? { indexes } : {}];
       }
       if (indexes) {
         throw new Error("All tasks of an array have one priority. Remove the indexes.");
       }
-      return { ids: [array] };
+      return [{ ids: [array] }];
     }
     if (!matching()) {
-      return { ids: [...selected] };
+      return splitJobs(kind, [...selected].map((id) => ({ id, queue: queues.get(id) })));
     }
     return form.dataset.filter
-      ? { filter: JSON.parse(form.dataset.filter) }
-      : { ids: await listIds() };
+      ? [{ filter: JSON.parse(form.dataset.filter) }]
+      : splitJobs(kind, await listJobs());
   }
 
-  // How many jobs an action concerns. Resubmissions have no dry run.
-  async function count(kind, body) {
-    if (body.ids && !array) {
-      return body.ids.length;
+  const countOf = (answer) => answer.matched ?? answer.tasks ?? answer.total;
+
+  // How many jobs an action changes. Undefined if the server does not know.
+  async function count(kind, bodies) {
+    let sum = 0;
+    for (const body of bodies) {
+      const counted = kind === "reprioritize" ? { ...body, priority: 0 } : body;
+      sum += countOf(await request(path(kind), counted, true));
     }
-    if (kind === "resubmit") {
-      return document.querySelector("[data-jobs]").textContent;
-    }
-    const counted = kind === "reprioritize" ? { ...body, priority: 0 } : body;
-    const answer = await request(path(kind), counted, true);
-    return answer.matched ?? answer.tasks ?? "all matching";
+    return Number.isNaN(sum) ? undefined : sum;
   }
 
-  function describe(body) {
+  function describe(kind, bodies) {
     if (array) {
-      return body.indexes
-        ? `Of the tasks ${body.indexes}, those that have not ended.`
+      return bodies[0].indexes
+        ? `Of the tasks ${bodies[0].indexes}, those that have not ended.`
         : "The tasks of this array that have not ended.";
     }
-    if (matching()) {
-      return "All jobs that match the filter, also those on other pages.";
+    if (job) {
+      return "The job of this page.";
     }
-    return job ? "The job of this page." : "The jobs that are selected on this page.";
+    const changed = { resubmit: "", preempt: "run", cancel: "have not ended", reprioritize: "have not ended" }[kind];
+    if (matching()) {
+      return `All jobs that match the filter${changed && ` and ${changed}`}, also those on other pages.`;
+    }
+    const chosen = "that are selected on this page";
+    return changed ? `Of the ${jobs(selected.size)} ${chosen}, those that ${changed}.` : `The jobs ${chosen}.`;
   }
 
   async function confirm(kind, concerned, detail) {
@@ -182,18 +209,29 @@ function setUpActions(form) {
 
   async function act(kind) {
     // The list is live: what was selected when the dialog opened is what the user confirms.
-    const body = await target(kind);
-    const concerned = await count(kind, body);
-    if (!(await confirm(kind, concerned, describe(body)))) {
+    const bodies = await findTargets(kind);
+    const concerned = await count(kind, bodies);
+    if (concerned === 0) {
+      report(one ? ACTIONS[kind].nothing : ACTIONS[kind].none, false);
       return;
     }
+    if (!(await confirm(kind, concerned ?? "all matching", describe(kind, bodies)))) {
+      return;
+    }
+    const values = {};
     for (const input of dialog.querySelectorAll("input:enabled")) {
       if (input.value !== "") {
-        body[input.name] = input.type === "number" ? Number(input.value) : input.value;
+        values[input.name] = input.type === "number" ? Number(input.value) : input.value;
       }
     }
-    const answer = await request(path(kind), body, false);
-    const requested = answer.matched ?? answer.tasks ?? answer.total ?? concerned;
+    let requested = 0;
+    for (const body of bodies) {
+      try {
+        requested += countOf(await request(path(kind), { ...body, ...values }, false)) ?? concerned;
+      } catch (error) {
+        throw requested ? new Error(`${ACTIONS[kind].past} of ${jobs(requested)} requested, then: ${error.message}`) : error;
+      }
+    }
     if (array) {
       form.elements.indexes.value = "";
     } else if (!job) {
@@ -202,7 +240,7 @@ function setUpActions(form) {
     if (form.elements.matching) {
       form.elements.matching.checked = false;
     }
-    const nothing = one && (requested === 0 || answer.position === null);
+    const nothing = one && requested === 0;
     report(nothing ? ACTIONS[kind].nothing : `${ACTIONS[kind].past} of ${jobs(requested)} requested.`, false);
     show();
   }
