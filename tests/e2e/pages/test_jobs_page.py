@@ -1,5 +1,6 @@
 """The page of jobs in a real browser: filters, groups, pages, exports and actions."""
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +79,49 @@ async def test_filters_are_in_the_address_and_can_be_removed(
         await expect(rows(page)).to_have_count(50)
 
 
+async def test_more_filters_have_fields_and_addresses_are_short(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await fill(harness)
+        await page.goto(address(harness, "/jobs?submittedAfter=2020-01-01T00:00:00Z"))
+        await page.get_by_text("More filters").click()
+        await page.get_by_label("Label", exact=True).fill("team=x")
+        await page.get_by_label("Node", exact=True).fill("n2")
+        await page.keyboard.press("Enter")
+        await expect(rows(page)).to_have_count(1)
+        first = address(
+            harness, "/jobs?submittedAfter=2020-01-01T00%3A00%3A00Z&node=n2&label.team=x"
+        )
+        assert page.url == first
+        await page.get_by_text("More filters").click()
+        await page.get_by_label("Node", exact=True).fill("")
+        await page.get_by_label("Class", exact=True).fill("default")
+        await page.keyboard.press("Enter")
+        await expect(rows(page)).to_have_count(2)
+        await expect(page.locator("a.chip")).to_have_text(
+            [re.compile("Submitted after"), re.compile("team x"), re.compile("Class default")]
+        )
+        await page.go_back()
+        await expect(rows(page)).to_have_count(1)
+        assert page.url == first
+        await page.reload()
+        await expect(rows(page)).to_have_count(1)
+
+
+async def test_filters_of_a_link_are_in_the_form_although_it_does_not_offer_them(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await fill(harness)
+        await page.goto(address(harness, "/jobs?queue=elsewhere&category=infeasible"))
+        await expect(page.get_by_label("Queue", exact=True)).to_have_value("elsewhere")
+        await expect(page.get_by_label("Failure")).to_have_value("infeasible")
+        await expect(page.get_by_text("No job matches.")).to_be_visible()
+        await page.goto(address(harness, "/jobs/filter?label=team"))
+        await expect(page.get_by_text("The label 'team' is not NAME=VALUE.")).to_be_visible()
+
+
 async def test_pages_continue_and_new_jobs_appear(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
@@ -86,6 +130,10 @@ async def test_pages_continue_and_new_jobs_appear(
         await page.goto(address(harness, "/jobs?queue=research"))
         await page.get_by_role("link", name="Older").click()
         await expect(rows(page)).to_have_count(OTHERS - 50)
+        await expect(page.get_by_role("link", name="Older")).to_have_count(0)
+        await page.get_by_role("link", name="Newest").click()
+        await expect(rows(page)).to_have_count(50)
+        await expect(page.get_by_role("link", name="Newest")).to_have_count(0)
         await page.goto(address(harness, "/jobs?queue=q&state=QUEUED"))
         await expect(rows(page)).to_have_count(1)
         await harness.append_events(submitted("new"))

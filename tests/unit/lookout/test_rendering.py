@@ -46,7 +46,14 @@ def test_a_little_usage_is_not_none() -> None:
 
 def test_a_row_that_was_rendered_before_shows_the_job_as_it_is_now() -> None:
     def render(templates: rendering.Templates, job: JobResponse) -> str:
-        values = {"groups": [], "by": [], "count": "1", "filtered": False, "next": None}
+        values = {
+            "groups": [],
+            "by": [],
+            "count": "1",
+            "filtered": False,
+            "first": None,
+            "next": None,
+        }
         return templates.render("_jobs.html", jobs=[job], **values)
 
     time = "2026-11-26T00:00:00.000Z"

@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
 
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import Caller, QueueScope
+from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
 from fairlead_lookout.http import job_responses
@@ -39,7 +41,9 @@ PRESETS: Final = (
 )
 """Titles and filters of links on the page of all jobs."""
 FIELDS: Final = ("q", "queue", "state", "category", "groupBy")
-"""Filters with a field in the form. The others are set by links, and shown as chips."""
+"""Filters with a field in the form. All others are shown as chips."""
+MORE_FIELDS: Final = ("jobSet", "class", "cluster", "node")
+"""Filters with a field among *More filters*, which has a field for a label as well."""
 TITLES: Final = {
     "queue": "Queue",
     "jobSet": "Job set",
@@ -81,8 +85,17 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
-    """The page and its stream."""
+    """The page, its stream, and the target of its form."""
     sender.add_page(router, PATH, "jobs.html", "jobs", _jobs)
+
+    @router.get(f"{PATH}/filter")
+    async def choose_filter(request: Request) -> Response:
+        """A redirect to the page with the fields of the form that have a value."""
+        try:
+            query = read_form(request.query_params)
+        except Problem as error:
+            return sender.error_page(request, error)
+        return RedirectResponse(build_address(PATH, query), 303)
 
 
 async def _jobs(
@@ -109,6 +122,7 @@ async def _jobs(
             "titles": TITLES,
             "jobs": [],
             "groups": [],
+            "first": build_address(PATH, query) if cursor else None,
             "next": None,
         }
         if by:
@@ -128,11 +142,13 @@ async def _jobs(
 
     async def read_more(visible_queues: QueueScope) -> Values:
         now_s = clock.now_ms() // 1_000
-        plain = {name: value for name, value in query.items() if name not in FIELDS}
+        without_field = [name for name in query if name not in (*FIELDS, *MORE_FIELDS)]
         return {
             "query": query,
-            "plain": plain,
-            "chips": [_describe_chip(query, name) for name in plain],
+            "hidden": {name: query[name] for name in without_field},
+            "chips": [_describe_chip(query, name) for name in query if name not in FIELDS],
+            "classes": sorted(deps.class_values),
+            "clusters": [name for name, _, _ in deps.clusters.read_all()],
             "queues": await deps.view.read_queues(visible_queues),
             "states": list(JobState),
             "categories": list(FailureCategory),
@@ -158,6 +174,20 @@ async def _jobs(
 
     key = (*sorted(query.items()), cursor)
     return Fragment("_jobs.html", key, read, read_more=read_more, read_own=read_own)
+
+
+def read_form(fields: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of the page for the fields of its form: `label` is `NAME=VALUE` there.
+
+    Raises a `Problem` if it is not.
+    """
+    query = {name: value.strip() for name, value in fields.items() if value.strip()}
+    if label := query.pop("label", None):
+        name, equals, value = label.partition("=")
+        if not (name and equals and value):
+            raise invalid_parameter("label", f"The label {label!r} is not NAME=VALUE.")
+        query[f"{LABEL}{name}"] = value
+    return query
 
 
 def describe_action_filter(query: Mapping[str, str]) -> str | None:

@@ -49,6 +49,7 @@ async def _job_sets(
             else await deps.view.count_jobs_by_state(visible_queues, queue or None),
             "sets": responses.describe_job_sets(found).job_sets,
             "filtered": bool(queue or q or active or cursor),
+            "first": build_address("/", query) if cursor else None,
             "next": build_address("/", query | {"cursor": found.next}) if found.next else None,
         }
 
@@ -95,6 +96,7 @@ async def _job_set(
             "set": responses.describe_job_set(counted, clock.now_ms()),
             "state": chosen,
             "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
+            "first": build_address(address, query) if cursor else None,
             "next": build_address(address, query | {"cursor": page.next}) if page.next else None,
         }
 

@@ -105,6 +105,7 @@ async def _preemptions(
             "causes": CAUSES,
             "summarize_lost": summarize_lost,
             "filtered": any(query.values()),
+            "first": build_address(PATH, query) if cursor else None,
             "next": build_address(PATH, query | {"cursor": page.next}) if page.next else None,
         }
 
