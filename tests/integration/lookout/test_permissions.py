@@ -10,7 +10,9 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Permission
 from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
+from tests.integration.lookout.test_reports import share
 from tests.unit.lookout.builders import job_id, leased, submitted
+from tests.waiting import until_read
 
 SHUT = configuration.Queue(name="q", permissions=(Permission(("bob",), ("view",)),))
 HIDDEN = (
@@ -83,3 +85,24 @@ async def test_a_queue_without_view_permission_is_hidden(
 
 async def _get_page(harness: LookoutHarness, token: str, path: str) -> httpx2.Response:
     return await harness.client.get(path, headers={"Authorization": f"Bearer {token}"})
+
+
+async def test_the_picture_of_a_pool_adds_up_hidden_queues(
+    fresh_database: str, valkey_url: str
+) -> None:
+    tokens = await prepare_tokens(fresh_database)
+
+    async def read_legend(token: str) -> str:
+        text = (await _get_page(harness, token, "/pools/default")).text
+        return text.partition("Use of the pool over time")[2].partition("</figure>")[0]
+
+    async with running(fresh_database, valkey_url, anonymous=False) as harness:
+        await harness.append([share("q", 0.25), share("open", 0.5)])
+        legend = await until_read(lambda: read_legend(tokens["bob"]), bool)
+        assert "q 25.0 %</span>" in legend
+        assert "open 50.0 %</span>" in legend
+        hidden = await read_legend(tokens["anna"])
+        assert "other queues 25.0 %</span>" in hidden
+        assert "open 50.0 %</span>" in hidden
+        assert "75.0 % in use" in hidden
+        assert "q 25.0 %" not in hidden.replace("queues", "")

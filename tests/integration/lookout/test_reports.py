@@ -1,6 +1,7 @@
 """Reports, rounds, clusters with what runs there, shares and resource-hours over time."""
 
 import asyncio
+import re
 
 import msgspec
 
@@ -151,6 +152,36 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
         ):
             answer = await harness.get("/fairness", queue="q", **query)
             assert answer.status_code == 422
+
+
+async def test_the_page_of_a_queue_shows_its_limits_and_who_used_how_much(
+    fresh_database: str, valkey_url: str
+) -> None:
+    now_ms = clock.now_ms()
+    times = [now_ms - 3_600_000]
+    async with running(fresh_database, valkey_url, log_now_ms=lambda: times[-1]) as harness:
+        queue = configuration.Queue(
+            name="q", version=1, limits={"default": {"cpu": 0.5, "memory": "8Gi"}}
+        )
+        await harness.append([configuration.record(queue)])
+        for job_set, names in (("small", ["a"]), ("large", ["b", "c"])):
+            jobs = [submitted(name, job_set) for name in names]
+            runs = [leased(name, job_set=job_set) for name in names]
+            await harness.append_events(*jobs, *runs, job_set=job_set)
+        times.append(now_ms)
+        idle = await harness.append_events(submitted("d", "idle"), job_set="idle")
+        await harness.read("/jobs", idle)
+        text = (await harness.client.get("/queues/q")).text
+        limits = text.partition("<h2>Limits</h2>")[2].partition("</table>")[0]
+        assert re.findall(r"<td>(\w+)</td><td class=\"num\">([^<]+)</td>", limits) == [
+            ("cpu", "50.0 % of each pool"),
+            ("memory", "8Gi"),
+        ]
+        ranked = text.partition("Job sets that used most")[2]
+        assert re.findall(r">(\w+)</a></td><td class=\"num\">(\d\.\d+) h<", ranked) == [
+            ("large", "2.00"),
+            ("small", "1.00"),
+        ]
 
 
 async def test_reports_wait_for_a_changed_queue_or_cordon(

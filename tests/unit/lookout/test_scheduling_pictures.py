@@ -78,6 +78,22 @@ def test_rounds_stay_in_their_box_with_the_newest_at_the_right(durations_ms: lis
         assert bar.y + bar.height <= pool_pages.HEIGHT + 0.01
 
 
+def test_steps_are_summed_over_rounds_with_the_longest_first() -> None:
+    rounds = [
+        RoundResponse(
+            time="2026-01-01T00:00:00Z", outcome="finished", scheduled=0, preempted=0, waiting=0,
+            nodes=1, steps_ms=steps,
+        )
+        for steps in ({"place": 3.0, "build": 1.0}, {"place": 5.0}, {"place": 4.0, "fit": 3.0})
+    ]  # fmt: skip
+    assert pool_pages.summarize_steps(rounds) == [
+        pool_pages.StepTime("place", 4.0, 5.0, 0.75),
+        pool_pages.StepTime("fit", 1.0, 3.0, 3 / 16),
+        pool_pages.StepTime("build", 1 / 3, 1.0, 1 / 16),
+    ]
+    assert pool_pages.summarize_steps([]) == []
+
+
 def made(runs: list[RunResponse], changed_ms: int) -> JobDetailResponse:
     """A job with these runs, oldest first."""
     return JobDetailResponse(

@@ -49,3 +49,18 @@ def test_lines_stay_in_their_box_and_each_pool_has_a_chart() -> None:
             assert places[-1][0] == share_charts.WIDTH
             assert all(0 <= y <= share_charts.HEIGHT for _, y in places)
     assert share_charts.draw_charts(found([])) == []
+
+
+def test_a_trimmed_chart_begins_with_the_first_share_and_has_at_least_an_hour() -> None:
+    for hour, begin_hour in ((0, 0), (20, 20), (23, 23)):
+        point = ShareResponse(
+            time=timestamps.rfc3339(hour * HOUR_MS), pool="a", share=0.1, fair_share=0.2,
+            demand_share=3.0, queued=1, running=0,
+        )  # fmt: skip
+        (chart,) = share_charts.draw_charts(found([point]), is_trimmed=True)
+        assert chart.times[0] == timestamps.rfc3339(begin_hour * HOUR_MS)
+        assert chart.share.startswith("0.0,")
+        assert (chart.is_cut, chart.is_long) == (True, False)
+        assert chart.waiting_ticks == ["1 job", "0"]
+        (whole,) = share_charts.draw_charts(found([point]))
+        assert whole.times[0] == timestamps.rfc3339(0)

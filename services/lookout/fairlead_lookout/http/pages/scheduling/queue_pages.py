@@ -1,10 +1,12 @@
 """The pages of queues: the shares of all of them, and one with its shares over the last day."""
 
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter
 
+from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.configuration import FIFO, Queue
@@ -14,6 +16,11 @@ from fairlead_lookout.http.api import fairness_routes, report_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.http.pages.scheduling import share_charts
+from fairlead_lookout.http.responses import JobSetResponse, describe_job_sets
+from fairlead_lookout.store.queries.list_filters import JobSetFilter
+
+JOB_SETS_EXAMINED: Final = 100
+JOB_SETS_LISTED: Final = 10
 
 
 class QueueRow(msgspec.Struct, frozen=True):
@@ -89,9 +96,21 @@ async def _queue(deps: Deps, queue: str) -> Fragment:
             "queue": queue,
             "totals": await deps.view.count_jobs_by_state(visible_queues, queue),
             "report": report_routes.describe_queue_report(deps, queue),
-            "charts": share_charts.draw_charts(found),
+            "job_sets": await _rank_job_sets(deps, queue, visible_queues),
+            "charts": share_charts.draw_charts(found, is_trimmed=True),
             "used": found.used,
             "lost": found.lost,
         }
 
     return Fragment("_queue.html", (queue,), read)
+
+
+async def _rank_job_sets(
+    deps: Deps, queue: str, visible_queues: QueueScope
+) -> list[JobSetResponse]:
+    """Of the newest job sets of a queue those that used most processor time."""
+    wanted = JobSetFilter(visible_queues=visible_queues, queue=queue)
+    found = await deps.view.read_job_sets(wanted, JOB_SETS_EXAMINED, None)
+    described = [each for each in describe_job_sets(found).job_sets if each.resource_hours]
+    described.sort(key=lambda each: -each.resource_hours.get(quantities.CPU, 0.0))
+    return described[:JOB_SETS_LISTED]

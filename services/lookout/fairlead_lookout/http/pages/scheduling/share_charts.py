@@ -1,22 +1,25 @@
 """Shares over time as lines of an SVG, computed here so that pages need no script."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
+from fairlead_common.domain import timestamps
 from fairlead_lookout.http.responses import FairnessResponse, ShareResponse
 
 WIDTH = 1_000
 HEIGHT = 220
 DAY_S = 86_400
+HOUR_S = 3_600
 
 
 class ShareChart(msgspec.Struct, frozen=True):
     """Lines in a box of `WIDTH` x `HEIGHT`; `top`: the share at its upper edge.
 
     `waiting`: the jobs that wait, in a box of their own. Ticks are the texts beside the axes: of
-    shares and jobs from the top down, of time from the left.
+    shares and jobs from the top down. `times`: the first one, the middle and the last, of more
+    than a day if `is_long`. `is_cut`: some demand is above the upper edge.
     """
 
     pool: str
@@ -28,11 +31,21 @@ class ShareChart(msgspec.Struct, frozen=True):
     waiting: str
     share_ticks: list[str]
     waiting_ticks: list[str]
-    time_ticks: list[str]
+    times: list[str]
+    is_long: bool
+    is_cut: bool
 
 
-def draw_charts(found: FairnessResponse) -> list[ShareChart]:
-    """One chart for each pool in which the queue had a share."""
+def draw_charts(found: FairnessResponse, *, is_trimmed: bool = False) -> list[ShareChart]:
+    """One chart for each pool in which the queue had a share.
+
+    `is_trimmed`: they begin with the first share of the queue, but at least an hour before the end.
+    """
+    if is_trimmed and found.points:
+        latest_s = _to_seconds(found.to) - HOUR_S
+        first_s = min(latest_s, *(_to_seconds(point.time) for point in found.points))
+        begin_s = max(first_s, _to_seconds(found.from_))
+        found = msgspec.structs.replace(found, from_=timestamps.rfc3339(round(1_000 * begin_s)))
     return [
         _draw_chart(found, pool, [point for point in found.points if point.pool == pool])
         for pool in sorted({point.pool for point in found.points})
@@ -57,8 +70,10 @@ def _draw_chart(found: FairnessResponse, pool: str, points: Sequence[ShareRespon
         latest=points[-1],
         waiting=_draw_line(found, points, lambda point: point.queued, waiting_top),
         share_ticks=[f"{100 * top * part:.0f} %" for part in (1, 0.5, 0)],
-        waiting_ticks=[f"{waiting_top:,.0f}", "0"],
-        time_ticks=_label_times(found),
+        waiting_ticks=[f"{waiting_top:,.0f} job{'s' if waiting_top > 1 else ''}", "0"],
+        times=_find_times(found),
+        is_long=_to_seconds(found.to) - _to_seconds(found.from_) > DAY_S,
+        is_cut=highest > top,
     )
 
 
@@ -80,12 +95,10 @@ def _draw_line(
     return " ".join(made)
 
 
-def _label_times(found: FairnessResponse) -> list[str]:
-    """The first time, the middle and the last: days for a span longer than one."""
-    begin, end = _to_seconds(found.from_), _to_seconds(found.to)
-    pattern = "%H:%M" if end - begin <= DAY_S else "%d %b"
-    times = (begin, (begin + end) / 2, end)
-    return [datetime.fromtimestamp(time, UTC).strftime(pattern) for time in times]
+def _find_times(found: FairnessResponse) -> list[str]:
+    """The first time, the middle and the last."""
+    middle_s = (_to_seconds(found.from_) + _to_seconds(found.to)) / 2
+    return [found.from_, timestamps.rfc3339(round(1_000 * middle_s)), found.to]
 
 
 def _to_seconds(time: str) -> float:
