@@ -36,13 +36,14 @@ async def start_browser(chromium: str) -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def browser_page(
-    browser: Browser, *, scripts: bool = True, expected: str = LOADING
+    browser: Browser, *, scripts: bool = True, expected: str = LOADING, zone: str = "UTC"
 ) -> AsyncIterator[Page]:
     """A page with its own cookies and cache, whose console may hold no error at the end.
 
-    Without `scripts` it runs none. `expected`: in errors that the test causes.
+    Without `scripts` it runs none. `expected`: in errors that the test causes. `zone`: the time
+    zone of its user.
     """
-    page = await browser.new_page(java_script_enabled=scripts)
+    page = await browser.new_page(java_script_enabled=scripts, timezone_id=zone)
     page.set_default_timeout(PATIENCE_MS)
     said: list[str] = []
 

@@ -74,6 +74,7 @@ async def find_links_outside(page: Page) -> list[str]:
     """The links of header and footer that are not within the window's width."""
     found: list[str] = await page.evaluate(
         """() => [...document.querySelectorAll("header.top a, footer a, footer button")]
+        .filter((link) => !link.hidden)
         .filter((link) => {
           const box = link.getBoundingClientRect();
           return box.width === 0 || box.left < 0 || box.right > innerWidth || box.height < 24;

@@ -1,38 +1,7 @@
-// Updates "12 s ago": the server writes the time, the browser computes the difference.
-"use strict";
-
-const UNITS = [
-  [86400, "d"],
-  [3600, "h"],
-  [60, "min"],
-  [1, "s"],
-];
-
-function ago(then, now) {
-  const seconds = Math.abs(Math.round((now - then) / 1000));
-  if (seconds < 2) {
-    return "just now";
-  }
-  const [size, unit] = UNITS.find(([size]) => seconds >= size);
-  const length = `${Math.floor(seconds / size)} ${unit}`;
-  return then > now ? `in ${length}` : `${length} ago`;
-}
-
-function refresh() {
-  for (const element of document.querySelectorAll("time[data-ago]")) {
-    const text = ago(Date.parse(element.dateTime), Date.now());
-    if (element.textContent !== text) {
-      element.textContent = text;
-    }
-  }
-}
-
-refresh();
-setInterval(refresh, 1000);
-document.addEventListener("htmx:after:swap", refresh);
-
 // Actions: on the job or array of a page, or on the page of jobs on those selected or all of its
 // filter.
+"use strict";
+
 const ACTIONS = {
   cancel: { title: "Cancel", past: "Cancellation", nothing: "Nothing to cancel: it has ended.", none: "Nothing to cancel: these jobs have ended.", fields: ["reason"] },
   preempt: { title: "Preempt", past: "Preemption", nothing: "Nothing to preempt: the job does not run.", none: "Nothing to preempt: none of these jobs runs.", fields: ["reason"] },
