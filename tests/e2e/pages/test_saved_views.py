@@ -1,5 +1,8 @@
 """Saved views in a real browser: saved on the page of jobs, opened and deleted."""
 
+from datetime import datetime
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 from playwright.async_api import Browser, expect
 
@@ -51,3 +54,30 @@ async def test_a_view_is_saved_opened_and_deleted(
         await expect(row).to_have_count(0)
         await page.reload()
         await expect(page.get_by_text("No view is saved yet.")).to_be_visible()
+
+
+async def test_a_view_of_the_last_hours_counts_from_when_it_is_opened(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    async with running(fresh_database, valkey_url) as harness, browser_page(browser) as page:
+        await harness.read("/jobs", await harness.append_events(submitted("a")))
+        await page.goto(address(harness, "/jobs"))
+        await page.get_by_role("link", name="Last 24 hours", exact=True).click()
+        await expect(page.locator("a.chip")).to_contain_text("Submitted after")
+        saved_at = page.url
+        await page.get_by_role("button", name="Save view…").click()
+        await expect(page.locator("select[name=within]")).to_have_value("24h")
+        await page.get_by_label("Name", exact=True).fill("last day")
+        await page.get_by_role("button", name="Save", exact=True).click()
+        view = page.get_by_role("list", name="Saved views").get_by_role("link", name="last day")
+        await expect(view).to_have_attribute("href", "/jobs/filter?submittedWithin=24h")
+        await view.click()
+        await expect(page.locator("[data-jobs]")).to_have_text("1")
+        assert parse_after(page.url) >= parse_after(saved_at)
+        await page.goto(address(harness, "/jobs/filter?submittedWithin=soon"))
+        await expect(page.get_by_text("'soon' is not a number of hours")).to_be_visible()
+
+
+def parse_after(url: str) -> datetime:
+    (after,) = parse_qs(urlsplit(url).query)["submittedAfter"]
+    return datetime.fromisoformat(after)

@@ -14,7 +14,12 @@ def find_errors(**fields: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "address",
-    ["/jobs", "/jobs?state=FAILED&label.team=a%20b&groupBy=queue", "/jobs?annotation.x=&q=%C3%A9"],
+    [
+        "/jobs",
+        "/jobs?state=FAILED&label.team=a%20b&groupBy=queue",
+        "/jobs?annotation.x=&q=%C3%A9",
+        "/jobs/filter?state=FAILED&submittedWithin=24h",
+    ],
 )
 def test_addresses_of_the_page_of_jobs_are_valid(address: str) -> None:
     assert find_errors(address=address) == {}
@@ -32,6 +37,8 @@ def test_addresses_of_the_page_of_jobs_are_valid(address: str) -> None:
         "/jobs#x",
         "/jobs?cursor=abc",
         "/jobs?unknown=1",
+        "/jobs?submittedWithin=24h",
+        "/jobs/filter?cursor=abc",
         "/jobs?q=a b",
         "/jobs?q=\n",
         "/jobs?q=é",

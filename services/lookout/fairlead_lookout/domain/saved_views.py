@@ -15,6 +15,9 @@ PERSONAL_MAX: Final = 100
 """Personal views of one user."""
 SHARED_MAX: Final = 200
 PATH: Final = "/jobs"
+FILTER_PATH: Final = "/jobs/filter"
+"""Leads to the page of jobs; it has `submittedWithin` too, which counts from when it is opened."""
+WITHIN: Final = "submittedWithin"
 PARAMETERS: Final = frozenset(
     {
         *("q", "queue", "jobSet", "state", "class", "cluster", "node", "category"),
@@ -71,9 +74,14 @@ def _check_address(address: str) -> str | None:
         query = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
         return f"is not a valid address; {example}"
-    if (parts.scheme, parts.netloc, parts.path, parts.fragment) != ("", "", PATH, ""):
+    if (parts.scheme, parts.netloc, parts.fragment) != ("", "", "") or parts.path not in (
+        PATH,
+        FILTER_PATH,
+    ):
         return f"is not an address of the page of jobs; {example}"
     for name, _ in query:
+        if name == WITHIN and parts.path == FILTER_PATH:
+            continue
         if name not in PARAMETERS and not name.startswith(PREFIXES):
             return f"has the parameter {name[:40]!r}, which the page of jobs does not have"
     return None

@@ -4,6 +4,7 @@ It has the parameters of `GET /api/v1/jobs`, so each page has the same list in t
 export. A parameter without a value does not restrict.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -17,13 +18,18 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
+from fairlead_lookout.domain.saved_views import WITHIN
 from fairlead_lookout.http import job_responses
 from fairlead_lookout.http.api.job_routes import JobFilterQuery
 from fairlead_lookout.http.api.saved_view_routes import read_saved_views
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
-from fairlead_lookout.http.request_parameters import GROUP_DIMENSIONS, parse_dimensions
+from fairlead_lookout.http.request_parameters import (
+    GROUP_DIMENSIONS,
+    parse_dimensions,
+    parse_time_ms,
+)
 from fairlead_lookout.store.queries.list_filters import ANNOTATION, LABEL, invalid_parameter
 
 PATH: Final = "/jobs"
@@ -31,8 +37,12 @@ PAGE_SIZE: Final = 50
 GROUPS_MAX: Final = 200
 VIEWS_MAX: Final = 10
 """Saved views that the page links; all are on their own page."""
-PERIODS: Final = (("last hour", 3_600), ("last 24 hours", 86_400), ("last 7 days", 604_800))
-"""Names and lengths in seconds."""
+HOUR_S: Final = 3_600
+PERIODS: Final = (("last hour", 1), ("last 24 hours", 24), ("last 7 days", 168))
+"""Names and lengths in hours."""
+PERIOD_S_AGO_MAX: Final = 1_800
+"""A time that was a period ago when its link was clicked, at most this long ago, is that period."""
+HOURS: Final = re.compile(r"([1-9][0-9]{0,3})h")
 LISTED_MAX: Final = 1_000
 """Jobs that the browser lists at once, for an action on a filter that actions do not know."""
 PRESETS: Final = (
@@ -92,7 +102,7 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
     async def choose_filter(request: Request) -> Response:
         """A redirect to the page with the fields of the form that have a value."""
         try:
-            query = read_form(request.query_params)
+            query = read_form(request.query_params, clock.now_ms() // 1_000)
         except Problem as error:
             return sender.error_page(request, error)
         return RedirectResponse(build_address(PATH, query), 303)
@@ -156,10 +166,13 @@ async def _jobs(
             "periods": [
                 (
                     title,
-                    build_address(PATH, query | {"submittedAfter": _format_time(now_s - length)}),
+                    build_address(
+                        PATH, query | {"submittedAfter": _format_time(now_s - hours * HOUR_S)}
+                    ),
                 )
-                for title, length in PERIODS
+                for title, hours in PERIODS
             ],
+            "withins": _describe_withins(query.get("submittedAfter"), now_s),
             "exports": build_address("/api/v1/jobs/export.csv", query | {"groupBy": None}),
             "action_filter": describe_action_filter(query),
             "action_list": build_address(
@@ -176,12 +189,18 @@ async def _jobs(
     return Fragment("_jobs.html", key, read, read_more=read_more, read_own=read_own)
 
 
-def read_form(fields: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of the page for the fields of its form: `label` is `NAME=VALUE` there.
+def read_form(fields: Mapping[str, str], now_s: int) -> dict[str, str]:
+    """The parameters of the page for the fields of its form: `label` is `NAME=VALUE` there, and
+    `submittedWithin` a number of hours before now.
 
-    Raises a `Problem` if it is not.
+    Raises a `Problem` if they are not.
     """
     query = {name: value.strip() for name, value in fields.items() if value.strip()}
+    if within := query.pop(WITHIN, None):
+        hours = HOURS.fullmatch(within)
+        if hours is None:
+            raise invalid_parameter(WITHIN, f"{within!r} is not a number of hours, as 24h is.")
+        query["submittedAfter"] = _format_time(now_s - int(hours[1]) * HOUR_S)
     if label := query.pop("label", None):
         name, equals, value = label.partition("=")
         if not (name and equals and value):
@@ -206,6 +225,18 @@ def describe_action_filter(query: Mapping[str, str]) -> str | None:
     if "classes" in fields:
         fields["classes"] = known["class"].split(",")
     return msgspec.json.encode(fields | ({"labels": labels} if labels else {})).decode()
+
+
+def _describe_withins(after: str | None, now_s: int) -> list[tuple[str, str, bool]]:
+    """(value, title, whether it is the chosen one) of the periods that a saved view can have
+    instead of this time."""
+    if after is None:
+        return []
+    age_s = now_s - parse_time_ms(after) // 1_000
+    return [
+        (f"{hours}h", title, 0 <= age_s - hours * HOUR_S <= PERIOD_S_AGO_MAX)
+        for title, hours in PERIODS
+    ]
 
 
 def _parse_groups(text: str) -> list[str]:
@@ -234,7 +265,7 @@ def _describe_chip(query: Mapping[str, str], name: str) -> FilterChip:
 
 def _make_presets(now_s: int) -> list[tuple[str, str]]:
     """The titles and addresses of common lists."""
-    since = {"submittedAfter": _format_time(now_s - 86_400)}
+    since = {"submittedAfter": _format_time(now_s - 24 * HOUR_S)}
     return [(title, build_address(PATH, chosen | since)) for title, chosen in PRESETS]
 
 

@@ -23,15 +23,21 @@ function showViewResult(text, isError) {
   result.hidden = false;
 }
 
-// The address of the list that is open, from its first page on.
-function viewAddress() {
+// The address of the list that is open, from its first page on. `within`: a time before the view is
+// opened, instead of a fixed one.
+function viewAddress(within) {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of [...query]) {
     if (value === "" || name === "cursor") {
       query.delete(name);
     }
   }
-  return query.size ? `/jobs?${query}` : "/jobs";
+  if (within) {
+    query.delete("submittedAfter");
+    query.set("submittedWithin", within);
+  }
+  const path = within ? "/jobs/filter" : "/jobs";
+  return query.size ? `${path}?${query}` : path;
 }
 
 function addViewLink(view) {
@@ -59,7 +65,7 @@ if (saveDialog) {
       const view = await callViews(VIEWS, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ name: form.elements.name.value, address: viewAddress(), shared }),
+        body: JSON.stringify({ name: form.elements.name.value, address: viewAddress(form.elements.within?.value), shared }),
       });
       addViewLink(view);
       showViewResult(`View ${view.name} was saved.`, false);
