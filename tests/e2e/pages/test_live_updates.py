@@ -5,7 +5,9 @@ from typing import Final
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
+from fairlead_common.db import open_pool
 from fairlead_common.log.memory_log import MemoryCore
+from fairlead_submit.store import schema
 from tests.e2e.pages.browser import address, browser_page
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, leased, submitted
@@ -109,3 +111,22 @@ async def test_what_was_opened_stays_open(
         await harness.append_events(leased("a"), started("a"))
         await expect(page.get_by_text("Events (3)")).to_be_visible()
         await expect(page.get_by_role("cell", name="Leased on node n0")).to_be_visible()
+
+
+async def test_a_page_whose_session_has_ended_says_so(
+    fresh_database: str, valkey_url: str, browser: Browser
+) -> None:
+    core = MemoryCore()
+    async with browser_page(browser, expected="htmx:sse:error") as page:
+        async with running(fresh_database, valkey_url, core) as harness:
+            await submit(harness, "a")
+            port = harness.client.base_url.port
+            await page.goto(address(harness, "/jobs"))
+            await expect(mark(page)).to_have_text("Live")
+        pool = await open_pool(fresh_database)
+        await schema.migrate(pool)
+        await pool.close()
+        async with running(fresh_database, valkey_url, core, http_port=port, anonymous=False):
+            await expect(mark(page)).to_have_text("Signed out")
+            await page.get_by_role("link", name="Sign in again").click()
+            await expect(page.get_by_label("API token")).to_be_visible()

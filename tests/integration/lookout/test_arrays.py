@@ -329,3 +329,18 @@ async def test_arrays_of_a_queue_that_a_caller_may_not_view_do_not_exist(
 def test_a_task_of_the_builders_is_what_the_scheduler_writes() -> None:
     event = released("a", 3)
     assert msgspec.json.decode(msgspec.json.encode(event), type=events.JobSubmitted) == event
+
+
+async def test_groups_that_cannot_count_waiting_tasks_say_so(
+    fresh_database: str, valkey_url: str
+) -> None:
+    note = "tasks that wait in their arrays are in no group"
+    async with running(fresh_database, valkey_url) as harness:
+        after = await harness.append_events(array("scan", 10), released("scan", 0))
+        await harness.read("/jobs", after)
+        text = (await harness.client.get("/jobs?queue=q&groupBy=label.team")).text
+        assert "<strong data-jobs>1</strong> job matches." in text
+        assert f" 9 {note}." in text
+        for query in ("groupBy=state", "groupBy=node&q=scan"):
+            text = (await harness.client.get(f"/jobs?{query}")).text
+            assert note not in text

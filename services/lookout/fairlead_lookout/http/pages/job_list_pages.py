@@ -30,7 +30,12 @@ from fairlead_lookout.http.request_parameters import (
     parse_dimensions,
     parse_time_ms,
 )
-from fairlead_lookout.store.queries.list_filters import ANNOTATION, LABEL, invalid_parameter
+from fairlead_lookout.store.queries.list_filters import (
+    ANNOTATION,
+    LABEL,
+    JobFilter,
+    invalid_parameter,
+)
 
 PATH: Final = "/jobs"
 PAGE_SIZE: Final = 50
@@ -132,6 +137,7 @@ async def _jobs(
             "titles": TITLES,
             "jobs": [],
             "groups": [],
+            "waiting_tasks": 0,
             "first": build_address(PATH, query) if cursor else None,
             "next": None,
         }
@@ -141,7 +147,8 @@ async def _jobs(
             rows = [
                 _describe_group(query, group, jobs / most, jobs) for group, jobs in found.groups
             ]
-            return values | {"groups": rows, "count": found.total}
+            waiting = await _count_waiting_tasks(deps, wanted, found.total)
+            return values | {"groups": rows, "count": found.total, "waiting_tasks": waiting}
         page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor)
         following = build_address(PATH, query | {"cursor": page.next}) if page.next else None
         return values | {
@@ -207,6 +214,15 @@ def read_form(fields: Mapping[str, str], now_s: int) -> dict[str, str]:
             raise invalid_parameter("label", f"The label {label!r} is not NAME=VALUE.")
         query[f"{LABEL}{name}"] = value
     return query
+
+
+async def _count_waiting_tasks(deps: Deps, wanted: JobFilter, grouped: str) -> int:
+    """How many tasks that wait in their arrays are in no group: counters of jobs include them, but
+    there is nothing to group. 0 where that is not known."""
+    if not wanted.is_counted:
+        return 0
+    counted = await deps.lists.count_jobs(wanted)
+    return max(0, int(counted) - int(grouped)) if (counted + grouped).isdecimal() else 0
 
 
 def describe_action_filter(query: Mapping[str, str]) -> str | None:

@@ -5,18 +5,22 @@ const liveMark = document.getElementById("live-mark");
 const LIVE_PARTS = "[hx-sse\\:connect], [hx-trigger*='every']";
 let isPaused = false;
 let isConnected = true;
+let isSignedOut = false; // the session has ended
 let connection = null; // of the event stream
 let hasMissed = false; // an update, while paused
 
 function showLiveMark() {
-  const mode = isPaused ? "paused" : isConnected ? "live" : "reconnecting";
-  const text = { live: "Live", paused: "Paused", reconnecting: "Reconnecting" }[mode];
+  const broken = isSignedOut ? "signed-out" : "reconnecting";
+  const mode = isPaused ? "paused" : isConnected ? "live" : broken;
+  const text = { live: "Live", paused: "Paused", reconnecting: "Reconnecting", "signed-out": "Signed out" }[mode];
   liveMark.dataset.mode = mode;
   liveMark.querySelector("[data-text]").textContent = text;
   liveMark.title = isPaused ? "Continue updates (p)" : "Pause updates (p)";
   liveMark.setAttribute("aria-pressed", String(isPaused));
   liveMark.hidden = document.querySelector(LIVE_PARTS) === null;
   document.documentElement.toggleAttribute("data-disconnected", !isConnected && !isPaused);
+  document.querySelector("[data-lost]").hidden = isSignedOut;
+  document.querySelector("[data-signed-out]").hidden = !isSignedOut;
 }
 
 function togglePause() {
@@ -35,10 +39,12 @@ liveMark.addEventListener("click", togglePause);
 document.addEventListener("htmx:sse:after:connection", ({ detail }) => {
   connection = detail.connection;
   isConnected = true;
+  isSignedOut = false;
   showLiveMark();
 });
-document.addEventListener("htmx:sse:error", () => {
+document.addEventListener("htmx:sse:error", ({ detail }) => {
   isConnected = false;
+  isSignedOut = detail.status === 401;
   showLiveMark();
 });
 document.addEventListener("htmx:sse:before:message", (event) => {
