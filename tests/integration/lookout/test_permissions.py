@@ -6,7 +6,7 @@ import httpx2
 import msgspec
 
 from fairlead_common.db import open_pool
-from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records import clusters, configuration
 from fairlead_common.domain.records.configuration import Permission
 from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
@@ -98,11 +98,56 @@ async def test_the_picture_of_a_pool_adds_up_hidden_queues(
 
     async with running(fresh_database, valkey_url, anonymous=False) as harness:
         await harness.append([share("q", 0.25), share("open", 0.5)])
-        legend = await until_read(lambda: read_legend(tokens["bob"]), bool)
-        assert "q 25.0 %</span>" in legend
-        assert "open 50.0 %</span>" in legend
-        hidden = await read_legend(tokens["anna"])
-        assert "other queues 25.0 %</span>" in hidden
-        assert "open 50.0 %</span>" in hidden
-        assert "75.0 % in use" in hidden
-        assert "q 25.0 %" not in hidden.replace("queues", "")
+        own = ("q 25.0 %</span>", "open 50.0 %</span>")
+        await until_read(
+            lambda: read_legend(tokens["bob"]), lambda text: all(each in text for each in own)
+        )
+        sums = ("other queues 25.0 %</span>", "open 50.0 %</span>", "75.0 % in use")
+        hidden = await until_read(
+            lambda: read_legend(tokens["anna"]), lambda text: all(each in text for each in sums)
+        )
+        assert ">q 25.0 %" not in hidden
+
+
+PAGES = (
+    "/",
+    "/jobs",
+    "/jobs?groupBy=queue",
+    "/queues",
+    "/pools/default",
+    "/fairness",
+    "/clusters/e",
+    "/clusters/e/nodes/n0",
+    "/find/results?q=q",
+)
+"""Pages that name the queue q or its job to those who may view it."""
+
+
+async def test_no_page_names_a_hidden_queue_or_its_jobs(
+    fresh_database: str, valkey_url: str
+) -> None:
+    tokens = await prepare_tokens(fresh_database)
+    names = ('/queues/q"', 'queue=q"', "/jobsets/q/", job_id("a"))
+
+    async def find_pages(token: str) -> set[str]:
+        texts = {path: (await _get_page(harness, token, path)).text for path in PAGES}
+        return {path for path, text in texts.items() if any(name in text for name in names)}
+
+    async with running(fresh_database, valkey_url, anonymous=False) as harness:
+        node = clusters.Node(name="n0", executor="e", pool="default", allocatable={"cpu": 8_000})
+        beat = clusters.Heartbeat(executor="e", backend="simulated")
+        await harness.append(
+            [
+                clusters.heartbeat_record(beat),
+                clusters.node_record(node),
+                configuration.record(SHUT),
+                share("q", 0.25),
+                share("open", 0.5),
+            ]
+        )
+        await harness.append_events(submitted("a"), leased("a", node="n0"))
+        found = await until_read(lambda: find_pages(tokens["bob"]), lambda found: len(found) == 9)
+        assert found == set(PAGES)
+        assert await find_pages(tokens["anna"]) == set()
+        for path, status in (("/queues/q", 404), ("/live/queues/q", 404), ("/queues/open", 200)):
+            assert (await _get_page(harness, tokens["anna"], path)).status_code == status
