@@ -102,9 +102,9 @@ async def test_the_picture_of_a_pool_adds_up_hidden_queues(
         await until_read(
             lambda: read_legend(tokens["bob"]), lambda text: all(each in text for each in own)
         )
-        sums = ("other queues 25.0 %</span>", "open 50.0 %</span>", "75.0 % in use")
+        totals = ("other queues 25.0 %</span>", "open 50.0 %</span>", "75.0 % in use")
         hidden = await until_read(
-            lambda: read_legend(tokens["anna"]), lambda text: all(each in text for each in sums)
+            lambda: read_legend(tokens["anna"]), lambda text: all(each in text for each in totals)
         )
         assert ">q 25.0 %" not in hidden
 
@@ -146,8 +146,14 @@ async def test_no_page_names_a_hidden_queue_or_its_jobs(
             ]
         )
         await harness.append_events(submitted("a"), leased("a", node="n0"))
+        await harness.append_events(submitted("b", "t"), queue="open", job_set="t")
         found = await until_read(lambda: find_pages(tokens["bob"]), lambda found: len(found) == 9)
         assert found == set(PAGES)
         assert await find_pages(tokens["anna"]) == set()
-        for path, status in (("/queues/q", 404), ("/live/queues/q", 404), ("/queues/open", 200)):
+        for path, status in (
+            ("/queues/q", 404),
+            ("/live/queues/q", 404),
+            ("/queues/open", 200),
+            ("/queues/nosuch", 404),
+        ):
             assert (await _get_page(harness, tokens["anna"], path)).status_code == status

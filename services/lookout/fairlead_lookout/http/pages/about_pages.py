@@ -78,7 +78,7 @@ async def _run_checks(health: HealthDeps) -> list[PartHealth]:
     found = await asyncio.gather(*(run_check(check) for check in health.checks.values()))
     return [
         PartHealth(
-            name=name[:1].upper() + name[1:],
+            name=(name[:1].upper() + name[1:]).replace("-", " "),
             status="ok"
             if problem is None
             else ("degraded" if isinstance(problem, Degraded) else "failed"),

@@ -8,12 +8,12 @@ from fastapi import APIRouter
 
 from fairlead_common.domain import quantities
 from fairlead_common.domain.permissions import QueueScope
-from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.configuration import FIFO, Queue
 from fairlead_common.domain.records.scheduling_reports import QueueShare, WaitingReport
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import fairness_routes, report_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.long_polls import require_queue
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.http.pages.scheduling import share_charts
 from fairlead_lookout.http.responses import JobSetResponse, describe_job_sets
@@ -85,8 +85,7 @@ async def _queue(deps: Deps, queue: str) -> Fragment:
     """The shares of a queue over the last day, why its jobs wait, what they used."""
 
     async def read(visible_queues: QueueScope) -> Values:
-        if queue not in visible_queues:
-            raise Problem("not-found", f"Queue {queue!r} does not exist.")
+        await require_queue(deps, visible_queues, queue)
         now_ms = clock.now_ms()
         found = await fairness_routes.describe_fairness(
             deps, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
