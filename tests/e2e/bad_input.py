@@ -465,6 +465,7 @@ EVERY_OTHER_CALL: Final = {
     "webhook: a delivery once more": Case("POST", "/webhooks/nobody/deliveries/1/replay", 404),
     "saved views: an unknown parameter": Case("GET", "/saved-views?x=1", 422, "/query/x"),
     "saved view: without a name": Case("POST", "/saved-views", 422, "/name", {"address": "/jobs"}),
+    "saved view: renamed without a name": Case("PUT", "/saved-views/1", 422, "/name", {}),
     "saved view: no such view": Case("DELETE", "/saved-views/999999999", 404),
     "token: no such token": Case("DELETE", "/tokens/999999999", 404),
     "token: an id that is no number": Case("DELETE", "/tokens/mine", 404),

@@ -91,6 +91,33 @@ async def test_operators_save_and_delete_the_views_of_all_users(
         assert await list_names(anna) == []
 
 
+async def test_views_are_renamed_by_those_who_delete_them(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with open_clients(
+        fresh_database, valkey_url, anna="viewer", bob="viewer", olga="operator"
+    ) as clients:
+        anna, bob, olga = clients.values()
+        own = f"{PATH}/{(await anna.post(PATH, json=VIEW)).json()['id']}"
+        await anna.post(PATH, json={**VIEW, "name": "other"})
+        everybody = f"{PATH}/{(await olga.post(PATH, json={**VIEW, 'shared': True})).json()['id']}"
+        renamed = await anna.put(own, json={"name": " night "})
+        assert renamed.status_code == 200, renamed.text
+        assert (renamed.json()["name"], renamed.json()["address"]) == ("night", VIEW["address"])
+        for client, path, name, status in (
+            (anna, own, "night", 200),
+            (anna, own, "other", 409),
+            (anna, own, " ", 422),
+            (bob, own, "bobs", 404),
+            (olga, own, "olgas", 404),
+            (anna, everybody, "annas", 403),
+            (olga, everybody, "night", 200),
+        ):
+            answer = await client.put(path, json={"name": name})
+            assert answer.status_code == status, (path, name, answer.text)
+        assert await list_names(anna) == ["night", "night", "other"]
+
+
 async def test_bad_views_are_refused(fresh_database: str, valkey_url: str) -> None:
     async with open_clients(fresh_database, valkey_url, anna="viewer") as clients:
         anna = clients["anna"]

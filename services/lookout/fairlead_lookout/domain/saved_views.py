@@ -39,6 +39,14 @@ class SavedViewRequest(
     shared: bool | None = None
 
 
+class RenameRequest(
+    msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
+    """The new name of a view."""
+
+    name: Annotated[str, Meta(max_length=NAME_MAX)] | None = None
+
+
 class SavedView(msgspec.Struct, frozen=True, kw_only=True):
     """A saved view. `owner`: the user who sees it, None if all users do. `by`: who saved it."""
 
@@ -50,13 +58,18 @@ class SavedView(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
 
 
+def check_name(name: str | None) -> list[FieldError]:
+    """Every error of the name of a view."""
+    if not name or not name.strip():
+        return [FieldError("/name", "is missing")]
+    if not name.isprintable():
+        return [FieldError("/name", "has characters that cannot be displayed")]
+    return []
+
+
 def check_request(given: SavedViewRequest, known: list[FieldError]) -> list[FieldError]:
     """Every error of a request. `known`: what decoding has found."""
-    found: list[FieldError] = []
-    if not given.name or not given.name.strip():
-        found.append(FieldError("/name", "is missing"))
-    elif not given.name.isprintable():
-        found.append(FieldError("/name", "has characters that cannot be displayed"))
+    found = check_name(given.name)
     if not given.address:
         found.append(FieldError("/address", "is missing"))
     elif (detail := _check_address(given.address)) is not None:

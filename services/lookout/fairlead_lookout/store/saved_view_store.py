@@ -55,6 +55,14 @@ class SavedViewStore:
                 )
         return None if row is None else _decode(row)
 
+    async def rename(self, number: int, name: str) -> SavedView | None:
+        """Rename a view; None if its owner has another one of this name, or it does not exist."""
+        with db.translate_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(_SQL["lock_views"])
+                row = await connection.fetchrow(_SQL["rename_view"], number, name)
+        return None if row is None else _decode(row)
+
     async def delete(self, number: int) -> None:
         """Delete a view."""
         with db.translate_errors():

@@ -23,5 +23,13 @@ RETURNING *;
 SELECT * FROM fairlead_saved_views.saved_views
 WHERE number = $1 AND (owner = $2 OR owner IS NULL);
 
+-- name: rename_view
+-- No row: there is another view of this owner with the name.
+UPDATE fairlead_saved_views.saved_views v SET name = $2
+WHERE v.number = $1 AND NOT EXISTS (
+    SELECT FROM fairlead_saved_views.saved_views o
+    WHERE o.owner IS NOT DISTINCT FROM v.owner AND o.name = $2 AND o.number <> v.number)
+RETURNING *;
+
 -- name: delete_view
 DELETE FROM fairlead_saved_views.saved_views WHERE number = $1;

@@ -1,4 +1,4 @@
-// Saves the list of jobs that is open under a name, and deletes saved views, through the API.
+// Saves the list of jobs that is open under a name, renames and deletes saved views, through the API.
 "use strict";
 
 const VIEWS = "/api/v1/saved-views";
@@ -78,26 +78,52 @@ if (saveDialog) {
   });
 }
 
-const deleteDialog = document.getElementById("delete-view");
-if (deleteDialog) {
-  document.addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-delete-view]");
-    if (!button) {
-      return;
-    }
-    deleteDialog.querySelector("h2").textContent = `Delete view ${button.dataset.name}?`;
-    deleteDialog.returnValue = "";
-    deleteDialog.showModal();
-    await new Promise((resolve) => deleteDialog.addEventListener("close", resolve, { once: true }));
-    if (deleteDialog.returnValue !== "confirm") {
-      return;
-    }
-    try {
-      await callViews(`${VIEWS}/${button.dataset.deleteView}`, { method: "DELETE" });
-      button.closest("tr").remove();
-      showViewResult(`View ${button.dataset.name} was deleted.`, false);
-    } catch (problem) {
-      showViewResult(problem.message, true);
-    }
-  });
+// Waits until the user has closed a dialog; whether it was confirmed.
+async function ask(dialog, title) {
+  dialog.querySelector("h2").textContent = title;
+  dialog.returnValue = "";
+  dialog.showModal();
+  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
+  return dialog.returnValue === "confirm";
 }
+
+async function renameView({ renameView: id, name }) {
+  const dialog = document.getElementById("rename-view");
+  const input = dialog.querySelector("input");
+  input.value = name;
+  if (!(await ask(dialog, `Rename view ${name}?`))) {
+    return;
+  }
+  const view = await callViews(`${VIEWS}/${id}`, {
+    method: "PUT",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ name: input.value }),
+  });
+  const row = document.getElementById(`view-${id}`);
+  row.querySelector("a").textContent = view.name;
+  for (const button of row.querySelectorAll("button")) {
+    button.setAttribute("aria-label", button.getAttribute("aria-label").replace(name, () => view.name));
+    button.dataset.name = view.name;
+  }
+  showViewResult(`View ${name} is now ${view.name}.`, false);
+}
+
+async function deleteView({ deleteView: id, name }) {
+  if (await ask(document.getElementById("delete-view"), `Delete view ${name}?`)) {
+    await callViews(`${VIEWS}/${id}`, { method: "DELETE" });
+    document.getElementById(`view-${id}`).remove();
+    showViewResult(`View ${name} was deleted.`, false);
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-rename-view], [data-delete-view]");
+  if (!button) {
+    return;
+  }
+  try {
+    await ("renameView" in button.dataset ? renameView : deleteView)(button.dataset);
+  } catch (problem) {
+    showViewResult(problem.message, true);
+  }
+});
