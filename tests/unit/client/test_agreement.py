@@ -19,7 +19,7 @@ from fairlead_common.domain.records import clusters, scheduling_reports
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http import array_responses, group_responses, responses
 from fairlead_lookout.store.queries import group_lists
-from fairlead_submit.domain import request_types
+from fairlead_submit.domain import request_types, resubmission
 from fairlead_submit.domain.groups import group_types
 from fairlead_submit.http import queue_routes, token_routes
 from fairlead_submit.service import (
@@ -46,7 +46,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "submitted job": (job_models.JobValidation, submission_service.SubmittedJob, set()),
     "acted": (job_models.ActionResult, action_service.ActionResult, set()),
     "found job": (job_models.JobMatch, job_views.JobMatch, set()),
-    "resubmission": (job_models.StartedAction, resubmission_service.ResubmissionResponse, set()),
+    "resubmission": (job_models.StartedAction, resubmission.ResubmissionResponse, set()),
     "action": (job_models.Action, resubmission_service.Progress, set()),
     "refused job": (job_models.RefusedJob, resubmission_store.RefusedJob, set()),
     "filter": (job_models.Filter, request_types.Filter, set()),

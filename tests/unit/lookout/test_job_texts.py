@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_lookout.http.pages.job_events import EVENTS_MAX, list_events
-from fairlead_lookout.http.pages.waiting_advice import ADVICE
+from fairlead_lookout.http.pages.jobs.job_events import EVENTS_MAX, list_events
+from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
 from fairlead_lookout.http.responses import JobDetailResponse, RunResponse
 from tests.conftest import ROOT
 

@@ -52,6 +52,7 @@ def test_a_row_that_was_rendered_before_shows_the_job_as_it_is_now() -> None:
             "count": "1",
             "filtered": False,
             "first": None,
+            "waiting_tasks": 0,
             "next": None,
         }
         return templates.render("_jobs.html", jobs=[job], **values)

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_lookout.http.pages import rendering, run_timelines
+from fairlead_lookout.http.pages import rendering
+from fairlead_lookout.http.pages.jobs import run_timelines
 from fairlead_lookout.http.pages.scheduling import cluster_pages, pool_pages
 from fairlead_lookout.http.responses import (
     JobDetailResponse,

@@ -18,6 +18,19 @@ from fairlead_submit.domain.secret_variables import QueueSecrets
 GANG_NAME_MAX: Final = 200
 
 
+class ResubmissionResponse(msgspec.Struct, frozen=True):
+    """The response to a resubmission: the id of the action, and the number of jobs."""
+
+    action: str
+    total: int
+
+
+class ResubmissionDryRun(msgspec.Struct, frozen=True):
+    """The response to a dry run: the number of jobs that would be resubmitted."""
+
+    total: int
+
+
 class Target(msgspec.Struct, frozen=True):
     """Where the new jobs of an action belong, whether they have numbered client ids, and by what
     their memory is multiplied."""

@@ -9,15 +9,12 @@ from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.web import request_body
 from fairlead_submit.domain import job_actions, request_types
+from fairlead_submit.domain.resubmission import ResubmissionDryRun, ResubmissionResponse
 from fairlead_submit.http import deps, openapi_schemas, query_string
 from fairlead_submit.http.json_responses import json_response
 from fairlead_submit.service import metrics
 from fairlead_submit.service.action_service import ActionResult
-from fairlead_submit.service.resubmission_service import (
-    Progress,
-    ResubmissionDryRun,
-    ResubmissionResponse,
-)
+from fairlead_submit.service.resubmission_service import Progress
 from fairlead_submit.service.service import Service
 from fairlead_submit.service.submission_service import SubmissionResponse
 

@@ -33,7 +33,7 @@ from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain import job_actions, name_rules, resubmission
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.request_types import Resubmission
-from fairlead_submit.domain.resubmission import JobContext, Target
+from fairlead_submit.domain.resubmission import JobContext, ResubmissionResponse, Target
 from fairlead_submit.service import metrics
 from fairlead_submit.service.fair_validation import FairValidation
 from fairlead_submit.service.settings import SubmitSettings
@@ -65,19 +65,6 @@ VIEW_S_MAX: Final = 10.0
 """The longest wait for the view: jobs that it does not have yet are not resubmitted."""
 _event_decoder: Final = msgspec.json.Decoder(JobSubmitted)
 _logger = logging.getLogger("fairlead.submit.resubmitting")
-
-
-class ResubmissionResponse(msgspec.Struct, frozen=True):
-    """The response to a resubmission: the id of the action, and the number of jobs."""
-
-    action: str
-    total: int
-
-
-class ResubmissionDryRun(msgspec.Struct, frozen=True):
-    """The response to a dry run: the number of jobs that would be resubmitted."""
-
-    total: int
 
 
 class _Undone(Exception):
@@ -144,7 +131,7 @@ class ResubmissionService:
 
     async def start(
         self, body: bytes, context: RequestContext, *, dry_run: bool = False
-    ) -> ResubmissionResponse | ResubmissionDryRun:
+    ) -> ResubmissionResponse | resubmission.ResubmissionDryRun:
         """Store the action. Raises a `Problem` or `WorldError`.
 
         A dry run does the same and undoes it, so it counts exactly the jobs that would be selected.
@@ -171,7 +158,7 @@ class ResubmissionService:
             with db.translate_errors():
                 started = await self._store_action(request, queue, context, dry_run=dry_run)
         except _Undone as undone:
-            return ResubmissionDryRun(undone.total)
+            return resubmission.ResubmissionDryRun(undone.total)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             raise _view_unavailable() from None
         self._new_action.set()

@@ -12,7 +12,7 @@ from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.pages import job_events, run_timelines
+from fairlead_lookout.http.pages.jobs import job_events, run_timelines
 from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 

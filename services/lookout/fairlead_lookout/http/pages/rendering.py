@@ -15,8 +15,8 @@ import msgspec
 from fairlead_common.domain import quantities
 from fairlead_common.domain.ids import is_array_id
 from fairlead_common.domain.lifecycle import JobState
+from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
 from fairlead_lookout.http.pages.navigation import PAGES
-from fairlead_lookout.http.pages.waiting_advice import ADVICE
 from fairlead_lookout.http.responses import JobResponse, RunResponse
 
 _ORDER: Final = (
