@@ -185,7 +185,8 @@ async def test_tasks_are_submitted_again_as_a_new_array(submit: Watched) -> None
     assert event.template.labels == {"team": "a"}
     assert event.template.annotations == {events.RESUBMITTED_FROM: job["id"]}
     repeated = await act(submit, f"{job['id']}/resubmit", body)
-    assert (repeated["id"], repeated["position"]) == (done["id"], None)
+    assert (repeated["id"], repeated["position"]) == (done["id"], done["position"])
+    assert (await logged(submit))[-1] == event
     bad = await act(submit, f"{job['id']}/resubmit", {"clientId": "a\nb"}, status=422)
     assert bad["errors"][0]["pointer"] == "/clientId"
     other = await act(submit, f"{job['id']}/resubmit", {**body, "indexes": "5"}, status=409)
