@@ -108,8 +108,12 @@ async def _read_groups_and_arrays(
     deps: Deps, visible_queues: QueueScope, key: JobSetKey, places: Mapping[str, str | None]
 ) -> Values:
     """A page of the groups and one of the arrays of a job set, after these cursors (`places`)."""
-    values: Values = {}
     address, (queue, job_set) = rendering.job_set_url(*key), key
+    # Most job sets have neither, and their lists cost a live page as much as all else.
+    (there,) = await deps.view.fetch("groups_and_arrays_exist", queue, job_set)
+    if not there["groups"] and not there["arrays"]:
+        return {}
+    values: Values = {}
     groups = await group_lists.read_groups(
         deps.view,
         GroupFilter(visible_queues=visible_queues, queue=queue, job_set=job_set),

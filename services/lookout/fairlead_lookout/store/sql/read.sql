@@ -542,6 +542,11 @@ SELECT * FROM (
 WHERE $6::text[] IS NULL OR shown = ANY ($6)
 LIMIT $9;
 
+-- name: groups_and_arrays_exist
+-- Whether the job set has groups, and arrays.
+SELECT EXISTS (SELECT FROM fairlead_lookout.groups WHERE queue = $1 AND job_set = $2) AS groups,
+       EXISTS (SELECT FROM fairlead_lookout.arrays WHERE queue = $1 AND job_set = $2) AS arrays;
+
 -- name: ids_by_name
 -- Ids of groups or arrays ({table}) of queues in $1 (null: all) but those in $2: that with the id $3
 -- and, of the newest $4, those with $3 in their client id (in queue/jobSet/clientId if $3 has a
