@@ -29,7 +29,9 @@ FOR_ANYBODY = {
     ("POST", "/api/v1/sign-in-links"): "a link for oneself",
     ("POST", "/sign-out"): "one's own session",
     ("POST", "/api/v1/saved-views"): "one's own views; those of all users need an operator",
+    ("PUT", "/api/v1/saved-views/{view}"): "the same",
     ("DELETE", "/api/v1/saved-views/{view}"): "the same",
+    ("GET", "/jobs/filter"): "leads to the page of jobs with the filters of the form",
     ("GET", "/api/v1/priority-classes"): "the same for everybody who is known",
     ("GET", "/api/v1/queues"): "a list leaves out what one may not view",
 }

@@ -1,5 +1,6 @@
 """The pages of job sets: all of them, and one with its jobs."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -79,19 +80,26 @@ async def _job_set(
 
     async def read(visible_queues: QueueScope) -> Values:
         found = await find_job_set(deps, visible_queues, queue, job_set)
-        (counted,) = await deps.view.count_states([found])
         states = (chosen,) if chosen else ()
         wanted = JobFilter(
             visible_queues=visible_queues, queue=queue, job_set=job_set, states=states
         )
-        page = await deps.lists.read_page(wanted, PAGE_SIZE, cursor, set_number=found.number)
         address = rendering.job_set_url(queue, job_set)
         query = {"state": chosen}
         places = {"groups": groups, "arrays": arrays}
-        values: Values = {"groups": [], "older_groups": None, "arrays": [], "older_arrays": None}
-        if chosen is None and cursor is None:
-            values |= await _read_groups_and_arrays(deps, visible_queues, (queue, job_set), places)
-        return values | {
+        # At the same time: a live page is updated the more often the less time it takes.
+        page, (counted,), sections = await asyncio.gather(
+            deps.lists.read_page(wanted, PAGE_SIZE, cursor, set_number=found.number),
+            deps.view.count_states([found]),
+            _read_groups_and_arrays(
+                deps,
+                visible_queues,
+                (queue, job_set),
+                places,
+                wanted=chosen is None and cursor is None,
+            ),
+        )
+        return sections | {
             "live": build_address(f"/live{address}", query | {"cursor": cursor} | places),
             "set": responses.describe_job_set(counted, clock.now_ms()),
             "state": chosen,
@@ -105,15 +113,22 @@ async def _job_set(
 
 
 async def _read_groups_and_arrays(
-    deps: Deps, visible_queues: QueueScope, key: JobSetKey, places: Mapping[str, str | None]
+    deps: Deps,
+    visible_queues: QueueScope,
+    key: JobSetKey,
+    places: Mapping[str, str | None],
+    *,
+    wanted: bool,
 ) -> Values:
-    """A page of the groups and one of the arrays of a job set, after these cursors (`places`)."""
+    """A page of the groups and one of the arrays of a job set, after these cursors (`places`), or
+    none if they are not wanted."""
     address, (queue, job_set) = rendering.job_set_url(*key), key
+    values: Values = {"groups": [], "older_groups": None, "arrays": [], "older_arrays": None}
+    if not wanted:
+        return values
     # Most job sets have neither, and their lists cost a live page as much as all else.
-    (there,) = await deps.view.fetch("groups_and_arrays_exist", queue, job_set)
-    if not there["groups"] and not there["arrays"]:
-        return {}
-    values: Values = {}
+    if not await deps.view.has_groups_or_arrays(queue, job_set):
+        return values
     groups = await group_lists.read_groups(
         deps.view,
         GroupFilter(visible_queues=visible_queues, queue=queue, job_set=job_set),

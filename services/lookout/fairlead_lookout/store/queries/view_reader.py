@@ -162,6 +162,11 @@ class ViewReader:
         rows = await self.fetch("set_by_key", queue, job_set)
         return table_rows.decode_job_set(rows[0]) if rows else None
 
+    async def has_groups_or_arrays(self, queue: str, job_set: str) -> bool:
+        """Whether there are groups or arrays in a job set."""
+        (row,) = await self.fetch("has_groups_or_arrays", queue, job_set)
+        return bool(row["found"])
+
     async def count_states(self, job_sets: Sequence[JobSet]) -> list[CountedJobSet]:
         """These job sets with their jobs by state."""
         states: dict[int, dict[str, int]] = {each.number: {} for each in job_sets}

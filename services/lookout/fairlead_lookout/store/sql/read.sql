@@ -542,10 +542,10 @@ SELECT * FROM (
 WHERE $6::text[] IS NULL OR shown = ANY ($6)
 LIMIT $9;
 
--- name: groups_and_arrays_exist
--- Whether the job set has groups, and arrays.
-SELECT EXISTS (SELECT FROM fairlead_lookout.groups WHERE queue = $1 AND job_set = $2) AS groups,
-       EXISTS (SELECT FROM fairlead_lookout.arrays WHERE queue = $1 AND job_set = $2) AS arrays;
+-- name: has_groups_or_arrays
+-- Whether a job set has groups or arrays.
+SELECT EXISTS (SELECT FROM fairlead_lookout.groups WHERE queue = $1 AND job_set = $2)
+    OR EXISTS (SELECT FROM fairlead_lookout.arrays WHERE queue = $1 AND job_set = $2) AS found;
 
 -- name: ids_by_name
 -- Ids of groups or arrays ({table}) of queues in $1 (null: all) but those in $2: that with the id $3
