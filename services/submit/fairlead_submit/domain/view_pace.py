@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.log.protocol import caught_up
+
 JOBS_PER_S: Final = 5_000.0
 """How many jobs a view is assumed to show per second until that is known."""
 JOBS_MIN: Final = 1_000
@@ -20,7 +22,7 @@ MEASURED_S: Final = 5.0
 MEASURED_S_MIN: Final = 2.0
 LAG_S_MAX: Final = 15.0
 """A view with a larger lag has stopped, or has much else to fold: slower submissions would not
-help, so there is no limit until it has caught up."""
+help, so submissions are not limited until it has caught up."""
 
 
 class Admission(msgspec.Struct):
@@ -59,8 +61,10 @@ class ViewPace:
 
     def look(self, positions: Mapping[int, int] | None, now_s: float) -> None:
         """Take note of what the view has folded now: the position of each partition that it reads
-        next, None if there is no view."""
-        if self._catches_up_to is not None and _has_passed(positions, self._catches_up_to):
+        next, None without a view."""
+        if positions is None or (
+            self._catches_up_to is not None and caught_up(positions, self._catches_up_to)
+        ):
             self._catches_up_to = None
         if positions is None or self._catches_up_to is not None:
             self._forget_all()
@@ -69,7 +73,7 @@ class ViewPace:
         self._unseen = [
             each
             for each in self._unseen
-            if each.positions is None or not _has_passed(positions, each.positions)
+            if each.positions is None or not caught_up(positions, each.positions)
         ]
         self.jobs = sum(each.jobs for each in self._unseen)
         self._measure(before - self.jobs, now_s)
@@ -92,7 +96,3 @@ class ViewPace:
         passed_s = now_s - self._looks[0][0]
         if passed_s >= MEASURED_S_MIN:
             self._jobs_per_s = (sum(jobs for _, jobs in self._looks) - self._looks[0][1]) / passed_s
-
-
-def _has_passed(positions: Mapping[int, int] | None, wanted: Mapping[int, int]) -> bool:
-    return positions is None or all(positions.get(each, 0) >= at for each, at in wanted.items())

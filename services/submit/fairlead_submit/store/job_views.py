@@ -28,7 +28,7 @@ from fairlead_common.domain.records import index_marks
 from fairlead_common.domain.records.events import ArraySubmitted, Group, JobFilter, JobSubmitted
 from fairlead_common.domain.records.index_marks import Marks
 from fairlead_common.domain.records.index_sets import IndexSet
-from fairlead_common.log.protocol import EventLog
+from fairlead_common.log.protocol import EventLog, caught_up
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
 from fairlead_submit.domain.recent_ids import RecentIds
@@ -449,18 +449,15 @@ class JobViews:
             await asyncio.sleep(PAUSE_S)
 
     async def read_positions(self) -> dict[int, int] | None:
-        """The position of each partition that the view reads next; None if there is no view.
+        """The position of each partition that the view reads next; None without a view.
         Raises `DatabaseUnavailable`."""
         rows = await self._fetch("view_positions")
         return None if rows is None else {row["partition"]: row["position"] for row in rows}
 
     async def _has_passed(self, positions: Mapping[int, int]) -> bool | None:
         """None if there is no view."""
-        rows = await self._fetch("view_progress", list(positions))
-        if rows is None:
-            return None
-        seen = {row["partition"]: row["position"] for row in rows}
-        return all(seen.get(partition, 0) >= place for partition, place in positions.items())
+        seen = await self.read_positions()
+        return None if seen is None else caught_up(seen, positions)
 
     async def _fetch_within_bound(self, statement: str, *arguments: object) -> Rows | None:
         """As `_fetch`, with a time limit: None if the query takes too long."""

@@ -206,11 +206,8 @@ SELECT DISTINCT ON (role) role, submitted
 FROM fairlead_lookout.known_members WHERE group_id = $1
 ORDER BY role, generation DESC, number DESC, job_id;
 
--- name: view_progress
--- The position that lookout reads next, of these partitions.
-SELECT partition, position FROM fairlead_lookout.view_positions WHERE partition = ANY ($1);
-
 -- name: view_positions
+-- The position of each partition that lookout reads next.
 SELECT partition, position FROM fairlead_lookout.view_positions;
 
 -- name: live_jobs

@@ -233,7 +233,7 @@ class _Resolver(AbstractResolver):
 
 
 def _explain(failure: Exception) -> str:
-    """Why there is no response, in words for the owner of a webhook."""
+    """Why a response is missing, in words for the owner of a webhook."""
     match failure:
         case aiohttp.ClientConnectorCertificateError():
             return f"Cannot connect: the certificate is not valid: {_describe(failure.os_error)}"

@@ -180,7 +180,7 @@ class WebhookStore:
 
 
 async def _require_space(connection: Connection, given: WebhookConfiguration) -> None:
-    """Raises `TooManyWebhooks` if there is no place for one more of its queue."""
+    """Raises `TooManyWebhooks` if its queue, or the installation, has as many as it may have."""
     queue = given.filter.queue
     row = await connection.fetchrow(WEBHOOKS["count_webhooks"], given.name, queue)
     assert row is not None, "count returns a row"

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
+from fairlead_common.log.protocol import caught_up
 from fairlead_common.service import clock
 from fairlead_submit.domain.policy import Quotas
 from fairlead_submit.service import metrics
@@ -178,8 +179,7 @@ class QuotaTracker:
         return [
             item
             for item in self._reservations.values()
-            if item.positions is not None
-            and all(positions.get(number, 0) >= at for number, at in item.positions.items())
+            if item.positions is not None and caught_up(positions, item.positions)
         ]
 
     async def _read_bytes(self) -> Mapping[str, int] | None:

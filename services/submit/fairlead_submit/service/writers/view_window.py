@@ -30,7 +30,7 @@ POLL_S: Final = 0.1
 RETRY_S: Final = 2
 
 ReadPositions = Callable[[], Awaitable[Mapping[int, int] | None]]
-"""Reads the position of each partition that the view folds next; None: there is no view."""
+"""Reads the position of each partition that the view folds next; None without a view."""
 
 
 class ViewWindow:

@@ -1,4 +1,4 @@
-"""What happened to a job and when, from its times and those of its runs."""
+"""What happened to a job and when, from its times and its runs."""
 
 from typing import Final
 
