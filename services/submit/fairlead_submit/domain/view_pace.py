@@ -62,13 +62,15 @@ class ViewPace:
     def look(self, positions: Mapping[int, int] | None, now_s: float) -> None:
         """Take note of what the view has folded now: the position of each partition that it reads
         next, None without a view."""
-        if positions is None or (
-            self._catches_up_to is not None and caught_up(positions, self._catches_up_to)
-        ):
+        if positions is None:
             self._catches_up_to = None
-        if positions is None or self._catches_up_to is not None:
             self._forget_all()
             return
+        if self._catches_up_to is not None:
+            if not caught_up(positions, self._catches_up_to):
+                self._forget_all()
+                return
+            self._catches_up_to = None
         before = self.jobs
         self._unseen = [
             each
