@@ -75,12 +75,13 @@ SIZES: Final = """
     UNION ALL
     SELECT 'wal', coalesce(sum(size), 0)::float8 FROM pg_ls_waldir()"""
 RECORDS: Final = """
-    SELECT p.topic, count(*) AS records, count(*) FILTER (WHERE e.value IS NULL) AS tombstones,
-        count(*) FILTER (WHERE e.value IS NOT NULL AND NOT EXISTS (
-            SELECT FROM fairlead_log.entries later WHERE later.part = e.part AND later.key = e.key
-              AND later.compacted AND later.position > e.position)) AS live
-    FROM fairlead_log.entries e JOIN fairlead_log.parts p USING (part)
-    WHERE e.compacted GROUP BY 1 ORDER BY 1"""
+    SELECT topic, count(*) AS records, count(*) FILTER (WHERE value IS NULL) AS tombstones,
+        count(*) FILTER (WHERE value IS NOT NULL AND position = newest) AS live
+    FROM (
+        SELECT *, max(position) OVER (PARTITION BY topic, partition, key) AS newest
+        FROM fairlead_log.records JOIN fairlead_log.topics USING (topic) WHERE compacted
+    ) found
+    GROUP BY 1 ORDER BY 1"""
 
 
 def main() -> None:

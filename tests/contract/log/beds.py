@@ -15,6 +15,7 @@ from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.log.memory_log import MemoryCore, MemoryLog
 from fairlead_common.log.postgres.event_log import PostgresLog
+from fairlead_common.log.postgres.record_batches import pack
 from fairlead_common.log.postgres.statements import SQL
 from fairlead_common.log.protocol import (
     TOMBSTONE_RETENTION_MS,
@@ -29,10 +30,12 @@ from tests.conftest import Server
 FOREIGN = """
 WITH place AS (
     UPDATE fairlead_log.parts SET next = next + 1 WHERE part = $1
-    RETURNING compacted, next - 1 AS at
+    RETURNING next
 )
-INSERT INTO fairlead_log.entries (part, compacted, position, time_ms, key, value)
-SELECT $1, compacted, at, 0, $2, $3 FROM place
+INSERT INTO fairlead_log.batches (part, first, next, time_ms, live, deletions, keys, values)
+SELECT $1, next - 1, next, 0, ($3::bytea IS NOT NULL)::int, ($3 IS NULL)::int,
+       ARRAY[$2::text], ARRAY[$3]
+FROM place
 """
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
 
@@ -154,15 +157,13 @@ class PostgresBed:
         log = await self.open()
         name = a_name()
         await log.producer(name)
-        parts = []
+        parts: dict[int, list[Record]] = {}
         for record in records:
             places = (await log.place(record.topic)).parts
-            parts.append(places[partition_of(record.key, len(places))])
+            parts.setdefault(places[partition_of(record.key, len(places))], []).append(record)
         connection = await asyncpg.connect(self.url)
         async with connection.transaction():
-            await connection.fetch(
-                SQL["append"], name, 1, parts, [r.key for r in records], [r.value for r in records]
-            )
+            await connection.fetch(SQL["append"], name, 1, pack(parts))
             yield
         await connection.close()
         await log.close()

@@ -58,6 +58,35 @@ async def test_compaction_changes_no_fold(log: EventLog, bed: Bed) -> None:
     }
 
 
+async def test_compaction_of_large_appends_removes_some_of_their_records(
+    log: EventLog, bed: Bed
+) -> None:
+    """Records of one append are superseded by others of the same and of later ones."""
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, f"{n}", f"first {n}") for n in range(1_000)])
+    middle = await log.end_positions(topic.name)
+    await producer.append([record(topic, f"{n}", None) for n in range(0, 1_000, 2)])
+    await producer.append(
+        [record(topic, f"{n % 300}", None if n % 3 else f"again {n}") for n in range(900)]
+    )
+    expected = {f"{n}": f"first {n}".encode() for n in range(1, 1_000, 2) if n >= 300}
+    expected |= {f"{n}": f"again {n + 600}".encode() for n in range(0, 300, 3)}
+    for _ in range(3):
+        assert (await read_newest(log, topic.name))[0] == expected
+        await bed.compact(topic.name)
+    later = await log.reader(topic.name, middle)
+    found = await read_to(later, await log.end_positions(topic.name), records_max=70)
+    places = [entry.position for entry in found]
+    assert places == sorted(set(places))
+    assert places[0] >= middle[0]
+    newest = {entry.key: entry.value for entry in found}
+    again = {key: value for key, value in newest.items() if value is not None}
+    assert again == {key: value for key, value in expected.items() if int(key) < 300}
+    await bed.bury(topic.name)
+    assert (await read_newest(log, topic.name))[0] == expected
+
+
 async def test_a_reader_continues_over_a_compaction_to_the_end(log: EventLog, bed: Bed) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import importlib.resources
 import secrets
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit, urlunsplit
@@ -21,6 +22,7 @@ from fairlead_common.log.opening import maintain_log, open_log
 from fairlead_common.log.postgres.connection import Link
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.postgres.notifications import Notifier
+from fairlead_common.log.postgres.statements import MIGRATIONS, PACKAGE
 from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS, Record, Topic
 from fairlead_common.service import clock
 from tests.contract.log.beds import a_name
@@ -113,7 +115,8 @@ async def test_a_call_waits_for_the_calls_before_it_within_a_bound(database: str
         await link.query(lambda connection: connection.fetchval("SELECT 1"))
     hanging.cancel()
     await asyncio.wait([hanging])
-    assert await link.query(lambda connection: connection.fetchval("SELECT 1")) == 1
+    one = await link.query(lambda connection: connection.fetchval("SELECT 1"), within_s=60.0)
+    assert one == 1
     await link.close()
 
 
@@ -180,13 +183,13 @@ async def test_a_full_disk_refuses_the_append_with_the_reason(
             RAISE EXCEPTION 'could not extend file: No space left on device'
             USING ERRCODE = '53100';
         END $$;
-        CREATE TRIGGER no_space BEFORE INSERT ON fairlead_log.entries
+        CREATE TRIGGER no_space BEFORE INSERT ON fairlead_log.batches
         EXECUTE FUNCTION no_space();
         """
     )
     with pytest.raises(AppendRefused, match="No space left on device"):
         await producer.append([record(topic, "a", "1")])
-    await connection.execute("DROP TRIGGER no_space ON fairlead_log.entries")
+    await connection.execute("DROP TRIGGER no_space ON fairlead_log.batches")
     await connection.close()
     await producer.append([record(topic, "a", "2")])
     assert texts(await everything(full, topic)) == ["2"]
@@ -236,6 +239,74 @@ async def test_compaction_removes_all_but_the_newest_record_of_a_key(log: Postgr
     await producer.append([record(topic, "0", "30"), record(topic, "1", None)])
     await log.maintain(clock.now_ms())
     assert texts(await everything(log, topic)) == ["29", "30", "null"]
+
+
+async def test_removed_records_take_no_space_for_long(fresh_database: str) -> None:
+    """Values are written again when most of them are removed, rows go with their last record."""
+    log = await PostgresLog.open(fresh_database)
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, f"{n}", "x" * 100) for n in range(200)])
+    connection = await asyncpg.connect(fresh_database)
+    sizes: list[int] = []
+    for left in (150, 90, 1, 0):
+        await producer.append([record(topic, f"{n}", None) for n in range(left, 200)])
+        await log.maintain(clock.now_ms() + len(sizes) * TOMBSTONE_RETENTION_MS)
+        assert len((await read_newest(log, topic.name))[0]) == left
+        sizes.append(
+            await connection.fetchval(
+                "SELECT coalesce(sum(octet_length(value)), 0) FROM fairlead_log.batches,"
+                " unnest(values) AS stored (value)"
+            )
+        )
+    assert sizes == [20_000, 9_000, 100, 0]
+    await log.maintain(clock.now_ms() + 10 * TOMBSTONE_RETENTION_MS)
+    assert await connection.fetchval("SELECT count(*) FROM fairlead_log.batches") == 0
+    await connection.close()
+    await log.close()
+
+
+async def test_a_log_of_an_earlier_version_is_read_and_continued(fresh_database: str) -> None:
+    """Its tables had one row for each record."""
+    scripts = importlib.resources.files(PACKAGE).joinpath(MIGRATIONS)
+    connection = await asyncpg.connect(fresh_database)
+    await connection.execute(
+        "CREATE SCHEMA fairlead_log; CREATE TABLE fairlead_log.migrations"
+        " (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
+    )
+    for name in ("0001_log.sql", "0002_tombstones.sql"):
+        await connection.execute(scripts.joinpath(name).read_text())
+        await connection.execute("INSERT INTO fairlead_log.migrations (name) VALUES ($1)", name)
+    await connection.execute(
+        """
+        INSERT INTO fairlead_log.topics VALUES ('t', 1, true, 60);
+        INSERT INTO fairlead_log.parts (topic, partition, compacted, next, cleaned)
+        VALUES ('t', 0, true, 9, 3);
+        INSERT INTO fairlead_log.entries (part, compacted, position, time_ms, key, value)
+        SELECT part, true, e.position, e.position * 10, e.key, e.value
+        FROM fairlead_log.parts,
+             (VALUES (2, 'a', '2'::bytea), (5, 'b', '5'), (6, 'a', NULL), (8, 'c', '8'))
+                 AS e (position, key, value);
+        """
+    )
+    await connection.close()
+    log = await PostgresLog.open(fresh_database)
+    entries = await everything(log, Topic("t"))
+    assert [(e.position, e.time_ms, e.key, e.value) for e in entries] == [
+        (2, 20, "a", b"2"),
+        (5, 50, "b", b"5"),
+        (6, 60, "a", None),
+        (8, 80, "c", b"8"),
+    ]
+    producer = await log.producer(a_name())
+    await producer.append([Record("t", "b", b"new")])
+    await log.maintain(clock.now_ms())
+    assert [(e.position, e.value) for e in await everything(log, Topic("t"))] == [
+        (6, None),
+        (8, b"8"),
+        (9, b"new"),
+    ]
+    await log.close()
 
 
 async def test_a_tombstone_is_removed_after_its_retention(log: PostgresLog) -> None:

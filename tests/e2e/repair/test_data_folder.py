@@ -33,8 +33,8 @@ async def lose_checkpoint_and_history(url: str) -> None:
     try:
         await connection.execute(
             "UPDATE fairlead_log.parts SET first = next WHERE topic = 'fairlead.jobs';"
-            " DELETE FROM fairlead_log.entries e USING fairlead_log.parts p"
-            " WHERE p.part = e.part AND e.position < p.first;"
+            " DELETE FROM fairlead_log.batches b USING fairlead_log.parts p"
+            " WHERE p.part = b.part AND b.next <= p.first;"
             " DROP SCHEMA fairlead_scheduler CASCADE"
         )
     finally:

@@ -38,7 +38,7 @@ async def test_the_log_is_compacted_while_lookout_holds_its_partitions(
     await producer.append([Record(topic.name, f"live-{n}", b"lease") for n in range(LIVE)])
     now_ms = clock.now_ms()
     await log.maintain(now_ms)
-    count = "SELECT count(*) FROM fairlead_log.entries"
+    count = "SELECT count(*) FROM fairlead_log.records"
     assert await folding.fetchval(count) == RUNS + LIVE, "the leases that ended are still there"
     await log.maintain(now_ms + 86_400_000)
     assert await folding.fetchval(count) == LIVE, "the tombstones are still there"

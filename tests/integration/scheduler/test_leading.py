@@ -117,7 +117,10 @@ async def test_decisions_are_appended_after_a_full_disk_has_space(
     await world.report_nodes()
     async with scheduler(fresh_database, valkey_url) as service:
         check = service.checks()["writing"]
-        tables = {"fairlead_log.entries": "NEW.key ~ '-[0-9]+$'", "fairlead_scheduler.jobs": "true"}
+        tables = {
+            "fairlead_log.batches": "NEW.keys[1] ~ '-[0-9]+$'",
+            "fairlead_scheduler.jobs": "true",
+        }
         for name, (table, rows) in zip("ab", tables.items(), strict=True):
             async with full_disk(fresh_database, table, when=rows), asyncio.timeout(60):
                 await world.tell(submitted(name))

@@ -118,8 +118,8 @@ class Installation:
         """The log in Postgres is restored from a backup with one record of each partition."""
         await self.execute(
             "UPDATE fairlead_log.parts SET next = 1 WHERE topic = 'fairlead.jobs' AND next > 0;"
-            " DELETE FROM fairlead_log.entries e USING fairlead_log.parts p"
-            " WHERE p.part = e.part AND p.topic = 'fairlead.jobs' AND e.position >= p.next"
+            " DELETE FROM fairlead_log.batches b USING fairlead_log.parts p"
+            " WHERE p.part = b.part AND p.topic = 'fairlead.jobs' AND b.next > p.next"
         )
 
     async def execute(self, statement: str) -> None:

@@ -217,7 +217,7 @@ async def test_a_job_with_an_unknown_outcome_is_closed(
     await in_postgres.world.tell(submitted("lost"))
     await in_postgres.expire()
     await in_postgres.execute(
-        "DELETE FROM fairlead_log.entries WHERE part IN (SELECT part FROM fairlead_log.parts"
+        "DELETE FROM fairlead_log.batches WHERE part IN (SELECT part FROM fairlead_log.parts"
         f" WHERE topic = 'fairlead.leases.{EXECUTOR}')"
     )
     done = await in_postgres.repair()
@@ -276,8 +276,8 @@ async def test_runs_restart_without_a_repair_if_their_lease_topic_was_emptied(
 ) -> None:
     await fill(in_postgres)
     await in_postgres.execute(
-        "DELETE FROM fairlead_log.entries USING fairlead_log.parts"
-        f" WHERE parts.part = entries.part AND topic = '{topics.leases(EXECUTOR).name}'"
+        "DELETE FROM fairlead_log.batches USING fairlead_log.parts"
+        f" WHERE parts.part = batches.part AND topic = '{topics.leases(EXECUTOR).name}'"
     )
     world = in_postgres.world
     async with in_postgres.scheduler():

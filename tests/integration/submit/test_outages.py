@@ -68,7 +68,7 @@ async def test_a_full_disk_is_a_503_with_the_reason(fresh_database: str) -> None
         token = {"name": "robot", "roles": ["viewer"]}
         async with full_disk(
             fresh_database,
-            "fairlead_log.entries",
+            "fairlead_log.batches",
             "fairlead_submit.queues",
             "fairlead_submit.tokens",
         ):

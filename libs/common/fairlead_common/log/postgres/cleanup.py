@@ -17,11 +17,16 @@ from fairlead_common.log.protocol import TOMBSTONE_RETENTION_MS
 
 _LOCK: Final = (LOG_CLEANUP.classid, LOG_CLEANUP.objid)
 TURN_S_MAX: Final = 600.0
+SESSION: Final = {"enable_hashjoin": "on", "enable_nestloop": "off", "work_mem": "32MB"}
+"""Keys are compared by hash, whatever the planner assumes about the number of records."""
 EXAMINED_MAX: Final = 5_000
-"""Records that one statement examines."""
+"""Batches whose age one statement examines."""
+COMPACTED_MAX: Final = 200
+"""Batches whose keys one statement compares with all older ones."""
 REMOVED_MAX: Final = 200
-"""Records that one statement removes, because each can have a MiB."""
+"""Batches that one statement removes, because each can have a MiB."""
 TOMBSTONES_REMOVED_MAX: Final = 5_000
+"""Batches whose tombstones one statement removes. Most of them have no value left."""
 
 
 async def maintain(link: Link, now_ms: int) -> int:
@@ -70,13 +75,13 @@ class _Turn:
     async def _compact(self, part: int, cleaned: int) -> int:
         removed = 0
         while True:
-            row = await self._connection.fetchrow(SQL["compact"], part, cleaned, EXAMINED_MAX)
+            row = await self._connection.fetchrow(SQL["compact"], part, cleaned, COMPACTED_MAX)
             if row["cleaned"] is None:
                 return removed
             cleaned = row["cleaned"]
             removed += int(row["removed"])
             await self._connection.execute(SQL["set_cleaned"], part, cleaned)
-            if row["seen"] < EXAMINED_MAX:
+            if row["seen"] < COMPACTED_MAX:
                 return removed
 
     async def _bury(self, part: int, tombstones: int) -> int:
@@ -86,15 +91,16 @@ class _Turn:
         """
         await self._connection.execute(SQL["set_buried"], part)
         removed = await self._repeat(
-            SQL["remove_tombstones"], part, tombstones, removed_max=TOMBSTONES_REMOVED_MAX
+            SQL["remove_tombstones"], part, tombstones, batches_max=TOMBSTONES_REMOVED_MAX
         )
         await self._connection.execute(SQL["set_tombstones"], part, self._now_ms)
         return removed
 
-    async def _repeat(self, statement: str, *arguments: int, removed_max: int = REMOVED_MAX) -> int:
+    async def _repeat(self, statement: str, *arguments: int, batches_max: int = REMOVED_MAX) -> int:
+        """Repeat a statement until it finds nothing more; returns the number of removed records."""
         removed = 0
         while True:
-            count: int = await self._connection.fetchval(statement, *arguments, removed_max)
-            if not count:
+            row = await self._connection.fetchrow(statement, *arguments, batches_max)
+            if not row["batches"]:
                 return removed
-            removed += count
+            removed += int(row["records"])

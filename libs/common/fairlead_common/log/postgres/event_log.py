@@ -33,9 +33,10 @@ from fairlead_common.domain.errors import (
     TopicMismatch,
 )
 from fairlead_common.log.append_limits import check_append, check_topic
-from fairlead_common.log.postgres.cleanup import maintain
+from fairlead_common.log.postgres.cleanup import SESSION, maintain
 from fairlead_common.log.postgres.connection import AnswerLost, Link, is_refusal
 from fairlead_common.log.postgres.notifications import Notifier
+from fairlead_common.log.postgres.record_batches import StoredBatch, limit, pack, unpack
 from fairlead_common.log.postgres.statements import MIGRATIONS, PACKAGE, SCHEMA, SQL
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
@@ -57,7 +58,8 @@ ANSWER_S_MAX: Final = 20.0
 """How long to wait for the answer to an append: longer than `STATEMENT_S_MAX`."""
 POLL_S: Final = 0.5
 """How often a reader polls without a notification."""
-READ_RECORDS_MIN: Final = 16
+READ_BATCHES_MAX: Final = 1_000
+"""Batches whose sizes one read adds up."""
 
 _FENCED: Final = "FLF01"
 _RESUMED: Final = -1
@@ -174,7 +176,7 @@ class PostgresLog:
 
         `opening.maintain_log` calls this at intervals; several processes can.
         """
-        link = Link(self.url, self._timeout_s, session_timeouts())
+        link = Link(self.url, self._timeout_s, {**session_timeouts(), **SESSION})
         try:
             return await maintain(link, now_ms)
         finally:
@@ -232,14 +234,13 @@ class PostgresProducer:
             if not records:
                 return {}
             names, parts = await self._find_partitions(records)
-            keys = [record.key for record in records]
-            values = [record.value for record in records]
+            batches = pack(parts)
             # Unless the outcome is known, and good or harmless, this was the last append.
             self._usable = False
             try:
                 rows = await self._link.query_once(
                     lambda connection: connection.fetch(
-                        SQL["append"], self.name, self._epoch, parts, keys, values
+                        SQL["append"], self.name, self._epoch, batches
                     ),
                     ANSWER_S_MAX,
                 )
@@ -269,21 +270,25 @@ class PostgresProducer:
 
     async def _find_partitions(
         self, records: Sequence[Record]
-    ) -> tuple[dict[int, tuple[str, int]], list[int]]:
-        """The part of each record, and what topic and partition each of these parts is."""
+    ) -> tuple[dict[int, tuple[str, int]], dict[int, list[Record]]]:
+        """The topic and partition of each part of these records, and its records."""
         names: dict[int, tuple[str, int]] = {}
-        parts: list[int] = []
+        parts: dict[int, list[Record]] = {}
+        places: dict[str, _Place] = {}
         for record in records:
-            place = await self._place(record.topic)
+            place = places.get(record.topic)
+            if place is None:
+                place = places[record.topic] = await self._place(record.topic)
             number = record.partition
             if number is None:
                 number = partition_of(record.key, len(place.parts))
             elif not 0 <= number < len(place.parts):
                 raise AppendRefused(f"{record.topic} has no partition {number}")
             part = place.parts[number]
-            parts.append(part)
             if part not in names:
                 names[part] = record.topic, number
+                parts[part] = []
+            parts[part].append(record)
         return names, parts
 
     async def _place(self, topic: str) -> _Place:
@@ -306,7 +311,6 @@ class PostgresReader:
         self._part_of = {number: place.parts[number] for number in positions}
         self._number_of = {part: number for number, part in self._part_of.items()}
         self._positions = dict(positions)
-        self._record_bytes = 1.0
         # The round of cleanup in which the reading of each partition began at its start.
         self._since = {
             number: _NOT_BEGUN if not at else _RESUMED for number, at in positions.items()
@@ -339,48 +343,49 @@ class PostgresReader:
             await self._own_link.close()
 
     async def _next(self, records_max: int, bytes_max: int) -> list[Entry]:
-        # The database examines `limit` records, so it should not be much more than fit.
-        fitting = int(2 * bytes_max / self._record_bytes)
-        limit = min(records_max, max(READ_RECORDS_MIN, fitting))
-        parts = [self._part_of[number] for number in self._positions]
-        positions = list(self._positions.values())
-        since = [self._since[number] for number in self._positions]
+        before = self._positions
+        parts = [self._part_of[number] for number in before]
+        positions = list(before.values())
+        since = [self._since[number] for number in before]
+        batches_max = min(records_max, READ_BATCHES_MAX)
 
         def call(connection: Connection) -> Any:
-            return connection.fetch(SQL["read"], parts, positions, limit, bytes_max, since)
+            return connection.fetch(SQL["read"], parts, positions, batches_max, bytes_max, since)
 
         if self._closed:
             raise LogUnavailable("this reader was closed")
         rows = await (self._own_link or self._log.link).query(call)
         heads, rows = rows[: len(parts)], rows[len(parts) :]
-        for part, following, first, cleanup_round, missed in heads:
+        for part, following, first, (cleanup_round,), missed in heads:
             number = self._number_of[part]
-            if missed is not None or not first <= self._positions[number] <= following:
-                raise PositionExpired(self.topic, number, self._positions[number], first)
+            if missed is not None or not first <= before[number] <= following:
+                raise PositionExpired(self.topic, number, before[number], first)
             if self._since[number] == _NOT_BEGUN:
                 self._since[number] = int(cleanup_round)
-        numbers = self._number_of
-        entries = [
-            Entry(numbers[part], position, key, value, time_ms)
-            for part, position, time_ms, key, value in rows
-        ]
-        self._advance(entries, {numbers[head["part"]]: head["position"] for head in heads})
-        if entries:
-            size = sum(len(entry.value or b"") + len(entry.key) for entry in entries)
-            self._record_bytes = max(1.0, size / len(entries))
+        found: list[Entry] = []
+        for row in rows:
+            number = self._number_of[row["part"]]
+            found += unpack(StoredBatch(*row), number, before[number])
+        entries = limit(found, records_max, bytes_max)
+        last: tuple[int, int] | None = None
+        if len(entries) < len(found):
+            last = entries[-1].partition, entries[-1].position + 1
+        elif rows:
+            last = self._number_of[rows[-1]["part"]], rows[-1]["next"]
+        self._advance(last, {self._number_of[head["part"]]: head["next"] for head in heads})
         return entries
 
-    def _advance(self, entries: list[Entry], ends: dict[int, int]) -> None:
-        """Advance the positions. Partitions are read in the order of `_positions`: those before the
-        last one with entries were read to their end, or all of them if there are no entries.
+    def _advance(self, last: tuple[int, int] | None, ends: dict[int, int]) -> None:
+        """Advance the positions. `last`: the partition that was read last, and its position to read
+        next. Partitions are read in the order of `_positions`: those before the last one were read
+        to their end, or all of them if there was nothing.
         """
-        last = entries[-1].partition if entries else None
         after: dict[int, int] = {}
         ended = True
         for number, position in self._positions.items():
-            if number == last:
-                after[number] = entries[-1].position + 1
+            if last is not None and number == last[0]:
+                after[number] = last[1]
                 ended = False
             else:
                 after[number] = ends[number] if ended else position
-        self._positions = rotate_positions(after, last)
+        self._positions = rotate_positions(after, None if last is None else last[0])

@@ -31,41 +31,41 @@ ON CONFLICT (name) DO UPDATE SET epoch = p.epoch + 1
 RETURNING epoch;
 
 -- name: append
-SELECT part, next FROM fairlead_log.append($1, $2, $3, $4, $5);
+SELECT part, next FROM fairlead_log.append($1, $2, $3);
 
 -- name: read
--- The next records of some partitions ($1) from their positions ($2): at most $3 records of at most
--- $4 bytes, but the first one whatever its size. Before the records there is a row for each
--- partition: `position` is its next position, `time_ms` its first, `key` its round of cleanup, and
--- `value` is not null if a tombstone was removed that this reader, which began in round $5, has
--- possibly missed. One statement, so that all of it is from one snapshot.
+-- The next batches of some partitions ($1) from their positions ($2): at most $3, until they have $4
+-- bytes. Before them there is a row for each partition: `next` is its next position, `time_ms` its
+-- first, `keys` its round of cleanup, and `values` is not null if a tombstone was removed that this
+-- reader, which began in round $5, has possibly missed. One statement, so that all of it is from one
+-- snapshot. The size of a value that is stored outside of its row is found without reading it.
 WITH wanted AS MATERIALIZED (
     SELECT w.part, w.position, w.ordinal, p.first, p.next, p.round,
-           CASE WHEN w.position < p.buried AND w.since < p.buried_round THEN ''::bytea END AS missed
+           CASE WHEN w.position < p.buried AND w.since < p.buried_round
+                THEN ARRAY[]::bytea[] END AS missed
     FROM unnest($1::int[], $2::bigint[], $5::bigint[])
         WITH ORDINALITY AS w (part, position, since, ordinal)
     JOIN fairlead_log.parts p ON p.part = w.part
     ORDER BY w.ordinal
 )
-SELECT part, next AS position, first AS time_ms, round::text AS key, missed AS value
+SELECT part, next, first AS time_ms, ARRAY[round::text] AS keys, missed AS values
 FROM wanted
 UNION ALL
 (
-    SELECT part, position, time_ms, key, value
+    SELECT part, next, time_ms, keys, values
     FROM (
-        SELECT e.*, sum(octet_length(e.key) + coalesce(octet_length(e.value), 0))
-                        OVER (ROWS UNBOUNDED PRECEDING) AS bytes,
-               row_number() OVER (ROWS UNBOUNDED PRECEDING) AS number
+        SELECT e.*, sum(e.bytes) OVER (ROWS UNBOUNDED PRECEDING) - e.bytes AS bytes_before
         FROM wanted w
         CROSS JOIN LATERAL (
-            SELECT r.part, r.position, r.time_ms, r.key, r.value
-            FROM fairlead_log.entries r
-            WHERE r.part = w.part AND r.position >= w.position
-            ORDER BY r.position LIMIT $3
+            SELECT b.part, b.next, b.time_ms, b.keys, b.values,
+                   pg_column_size(b.keys) + pg_column_size(b.values) AS bytes
+            FROM fairlead_log.batches b
+            WHERE b.part = w.part AND b.next > w.position
+            ORDER BY b.next LIMIT $3
         ) e
         LIMIT $3
     ) counted
-    WHERE bytes <= $4 OR number = 1
+    WHERE bytes_before < $4
 );
 
 -- name: skip_positions
@@ -88,12 +88,12 @@ FROM fairlead_log.parts p JOIN fairlead_log.topics t ON t.topic = p.topic ORDER 
 
 -- name: first_young
 -- The position of the first record of a partition ($1) that is young enough ($2), among the $3
--- records from $4 on.
-SELECT coalesce(min(position) FILTER (WHERE time_ms >= $2), max(position) + 1) AS first,
+-- batches after $4. All records of a batch have the same age.
+SELECT coalesce(min(first) FILTER (WHERE time_ms >= $2), max(next)) AS first,
        count(*) AS seen
 FROM (
-    SELECT position, time_ms FROM fairlead_log.entries
-    WHERE part = $1 AND position >= $4 ORDER BY position LIMIT $3
+    SELECT first, next, time_ms FROM fairlead_log.batches
+    WHERE part = $1 AND next > $4 ORDER BY next LIMIT $3
 ) oldest;
 
 -- name: set_first
@@ -101,32 +101,58 @@ FROM (
 UPDATE fairlead_log.parts SET first = $2 WHERE part = $1 AND first < $2;
 
 -- name: remove_expired
--- Remove at most $2 records that are below `first`.
+-- Remove at most $2 batches that are below `first`. Returns how many, and their records.
 WITH expired AS (
-    SELECT e.position FROM fairlead_log.entries e
-    WHERE e.part = $1
-      AND e.position < (SELECT p.first FROM fairlead_log.parts p WHERE p.part = $1)
-    ORDER BY e.position LIMIT $2
+    SELECT b.next FROM fairlead_log.batches b
+    WHERE b.part = $1
+      AND b.next <= (SELECT p.first FROM fairlead_log.parts p WHERE p.part = $1)
+    ORDER BY b.next LIMIT $2
 ), removed AS (
-    DELETE FROM fairlead_log.entries e USING expired
-    WHERE e.part = $1 AND e.position = expired.position RETURNING 1
+    DELETE FROM fairlead_log.batches b USING expired
+    WHERE b.part = $1 AND b.next = expired.next RETURNING b.live + b.deletions AS records
 )
-SELECT count(*) FROM removed;
+SELECT count(*) AS batches, coalesce(sum(records), 0)::bigint AS records FROM removed;
 
 -- name: compact
--- Examine $3 records of a compacted partition ($1) from $2 on, and remove all older records of their
--- keys, there and below. Returns where to continue and how many records were removed.
+-- Examine $3 batches of a compacted partition ($1) after $2, and remove the older values of their
+-- keys, there and below. Returns where to continue, and how many records were removed. An older
+-- tombstone is removed when its time has come, as any other. The values of a batch are written again
+-- only when most of them are removed: their keys are what a reader goes by.
 WITH examined AS MATERIALIZED (
-    SELECT e.position, e.key FROM fairlead_log.entries e
-    WHERE e.part = $1 AND e.position >= $2 ORDER BY e.position LIMIT $3
-), newest AS (
-    SELECT key, max(position) AS position FROM examined GROUP BY key
+    SELECT b.first, b.next, b.keys FROM fairlead_log.batches b
+    WHERE b.part = $1 AND b.next > $2 ORDER BY b.next LIMIT $3
+), newest AS MATERIALIZED (
+    SELECT k.key, max(e.first + k.number) AS following
+    FROM examined e CROSS JOIN LATERAL unnest(e.keys) WITH ORDINALITY AS k (key, number)
+    WHERE k.key IS NOT NULL GROUP BY k.key
+), older AS MATERIALIZED (
+    SELECT b.next, r.number::int, r.key, b.first + r.number AS following
+    FROM fairlead_log.batches b
+    CROSS JOIN LATERAL unnest(b.keys, CASE WHEN b.deletions > 0 THEN b.values END)
+        WITH ORDINALITY AS r (key, value, number)
+    WHERE b.part = $1 AND b.live > 0 AND b.next <= (SELECT max(next) FROM examined)
+      AND (b.deletions = 0 OR r.value IS NOT NULL)
+), superseded AS MATERIALIZED (
+    SELECT o.next, array_agg(o.number) AS numbers
+    FROM older o JOIN newest n ON n.key = o.key AND n.following > o.following
+    GROUP BY o.next
 ), removed AS (
-    DELETE FROM fairlead_log.entries e USING newest n
-    WHERE e.part = $1 AND e.compacted AND e.key = n.key AND e.position < n.position RETURNING 1
+    DELETE FROM fairlead_log.batches b USING superseded s
+    WHERE b.part = $1 AND b.next = s.next AND b.deletions = 0 AND b.live = cardinality(s.numbers)
+), reduced AS (
+    UPDATE fairlead_log.batches b
+    SET live = b.live - cardinality(s.numbers),
+        keys = fairlead_log.without(b.keys, s.numbers),
+        values = CASE WHEN 2 * (b.live - cardinality(s.numbers)) < cardinality(b.keys)
+                      THEN fairlead_log.without(
+                               b.values, s.numbers || array_positions(b.keys, NULL::text))
+                      ELSE b.values END
+    FROM superseded s
+    WHERE b.part = $1 AND b.next = s.next
+      AND NOT (b.deletions = 0 AND b.live = cardinality(s.numbers))
 )
-SELECT (SELECT max(position) + 1 FROM examined) AS cleaned, (SELECT count(*) FROM examined) AS seen,
-       (SELECT count(*) FROM removed) AS removed;
+SELECT (SELECT max(next) FROM examined) AS cleaned, (SELECT count(*) FROM examined) AS seen,
+       (SELECT coalesce(sum(cardinality(numbers)), 0)::bigint FROM superseded) AS removed;
 
 -- name: set_cleaned
 UPDATE fairlead_log.parts SET cleaned = $2 WHERE part = $1 AND cleaned < $2;
@@ -137,17 +163,26 @@ UPDATE fairlead_log.parts SET buried = tombstones, buried_round = round
 WHERE part = $1 AND buried < tombstones;
 
 -- name: remove_tombstones
--- Remove at most $3 tombstones of a partition ($1) below $2, where no older record of their keys is
--- left.
-WITH expired AS (
-    SELECT position FROM fairlead_log.entries
-    WHERE part = $1 AND compacted AND value IS NULL AND position < $2
-    ORDER BY position LIMIT $3
+-- Remove the tombstones of at most $3 batches of a partition ($1) up to $2, where no older record of
+-- their keys is left. Returns how many batches that were, and their tombstones.
+WITH expired AS MATERIALIZED (
+    SELECT b.next, b.live, b.deletions FROM fairlead_log.batches b
+    WHERE b.part = $1 AND b.deletions > 0 AND b.next <= $2
+    ORDER BY b.next LIMIT $3
 ), removed AS (
-    DELETE FROM fairlead_log.entries e USING expired
-    WHERE e.part = $1 AND e.position = expired.position RETURNING 1
+    DELETE FROM fairlead_log.batches b USING expired e
+    WHERE b.part = $1 AND b.next = e.next AND e.live = 0
+), reduced AS (
+    UPDATE fairlead_log.batches b
+    SET deletions = 0,
+        keys = (
+            SELECT array_agg(CASE WHEN r.value IS NOT NULL THEN r.key END ORDER BY r.number)
+            FROM unnest(b.keys, b.values) WITH ORDINALITY AS r (key, value, number)
+        )
+    FROM expired e
+    WHERE b.part = $1 AND b.next = e.next AND e.live > 0
 )
-SELECT count(*) FROM removed;
+SELECT count(*) AS batches, coalesce(sum(deletions), 0)::bigint AS records FROM expired;
 
 -- name: set_tombstones
 UPDATE fairlead_log.parts SET tombstones = cleaned, tombstones_ms = $2, round = round + 1
