@@ -159,6 +159,18 @@ class ControlPlane:
             assert time.monotonic() < deadline_s, f"nodes are not ready; see {self._folder}"
             time.sleep(0.05)
 
+    def until_writable(self) -> None:
+        """Return when the API server can write. After a start of etcd it connects a little later."""
+        deadline_s = time.monotonic() + READY_S_MAX
+        probe = {"metadata": {"generateName": "probe-"}}
+        while True:
+            try:
+                self.request("POST", "/api/v1/namespaces/default/configmaps", probe)
+                return
+            except OSError:  # `URLError` and `HTTPError` are ones
+                assert time.monotonic() < deadline_s, f"nothing can be written: {self._folder}"
+                time.sleep(0.05)
+
     def _ready_nodes(self) -> set[str]:
         return {
             node["metadata"]["name"]

@@ -161,8 +161,10 @@ class FaultHarness:
                 assert len(different) <= 1, different
 
     def restart_nodes(self) -> None:
-        """KWOK gives up on a pod after an error of a server without etcd; a kubelet does not."""
+        """Start KWOK again when the API server can write again: KWOK gives up on a pod after an
+        error of a server without etcd, which a kubelet does not."""
         self.plane.kwok.stop()
+        self.plane.until_writable()
         self.plane.kwok.start()
 
     def pods(self) -> list[dict[str, Any]]:
