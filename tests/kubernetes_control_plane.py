@@ -160,7 +160,7 @@ class ControlPlane:
             time.sleep(0.05)
 
     def until_writable(self) -> None:
-        """Return when the API server can write. After a start of etcd it connects a little later."""
+        """Return when the API server can write: it connects to a new etcd a little later."""
         deadline_s = time.monotonic() + READY_S_MAX
         probe = {"metadata": {"generateName": "probe-"}}
         while True:

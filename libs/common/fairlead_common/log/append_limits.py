@@ -1,7 +1,7 @@
 """The limits of an append, which every implementation checks before it sends anything."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fairlead_common.domain.errors import RecordTooLarge
@@ -29,6 +29,11 @@ def check_topic(topic: Topic) -> None:
         raise ValueError(f"{topic.name!r} cannot name a topic: it must match {TOPIC_NAME.pattern}")
     if not 1 <= topic.partitions <= PARTITIONS_MAX:
         raise ValueError(f"{topic.name}: {topic.partitions} partitions; 1 to {PARTITIONS_MAX}")
+
+
+def count_value_bytes(records: Iterable[Record]) -> int:
+    """The size of the values of these records."""
+    return sum(len(record.value or b"") for record in records)
 
 
 def check_append(records: Sequence[Record]) -> None:

@@ -28,6 +28,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobSubmitted
 from fairlead_common.domain.requests import validation
 from fairlead_common.domain.requests.decoding import Decoder, validation_problem
+from fairlead_common.log.append_limits import count_value_bytes
 from fairlead_common.service.disk import Disk, Space
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain import job_actions, name_rules, resubmission
@@ -370,7 +371,7 @@ class ResubmissionService:
                 request=action.request,
                 traceparent=action.traceparent,
             )
-            size = sum(len(record.value or b"") for record in records)
+            size = count_value_bytes(records)
             async with self._window.admit(target.queue, len(made), size) as admission:
                 admission.positions = await self._writer.append(records)
             reached = position_tokens.merge(reached, admission.positions)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from fairlead_common.log.append_limits import count_value_bytes
 from fairlead_common.log.protocol import Record
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
@@ -45,7 +46,7 @@ class JobWriter:
         `Problem` or `WorldError`.
         """
         self._disk.check(Space.LOW)
-        size = sum(len(record.value or b"") for record in records)
+        size = count_value_bytes(records)
         with self._recent.claim(digests, clock.monotonic_s()):
             appended = await self._append(queue, records, events, jobs, size)
         self._recent.add(digests, appended, clock.monotonic_s())
