@@ -16,14 +16,14 @@ from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service.event_loop import EventLoop
 from fairlead_lookout.domain.webhooks.retry_schedule import Attempt
 from fairlead_lookout.domain.webhooks.target_addresses import parse_networks
-from fairlead_lookout.domain.webhooks.webhook_types import Webhook, rotate_secrets
+from fairlead_lookout.domain.webhooks.webhook_types import EventFilter, Webhook, rotate_secrets
 from fairlead_lookout.service.webhooks.http_client import (
     RESPONSE_BYTES_MAX,
     FoundAddress,
     HttpClient,
 )
-from fairlead_lookout.service.webhooks.http_connections import RESOLVERS
 from fairlead_lookout.service.webhooks.request_sender import RequestSender
+from fairlead_lookout.store.webhooks.webhook_store import QUEUE_WEBHOOKS_MAX
 from tests.contract.log.certificates import Authority
 from tests.integration.webhooks.receiver import receiving
 from tests.unit.lookout import builders
@@ -33,9 +33,9 @@ LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
 SECRET = "whsec_" + "c2VjcmV0" * 5
 
 
-def make_webhook(url: str) -> Webhook:
+def make_webhook(url: str, queue: str | None = "q") -> Webhook:
     secrets = rotate_secrets((), KEYRING.seal("webhook/hook", SECRET), 0, 0)
-    return builders.make_webhook(url=url, secrets=secrets)
+    return builders.make_webhook(url=url, secrets=secrets, filter=EventFilter(queue))
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "127.1"])
@@ -129,12 +129,12 @@ async def serving(
         yield server.sockets[0].getsockname()[1]
 
 
-async def send_to(url: str, http: HttpClient | None = None) -> Attempt:
+async def send_to(url: str, http: HttpClient | None = None, queue: str | None = "q") -> Attempt:
     """One attempt, by a client that is permitted to use loopback addresses if none is given."""
     client = http or HttpClient(LOOPBACK)
     sender = RequestSender(KEYRING, client)
     try:
-        return await sender.send(make_webhook(url), "evt_1", "{}", "application/json")
+        return await sender.send(make_webhook(url, queue), "evt_1", "{}", "application/json")
     finally:
         if http is None:
             await client.close()
@@ -192,7 +192,7 @@ async def test_each_response_of_a_connection_has_the_whole_limit() -> None:
         receiver.answer = answer_much
         http = HttpClient(LOOPBACK)
         for _ in range(4):
-            response = await http.request("POST", receiver.url, {}, b"")
+            response = await http.request("POST", receiver.url, {}, b"", queue=None)
             assert len(response.content) == RESPONSE_BYTES_MAX
         await http.close()
 
@@ -283,8 +283,10 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
 
 async def test_a_name_that_is_never_answered_holds_one_thread() -> None:
     ends = threading.Event()
+    asked: list[str] = []
 
     def look_up(host: str, _: int, __: int, ___: int) -> Sequence[FoundAddress]:
+        asked.append(host)
         if host == "dead.example.org":
             ends.wait()
         return found("127.0.0.1")
@@ -299,41 +301,40 @@ async def test_a_name_that_is_never_answered_holds_one_thread() -> None:
             alive = await send_to(f"http://alive.example.org:{receiver.port}/", http)
             assert alive.status == 200
             assert not any(task.done() for task in dead)
+            assert asked.count("dead.example.org") == 1
         finally:
             ends.set()
             await asyncio.gather(*dead)
             await http.close()
 
 
-async def test_names_that_are_never_answered_delay_only_each_other() -> None:
+async def test_new_names_that_are_never_answered_delay_no_others() -> None:
     ends = threading.Event()
-    answered: list[str] = []
 
     def look_up(host: str, _: int, __: int, ___: int) -> Sequence[FoundAddress]:
         if host.startswith("dead"):
             ends.wait()
-            answered.append(host)
         return found("127.0.0.1")
 
     async with receiving() as receiver:
-        http = HttpClient(LOOPBACK, look_up=look_up, timeout_s=1.0)
-        urls = [f"http://dead-{number}.example.org:9/" for number in range(RESOLVERS)]
-        dead: list[asyncio.Task[Attempt]] = []
+        http = HttpClient(LOOPBACK, look_up=look_up)
+        alive = f"http://alive.example.org:{receiver.port}/"
         try:
-            # The first time they hold every thread, until the time limit ends the requests.
-            await asyncio.gather(*(send_to(url, http) for url in urls))
-            ends.set()
-            while len(answered) < RESOLVERS:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            ends.clear()
-            dead = [asyncio.create_task(send_to(url, http)) for url in urls]
+            dead = [
+                asyncio.create_task(send_to(f"http://dead-{number}.example.org:9/", http, "a"))
+                for number in range(QUEUE_WEBHOOKS_MAX)
+            ]
             await asyncio.sleep(0)
-            alive = await send_to(f"http://alive.example.org:{receiver.port}/", http)
-            assert alive.status == 200
+            assert (await send_to(alive, http, "b")).status == 200
+            assert (await send_to(alive, http, None)).status == 200
+            one_more = await send_to("http://dead-more.example.org:9/", http, "a")
+            assert one_more.error == "Cannot connect: 50 other names of queue a are not answered"
+            assert not any(task.done() for task in dead)
         finally:
             ends.set()
             await asyncio.gather(*dead)
-            await http.close()
+        assert (await send_to(alive, http, "a")).status == 200
+        await http.close()
 
 
 async def test_a_name_that_does_not_exist_is_an_error() -> None:

@@ -76,6 +76,7 @@ class AirflowSender:
             webhook.url.rstrip("/") + call.path,
             headers,
             call.body,
+            queue=webhook.filter.queue,
         )
 
     async def get_token(self, webhook: Webhook, refused: str = "") -> str:

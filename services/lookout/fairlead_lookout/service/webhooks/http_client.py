@@ -72,11 +72,13 @@ class HttpClient:
         url: str,
         headers: Mapping[str, str],
         body: bytes,
+        *,
+        queue: str | None,
     ) -> HttpResponse:
         """The response, with the beginning of its body: what arrives in time, up to `bytes_max`.
-        Raises `RequestFailed`."""
+        `queue`: whose users chose the URL; None for operators. Raises `RequestFailed`."""
         connections = await self._open()
-        return await connections.request(method, url, headers, body)
+        return await connections.request(method, url, headers, body, queue)
 
     async def _open(self) -> "HttpConnections":
         async with self._opening:

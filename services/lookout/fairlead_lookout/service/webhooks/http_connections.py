@@ -15,13 +15,14 @@ import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from fairlead_common.service import clock
+from fairlead_common.web.rate_limits import ConcurrencyLimiter
 from fairlead_lookout.domain.webhooks.target_addresses import explain_refusal
 from fairlead_lookout.service.webhooks.http_client import (
     FoundAddress,
@@ -30,22 +31,29 @@ from fairlead_lookout.service.webhooks.http_client import (
     RequestFailed,
     RequestLimits,
 )
+from fairlead_lookout.store.webhooks.webhook_store import QUEUE_WEBHOOKS_MAX, WEBHOOKS_MAX
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 CONNECTIONS_MAX: Final = 1_000
-RESOLVERS: Final = 32
-"""Names that are resolved at the same time; a name that is not answered holds one of them."""
-SLOW_RESOLVERS: Final = 8
-"""The same for names that were slow the last time, so that these delay only each other."""
-SLOW_NAMES_MAX: Final = 10_000
 IDLE_S: Final = 15.0
 HEAD_BYTES_MAX: Final = 64 * 1024
 """What a response has beside its body: headers, responses before it (1xx), chunks, TLS records."""
 USER_AGENT: Final = "Fairlead-Webhooks/1"
-_OWN: Final = frozenset({errno.EACCES, errno.EMSGSIZE})
+_OWN: Final = frozenset({errno.EACCES, errno.EBUSY, errno.EMSGSIZE})
 """Errors that have a text of this module."""
+_QUEUE: Final[ContextVar[str | None]] = ContextVar("queue")
+"""The queue whose events the current request is about; None for the webhooks of operators."""
+
+
+class _NameKey(NamedTuple):
+    """A name that is resolved, and for which queue."""
+
+    queue: str | None
+    host: str
+    port: int
+    family: int
 
 
 class AddressRefused(OSError):
@@ -57,7 +65,7 @@ class HttpConnections:
 
     def __init__(self, limits: RequestLimits, context: ssl.SSLContext, look_up: LookUp) -> None:
         self._limits = limits
-        self._resolver = _Resolver(look_up, slow_s=limits.timeout_s / 10)
+        self._resolver = _Resolver(look_up)
         self._sessions = {
             "https": self._open_session(context, encrypted=True),
             "http": self._open_session(context, encrypted=False),
@@ -89,9 +97,10 @@ class HttpConnections:
         )
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, queue: str | None
     ) -> HttpResponse:
         """See `HttpClient`."""
+        _QUEUE.set(queue)
         target = URL(url, encoded=True)
         try:
             async with self._sessions[target.scheme].request(
@@ -172,28 +181,23 @@ class _LimitedProtocol(asyncio.Protocol):
 
 
 class _Resolver(AbstractResolver):
-    """Resolves names in threads of its own, so that slow names do not delay anything else. All who
-    want the same name at the same time wait for one thread. `slow_s`: what takes longer is slow."""
+    """Resolves names in threads. A name that no server answers holds its thread for a long time, so
+    there is a thread for each webhook, and the names of one queue hold at most as many as it has
+    webhooks. All who want the same name at the same time wait for one thread."""
 
-    def __init__(self, look_up: LookUp, slow_s: float) -> None:
+    def __init__(self, look_up: LookUp) -> None:
         self._look_up = look_up
-        self._slow_s = slow_s
-        self._slow: set[str] = set()
-        self._threads = ThreadPoolExecutor(RESOLVERS, "webhook-resolver")
-        self._slow_threads = ThreadPoolExecutor(SLOW_RESOLVERS, "webhook-slow-resolver")
-        self._running: dict[tuple[str, int, int], asyncio.Future[Sequence[FoundAddress]]] = {}
+        self._threads = ThreadPoolExecutor(WEBHOOKS_MAX, "webhook-resolver")
+        self._of_queues: ConcurrencyLimiter[str] = ConcurrencyLimiter(QUEUE_WEBHOOKS_MAX)
+        self._running: dict[_NameKey, asyncio.Future[Sequence[FoundAddress]]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name."""
-        key = (host, port, int(family))
+        """The addresses of a name. Raises `OSError`."""
+        key = _NameKey(_QUEUE.get(), host, port, family)
         if key not in self._running:
-            loop = asyncio.get_running_loop()
-            threads = self._slow_threads if host in self._slow else self._threads
-            running = loop.run_in_executor(threads, self._measure, host, port, family)
-            self._running[key] = running
-            running.add_done_callback(functools.partial(self._forget, key))
+            self._start(key)
         # A caller that waits no longer does not end the thread.
         found = await asyncio.shield(self._running[key])
         return [
@@ -208,28 +212,27 @@ class _Resolver(AbstractResolver):
             for kind, _, protocol, _, target in found
         ]
 
-    def _measure(self, host: str, port: int, family: int) -> Sequence[FoundAddress]:
-        """Look a name up, and note whether it was slow. In a thread."""
-        started_s = clock.monotonic_s()
-        try:
-            return self._look_up(host, port, family, socket.SOCK_STREAM)
-        finally:
-            if clock.monotonic_s() - started_s <= self._slow_s:
-                self._slow.discard(host)
-            elif len(self._slow) < SLOW_NAMES_MAX:
-                self._slow.add(host)
+    def _start(self, key: _NameKey) -> None:
+        queue, host, port, family = key
+        if queue is not None and not self._of_queues.begin(queue):
+            text = f"{QUEUE_WEBHOOKS_MAX} other names of queue {queue} are not answered"
+            raise OSError(errno.EBUSY, text)
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._look_up, host, port, family, socket.SOCK_STREAM
+        )
+        self._running[key] = running
+        running.add_done_callback(functools.partial(self._forget, key))
 
-    def _forget(
-        self, key: tuple[str, int, int], done: asyncio.Future[Sequence[FoundAddress]]
-    ) -> None:
+    def _forget(self, key: _NameKey, done: asyncio.Future[Sequence[FoundAddress]]) -> None:
         del self._running[key]
+        if key.queue is not None:
+            self._of_queues.end(key.queue)
         if not done.cancelled():
             done.exception()  # perhaps nobody waits for it any more
 
     async def close(self) -> None:
         """End the threads that have nothing to do."""
-        for threads in (self._threads, self._slow_threads):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _explain(failure: Exception) -> str:

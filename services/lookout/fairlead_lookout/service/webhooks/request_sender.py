@@ -39,7 +39,9 @@ class RequestSender:
                 **self._sign(webhook, message_id, body),
                 **given,
             }
-            response = await self._http.request("POST", webhook.url, headers, body.encode())
+            response = await self._http.request(
+                "POST", webhook.url, headers, body.encode(), queue=webhook.filter.queue
+            )
             status, retry_after_s = response.status, response.retry_after_s
             if not 200 <= status < 300:
                 error = _explain_status(status, response.content, given.values())
