@@ -58,15 +58,13 @@ def name_jobs(key: TaskKey, jobs: Sequence[Job]) -> list[Job]:
     ]
 
 
-def renew_jobs(
-    jobs: Sequence[Job], states: Mapping[str, str], ended: frozenset[str] = ENDED_BADLY
-) -> list[Job]:
+def renew_jobs(jobs: Sequence[Job], states: Mapping[str, str]) -> list[Job]:
     """The jobs to submit on a retry: those that ended without success get the next client id.
 
-    `states`: the states of existing jobs by client id. A job in a state that is not in `ended`
-    keeps its client id, so that submitting it again creates nothing.
+    `states`: the states of existing jobs by client id. Another job keeps its client id, so that
+    submitting it again creates nothing.
     """
-    names = {job.client_id: _newest_name(job.client_id or "", states, ended) for job in jobs}
+    names = {job.client_id: _newest_name(job.client_id or "", states) for job in jobs}
     return [
         msgspec.structs.replace(
             job,
@@ -75,6 +73,17 @@ def renew_jobs(
         )
         for job in jobs
     ]
+
+
+def renew_reported_job(job: Job, states: Mapping[str, str], reported: str | None) -> Job:
+    """The job to submit on a later try, of a task that can have been cleared since.
+
+    `reported`: the client id of the job with which an earlier try ended successfully. It is not the
+    newest one if that has ended since without being reported.
+    """
+    first = job.client_id or ""
+    name = first if reported is None else _next_name(first, reported)
+    return msgspec.structs.replace(job, client_id=_newest_name(first, states, name))
 
 
 def _rename(after: _After, names: Mapping[str | None, str] | Mapping[str, str]) -> _After:
@@ -87,13 +96,19 @@ def _rename(after: _After, names: Mapping[str | None, str] | Mapping[str, str]) 
     )
 
 
-def _newest_name(client_id: str, states: Mapping[str, str], ended: frozenset[str]) -> str:
-    """The client id, or with the number of the attempt (`fit~2`) after the end of earlier ones."""
-    attempt, name = 1, client_id
-    while states.get(name) in ended:
-        attempt += 1
-        name = f"{client_id}~{attempt}"
+def _newest_name(first: str, states: Mapping[str, str], name: str | None = None) -> str:
+    """The client id, or with the number of the attempt (`fit~2`) after attempts that ended without
+    success. `name`: where to begin, if not at the first one."""
+    name = name or first
+    while states.get(name) in ENDED_BADLY:
+        name = _next_name(first, name)
     return name
+
+
+def _next_name(first: str, name: str) -> str:
+    """The client id of the attempt after the one of this name."""
+    attempt = 1 if name == first else int(name.rpartition("~")[2])
+    return f"{first}~{attempt + 1}"
 
 
 def _shorten(text: str, characters_max: int) -> str:

@@ -8,13 +8,14 @@ from airflow.sdk import BaseXCom
 from airflow.sdk.execution_time.xcom import XCom
 
 from fairlead import AsyncClient, Filter, Job, SubmitResult
-from fairlead.models.job_models import ENDED
 from fairlead_airflow import job_names, shared_events
 from fairlead_airflow.hook import ServerAddress
 from fairlead_airflow.job_names import TaskKey
 from fairlead_airflow.links import KEY, build_job_set_url
 from fairlead_airflow.trigger import FairleadJobSetTrigger
 
+REPORTED: Final = "fairlead_reported"
+"""The XCom key of the client id of the job with which a try has ended successfully."""
 LINGER_S: Final = 60.0
 """Jobs of the first instances can end before the triggerer has started the last instance."""
 
@@ -23,8 +24,9 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
     """Runs the job of one mapped task instance: that at its map index in the list of `source`.
 
     The first instance in its first try submits the jobs of all instances at once; the others wait
-    for that. All follow one event stream. A later try waits for the job of the try before if it
-    lives, and otherwise submits it again, alone.
+    for that. All follow one event stream. A later try waits for the job of the try before, unless
+    that has ended without success, or its success was reported, because then the task was cleared:
+    it submits the job again, alone. XComs of tasks that start in the triggerer outlive their tries.
     """
 
     def __init__(
@@ -72,15 +74,19 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             address, self.queue, self.job_set, linger_s=LINGER_S
         ) as events:
             jobs = await events.run_once("jobs", lambda: self._read_jobs(key))
+            job = jobs[key.map_index]
             if task.try_number == 1:
                 made = await events.run_once(
                     "submission", lambda: self._submit(events.client, jobs)
                 )
                 self.job_ids = [made.jobs[key.map_index].id]
             else:
-                job = await self._find_next_try(events.client, jobs[key.map_index])
+                job = await self._find_next_try(events.client, key, job)
                 self.job_ids = [(await self._submit(events.client, [job])).jobs[0].id]
-            return await super().wait(address)
+            outcome = await super().wait(address)
+        if not outcome["failure"]:
+            await self.push_value(REPORTED, job.client_id)
+        return outcome
 
     async def _read_jobs(self, key: TaskKey) -> list[Job]:
         """The jobs of all instances, in the order of their map indexes."""
@@ -100,12 +106,19 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             lambda: client.submit(self.queue, self.job_set, jobs, defaults=self.defaults)
         )
 
-    async def _find_next_try(self, client: AsyncClient, job: Job) -> Job:
-        """The job that lives, or else the one to submit next."""
+    async def _find_next_try(self, client: AsyncClient, key: TaskKey, job: Job) -> Job:
+        """The job of the try before, or else the one to submit next."""
         where = Filter(queue=self.queue, job_set=self.job_set)
 
         async def read_states() -> dict[str, str]:
             return {found.client_id or "": found.state async for found in client.iter_jobs(where)}
 
         states = await shared_events.outlast_outages(read_states)
-        return job_names.renew_jobs([job], states, ended=ENDED)[0]
+        reported = await XCom.aget_one(
+            key=REPORTED,
+            dag_id=key.dag_id,
+            task_id=key.task_id,
+            run_id=key.run_id,
+            map_index=key.map_index,
+        )
+        return job_names.renew_reported_job(job, states, reported)

@@ -185,6 +185,7 @@ class AirflowInstallation:
             ._replace(scheme="postgresql+psycopg2")
             .geturl(),
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+            "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
             "WORKERS__EXECUTION_API_TIMEOUT": "60",
             "TRIGGERER__JOB_HEARTBEAT_SEC": "1",
             "TRIGGERER__RUNNER_HEALTH_CHECK_THRESHOLD": "120",
@@ -231,8 +232,8 @@ class DagRun:
         return self._airflow.request("GET", f"{self.path}/taskInstances/{task_id}")
 
     def mapped_tasks(self, task_id: str) -> list[Any]:
-        """The instances of a mapped task, at most 100."""
-        path = f"{self.path}/taskInstances/{task_id}/listMapped?limit=100"
+        """The instances of a mapped task by index, at most 100."""
+        path = f"{self.path}/taskInstances/{task_id}/listMapped?limit=100&order_by=map_index"
         return list(self._airflow.request("GET", path)["task_instances"])
 
     def wait_for_end(self) -> str:
@@ -245,10 +246,21 @@ class DagRun:
         wait_for(lambda: self.task(task_id)["state"] in states, RUN_S_MAX, POLL_S)
         return self.task(task_id)
 
-    def mark(self, task_id: str, state: str) -> None:
-        """What a person does with "Mark as ..."."""
-        path = f"{self.path}/taskInstances/{task_id}"
+    def mark(self, task_id: str, state: str, map_index: int | None = None) -> None:
+        """What a person does with "Mark as ..."; `map_index`: of an instance of a mapped task."""
+        instance = "" if map_index is None else f"/{map_index}"
+        path = f"{self.path}/taskInstances/{task_id}{instance}"
         self._airflow.request("PATCH", path, {"new_state": state})
+
+    def clear(self, task_id: str, map_index: int) -> None:
+        """What a person does with "Clear" of one instance of a mapped task."""
+        body = {
+            "dry_run": False,
+            "only_failed": False,
+            "dag_run_id": self.run_id,
+            "task_ids": [[task_id, map_index]],
+        }
+        self._airflow.request("POST", f"dags/{self.dag_id}/clearTaskInstances", body)
 
     def log(self, task_id: str, try_number: int = 1) -> str:
         """The log of a try of a task; empty before the try."""

@@ -31,9 +31,9 @@ def client(standalone: StandaloneInstallation) -> Iterator[Client]:
         yield client
 
 
-def jobs_of(client: Client, run: DagRun) -> list[JobView]:
-    """The jobs of the task `job` of a run, oldest first."""
-    job_set = f"airflow/{run.dag_id}/{run.run_id}/job"
+def jobs_of(client: Client, run: DagRun, task_id: str = "job") -> list[JobView]:
+    """The jobs of a task of a run, oldest first."""
+    job_set = f"airflow/{run.dag_id}/{run.run_id}/{task_id}"
     return list(client.iter_jobs(Filter(queue="default", job_set=job_set), sort="submitted"))
 
 
@@ -152,6 +152,35 @@ def test_mapped_tasks_use_one_submission_and_one_event_stream(
     assert [logs.count(f"Submitting {n} jobs to") for n in (count, 1)] == [1, 1]
     assert logs.count("[job.12 stdout] number 12") == 1
     assert logs.count("Following the events of") <= 2, "one, and one for the retry at most"
+
+
+def test_one_instance_of_mapped_jobs_is_marked_as_failed_or_limited_alone(
+    airflow: AirflowInstallation, client: Client, tmp_path: Path
+) -> None:
+    go, never = (wait_for_file(tmp_path / name) for name in ("go", "never"))
+    conf = {"job": [go, never, ["true"]], "limited": [go, ["true"]]}
+    run = DagRun(airflow, "mapped_alone", conf)
+    wait_for(lambda: [job.state for job in jobs_of(client, run)].count("RUNNING") == 2)
+    wait_for(lambda: all(task["triggerer_job"] for task in run.mapped_tasks("job")[:2]))
+    run.mark("job", "failed", 1)
+    wait_for(lambda: "CANCELLED" in [job.state for job in jobs_of(client, run)])
+    # The next try, after the limit of the first, takes the same job, also if that has ended.
+    wait_for(lambda: run.mapped_tasks("limited")[0]["try_number"] > 1)
+    (tmp_path / "go").touch()
+    assert run.wait_for_end() == "failed"
+    assert [task["state"] for task in run.mapped_tasks("job")] == ["success", "failed", "success"]
+    assert [task["try_number"] for task in run.mapped_tasks("job")] == [1, 1, 1]
+    assert [task["state"] for task in run.mapped_tasks("limited")] == ["success", "success"]
+    states = {job.client_id: job.state for job in jobs_of(client, run)}
+    assert states == {"job.0": "SUCCEEDED", "job.1": "CANCELLED", "job.2": "SUCCEEDED"}
+    limited = {job.client_id: job.state for job in jobs_of(client, run, "limited")}
+    assert limited == {"limited.0": "SUCCEEDED", "limited.1": "SUCCEEDED"}
+    run.clear("limited", 1)
+    wait_for(lambda: run.mapped_tasks("limited")[1]["try_number"] > 1)
+    run.wait_for_end()
+    assert run.mapped_tasks("limited")[1]["state"] == "success"
+    names = [job.client_id for job in jobs_of(client, run, "limited")]
+    assert names == ["limited.0", "limited.1", "limited.1~2"]
 
 
 def test_sensor_waits_for_a_job_set(

@@ -1,7 +1,15 @@
 """The names of a task's jobs: the same in every try, and different for every task."""
 
+import pytest
+
 from fairlead import AfterArray, Job
-from fairlead_airflow.job_names import TaskKey, name_job_set, name_jobs, renew_jobs
+from fairlead_airflow.job_names import (
+    TaskKey,
+    name_job_set,
+    name_jobs,
+    renew_jobs,
+    renew_reported_job,
+)
 
 KEY = TaskKey("etl", "manual__2026-01-01T00:00:00+00:00", "fit")
 
@@ -34,6 +42,28 @@ def test_only_jobs_without_success_are_renewed() -> None:
     renewed = renew_jobs(jobs, states)
     assert names(renewed) == ["fit.a~3", "fit.b", "fit.2"]
     assert renewed[1].after == ("fit.a~3",)
+
+
+@pytest.mark.parametrize(
+    ("states", "reported", "name"),
+    [
+        (["RUNNING"], None, "fit"),
+        (["SUCCEEDED"], None, "fit"),
+        (["SUCCEEDED"], "fit", "fit~2"),
+        (["FAILED"], None, "fit~2"),
+        (["FAILED", "SUCCEEDED"], None, "fit~2"),
+        (["SUCCEEDED", "CANCELLED"], "fit", "fit~3"),
+        (["SUCCEEDED", "SUCCEEDED"], "fit", "fit~2"),
+        (["SUCCEEDED", "SUCCEEDED"], "fit~2", "fit~3"),
+    ],
+)
+def test_a_job_is_renewed_if_it_has_no_success_or_if_that_was_reported(
+    states: list[str], reported: str | None, name: str
+) -> None:
+    attempts = ("fit", "fit~2", "fit~3")
+    job = Job(client_id="fit")
+    found = renew_reported_job(job, dict(zip(attempts, states, strict=False)), reported)
+    assert found.client_id == name
 
 
 def test_long_names_are_shortened_and_stay_different() -> None:

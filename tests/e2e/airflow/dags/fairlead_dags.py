@@ -35,6 +35,21 @@ with DAG("mapped", default_args=RETRY):
 
     map_jobs(make_jobs(), task_id="job", defaults=SMALL)
 
+with DAG("mapped_alone", default_args={**RETRY, "retries": 5}):
+
+    @task
+    def read_jobs(name: str, dag_run: Any = None) -> list[dict[str, Any]]:
+        """The jobs of a task, as the run says."""
+        return [{"command": command} for command in dag_run.conf[name]]
+
+    map_jobs(read_jobs("job"), task_id="job", defaults=SMALL)
+    map_jobs(
+        read_jobs.override(task_id="read_limited")("limited"),
+        task_id="limited",
+        defaults=SMALL,
+        execution_timeout=timedelta(seconds=5),
+    )
+
 with DAG("limited", render_template_as_native_obj=True):
     FairleadSubmitOperator(task_id="job", jobs=JOB, execution_timeout=timedelta(seconds=2))
 
