@@ -11,11 +11,12 @@ import httpx2
 
 from fairlead_common.db import open_pool
 from fairlead_common.domain.records import configuration
-from fairlead_lookout.store.webhooks.webhook_store import QUEUE_WEBHOOKS_MAX
+from fairlead_lookout.http.api.webhook_delivery_routes import TESTS_BURST
+from fairlead_lookout.store.webhooks.webhook_store import QUEUE_WEBHOOKS_MAX, WEBHOOKS_MAX
 from fairlead_submit.store import schema, token_store
 from tests.integration.webhooks.receiver import receiving
 from tests.integration.webhooks.webhook_harness import WebhookHarness, delivering
-from tests.unit.lookout.builders import submitted
+from tests.unit.lookout.builders import job_id, submitted
 
 NOBODY = "http://127.0.0.1:9/"
 
@@ -112,44 +113,77 @@ async def _make_tokens(database: str) -> dict[str, str]:
         name: await token_store.make_token(pool, name, [role])
         for name, role in (("anna", "submitter"), ("bob", "submitter"), ("olga", "operator"))
     }
+    made["rita"] = await token_store.make_token(pool, "rita", ["operator"], queues=["q"])
     await pool.close()
     return made
+
+
+class _Callers:
+    """Sends requests with the tokens of several users."""
+
+    def __init__(self, harness: WebhookHarness, tokens: dict[str, str]) -> None:
+        self._harness = harness
+        self._tokens = tokens
+
+    async def ask(self, who: str, method: str, path: str, body: Any = None) -> httpx2.Response:
+        """The answer to this user."""
+        headers = {"Authorization": f"Bearer {self._tokens[who]}"}
+        return await self._harness.client.request(
+            method, f"/api/v1{path}", json=body, headers=headers
+        )
 
 
 async def test_webhooks_of_a_queue_belong_to_its_submitters(
     fresh_database: str, valkey_url: str
 ) -> None:
     tokens = await _make_tokens(fresh_database)
-
-    async def ask(
-        harness: WebhookHarness, who: str, method: str, path: str, body: Any = None
-    ) -> httpx2.Response:
-        headers = {"Authorization": f"Bearer {tokens[who]}"}
-        return await harness.client.request(method, f"/api/v1{path}", json=body, headers=headers)
-
     async with delivering(fresh_database, valkey_url, anonymous=False) as harness:
+        ask = _Callers(harness, tokens).ask
         of_queue = {"name": "hook", "url": NOBODY, "filter": {"queue": "q"}}
         of_all = {"name": "all", "url": NOBODY}
-        assert (await ask(harness, "anna", "POST", "/webhooks", of_queue)).status_code == 422
-        assert (await ask(harness, "bob", "POST", "/webhooks", of_all)).status_code == 403
-        assert (await ask(harness, "bob", "POST", "/webhooks", of_queue)).status_code == 201
-        assert (await ask(harness, "olga", "POST", "/webhooks", of_all)).status_code == 201
+        assert (await ask("anna", "POST", "/webhooks", of_queue)).status_code == 422
+        for who in ("bob", "rita"):
+            assert (await ask(who, "POST", "/webhooks", of_all)).status_code == 403
+        assert (await ask("bob", "POST", "/webhooks", of_queue)).status_code == 201
+        assert (await ask("olga", "POST", "/webhooks", of_all)).status_code == 201
         widened = {"url": NOBODY}
-        assert (await ask(harness, "bob", "PUT", "/webhooks/hook", widened)).status_code == 403
+        assert (await ask("bob", "PUT", "/webhooks/hook", widened)).status_code == 403
         seen = {
-            who: [
-                each["name"]
-                for each in (await ask(harness, who, "GET", "/webhooks")).json()["webhooks"]
-            ]
+            who: [each["name"] for each in (await ask(who, "GET", "/webhooks")).json()["webhooks"]]
             for who in tokens
         }
-        assert seen == {"anna": [], "bob": ["hook"], "olga": ["all", "hook"]}
+        own = {"bob": ["hook"], "rita": ["hook"]}
+        assert seen == {"anna": [], **own, "olga": ["all", "hook"]}
+        hidden = [("anna", "hook"), ("bob", "all"), ("rita", "all")]
         for method, path in (
             ("GET", ""), ("PUT", ""), ("DELETE", ""), ("POST", "/test"), ("POST", "/rotate"),
             ("GET", "/deliveries"), ("POST", "/replay?from=2026-01-01T00:00:00Z"),
         ):  # fmt: skip
-            answer = await ask(harness, "anna", method, f"/webhooks/hook{path}", {})
-            assert answer.status_code == 404, (method, path)
+            for who, name in hidden:
+                answer = await ask(who, method, f"/webhooks/{name}{path}", {})
+                assert answer.status_code == 404, (who, method, path)
+
+
+async def test_test_deliveries_are_limited_for_each_webhook_and_each_caller(
+    fresh_database: str, valkey_url: str
+) -> None:
+    tokens = await _make_tokens(fresh_database)
+    async with delivering(fresh_database, valkey_url, anonymous=False) as harness:
+        ask = _Callers(harness, tokens).ask
+        for who, name in (("bob", "first"), ("bob", "second"), ("olga", "third")):
+            given = {"name": name, "url": NOBODY, "filter": {"queue": "q"}}
+            assert (await ask(who, "POST", "/webhooks", given)).status_code == 201
+
+        async def test(who: str, name: str) -> httpx2.Response:
+            return await ask(who, "POST", f"/webhooks/{name}/test?wait=0")
+
+        statuses = [(await test("bob", "first")).status_code for _ in range(TESTS_BURST + 5)]
+        assert statuses[:TESTS_BURST] == [200] * TESTS_BURST
+        assert 429 in statuses
+        of_webhook, of_caller = await test("olga", "first"), await test("bob", "second")
+        assert (of_webhook.status_code, of_caller.status_code) == (429, 429)
+        assert int(of_webhook.headers["Retry-After"]) >= 1
+        assert (await test("olga", "third")).status_code == 200
 
 
 async def test_the_webhooks_of_a_deleted_queue_are_disabled(
@@ -161,6 +195,7 @@ async def test_the_webhooks_of_a_deleted_queue_are_disabled(
         await harness.append([configuration.record(deleted)])
         webhook = await harness.wait_until_disabled()
         assert webhook["disabled"] == "Queue q was deleted."
+        assert webhook["missed"]["to"] is None
 
 
 async def test_failed_deliveries_and_all_events_are_replayed(
@@ -232,6 +267,23 @@ async def test_what_waits_for_another_attempt_is_sent_now_by_a_replay(
         assert len(receiver.received) == 4
 
 
+async def test_what_waits_for_its_turn_is_sent_when_a_webhook_is_not_ordered_any_more(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
+        receiver.answer_status(503, Retry_After="3600")
+        await harness.create(receiver.url, ordered=True)
+        await harness.append_events(submitted("a"), submitted("b"))
+        async with asyncio.timeout(60):
+            while {each["attempts"] for each in await harness.list_deliveries()} != {0, 1}:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        receiver.answer_status(200)
+        body = {"url": receiver.url, "filter": {"queue": "q"}, "ordered": False}
+        assert (await harness.client.put("/api/v1/webhooks/hook", json=body)).is_success
+        (delivered,) = await harness.wait_for_state("DELIVERED", 1)
+        assert delivered["jobId"] == job_id("b")
+
+
 async def test_times_of_a_replay_are_checked(fresh_database: str, valkey_url: str) -> None:
     async with delivering(fresh_database, valkey_url) as harness:
         await harness.create(NOBODY)
@@ -247,23 +299,64 @@ async def test_times_of_a_replay_are_checked(fresh_database: str, valkey_url: st
             assert [each["pointer"] for each in refused.json()["errors"]] == [pointer]
 
 
+async def test_a_replay_does_not_repeat_tests(fresh_database: str, valkey_url: str) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        await harness.create(NOBODY)
+        assert (await harness.post("/webhooks/hook/test")).json()["state"] == "FAILED"
+        since = {"from": "2020-01-01T00:00:00Z"}
+        started = (await harness.post("/webhooks/hook/replay", **since)).json()
+        assert started["replayed"] == 0
+
+
 async def test_one_queue_cannot_use_up_the_webhooks_of_all(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with delivering(fresh_database, valkey_url) as harness:
-        for number in range(QUEUE_WEBHOOKS_MAX):
-            await harness.create(NOBODY, f"hook-{number}")
         one_more = {"name": "hook", "url": NOBODY, "filter": {"queue": "q"}}
-        refused = await harness.post("/webhooks", one_more)
-        assert refused.status_code == 409
-        assert "Queue 'q' has 50 webhooks already" in refused.json()["detail"]
+        answers = await asyncio.gather(
+            *(
+                harness.post("/webhooks", one_more | {"name": f"hook-{number}"})
+                for number in range(QUEUE_WEBHOOKS_MAX + 10)
+            )
+        )
+        refused = [each for each in answers if each.status_code == 409]
+        assert len(refused) == 10
+        assert "Queue 'q' has 50 webhooks already" in refused[0].json()["detail"]
         await harness.create(NOBODY, filter={})
         moved = await harness.client.put("/api/v1/webhooks/hook", json=one_more)
         assert moved.status_code == 409
+        known = (await harness.read("/webhooks", limit=2))["webhooks"][1]["name"]
         unmoved = await harness.client.put(
-            "/api/v1/webhooks/hook-1", json={"url": NOBODY, "filter": {"queue": "q"}}
+            f"/api/v1/webhooks/{known}", json={"url": NOBODY, "filter": {"queue": "q"}}
         )
         assert unmoved.status_code == 200
+
+
+async def test_concurrent_requests_do_not_exceed_the_webhooks_of_an_installation(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with delivering(fresh_database, valkey_url) as harness:
+        await harness.create(NOBODY, "a", filter={}, enabled=False)
+        connection = await asyncpg.connect(fresh_database)
+        await connection.execute(
+            "INSERT INTO fairlead_webhooks.webhooks"
+            " (name, url, filter, format, ordered, concurrency, headers, secrets, enabled,"
+            "  changed_ms, by)"
+            " SELECT name || '-' || copy, url, filter, format, ordered, concurrency, headers,"
+            "  secrets, enabled, changed_ms, by"
+            " FROM fairlead_webhooks.webhooks, generate_series(2, $1) copy",
+            WEBHOOKS_MAX - 1,
+        )
+        await connection.close()
+        answers = await asyncio.gather(
+            *(
+                harness.post("/webhooks", {"name": name, "url": NOBODY, "filter": {"queue": "q"}})
+                for name in ("b", "c", "d", "e")
+            )
+        )
+        assert sorted(each.status_code for each in answers) == [201, 409, 409, 409]
+        details = {each.json().get("detail") for each in answers} - {None}
+        assert details == {"There are 1000 webhooks already; delete one first."}
 
 
 async def test_a_backlog_beyond_the_limit_is_delivered_later(
@@ -290,6 +383,12 @@ async def test_a_backlog_beyond_the_limit_is_delivered_later(
             while not (await harness.read("/webhooks/hook/replays"))["replays"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert len(await harness.list_deliveries(state="PENDING")) <= 20
+        # The backlog has what happens while the webhook is disabled, so nothing is missed.
+        body = {"url": receiver.url, "filter": {"queue": "q"}, "ordered": True}
+        for enabled in (False, True):
+            changed = body | {"enabled": enabled}
+            webhook = (await harness.client.put("/api/v1/webhooks/hook", json=changed)).json()
+        assert webhook["missed"] is None
         opened.set()
         received = await receiver.wait_for(60)
         sequences = [each.message["data"]["sequence"] for each in received]
@@ -300,6 +399,7 @@ async def test_a_backlog_beyond_the_limit_is_delivered_later(
 async def test_commands_create_test_and_replay(fresh_database: str, valkey_url: str) -> None:
     async with receiving() as receiver, delivering(fresh_database, valkey_url) as harness:
         server = str(harness.client.base_url)
+        messages: list[str] = []
 
         async def call(*arguments: str) -> str:
             process = await asyncio.create_subprocess_exec(
@@ -309,6 +409,7 @@ async def test_commands_create_test_and_replay(fresh_database: str, valkey_url: 
             )  # fmt: skip
             output, errors = await process.communicate()
             assert process.returncode == 0, errors.decode()
+            messages.append(errors.decode())
             return output.decode()
 
         secret = (
@@ -325,6 +426,11 @@ async def test_commands_create_test_and_replay(fresh_database: str, valkey_url: 
         (listed,) = json.loads(await call("deliveries", "hook", "-o", "json"))
         assert "sent again" in await call("replay", "hook", listed["id"])
         await receiver.wait_for(2)
+        await call("update", "hook", "--disable")
+        await call("update", "hook", "--enable")
+        _, found_command, words = messages[-1].partition("fairlead webhook replay ")
+        assert found_command
+        assert "has started" in await call("replay", *words.split())
         assert "hook" in await call("list")
         await call("delete", "hook")
         assert await call("list", "-o", "name") == ""

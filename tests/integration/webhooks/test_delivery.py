@@ -251,6 +251,7 @@ async def test_410_gone_disables_at_once(fresh_database: str, valkey_url: str) -
         await harness.append_events(submitted("a"))
         webhook = await harness.wait_until_disabled()
         assert "410 Gone" in webhook["disabled"]
+        assert webhook["missed"]["to"] is None
 
 
 async def test_the_end_of_a_job_has_its_state(fresh_database: str, valkey_url: str) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from fairlead.models.model_bases import RequestModel, ResponseModel
 
 
@@ -90,8 +92,17 @@ class ReceivedAirflowTarget(ResponseModel, frozen=True, kw_only=True):
     username: str | None = None
 
 
+class MissedEvents(ResponseModel, frozen=True, kw_only=True):
+    """The time of the events that a webhook missed while it was disabled; without `until` it still
+    is. `replay_webhook` with `everything` delivers them."""
+
+    since: str = msgspec.field(name="from")
+    until: str | None = msgspec.field(name="to", default=None)
+
+
 class Webhook(ResponseModel, frozen=True, kw_only=True):
     """A webhook. `url` is empty for e-mail. `credentials`: the names of its secrets for Airflow.
+    `missed`: what it missed while it was disabled, until that is replayed.
 
     `secret` is only in the response that creates or rotates a webhook that signs.
     """
@@ -114,6 +125,7 @@ class Webhook(ResponseModel, frozen=True, kw_only=True):
     disabled: str | None = None
     failing_since: str | None = None
     last_success: str | None = None
+    missed: MissedEvents | None = None
     pending: str = "0"
     changed: str | None = None
     by: str = ""

@@ -41,6 +41,8 @@ class LockClass(enum.IntEnum):
     """Key: a random number per process. The locks held say how many processes send deliveries."""
     WEBHOOK_TABLES = 0x0FAB
     """Key: 0. Taken for a transaction that creates or drops a day's table of deliveries."""
+    WEBHOOK_LIMITS = 0x0FAC
+    """Key: 0. Taken for a transaction that counts webhooks before it adds one."""
 
 
 class LockNumber(enum.IntEnum):

@@ -27,11 +27,20 @@ class SecretResponse(ResponseBody, frozen=True, kw_only=True):
     expires: str | None = None
 
 
+class MissedResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=False):
+    """The time of the events that were not delivered because the webhook was disabled. `to` null:
+    it is still disabled. A replay of all events of this time delivers them."""
+
+    from_: str = msgspec.field(name="from")
+    to: str | None
+
+
 class WebhookResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=False):
     """A webhook. `url` is empty for email. `headers`: the names of additional request headers;
     `credentials`: the names of the secrets that it has for Airflow.
 
     `disabled`: why it was disabled. `failingSince`: its deliveries have failed since then.
+    `missed`: the events that it missed while it was disabled, until they are replayed.
     `pending`: deliveries that wait, `10000+` beyond that. `secret` is returned only when it was
     just created.
     """
@@ -54,6 +63,7 @@ class WebhookResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=Fal
     disabled: str | None
     failing_since: str | None
     last_success: str | None
+    missed: MissedResponse | None
     pending: str
     changed: str
     by: str
@@ -157,9 +167,18 @@ def describe_webhook(webhook: Webhook, pending: int, now_ms: int) -> WebhookResp
         disabled=webhook.disabled,
         failing_since=format_time(webhook.failing_ms),
         last_success=format_time(webhook.succeeded_ms),
+        missed=_describe_missed(webhook),
         pending=str(pending) if pending < PENDING_COUNT_MAX else f"{PENDING_COUNT_MAX}+",
         changed=timestamps.rfc3339(webhook.changed_ms),
         by=webhook.by,
+    )
+
+
+def _describe_missed(webhook: Webhook) -> MissedResponse | None:
+    if webhook.missed_from_ms is None:
+        return None
+    return MissedResponse(
+        from_=timestamps.rfc3339(webhook.missed_from_ms), to=format_time(webhook.missed_to_ms)
     )
 
 

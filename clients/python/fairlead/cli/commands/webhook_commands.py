@@ -117,6 +117,7 @@ def get(
             ("Disabled because", webhook.disabled),
             ("Failing since", webhook.failing_since),
             ("Last success", webhook.last_success),
+            ("Not delivered", _describe_missed(webhook)),
             ("Pending", webhook.pending),
             ("Changed", f"{webhook.changed} by {webhook.by}"),
         ]
@@ -138,8 +139,14 @@ def update(
     with command_base.connect(context) as client, command_base.add_hint(_NOT_FOUND, NotFound):
         known = webhook_options.to_change(client.webhook(name))
         given = options if enabled is None else {**options, "enabled": enabled}
-        client.replace_webhook(webhook_options.merge_options(known, given))
+        changed = client.replace_webhook(webhook_options.merge_options(known, given))
     typer.echo(f"webhook {name} changed")
+    if enabled and changed.missed is not None:
+        missed = changed.missed
+        command_base.print_message(
+            f"Events from {missed.since} to {missed.until} were not delivered. To deliver them:"
+            f" fairlead webhook replay {name} --since {missed.since} --until {missed.until} --all"
+        )
 
 
 def delete(context: typer.Context, name: Name) -> None:
@@ -251,6 +258,14 @@ def _describe_state(webhook: "Webhook") -> str:
     if not webhook.enabled:
         return "disabled"
     return "failing" if webhook.failing_since else "enabled"
+
+
+def _describe_missed(webhook: "Webhook") -> str:
+    """The time of the events that were not delivered, because it was disabled."""
+    if webhook.missed is None:
+        return ""
+    since, until = webhook.missed.since, webhook.missed.until
+    return f"events since {since}" if until is None else f"events from {since} to {until}"
 
 
 def _describe_target(webhook: "Webhook") -> str:

@@ -23,6 +23,9 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 PASSWORD: Final = "password"
 TOKEN: Final = "token"
 """Names of encrypted credentials."""
+MISSED_MARGIN_MS: Final = 60_000
+"""Events of this time before a webhook was disabled count as missed: deliveries follow events, and
+can be behind."""
 
 
 class EventFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -92,7 +95,8 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     headers, values encrypted; `credentials`: a password or token of Airflow, encrypted. `ordered`:
     the events of a job set are sent one after the other. `concurrency`: deliveries under way at
     the same time. `disabled`: why it was disabled. `failing_ms`: the time of the first failure
-    since the last success.
+    since the last success. `missed_from_ms`, `missed_to_ms`: the time of the events that it missed
+    because it was disabled; without an end it still is, without a beginning it missed nothing.
     """
 
     number: int
@@ -112,6 +116,8 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     disabled: str | None
     failing_ms: int | None
     succeeded_ms: int | None
+    missed_from_ms: int | None = None
+    missed_to_ms: int | None = None
     changed_ms: int
     by: str
 
@@ -128,6 +134,11 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 def make_seal_name(name: str) -> str:
     """The name to which the encrypted values of a webhook are bound; no queue has such a name."""
     return f"webhook/{name}"
+
+
+def find_missed_from_ms(now_ms: int) -> int:
+    """From when on events are missed by a webhook that is disabled now."""
+    return now_ms - MISSED_MARGIN_MS
 
 
 def rotate_secrets(

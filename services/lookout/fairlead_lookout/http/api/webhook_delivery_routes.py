@@ -10,8 +10,10 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web import openapi, query_validation
+from fairlead_common.web import openapi, query_validation, rate_limits
+from fairlead_common.web.auth import Caller
 from fairlead_common.web.query_validation import Wait
+from fairlead_common.web.rate_limits import RateLimiter
 from fairlead_lookout.domain.webhooks.delivery_bodies import CONTENT_TYPES, make_test
 from fairlead_lookout.domain.webhooks.webhook_types import Webhook
 from fairlead_lookout.http.api.webhook_routes import WebhookName
@@ -33,6 +35,10 @@ from fairlead_lookout.store.webhooks.delivery_store import Delivery
 
 TEST_S: Final = 15.0
 TEST_POLL_S: Final = 0.1
+TESTS_BURST: Final = 10
+TESTS_PER_S: Final = 1 / 6
+"""The rate of test deliveries of one webhook, and of those that one caller requests."""
+TEST_KEYS_MAX: Final = 10_000
 ID_MAX: Final = 2**63 - 1
 TIME_MS_MAX: Final = 2**52
 DeliveryId = Annotated[int, Path(ge=1, le=ID_MAX)]
@@ -98,6 +104,8 @@ def _add_reads(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
 
 
 def _add_test(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
+    tests: RateLimiter[str | int] = RateLimiter(TESTS_PER_S, TESTS_BURST, TEST_KEYS_MAX)
+
     @router.post(
         "/webhooks/{webhook}/test",
         summary="Send a test delivery, also of a disabled webhook, and wait for its result;"
@@ -107,6 +115,7 @@ def _add_test(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
     async def test_webhook(request: Request, name: WebhookName, wait: Wait = None) -> Response:
         caller, webhook = await access.find(request, name)
         wait_s = query_validation.parse_wait_s(wait, TEST_S)
+        _count_test(tests, caller, webhook)
         now_ms = clock.now_ms()
         message_id = f"test_{secrets.token_hex(8)}"
         base_url = deps.webhooks.base_url
@@ -123,6 +132,21 @@ def _add_test(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:
                 if found.state != "PENDING" or clock.monotonic_s() >= deadline_s:
                     return json_response(describe_delivery(found, with_body=True))
                 await asyncio.sleep(TEST_POLL_S)
+
+
+def _count_test(tests: RateLimiter[str | int], caller: Caller, webhook: Webhook) -> None:
+    """Count a test delivery. Raises a 429 `Problem` beyond the limit of the webhook or caller."""
+    now_s = clock.monotonic_s()
+    waits_s = {key: tests.wait_s(key, now_s) for key in (webhook.number, caller.name)}
+    if (wait_s := max(waits_s.values())) > 0:
+        raise Problem(
+            "too-many-requests",
+            f"Too many test deliveries: each webhook and each caller has {TESTS_BURST} at once, and"
+            f" one more every {1 / TESTS_PER_S:g} s. Wait as long as `Retry-After` says.",
+            retry_after_s=rate_limits.retry_after_s(wait_s),
+        )
+    for key in waits_s:
+        tests.take(key, now_s)
 
 
 def _add_replays(router: APIRouter, deps: Deps, access: WebhookAccess) -> None:

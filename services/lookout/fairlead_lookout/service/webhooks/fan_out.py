@@ -112,6 +112,8 @@ class FanOut:
 
     async def work_once(self, store: FanOutStore) -> bool | None:
         """One step: True if there can be more to do, None if no webhook is enabled."""
+        # In this order: whoever creates a webhook and then a job receives the events of the job.
+        progress = await store.read_progress()
         webhooks = [each for each in await store.read_webhooks() if each.enabled]
         log = await store.read_log()
         if not webhooks or log is None:
@@ -122,7 +124,7 @@ class FanOut:
         replays = await store.read_replays()
         with_backlog = {each.webhook for each in replays if each.kind == "BACKLOG"}
         live = [each for each in webhooks if each.number not in with_backlog]
-        moved = await self._follow(store, writer, live)
+        moved = await self._follow(store, writer, live, progress)
         by_number = {each.number: each for each in webhooks}
         for replay in replays:
             webhook = by_number.get(replay.webhook)
@@ -144,11 +146,14 @@ class FanOut:
         return remaining
 
     async def _follow(
-        self, store: FanOutStore, writer: DeliveryWriter, webhooks: Sequence[Webhook]
+        self,
+        store: FanOutStore,
+        writer: DeliveryWriter,
+        webhooks: Sequence[Webhook],
+        progress: Mapping[int, int],
     ) -> bool:
-        """Make deliveries of new events; whether there were any events."""
+        """Make deliveries of new events, up to `progress`; whether there were any events."""
         places = await store.read_positions()
-        progress = await store.read_progress()
         now_ms = clock.now_ms()
         read = await self._read(store, places, progress, webhooks)
         made = await self._make_rows(writer, read, webhooks, now_ms)

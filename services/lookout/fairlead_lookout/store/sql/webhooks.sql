@@ -17,6 +17,10 @@ ORDER BY name LIMIT $2;
 -- name: all_webhooks
 SELECT * FROM fairlead_webhooks.webhooks ORDER BY number;
 
+-- name: lock_limits
+-- Have no other transaction count webhooks until the end of this one.
+SELECT pg_advisory_xact_lock($1, 0);
+
 -- name: count_webhooks
 -- Other webhooks than this one: all, and those of its queue.
 SELECT count(*) AS everything, count(*) FILTER (WHERE queue = $2) AS of_queue
@@ -38,11 +42,21 @@ ON CONFLICT (name) DO NOTHING
 RETURNING *;
 
 -- name: update_webhook
-UPDATE fairlead_webhooks.webhooks
+-- If it is enabled again, it has missed what happened meanwhile, unless a backlog has the events.
+UPDATE fairlead_webhooks.webhooks w
 SET url = $2, queue = $3, filter = $4, format = $5, ordered = $6, concurrency = $7, headers = $8,
     options = $9, credentials = $10,
     disabled = CASE WHEN $11 OR enabled THEN NULL ELSE disabled END,
     failing_ms = CASE WHEN $11 AND NOT enabled THEN NULL ELSE failing_ms END,
+    missed_from_ms = CASE
+        WHEN enabled AND NOT $11 THEN coalesce(missed_from_ms, $14::bigint)
+        WHEN $11 AND NOT enabled AND EXISTS (
+            SELECT 1 FROM fairlead_webhooks.replays r
+            WHERE r.webhook = w.number AND r.kind = 'BACKLOG' AND r.state = 'RUNNING'
+        ) THEN NULL
+        ELSE missed_from_ms
+    END,
+    missed_to_ms = CASE WHEN enabled AND $11 THEN missed_to_ms WHEN $11 THEN $12 END,
     enabled = $11, changed_ms = $12, by = $13, version = version + 1
 WHERE name = $1
 RETURNING *;
@@ -74,8 +88,18 @@ WHERE w.number = n.number;
 
 -- name: disable_webhook
 UPDATE fairlead_webhooks.webhooks
-SET enabled = false, disabled = $2, changed_ms = $3, version = version + 1
+SET enabled = false, disabled = $2, changed_ms = $3, version = version + 1,
+    missed_from_ms = coalesce(missed_from_ms, $4), missed_to_ms = NULL
 WHERE number = $1 AND enabled;
+
+-- name: forget_replayed
+-- What a webhook missed within a time that is replayed.
+UPDATE fairlead_webhooks.webhooks SET missed_from_ms = NULL, missed_to_ms = NULL
+WHERE number = $1 AND missed_from_ms >= $2 AND missed_to_ms <= $3;
+
+-- name: forget_old_missed
+UPDATE fairlead_webhooks.webhooks SET missed_from_ms = NULL, missed_to_ms = NULL
+WHERE missed_to_ms < $1;
 
 -- name: insert_test
 INSERT INTO fairlead_webhooks.deliveries

@@ -23,6 +23,8 @@ FAILED_MAX: Final = 100_000
 """Failed deliveries that one request makes pending again."""
 REPLAYS_MAX: Final = 20
 REPLAYS_RETAINED_MS: Final = 30 * 86_400_000
+MISSED_RETAINED_MS: Final = 7 * 86_400_000
+"""How long a replay of what a webhook missed is offered after it was enabled again."""
 
 Place = tuple[int, int]
 """(position, item) of a public event in its partition."""
@@ -162,9 +164,11 @@ class DeliveryStore:
         self, webhook: int, from_ms: int, to_ms: int, now_ms: int, by: str
     ) -> Replay | None:
         """Make deliveries of all events of this time again, up to now; None if an earlier replay is
-        not done."""
+        not done. What the webhook missed within this time is no longer missed."""
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
+                # Without enabled webhooks the positions have not moved.
+                await connection.execute(WEBHOOKS["start_positions"])
                 rows = await connection.fetch(WEBHOOKS["lock_positions"])
                 until = {row["partition"]: (row["position"], row["item"]) for row in rows}
                 row = await connection.fetchrow(
@@ -178,6 +182,8 @@ class DeliveryStore:
                     now_ms,
                     by,
                 )
+                if row is not None:
+                    await connection.execute(WEBHOOKS["forget_replayed"], webhook, from_ms, to_ms)
         return None if row is None else decode_replay(row)
 
     async def list_replays(self, webhook: int) -> list[Replay]:
@@ -194,6 +200,7 @@ class DeliveryStore:
             async with drop_tables(self._pool, LockClass.WEBHOOK_TABLES, table):
                 pass
         await self._pool.execute(WEBHOOKS["delete_old_replays"], now_ms - REPLAYS_RETAINED_MS)
+        await self._pool.execute(WEBHOOKS["forget_old_missed"], now_ms - MISSED_RETAINED_MS)
         return old
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from fairlead_common.db import Connection
 from fairlead_lookout.domain import event_chunks
-from fairlead_lookout.domain.webhooks.webhook_types import Webhook
+from fairlead_lookout.domain.webhooks.webhook_types import Webhook, find_missed_from_ms
 from fairlead_lookout.store.webhooks.delivery_store import (
     Place,
     Replay,
@@ -200,7 +200,9 @@ class FanOutStore:
 
     async def disable(self, webhook: int, reason: str, now_ms: int) -> None:
         """Disable a webhook."""
-        await self._connection.execute(WEBHOOKS["disable_webhook"], webhook, reason, now_ms)
+        await self._connection.execute(
+            WEBHOOKS["disable_webhook"], webhook, reason, now_ms, find_missed_from_ms(now_ms)
+        )
 
     async def _write_positions(self, places: Mapping[int, Place]) -> None:
         if places:

@@ -5,7 +5,7 @@ from datetime import date
 from typing import NamedTuple
 
 from fairlead_common.db import Connection, to_columns
-from fairlead_lookout.domain.webhooks.webhook_types import Webhook
+from fairlead_lookout.domain.webhooks.webhook_types import Webhook, find_missed_from_ms
 from fairlead_lookout.store.webhooks.webhook_schema import WEBHOOKS
 from fairlead_lookout.store.webhooks.webhook_store import decode_webhook
 
@@ -92,4 +92,7 @@ class SendStore:
             if health:
                 await self._connection.execute(WEBHOOKS["write_health"], *to_columns(health))
             for webhook, reason in disabled.items():
-                await self._connection.execute(WEBHOOKS["disable_webhook"], webhook, reason, now_ms)
+                await self._connection.execute(
+                    WEBHOOKS["disable_webhook"],
+                    *(webhook, reason, now_ms, find_missed_from_ms(now_ms)),
+                )

@@ -8,6 +8,7 @@ import msgspec
 
 from fairlead_common import db
 from fairlead_common.db import Connection, Pool
+from fairlead_common.db.locks import LockClass
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_lookout.domain.webhooks.webhook_requests import WebhookConfiguration
@@ -16,6 +17,7 @@ from fairlead_lookout.domain.webhooks.webhook_types import (
     KindOptions,
     Secret,
     Webhook,
+    find_missed_from_ms,
     make_seal_name,
     rotate_secrets,
 )
@@ -116,6 +118,7 @@ class WebhookStore:
                     *self._encode_columns(given, known.headers, known.credentials),
                     now_ms,
                     by,
+                    find_missed_from_ms(now_ms),
                 )
         return decode_webhook(row)
 
@@ -180,8 +183,10 @@ class WebhookStore:
 
 
 async def _require_space(connection: Connection, given: WebhookConfiguration) -> None:
-    """Raises `TooManyWebhooks` if its queue, or the installation, has as many as it may have."""
+    """Raises `TooManyWebhooks` if its queue, or the installation, has the permitted number of
+    webhooks. Until the end of the transaction no other one adds a webhook."""
     queue = given.filter.queue
+    await connection.execute(WEBHOOKS["lock_limits"], LockClass.WEBHOOK_LIMITS)
     row = await connection.fetchrow(WEBHOOKS["count_webhooks"], given.name, queue)
     assert row is not None, "count returns a row"
     if row["of_queue"] >= QUEUE_WEBHOOKS_MAX:
@@ -218,6 +223,8 @@ def decode_webhook(row: asyncpg.Record) -> Webhook:
         disabled=row["disabled"],
         failing_ms=row["failing_ms"],
         succeeded_ms=row["succeeded_ms"],
+        missed_from_ms=row["missed_from_ms"],
+        missed_to_ms=row["missed_to_ms"],
         changed_ms=row["changed_ms"],
         by=row["by"],
     )
