@@ -44,6 +44,69 @@ async def test_a_test_and_a_replay_are_sent_from_the_page(
         assert len(await receiver.wait_for(3)) == 3
 
 
+async def test_a_webhook_is_disabled_enabled_rotated_and_deleted_on_its_page(
+    fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
+) -> None:
+    async with (
+        receiving() as receiver,
+        delivering(fresh_database, valkey_url) as harness,
+        browser_page(browser) as page,
+    ):
+        made = await harness.create(receiver.url, headers={"X-Team": "physics"}, ordered=True)
+        await open_page(page, harness, "/webhooks/hook")
+        await page.get_by_role("button", name="Disable").click()
+        await expect(page.locator("#live")).to_contain_text("are not delivered")
+        await check_width(page)
+        await check_themes(page, axe_script)
+        await harness.read("/jobs", await harness.append_events(submitted("a")))
+        await page.get_by_role("button", name="Enable").click()
+        await expect(page.get_by_text("Not delivered:")).to_be_visible()
+        await check_width(page)
+        await check_themes(page, axe_script)
+        changed = await harness.read("/webhooks/hook")
+        stays = ("kind", "url", "filter", "format", "ordered", "concurrency", "headers", "enabled")
+        assert {name: changed[name] for name in stays} == {name: made[name] for name in stays}
+        await page.get_by_role("button", name="Deliver what it missed").click()
+        await expect(page.locator("#outcome")).to_contain_text("has started")
+        await receiver.wait_for(1)
+        await expect(page.get_by_text("Not delivered:")).to_be_hidden()
+
+        await page.get_by_role("button", name="Rotate secret").click()
+        await page.get_by_label("The present secret stays valid for").select_option("an hour")
+        await check_themes(page, axe_script)
+        await page.get_by_role("button", name="Rotate", exact=True).click()
+        secret = page.get_by_label("Secret", exact=True)
+        await expect(secret).to_contain_text("whsec_")
+        text = await secret.text_content() or ""
+        await check_width(page)
+        await check_themes(page, axe_script)
+        assert (await harness.post("/webhooks/hook/test")).is_success
+        assert receiver.received[-1].verify(text)["type"] == "test"
+        assert len((await harness.read("/webhooks/hook"))["secrets"]) == 2
+        assert text not in page.url
+        await open_page(page, harness, "/webhooks")
+        await page.go_back()
+        await expect(page.get_by_role("button", name="Rotate secret")).to_be_visible()
+        assert text not in await page.content()
+
+        await page.get_by_role("button", name="Delete").click()
+        await page.get_by_role("button", name="Back").click()
+        assert (await harness.read("/webhooks/hook"))["enabled"]
+        await page.get_by_role("button", name="Delete").click()
+        await check_themes(page, axe_script)
+        await page.locator("#delete-webhook").get_by_role("button", name="Delete").click()
+        await expect(page.get_by_text("You manage no webhook yet.")).to_be_visible()
+        assert (await harness.get("/webhooks/hook")).status_code == 404
+
+        # An error of the part that is read every 2 s does not replace what is shown.
+        await harness.create(receiver.url, "other")
+        await open_page(page, harness, "/webhooks/other")
+        await expect(page.locator("#live-mark")).to_have_text("Live")
+        assert (await harness.client.delete("/api/v1/webhooks/other")).is_success
+        await expect(page.locator("#live-mark")).to_have_text("Reconnecting")
+        await expect(page.locator("#live")).to_contain_text("No deliveries.")
+
+
 async def test_a_webhook_is_created_and_its_deliveries_are_live(
     fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:

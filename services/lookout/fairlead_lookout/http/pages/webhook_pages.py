@@ -22,6 +22,7 @@ from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
 from fairlead_lookout.http.pages.page_sender import PageSender, Values
 from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator
 from fairlead_lookout.http.webhook_responses import (
+    MissedResponse,
     describe_delivery,
     describe_replays,
     describe_webhook,
@@ -120,8 +121,9 @@ async def _read_webhook(
     since = timestamps.rfc3339(now_ms - round(REPLAYED.total_seconds() * 1000))
     path = f"/live/webhooks/{webhook.name}"
     older = {"before": page[-1].id, **({"state": state} if state else {})} if rest else {}
+    described = describe_webhook(webhook, pending[webhook.number], now_ms)
     return caller, {
-        "webhook": describe_webhook(webhook, pending[webhook.number], now_ms),
+        "webhook": described,
         "deliveries": [describe_delivery(each) for each in page],
         "replays": describe_replays(await store.list_replays(webhook.number)),
         "states": _STATES,
@@ -132,4 +134,12 @@ async def _read_webhook(
         ),
         "older": urlencode(older),
         "replay_since": urlencode({"from": since}),
+        "replay_missed": _encode_missed(described.missed),
     }
+
+
+def _encode_missed(missed: MissedResponse | None) -> str:
+    """The query of a replay of what was missed; empty if nothing was."""
+    if missed is None or missed.to is None:
+        return ""
+    return urlencode({"from": missed.from_, "to": missed.to, "only": "all"})

@@ -242,25 +242,6 @@ if (actions) {
   setUpActions(actions);
 }
 
-// Buttons that send a request of the API and show its result (pages of webhooks).
-document.addEventListener("click", async (event) => {
-  const button = event.target.closest("button[data-post]");
-  if (!button) return;
-  const outcome = document.getElementById("outcome");
-  button.disabled = true;
-  outcome.textContent = "Sending…";
-  try {
-    const response = await fetch(button.dataset.post, { method: "POST" });
-    const answer = await response.json();
-    outcome.textContent = response.ok
-      ? answer.error || (answer.replayed === undefined ? `Delivery ${answer.id}: ${answer.state.toLowerCase()}.` : `Deliveries that are sent again: ${answer.replayed}.`)
-      : answer.detail;
-  } catch {
-    outcome.textContent = "The server cannot be reached. Try again.";
-  }
-  button.disabled = false;
-});
-
 // Copies the commands beside a button; without access to the clipboard it selects them.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy-commands]");
@@ -272,5 +253,12 @@ document.addEventListener("click", async (event) => {
   } catch {
     getSelection().selectAllChildren(commands);
     button.textContent = "Press Ctrl-C";
+  }
+});
+
+// The browser must not show a secret again when somebody goes back to the page.
+window.addEventListener("pagehide", () => {
+  for (const secret of document.querySelectorAll("[data-secret]")) {
+    secret.textContent = "";
   }
 });

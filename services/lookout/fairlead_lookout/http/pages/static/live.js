@@ -53,6 +53,15 @@ document.addEventListener("htmx:sse:before:message", (event) => {
     event.preventDefault();
   }
 });
+// A part that is read every 2 s; an error is not put in its place (`noSwap`).
+document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
+  if (ctx.sourceElement.matches("[hx-trigger*='every']") && connection === null) {
+    const status = ctx.response?.status ?? 0;
+    isConnected = status >= 200 && status < 400;
+    isSignedOut = status === 401;
+    showLiveMark();
+  }
+});
 document.addEventListener("htmx:before:request", (event) => {
   if (isPaused && event.target.matches(LIVE_PARTS)) {
     event.preventDefault();

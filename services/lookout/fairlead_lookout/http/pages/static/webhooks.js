@@ -1,9 +1,38 @@
-// Creates a webhook of any kind through the API, and shows its secret once.
+// Creates, changes, tests and deletes webhooks through the API, and shows a new secret once.
 "use strict";
 
+const WEBHOOKS = "/api/v1/webhooks";
 const webhookForm = document.getElementById("create-webhook");
-const webhookResult = document.getElementById("webhook-result");
+const webhookActions = document.getElementById("webhook-actions");
 const webhookMade = document.getElementById("webhook-made");
+
+async function callWebhooks(path, method, body, headers = {}) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Error("The server cannot be reached. Try again.");
+  }
+  const answer = response.status === 204 ? {} : await response.json();
+  if (!response.ok) {
+    const errors = (answer.errors || []).map((each) => `${each.pointer.slice(1)} ${each.detail}`);
+    throw new Error(errors.join(". ") || answer.detail);
+  }
+  return { answer, etag: response.headers.get("ETag") };
+}
+
+function showSecret(secret) {
+  webhookMade.querySelector("[data-secret]").textContent = secret;
+  webhookMade.querySelector("[data-with-secret]").hidden = !secret;
+  webhookMade.querySelector("[data-copy]").textContent = "Copy";
+  webhookMade.hidden = false;
+  webhookMade.scrollIntoView({ block: "nearest" });
+  webhookMade.querySelector(secret ? "[data-copy]" : "[data-open-webhook]").focus();
+}
 
 function readWebhook() {
   const values = new FormData(webhookForm);
@@ -48,40 +77,117 @@ function showKind() {
 }
 
 async function createWebhook() {
-  const response = await fetch("/api/v1/webhooks", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(readWebhook()),
-  });
-  const answer = await response.json();
-  if (!response.ok) {
-    const errors = (answer.errors || []).map((each) => `${each.pointer.slice(1)} ${each.detail}`);
-    throw new Error(errors.join(". ") || answer.detail);
+  const result = document.getElementById("webhook-result");
+  try {
+    const { answer } = await callWebhooks(WEBHOOKS, "POST", readWebhook());
+    const link = webhookMade.querySelector("[data-open-webhook]");
+    link.href = `/webhooks/${encodeURIComponent(answer.name)}`;
+    link.hidden = false;
+    result.hidden = true;
+    webhookForm.reset();
+    showKind();
+    showSecret(answer.secret || "");
+  } catch (error) {
+    result.textContent = error.message;
+    result.hidden = false;
   }
-  webhookMade.querySelector("[data-secret]").textContent = answer.secret || "";
-  webhookMade.querySelector("[data-with-secret]").hidden = !answer.secret;
-  webhookMade.querySelector("[data-open-webhook]").href = `/webhooks/${encodeURIComponent(answer.name)}`;
-  webhookMade.hidden = false;
-  webhookResult.hidden = true;
-  webhookForm.reset();
-  showKind();
-  webhookMade.scrollIntoView({ block: "nearest" });
 }
 
-webhookForm.elements.kind.addEventListener("change", showKind);
-showKind();
-webhookForm.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const button = webhookForm.querySelector("button");
-  button.disabled = true;
-  try {
-    await createWebhook();
-  } catch (error) {
-    webhookResult.textContent = error.message;
-    webhookResult.hidden = false;
+// Waits until the user has closed a dialog; whether it was confirmed.
+async function confirmWebhook(dialog) {
+  dialog.returnValue = "";
+  dialog.showModal();
+  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
+  return dialog.returnValue === "confirm";
+}
+
+// A replacement of the configuration as it is, but for this; secrets stay.
+async function setEnabled(path, enabled) {
+  const { answer: known, etag } = await callWebhooks(path, "GET");
+  const { kind, url, filter, format, ordered, concurrency, template, recipients, airflow } = known;
+  const body = { kind, filter, ordered, concurrency, template, airflow, enabled };
+  if (url) {
+    body.url = url;
   }
-  button.disabled = false;
-});
+  if (kind === "webhook") {
+    body.format = format;
+  }
+  if (recipients.length > 0) {
+    body.recipients = recipients;
+  }
+  await callWebhooks(path, "PUT", body, { "If-Match": etag });
+  return enabled ? "The webhook is enabled." : "The webhook is disabled.";
+}
+
+async function rotateSecret(path) {
+  const dialog = document.getElementById("rotate-secret");
+  if (!(await confirmWebhook(dialog))) {
+    return "";
+  }
+  const overlapSeconds = Number(dialog.querySelector("select").value);
+  const { answer } = await callWebhooks(`${path}/rotate`, "POST", { overlapSeconds });
+  showSecret(answer.secret);
+  return "";
+}
+
+async function deleteWebhook(path) {
+  if (await confirmWebhook(document.getElementById("delete-webhook"))) {
+    await callWebhooks(path, "DELETE");
+    location.replace("/webhooks");
+    return "The webhook is deleted.";
+  }
+  return "";
+}
+
+// A test or a replay.
+async function sendAgain(path) {
+  const { answer } = await callWebhooks(path, "POST");
+  if (answer.replayed === undefined) {
+    return answer.error || `Delivery ${answer.id}: ${answer.state.toLowerCase()}.`;
+  }
+  return answer.replay ? `Replay ${answer.replay.number} has started.` : `Deliveries that are sent again: ${answer.replayed}.`;
+}
+
+async function actOnWebhook({ post, enable, rotate }) {
+  const path = `${WEBHOOKS}/${encodeURIComponent(webhookActions.dataset.name)}`;
+  if (post !== undefined) {
+    return sendAgain(post);
+  }
+  if (enable !== undefined) {
+    return setEnabled(path, enable === "true");
+  }
+  return rotate === undefined ? deleteWebhook(path) : rotateSecret(path);
+}
+
+if (webhookForm) {
+  webhookForm.elements.kind.addEventListener("change", showKind);
+  showKind();
+  webhookForm.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const button = webhookForm.querySelector("button");
+    button.disabled = true;
+    await createWebhook();
+    button.disabled = false;
+  });
+}
+if (webhookActions) {
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button:is([data-post], [data-enable], [data-rotate], [data-delete])");
+    if (!button) {
+      return;
+    }
+    const outcome = document.getElementById("outcome");
+    button.disabled = true;
+    outcome.textContent = "post" in button.dataset ? "Sending…" : "";
+    try {
+      outcome.textContent = await actOnWebhook(button.dataset);
+      document.getElementById("live").dispatchEvent(new Event("changed"));
+    } catch (error) {
+      outcome.textContent = error.message;
+    }
+    button.disabled = false;
+  });
+}
 webhookMade.querySelector("[data-copy]").addEventListener("click", async (event) => {
   const secret = webhookMade.querySelector("[data-secret]");
   try {
