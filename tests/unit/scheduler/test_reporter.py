@@ -102,9 +102,16 @@ def test_reports_beyond_the_limit_follow_in_later_rounds() -> None:
 
 
 def test_jobs_of_a_pool_without_nodes_have_that_reason() -> None:
-    assert waiting(said(fold([submitted("a")]), ())).sentence == (
-        "Pool default has no nodes. Start an executor that reports nodes in this pool."
-    )
+    """Also where a limit of their queue, a fraction of the pool, is 0."""
+    for queue in (Queue(name="q"), Queue(name="q", limits={"default": {"cpu": 0.5}})):
+        found = said(fold([submitted("a")]), (), queue)
+        assert (waiting(found).code, waiting(found).sentence) == (
+            "no-matching-node",
+            "Pool default has no nodes. Start an executor that reports nodes in this pool.",
+        )
+        share = found["default/q"]
+        assert isinstance(share, QueueShare)
+        assert share.skipped == {"no-matching-node": 1}
 
 
 def test_jobs_of_a_cordoned_queue_have_its_author_and_reason() -> None:

@@ -220,8 +220,6 @@ def _describe_row(
             )
         why = f" ({queue.reason})" if queue.reason else ""
         return f"Queue {queue.name} is cordoned{why}: it starts no new jobs until it is uncordoned."
-    if not built.nodes:
-        return f"Pool {plan.pool} has no nodes. Start an executor that reports nodes in this pool."
     written = reason_texts.describe_reason(snapshot, plan, row)
     if shape >= 0 and classes:
         name = view.jobs.shapes.values[built.shapes[shape]].priority_class

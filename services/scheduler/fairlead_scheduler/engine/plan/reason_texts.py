@@ -46,6 +46,10 @@ def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | No
                 "The eligible nodes belong to executors that have not taken up their earlier "
                 f"leases: {describe_nodes(plan, row)}. Report it to an operator if this lasts."
             )
+        case Code.NO_MATCHING_NODE if not snapshot.node_type.size:
+            return (
+                f"Pool {plan.pool} has no nodes. Start an executor that reports nodes in this pool."
+            )
         case Code.NO_MATCHING_NODE:
             too_small = describe_too_small(snapshot, plan, row)
             return (

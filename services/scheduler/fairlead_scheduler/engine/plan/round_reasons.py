@@ -79,6 +79,9 @@ def build_reason_rows(
     made = reason_rows.build_reasons(snapshot, rows, free, grouped, checks)
     _mark_over_fair_share(round_, made, free, grouped.closed, checks)
     _fill_limits(round_, made, whose)
+    if not snapshot.node_type.size:
+        # Limits that are fractions of the pool are 0 there, and would hide the cause.
+        made.code[(made.waiting > 0) & (made.code != Code.QUEUE_CORDONED)] = Code.NO_MATCHING_NODE
     return made
 
 
