@@ -29,18 +29,25 @@ def mark(page: Page) -> Locator:
     return page.locator("#live-mark")
 
 
+async def open_live_page(harness: LookoutHarness, page: Page) -> int:
+    """Open the live page of one job, and wait for its mark. Returns the port of the server."""
+    await submit(harness, "a")
+    await page.goto(address(harness, "/jobs"))
+    await expect(mark(page)).to_have_text("Live")
+    port = harness.client.base_url.port
+    assert port is not None
+    return port
+
+
 async def test_the_mark_says_when_the_server_is_away_and_back(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
     core = MemoryCore()
     async with browser_page(browser, expected="htmx:sse:error") as page:
         async with running(fresh_database, valkey_url, core) as harness:
-            await submit(harness, "a")
-            port = harness.client.base_url.port
             await page.goto(address(harness, "/tokens"))
             await expect(mark(page)).to_be_hidden()
-            await page.goto(address(harness, "/jobs"))
-            await expect(mark(page)).to_have_text("Live")
+            port = await open_live_page(harness, page)
         await expect(mark(page)).to_have_text("Reconnecting")
         await expect(page.get_by_text("The numbers can be out of date.")).to_be_visible()
         async with running(fresh_database, valkey_url, core, http_port=port) as harness:
@@ -119,10 +126,7 @@ async def test_a_page_whose_session_has_ended_says_so(
     core = MemoryCore()
     async with browser_page(browser, expected="htmx:sse:error") as page:
         async with running(fresh_database, valkey_url, core) as harness:
-            await submit(harness, "a")
-            port = harness.client.base_url.port
-            await page.goto(address(harness, "/jobs"))
-            await expect(mark(page)).to_have_text("Live")
+            port = await open_live_page(harness, page)
         pool = await open_pool(fresh_database)
         await schema.migrate(pool)
         await pool.close()
