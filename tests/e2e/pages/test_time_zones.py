@@ -4,12 +4,15 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from fairlead_common.domain.records import events
 from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.reported_state import fill
 from tests.integration.lookout.lookout_harness import running
+from tests.integration.lookout.test_groups import TERMS, announced, group_id
 from tests.unit.lookout.builders import job_id
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,6 +33,13 @@ async def test_times_are_in_the_zone_that_the_user_chose(
 ) -> None:
     async with running(fresh_database, valkey_url) as harness:
         await fill(harness)
+        wider = msgspec.structs.replace(
+            TERMS, roles=(TERMS.roles[0], events.GroupRole("worker", 1, 5))
+        )
+        after = await harness.append_events(
+            *announced("g"), events.GroupChanged(group=group_id("g"), terms=wider)
+        )
+        await harness.read(f"/groups/{group_id('g')}", after)
         job = address(harness, f"/jobs/{job_id('a')}")
         async with browser_page(browser, zone=ZONE) as page:
             await page.goto(job)
@@ -38,6 +48,15 @@ async def test_times_are_in_the_zone_that_the_user_chose(
             await check_times(page, ZONE)
             await page.reload()
             await check_times(page, ZONE)
+            await page.goto(address(harness, f"/groups/{group_id('g')}"))
+            tick = page.locator(".chart .x time").first
+            at = datetime.fromisoformat(await tick.get_attribute("datetime") or "")
+            await expect(tick).to_have_text(f"{at.astimezone(ZoneInfo(ZONE)):%H:%M:%S}")
+            mark = page.locator(".chart .mark title").first
+            await expect(mark).to_contain_text("scaled at")
+            at = datetime.fromisoformat(await mark.locator("time").get_attribute("datetime") or "")
+            await expect(mark).to_contain_text(f"{at.astimezone(ZoneInfo(ZONE)):%H:%M:%S} GMT+8:45")
+            await expect(page.locator("[data-zone]").first).to_have_text(f"Times in {ZONE}.")
             await page.goto(address(harness, "/fairness"))
             await expect(page.locator("[data-zone]").first).to_have_text(f"Times in {ZONE}.")
             await page.goto(job)

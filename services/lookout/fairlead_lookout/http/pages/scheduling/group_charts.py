@@ -1,7 +1,7 @@
 """The running members of a group over time as SVGs, computed here so that pages need no script."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -10,11 +10,14 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.records.group_terms import GroupRole
 from fairlead_lookout.domain.groups.group_scalings import Scaling
 from fairlead_lookout.http.group_responses import GroupDetail
+from fairlead_lookout.http.responses import ResponseBody
 from fairlead_lookout.store.queries.group_history import GroupHistory
 
 WIDTH: Final = 1_000
 HEIGHT: Final = 140
-DAY_S: Final = 86_400
+DAY_MS: Final = 86_400_000
+SECONDS_SPAN_MS: Final = 600_000
+"""A shorter picture has times with seconds."""
 CHARTS_MAX: Final = 8
 """The first roles are drawn."""
 STEPS_MAX: Final = 200
@@ -31,26 +34,28 @@ _MARKS: Final = {
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A vertical line at `x`. `kind`: `scaled` or `restart`; `text`: what happened, and when."""
+    """A vertical line at `x`. `kind`: `scaled` or `restart`; `text`: what happened at the time."""
 
     x: float
     kind: str
     text: str
+    time: str
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(ResponseBody, frozen=True, kw_only=True):
     """A public event, or what the scheduler scaled or restarted, as the page lists it."""
 
     time: str
     type: str
-    by: str | None
-    reason: str | None
+    by: str | None = None
+    reason: str | None = None
 
 
 class RoleChart(msgspec.Struct, frozen=True):
     """Lines in a box of `WIDTH` x `HEIGHT`: points of running members, minimum and maximum.
 
-    Ticks are the texts beside the axes: of members from the top down, of time from the left.
+    Ticks are beside the axes: texts of members from the top down, times from the left, which are
+    written in this format: `seconds`, `clock` or `day`.
     """
 
     role: str
@@ -60,7 +65,8 @@ class RoleChart(msgspec.Struct, frozen=True):
     maximum: str
     marks: list[Mark]
     ticks: list[str]
-    time_ticks: list[str]
+    times: list[str]
+    time_format: str
 
 
 class Period(msgspec.Struct, frozen=True):
@@ -113,7 +119,8 @@ def draw_charts(
                 maximum=_draw_steps(period, [(at, limit.max) for at, limit in limits], top),
                 marks=_draw_marks(period, [*of_group, *_list_marks(history, role.name)]),
                 ticks=[str(top), "0"],
-                time_ticks=_label_times(period),
+                times=_choose_times(period),
+                time_format=_choose_format(period),
             )
         )
     return charts
@@ -122,12 +129,13 @@ def draw_charts(
 def list_steps(history: GroupHistory) -> list[Step]:
     """The newest events and scalings, newest first."""
     steps = [
-        (time_ms, Step(event.time, event.type, event.by, event.reason))
+        (time_ms, Step(time=event.time, type=event.type, by=event.by, reason=event.reason))
         for time_ms, event in history.events
     ]
     for each in history.scalings:
         time = timestamps.rfc3339(each.time_ms)
-        steps.append((each.time_ms, Step(time, describe_scaling(each), each.by, each.reason)))
+        step = Step(time=time, type=describe_scaling(each), by=each.by, reason=each.reason)
+        steps.append((each.time_ms, step))
     steps.sort(key=lambda step: -step[0])
     return [step for _, step in steps[:STEPS_MAX]]
 
@@ -154,7 +162,7 @@ def _list_marks(history: GroupHistory, role: str) -> list[tuple[int, str, str]]:
 
 def _draw_marks(period: Period, marks: list[tuple[int, str, str]]) -> list[Mark]:
     return [
-        Mark(period.x(time_ms), kind, f"{what} at {_describe_time(time_ms)}")
+        Mark(period.x(time_ms), kind, what, timestamps.rfc3339(time_ms))
         for time_ms, kind, what in sorted(marks)
     ]
 
@@ -169,17 +177,19 @@ def _draw_steps(period: Period, steps: Sequence[tuple[int, int]], top: int) -> s
     return " ".join(made)
 
 
-def _label_times(period: Period) -> list[str]:
-    """The first time, the middle and the last: days for a span longer than one."""
+def _choose_times(period: Period) -> list[str]:
+    """The first time, the middle and the last."""
     span_ms = period.end_ms - period.begin_ms
-    pattern = "%H:%M:%S" if span_ms <= 600_000 else "%H:%M"
-    pattern = "%d %b" if span_ms > 1_000 * DAY_S else pattern
     times = (period.begin_ms, period.begin_ms + span_ms // 2, period.end_ms)
-    return [datetime.fromtimestamp(time / 1_000, UTC).strftime(pattern) for time in times]
+    return [timestamps.rfc3339(time) for time in times]
 
 
-def _describe_time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%d %b %H:%M:%S")
+def _choose_format(period: Period) -> str:
+    """Days for a span longer than one, seconds for one of a few minutes."""
+    span_ms = period.end_ms - period.begin_ms
+    if span_ms > DAY_MS:
+        return "day"
+    return "seconds" if span_ms <= SECONDS_SPAN_MS else "clock"
 
 
 def _to_ms(time: str) -> int:

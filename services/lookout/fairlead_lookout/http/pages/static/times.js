@@ -12,6 +12,7 @@ const DATE = { year: "numeric", month: "2-digit", day: "2-digit" };
 const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
 const FORMATS = {
   clock: CLOCK,
+  seconds: { ...CLOCK, second: "2-digit" },
   day: DATE,
   time: { ...DATE, ...CLOCK, second: "2-digit", timeZoneName: "short" },
 };
