@@ -40,6 +40,18 @@ async def test_from_the_queues_over_a_pool_to_its_rounds(
         await expect(row).to_contain_text("20.0 %")
         await expect(row).to_contain_text("queue limit")
         await check_width(page)
+        share = page.get_by_role("columnheader", name="Share", exact=True)
+        await expect(share).to_have_attribute("aria-sort", "descending")
+        await expect(page.locator("tbody tr").first).to_contain_text("research")
+        await page.get_by_role("link", name="Waiting").click()
+        await page.wait_for_url("**/queues?sort=-waiting")
+        await expect(page.locator("tbody tr").first).to_contain_text("queue limit")
+        waiting = page.get_by_role("columnheader", name="Waiting")
+        await expect(waiting).to_have_attribute("aria-sort", "descending")
+        async with page.expect_download() as download:
+            await page.get_by_role("link", name="CSV", exact=True).click()
+        lines = (await (await download.value).path()).read_text().splitlines()
+        assert [line.partition(",")[0] for line in lines] == ["queue", "q", "research"]
         await row.get_by_role("link", name="default").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Pool default")
         await expect(page.locator(".rounds rect")).to_have_count(8)

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead_common import db
 from fairlead_common.domain.records import events
-from fairlead_lookout.http.api import export_routes
+from fairlead_lookout.http import list_exports
 from fairlead_lookout.store.queries import job_lists
 from fairlead_lookout.store.queries.job_lists import JobLists
 from fairlead_lookout.store.queries.list_filters import JobFilter
@@ -392,6 +392,6 @@ async def test_an_export_has_scheduling_fields_on_request(
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_an_export_is_a_formula(start: str) -> None:
-    assert export_routes._encode_cell({"jobSet": f"{start}1"}, "jobSet") == f"'{start}1"
-    assert export_routes._encode_cell({"jobSet": f"1{start}"}, "jobSet") == f"1{start}"
-    assert export_routes._encode_cell({"priority": -1}, "priority") == -1
+    assert list_exports._encode_cell({"jobSet": f"{start}1"}, "jobSet") == f"'{start}1"
+    assert list_exports._encode_cell({"jobSet": f"1{start}"}, "jobSet") == f"1{start}"
+    assert list_exports._encode_cell({"priority": -1}, "priority") == -1

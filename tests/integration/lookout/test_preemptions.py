@@ -35,7 +35,7 @@ def preempted(name: str, for_job: ids.JobId | None, job_set: str = "s") -> list[
 async def _export(harness: LookoutHarness, **query: Any) -> list[dict[str, Any]]:
     headers = query.pop("headers", {})
     answer = await harness.client.get(
-        "/preemptions/export.csv", params={"format": "ndjson", **query}, headers=headers
+        "/export/preemptions", params={"format": "ndjson", **query}, headers=headers
     )
     assert answer.status_code == 200, answer.text
     return [msgspec.json.decode(line) for line in answer.text.splitlines()]
@@ -59,9 +59,9 @@ async def test_rows_say_who_lost_what_to_whom(fresh_database: str, valkey_url: s
         assert await _export(harness, queue="research") == []
         assert len(await _export(harness, queue="q", **{"from": "2026-01-01T00:00"})) == 2
         assert await _export(harness, to="2026-01-01T00:00:00Z") == []
-        wrong = await harness.client.get("/preemptions/export.csv", params={"from": "yesterday"})
+        wrong = await harness.client.get("/export/preemptions", params={"from": "yesterday"})
         assert wrong.status_code == 422
-        text = (await harness.client.get("/preemptions/export.csv")).text
+        text = (await harness.client.get("/export/preemptions")).text
         assert len(list(csv.reader(io.StringIO(text)))) == 3
 
 

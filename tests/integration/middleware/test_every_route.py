@@ -32,6 +32,7 @@ FOR_ANYBODY = {
     ("PUT", "/api/v1/saved-views/{view}"): "the same",
     ("DELETE", "/api/v1/saved-views/{view}"): "the same",
     ("GET", "/jobs/filter"): "leads to the page of jobs with the filters of the form",
+    ("GET", "/preemptions/filter"): "leads to the page of preemptions with a time for hours",
     ("GET", "/api/v1/priority-classes"): "the same for everybody who is known",
     ("GET", "/api/v1/queues"): "a list leaves out what one may not view",
 }

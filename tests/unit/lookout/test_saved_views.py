@@ -2,8 +2,7 @@
 
 import pytest
 
-from fairlead_lookout.domain import saved_views
-from fairlead_lookout.domain.saved_views import SavedViewRequest, check_request
+from fairlead_lookout.domain.saved_views import SavedViewRequest, check_request, find_page
 from fairlead_lookout.http.pages import job_list_pages
 
 
@@ -19,16 +18,34 @@ def find_errors(**fields: str) -> dict[str, str]:
         "/jobs?state=FAILED&label.team=a%20b&groupBy=queue",
         "/jobs?annotation.x=&q=%C3%A9",
         "/jobs/filter?state=FAILED&submittedWithin=24h",
+        "/",
+        "/?queue=q&active=true",
+        "/queues?sort=-waiting",
+        "/clusters/a%20b?resource=memory&sort=-use&q=n1",
+        "/clusters/filter",
+        "/pools/default?sort=queue",
+        "/preemptions?queue=q&from=2026-01-01T00:00&to=2026-01-02T00:00",
+        "/preemptions/filter?queue=q&fromWithin=24h",
+        "/fairness?pool=default&period=7d&sort=lost",
     ],
 )
-def test_addresses_of_the_page_of_jobs_are_valid(address: str) -> None:
+def test_addresses_of_pages_with_filters_are_valid(address: str) -> None:
     assert find_errors(address=address) == {}
 
 
 @pytest.mark.parametrize(
     "address",
     [
-        "/",
+        "",
+        "/tokens",
+        "/filter",
+        "/clusters/",
+        "/clusters/..",
+        "/clusters/a/nodes/b",
+        "/clusters?sort=-use&resource=cpu",
+        "/queues?state=FAILED",
+        "/fairness/filter?period=7d",
+        "/preemptions?fromWithin=24h",
         "jobs?state=FAILED",
         "//evil.example.org/jobs",
         "https://evil.example.org/jobs",
@@ -55,5 +72,7 @@ def test_names_that_cannot_be_read_are_refused(name: str) -> None:
     assert list(find_errors(name=name)) == ["/name"]
 
 
-def test_views_have_the_parameters_of_the_page() -> None:
-    assert set(job_list_pages.TITLES) | {"groupBy"} == saved_views.PARAMETERS
+def test_views_have_the_parameters_of_the_page_of_jobs() -> None:
+    page = find_page("/jobs")
+    assert page is not None
+    assert set(job_list_pages.TITLES) | {"groupBy"} == page.parameters

@@ -38,7 +38,7 @@ ViewNumber = Annotated[int, Path(alias="view", ge=1, le=NUMBER_MAX, description=
 
 
 class SavedViewResponse(ResponseBody, frozen=True, kw_only=True, omit_defaults=False):
-    """A saved view. `address`: of the page of jobs. `deletable`: by the caller."""
+    """A saved view. `address`: of a page with its filters. `deletable`: by the caller."""
 
     id: int
     name: str
@@ -69,7 +69,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
     @router.post(
         "/saved-views",
-        summary="Save a view of the page of jobs",
+        summary="Save a page with its filters under a name",
         status_code=201,
         responses={
             201: openapi.answer(SavedViewResponse, "The saved view."),

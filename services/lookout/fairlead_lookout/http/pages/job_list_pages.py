@@ -1,12 +1,10 @@
 """The page of jobs: the jobs of a filter, newest first, or their number by group.
 
-It has the parameters of `GET /api/v1/jobs`, so each page has the same list in the API and as an
-export. A parameter without a value does not restrict.
+It has the parameters of `GET /api/v1/jobs`, so each page has the same list in the API, which also
+exports it; the groups are an export of the page. A parameter without a value does not restrict.
 """
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -18,18 +16,19 @@ from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
-from fairlead_lookout.domain.saved_views import WITHIN
 from fairlead_lookout.http import job_responses
 from fairlead_lookout.http.api.job_routes import JobFilterQuery
-from fairlead_lookout.http.api.saved_view_routes import read_saved_views
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
-from fairlead_lookout.http.request_parameters import (
-    GROUP_DIMENSIONS,
-    parse_dimensions,
-    parse_time_ms,
+from fairlead_lookout.http.pages.saved_view_pages import (
+    PERIODS,
+    format_start,
+    read_views,
+    resolve_within,
 )
+from fairlead_lookout.http.request_parameters import GROUP_DIMENSIONS, parse_dimensions
 from fairlead_lookout.store.queries.list_filters import (
     ANNOTATION,
     LABEL,
@@ -40,14 +39,6 @@ from fairlead_lookout.store.queries.list_filters import (
 PATH: Final = "/jobs"
 PAGE_SIZE: Final = 50
 GROUPS_MAX: Final = 200
-VIEWS_MAX: Final = 10
-"""Saved views that the page links; all are on their own page."""
-HOUR_S: Final = 3_600
-PERIODS: Final = (("last hour", 1), ("last 24 hours", 24), ("last 7 days", 168))
-"""Names and lengths in hours."""
-PERIOD_S_AGO_MAX: Final = 1_800
-"""A time that was a period ago when its link was clicked, at most this long ago, is that period."""
-HOURS: Final = re.compile(r"([1-9][0-9]{0,3})h")
 LISTED_MAX: Final = 1_000
 """Jobs that the browser lists at once, for an action on a filter that actions do not know."""
 PRESETS: Final = (
@@ -101,13 +92,13 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page, its stream, and the target of its form."""
-    sender.add_page(router, PATH, "jobs.html", "jobs", _jobs)
+    sender.add_page(router, PATH, "jobs.html", "jobs", _jobs, is_exported=True)
 
     @router.get(f"{PATH}/filter")
     async def choose_filter(request: Request) -> Response:
         """A redirect to the page with the fields of the form that have a value."""
         try:
-            query = read_form(request.query_params, clock.now_ms() // 1_000)
+            query = read_form(request.query_params, clock.now_ms())
         except Problem as error:
             return sender.error_page(request, error)
         return RedirectResponse(build_address(PATH, query), 303)
@@ -158,7 +149,7 @@ async def _jobs(
         }
 
     async def read_more(visible_queues: QueueScope) -> Values:
-        now_s = clock.now_ms() // 1_000
+        now_ms = clock.now_ms()
         without_field = [name for name in query if name not in (*FIELDS, *MORE_FIELDS)]
         return {
             "query": query,
@@ -173,41 +164,68 @@ async def _jobs(
             "periods": [
                 (
                     title,
-                    build_address(
-                        PATH, query | {"submittedAfter": _format_time(now_s - hours * HOUR_S)}
-                    ),
+                    build_address(PATH, query | {"submittedAfter": format_start(now_ms, hours)}),
                 )
                 for title, hours in PERIODS
             ],
-            "withins": _describe_withins(query.get("submittedAfter"), now_s),
             "exports": build_address("/api/v1/jobs/export.csv", query | {"groupBy": None}),
+            "group_exports": build_address(f"/export{PATH}", query),
             "action_filter": describe_action_filter(query),
             "action_list": build_address(
                 "/api/v1/jobs", query | {"groupBy": None, "limit": str(LISTED_MAX)}
             ),
-            "presets": () if query else _make_presets(now_s),
+            "presets": () if query else _make_presets(now_ms),
         }
 
-    async def read_own(caller: Caller) -> Values:
-        found = await read_saved_views(deps, caller)
-        return {"views": found[:VIEWS_MAX], "more_views": len(found[VIEWS_MAX:])}
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, PATH, selected.submitted_after_ms)
 
-    key = (*sorted(query.items()), cursor)
-    return Fragment("_jobs.html", key, read, read_more=read_more, read_own=read_own)
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        return [_export_groups(deps, selected, visible_queues, group_by or "")]
+
+    return Fragment(
+        "_jobs.html",
+        (*sorted(query.items()), cursor),
+        read,
+        read_more=read_more,
+        read_own=read_own,
+        list_exports=list_exports,
+    )
 
 
-def read_form(fields: Mapping[str, str], now_s: int) -> dict[str, str]:
+def _export_groups(
+    deps: Deps, selected: JobFilter, visible_queues: QueueScope, group_by: str
+) -> ListExport:
+    """The groups of the page, with a column for each dimension."""
+    by = _parse_groups(group_by)
+    columns = {f"value_{at}": name for at, name in enumerate(by)}
+    kind = msgspec.defstruct(
+        "GroupLine",
+        [*((column, str | None, None) for column in columns), ("jobs", int, 0)],
+        rename=columns,
+        frozen=True,
+        kw_only=True,
+    )
+
+    async def read() -> Rows:
+        wanted = msgspec.structs.replace(selected, visible_queues=visible_queues)
+        found = await deps.lists.count_groups(wanted, by, GROUPS_MAX)
+        return [
+            kind(**{column: group[name] for column, name in columns.items()}, jobs=jobs)
+            for group, jobs in found.groups
+        ]
+
+    return ListExport("groups", kind, split_rows(read))
+
+
+def read_form(fields: Mapping[str, str], now_ms: int) -> dict[str, str]:
     """The parameters of the page for the fields of its form: `label` is `NAME=VALUE` there, and
     `submittedWithin` a number of hours before now.
 
     Raises a `Problem` if they are not.
     """
     query = {name: value.strip() for name, value in fields.items() if value.strip()}
-    if within := query.pop(WITHIN, None):
-        hours = HOURS.fullmatch(within)
-        if hours is None:
-            raise invalid_parameter(WITHIN, f"{within!r} is not a number of hours, as 24h is.")
-        query["submittedAfter"] = _format_time(now_s - int(hours[1]) * HOUR_S)
+    query = resolve_within(query, "submittedWithin", "submittedAfter", now_ms)
     if label := query.pop("label", None):
         name, equals, value = label.partition("=")
         if not (name and equals and value):
@@ -243,18 +261,6 @@ def describe_action_filter(query: Mapping[str, str]) -> str | None:
     return msgspec.json.encode(fields | ({"labels": labels} if labels else {})).decode()
 
 
-def _describe_withins(after: str | None, now_s: int) -> list[tuple[str, str, bool]]:
-    """(value, title, whether it is the chosen one) of the periods that a saved view can have
-    instead of this time."""
-    if after is None:
-        return []
-    age_s = now_s - parse_time_ms(after) // 1_000
-    return [
-        (f"{hours}h", title, 0 <= age_s - hours * HOUR_S <= PERIOD_S_AGO_MAX)
-        for title, hours in PERIODS
-    ]
-
-
 def _parse_groups(text: str) -> list[str]:
     try:
         return parse_dimensions(text)
@@ -279,11 +285,7 @@ def _describe_chip(query: Mapping[str, str], name: str) -> FilterChip:
     return FilterChip(title, query[name], build_address(PATH, rest))
 
 
-def _make_presets(now_s: int) -> list[tuple[str, str]]:
+def _make_presets(now_ms: int) -> list[tuple[str, str]]:
     """The titles and addresses of common lists."""
-    since = {"submittedAfter": _format_time(now_s - 24 * HOUR_S)}
+    since = {"submittedAfter": format_start(now_ms, 24)}
     return [(title, build_address(PATH, chosen | since)) for title, chosen in PRESETS]
-
-
-def _format_time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

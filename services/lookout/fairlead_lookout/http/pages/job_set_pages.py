@@ -7,15 +7,17 @@ from typing import Final
 from fastapi import APIRouter
 
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain.model import JobSetKey
 from fairlead_lookout.http import array_responses, group_responses, job_responses, responses
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.long_polls import find_job_set
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Flag, Fragment, PageSender, Text, Values
+from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.store.queries import array_lists, group_lists
 from fairlead_lookout.store.queries.array_lists import ArrayFilter
 from fairlead_lookout.store.queries.group_lists import GroupFilter
@@ -29,7 +31,8 @@ SECTION_SIZE: Final = 10
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
     sender.add_page(router, "/", "jobsets.html", "jobsets", _job_sets, "/live/jobsets")
-    sender.add_page(router, "/jobsets/{queue}/{job_set:path}", "jobset.html", "jobsets", _job_set)
+    path = "/jobsets/{queue}/{job_set:path}"
+    sender.add_page(router, path, "jobset.html", "jobsets", _job_set, is_exported=True)
 
 
 async def _job_sets(
@@ -61,8 +64,11 @@ async def _job_sets(
             "exports": build_address("/api/v1/jobsets/export.csv", query),
         }
 
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, "/")
+
     key = (queue, q, active, cursor)
-    return Fragment("_jobsets.html", key, read, read_more=read_filters)
+    return Fragment("_jobsets.html", key, read, read_more=read_filters, read_own=read_own)
 
 
 async def _job_set(
@@ -101,6 +107,7 @@ async def _job_set(
         )
         return sections | {
             "live": build_address(f"/live{address}", query | {"cursor": cursor} | places),
+            "exports": _list_addresses(queue, job_set, chosen),
             "set": responses.describe_job_set(counted, clock.now_ms()),
             "state": chosen,
             "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
@@ -108,8 +115,44 @@ async def _job_set(
             "next": build_address(address, query | {"cursor": page.next}) if page.next else None,
         }
 
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        return _list_exports(deps, visible_queues, (queue, job_set))
+
     key = (queue, job_set, chosen, cursor, groups, arrays)
-    return Fragment("_jobset.html", key, read, (queue, job_set))
+    return Fragment("_jobset.html", key, read, (queue, job_set), list_exports=list_exports)
+
+
+def _list_addresses(queue: str, job_set: str, state: str | None) -> dict[str, str]:
+    """The addresses of the exports of a job set, by what they contain."""
+    jobs = {"queue": queue, "jobSet": job_set, "state": state}
+    address = f"/export{rendering.job_set_url(queue, job_set)}"
+    return {
+        "jobs": build_address("/api/v1/jobs/export.csv", jobs),
+        "groups": build_address(address, {"table": "groups"}),
+        "arrays": build_address(address, {"table": "arrays"}),
+    }
+
+
+def _list_exports(deps: Deps, visible_queues: QueueScope, key: JobSetKey) -> list[ListExport]:
+    """The groups and the arrays of a job set."""
+    queue, job_set = key
+
+    async def read_groups(cursor: str | None) -> tuple[Rows, str | None]:
+        await find_job_set(deps, visible_queues, queue, job_set)
+        wanted = GroupFilter(visible_queues=visible_queues, queue=queue, job_set=job_set)
+        page = await group_lists.read_groups(deps.view, wanted, ROWS, cursor)
+        return group_responses.describe_groups(page, deps.reports.find_hops).groups, page.next
+
+    async def read_arrays(cursor: str | None) -> tuple[Rows, str | None]:
+        await find_job_set(deps, visible_queues, queue, job_set)
+        wanted = ArrayFilter(visible_queues=visible_queues, queue=queue, job_set=job_set)
+        page = await array_lists.read_arrays(deps.view, wanted, ROWS, cursor)
+        return array_responses.describe_arrays(page).arrays, page.next
+
+    return [
+        ListExport("groups", group_responses.GroupSummary, read_groups),
+        ListExport("arrays", array_responses.ArrayResponse, read_arrays),
+    ]
 
 
 async def _read_groups_and_arrays(

@@ -1,11 +1,13 @@
-"""Sends pages and their streams. Both render one fragment with one function, so they never differ.
+"""Sends pages, their streams and exports. Page and stream render one fragment with one function, so
+they never differ.
 
 A page is a template around a fragment. The stream of the fragment sends the same HTML again each
-time it has changed, which updates open pages.
+time it has changed, which updates open pages. The exports of a fragment are the lists that it
+shows, with the same filters and rights, as CSV or NDJSON.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -20,9 +22,19 @@ from fairlead_common.service import clock
 from fairlead_lookout.domain.model import JobSetKey
 from fairlead_lookout.http.deps import Deps, Slot
 from fairlead_lookout.http.json_answers import SSE
+from fairlead_lookout.http.list_exports import (
+    CSV,
+    Accept,
+    Format,
+    ListExport,
+    choose_format,
+    stream_list,
+)
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_error_page
 from fairlead_lookout.http.pages.live_fragments import SharedFragment
+from fairlead_lookout.http.webhook_access import is_operator
+from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 LIVE_S_MAX: Final = 900.0
 """A stream ends after this; the browser opens a new one, which is authenticated again."""
@@ -38,7 +50,8 @@ class Fragment(msgspec.Struct, frozen=True):
 
     `key` distinguishes it from other fragments of its template. `job_set`: the only job set with
     which it changes, if there is one. `read_more` reads what its page shows around it, `read_own`
-    what it shows there of its caller.
+    what it shows there of its caller, for the values that have been read. `list_exports`: the lists
+    that it shows.
     """
 
     template: str
@@ -46,7 +59,8 @@ class Fragment(msgspec.Struct, frozen=True):
     read: Callable[[QueueScope], Awaitable[Values]]
     job_set: JobSetKey | None = None
     read_more: Callable[[QueueScope], Awaitable[Values]] | None = None
-    read_own: Callable[[Caller], Awaitable[Values]] | None = None
+    read_own: Callable[[Caller, Values], Awaitable[Values]] | None = None
+    list_exports: Callable[[QueueScope], Sequence[ListExport]] | None = None
 
 
 class PageSender:
@@ -65,11 +79,14 @@ class PageSender:
         section: str,
         make_fragment: Callable[..., Awaitable[Fragment]],
         live_path: str | None = None,
+        *,
+        is_exported: bool = False,
     ) -> None:
         """A page, and the stream of its fragment: at `/live` and the same path unless given.
 
-        `make_fragment` is called with `deps` and the parameters of both routes. `section`: the
-        page's entry of the navigation.
+        `make_fragment` is called with `deps` and the parameters of the routes. `section`: the
+        page's entry of the navigation. `is_exported`: its fragment has exports, which are at
+        `/export` and the same path.
         """
         fragment_of = partial(make_fragment, self.deps)
 
@@ -85,6 +102,24 @@ class PageSender:
         ) -> Response:
             return await self.send_live(request, fragment)
 
+        if not is_exported:
+            return
+        exports = self.deps.exports
+        exported = msgspec.structs.replace(self.deps, view=exports.view, lists=exports.lists)
+
+        @router.get(f"/export{path}")
+        async def export(
+            request: Request,
+            fragment: Annotated[Fragment, Depends(partial(make_fragment, exported))],
+            table: Text = None,
+            format: Format = None,
+            accept: Accept = CSV,
+        ) -> Response:
+            visible_queues = await self.deps.visibility(request)
+            assert fragment.list_exports is not None
+            chosen = choose_export(fragment.list_exports(visible_queues), table)
+            return await stream_list(self.deps, chosen, choose_format(format, accept))
+
     async def send_page(
         self, request: Request, template: str, section: str, fragment: Fragment
     ) -> Response:
@@ -97,12 +132,12 @@ class PageSender:
                 "section": section,
                 "who": caller.name,
                 "signed_in": caller.is_session,
-                "is_operator": not {"admin", "operator"}.isdisjoint(caller.roles),
+                "is_operator": is_operator(caller),
             }
             if fragment.read_more is not None:
                 values |= await fragment.read_more(visible_queues)
             if fragment.read_own is not None:
-                values |= await fragment.read_own(caller)
+                values |= await fragment.read_own(caller, values)
         except (Problem, WorldError) as error:
             return self.error_page(request, error)
         return HTMLResponse(self.templates.render(template, **values), headers=PAGE_HEADERS)
@@ -139,6 +174,15 @@ class PageSender:
                     yield some or b": keep-alive\n\n"
                     if clock.monotonic_s() > ends_s:
                         return
+
+
+def choose_export(exports: Sequence[ListExport], name: str | None) -> ListExport:
+    """The export of this name; the first without a name. Raises a 422 `Problem`."""
+    for export in exports:
+        if name in (None, "", export.name):
+            return export
+    known = ", ".join(each.name for each in exports)
+    raise invalid_parameter("table", f"The page has no table {name!r}. Use {known}.")
 
 
 def _encode_sse(text: str) -> bytes:

@@ -18,11 +18,24 @@ from fairlead_lookout.domain.webhooks.message_templates import FIELDS
 from fairlead_lookout.domain.webhooks.webhook_types import EVENT_TYPES, Kind
 from fairlead_lookout.http.api.webhook_delivery_routes import ID_MAX, State
 from fairlead_lookout.http.api.webhook_routes import WebhookName
+from fairlead_lookout.http.list_exports import (
+    CSV,
+    ROWS,
+    Accept,
+    Format,
+    ListExport,
+    Rows,
+    choose_format,
+    split_rows,
+    stream_list,
+)
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
 from fairlead_lookout.http.pages.page_sender import PageSender, Values
 from fairlead_lookout.http.webhook_access import WebhookAccess, is_operator
 from fairlead_lookout.http.webhook_responses import (
+    DeliveryResponse,
     MissedResponse,
+    WebhookResponse,
     describe_delivery,
     describe_replays,
     describe_webhook,
@@ -78,6 +91,47 @@ def add_routes(router: APIRouter, sender: PageSender) -> None:
         text = sender.templates.render("_deliveries.html", **values)
         return HTMLResponse(text, headers=PAGE_HEADERS)
 
+    _add_exports(router, sender, access)
+
+
+def _add_exports(router: APIRouter, sender: PageSender, access: WebhookAccess) -> None:
+    deps = sender.deps
+
+    @router.get("/export/webhooks")
+    async def export_webhooks(
+        request: Request, format: Format = None, accept: Accept = CSV
+    ) -> Response:
+        caller = await deps.visibility.find_caller(request)
+
+        async def read() -> Rows:
+            described: list[WebhookResponse] = (await _read_webhooks(sender, access, caller))[
+                "webhooks"
+            ]
+            return described
+
+        export = ListExport("webhooks", WebhookResponse, split_rows(read))
+        return await stream_list(deps, export, choose_format(format, accept))
+
+    @router.get("/export/webhooks/{webhook}")
+    async def export_deliveries(
+        request: Request,
+        name: WebhookName,
+        state: State | None = None,
+        format: Format = None,
+        accept: Accept = CSV,
+    ) -> Response:
+        _, webhook = await access.find(request, name)
+
+        async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
+            before = ID_MAX if cursor is None else int(cursor)
+            store = deps.webhooks.deliveries
+            page = await store.list_page(webhook.number, before, state, ROWS)
+            following = str(page[-1].id) if len(page) == ROWS else None
+            return [describe_delivery(each) for each in page], following
+
+        export = ListExport("deliveries", DeliveryResponse, read_page)
+        return await stream_list(deps, export, choose_format(format, accept))
+
 
 def _render(sender: PageSender, template: str, caller: Caller, values: Values) -> Response:
     values = {**values, "section": SECTION, "who": caller.name, "signed_in": caller.is_session}
@@ -129,6 +183,7 @@ async def _read_webhook(
         "states": _STATES,
         "kinds": KINDS,
         "state": state,
+        "exports": build_address(f"/export/webhooks/{webhook.name}", {"state": state}),
         "live": build_address(
             path, {"state": state, "before": str(before) if before < ID_MAX else None}
         ),

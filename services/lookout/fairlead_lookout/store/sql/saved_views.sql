@@ -1,4 +1,4 @@
--- Saved views of the page of jobs.
+-- Saved views of pages.
 
 -- name: list_views
 -- Those of a user and those of all users, by name.

@@ -10,6 +10,7 @@ from fairlead_lookout.http import array_responses
 from fairlead_lookout.http.api import array_routes
 from fairlead_lookout.http.api.array_routes import TaskState
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.store.queries import task_lists
@@ -19,7 +20,7 @@ PAGE_SIZE: Final = 50
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The page and its stream."""
-    sender.add_page(router, "/arrays/{array}", "array.html", "jobsets", _array)
+    sender.add_page(router, "/arrays/{array}", "array.html", "jobsets", _array, is_exported=True)
 
 
 async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text = None) -> Fragment:
@@ -29,9 +30,11 @@ async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text =
     async def read(visible_queues: QueueScope) -> Values:
         found = await array_routes.find_array(deps, visible_queues, array)
         page = await task_lists.read_tasks(deps.view, found, state, PAGE_SIZE, cursor)
+        described = array_responses.describe_array(found)
         return {
             "live": build_address(f"/live{path}", query | {"cursor": cursor}),
-            "array": array_responses.describe_array(found),
+            "exports": build_address(f"/export{path}", query),
+            "array": described,
             "tasks": array_responses.describe_tasks(page, deps.clusters).tasks,
             "state": state,
             "path": path,
@@ -39,4 +42,13 @@ async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text =
             "next": build_address(path, query | {"cursor": page.next}) if page.next else None,
         }
 
-    return Fragment("_array.html", (array, state, cursor), read)
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
+            found = await array_routes.find_array(deps, visible_queues, array)
+            page = await task_lists.read_tasks(deps.view, found, state, ROWS, cursor)
+            return array_responses.describe_tasks(page, deps.clusters).tasks, page.next
+
+        return [ListExport("tasks", array_responses.TaskResponse, read_page)]
+
+    key = (array, state, cursor)
+    return Fragment("_array.html", key, read, list_exports=list_exports)

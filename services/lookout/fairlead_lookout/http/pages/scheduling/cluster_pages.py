@@ -7,14 +7,18 @@ import msgspec
 from fastapi import APIRouter
 
 from fairlead_common.domain import quantities
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_lookout.http.api import cluster_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
-from fairlead_lookout.http.responses import NodeResponse
+from fairlead_lookout.http.pages.saved_view_pages import read_views
+from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
+from fairlead_lookout.http.responses import ClusterResponse, NodeResponse
 
+PATH: Final = "/clusters"
 NODES_DRAWN_MAX: Final = 5_000
 NODES_LISTED_MAX: Final = 50
 CELLS_PER_ROW: Final = 50
@@ -22,6 +26,15 @@ LEVELS: Final = 4
 """Colours of the heat map between free and full."""
 MAIN_RESOURCES: Final = (quantities.CPU, quantities.MEMORY)
 """Shown first; the others follow by name."""
+
+
+CLUSTER_COLUMNS: Final = {
+    "cluster": Column(lambda each: each.executor),
+    "nodes": Column(lambda each: each.nodes, is_descending=True),
+    "use": Column(lambda each: find_use(each, quantities.CPU), is_descending=True),
+    "runs": Column(lambda each: each.runs, is_descending=True),
+    "heartbeat": Column(lambda each: each.last_heartbeat, is_descending=True),
+}
 
 
 class UsageBar(msgspec.Struct, frozen=True):
@@ -46,36 +59,76 @@ class NodeCell(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    sender.add_page(router, "/clusters", "clusters.html", "clusters", _clusters)
-    sender.add_page(router, "/clusters/{executor}", "cluster.html", "clusters", _cluster)
+    sender.add_page(router, PATH, "clusters.html", "clusters", _clusters, is_exported=True)
+    sender.add_page(
+        router, f"{PATH}/{{executor}}", "cluster.html", "clusters", _cluster, is_exported=True
+    )
 
 
-async def _clusters(deps: Deps) -> Fragment:
+async def _clusters(deps: Deps, sort: Text = None) -> Fragment:
     """All clusters."""
+    order = parse_order(sort, CLUSTER_COLUMNS, "cluster", PATH)
+    query = {SORT: order.parameter}
+
+    async def read_clusters() -> list[ClusterResponse]:
+        return order.sort_rows((await cluster_routes.describe_clusters(deps)).clusters)
 
     async def read(_: QueueScope) -> Values:
-        found = (await cluster_routes.describe_clusters(deps)).clusters
-        bars = {each.executor: draw_bars(each.used, each.allocatable) for each in found}
-        return {"live": "/live/clusters", "clusters": found, "bars": bars}
+        found = await read_clusters()
+        return {
+            "live": build_address(f"/live{PATH}", query),
+            "exports": build_address(f"/export{PATH}", query),
+            "order": order,
+            "clusters": found,
+            "bars": {each.executor: draw_bars(each.used, each.allocatable) for each in found},
+        }
 
-    return Fragment("_clusters.html", (), read)
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, PATH)
+
+    def list_exports(_: QueueScope) -> list[ListExport]:
+        return [ListExport("clusters", ClusterResponse, split_rows(read_clusters))]
+
+    return Fragment(
+        "_clusters.html", (order.sort,), read, read_own=read_own, list_exports=list_exports
+    )
 
 
-async def _cluster(deps: Deps, executor: str, resource: Text = None, q: Text = None) -> Fragment:
+async def _cluster(
+    deps: Deps, executor: str, resource: Text = None, q: Text = None, sort: Text = None
+) -> Fragment:
     """The nodes of a cluster whose names contain `q`, coloured by the use of a resource."""
+    path = f"{PATH}/{quote(executor, safe='')}"
+    used = resource or quantities.CPU
+    columns = {
+        "node": Column(lambda node: node.node),
+        "use": Column(lambda node: find_use(node, used), is_descending=True),
+        "runs": Column(lambda node: node.runs, is_descending=True),
+    }
+    query = {"resource": resource or None, "q": q or None}
+    order = parse_order(sort, columns, "node", path, query)
+    query[SORT] = order.parameter
+
+    async def read_nodes(visible_queues: QueueScope) -> tuple[list[NodeResponse], list[str], int]:
+        """Those that match, by name, the resources of all, and how many all are."""
+        found = (await cluster_routes.describe_nodes(deps, executor, visible_queues)).nodes
+        resources = order_resources({name for node in found for name in node.allocatable})
+        matching = [node for node in found if not q or q in node.node]
+        return matching, resources, len(found)
 
     async def read(visible_queues: QueueScope) -> Values:
-        found = await cluster_routes.describe_nodes(deps, executor, visible_queues)
-        resources = order_resources({name for node in found.nodes for name in node.allocatable})
+        nodes, resources, total = await read_nodes(visible_queues)
         chosen = resource if resource in resources else (resources or [quantities.CPU])[0]
-        nodes = [node for node in found.nodes if not q or q in node.node]
-        path = f"/clusters/{quote(executor, safe='')}"
-        listed = nodes[:NODES_LISTED_MAX]
+        listed = order.sort_rows(nodes)[:NODES_LISTED_MAX]
         return {
-            "live": build_address(f"/live{path}", {"resource": resource, "q": q}),
+            "live": build_address(f"/live{path}", query),
+            "exports": build_address(f"/export{path}", query),
+            "order": order,
             "path": path,
             "executor": executor,
-            "resources": resources,
+            "resources": [
+                (name, build_address(path, {**query, "resource": name})) for name in resources
+            ],
             "resource": chosen,
             "q": q or "",
             "cells": draw_cells(nodes[:NODES_DRAWN_MAX], chosen),
@@ -83,11 +136,27 @@ async def _cluster(deps: Deps, executor: str, resource: Text = None, q: Text = N
             "nodes": listed,
             "bars": {node.node: draw_bars(node.used, node.allocatable) for node in listed},
             "matching": len(nodes),
-            "total": len(found.nodes),
+            "total": total,
             "cordon": deps.configuration.find_cordon(executor),
         }
 
-    return Fragment("_cluster.html", (executor, resource, q), read)
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, path)
+
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        async def read_rows() -> Rows:
+            return order.sort_rows((await read_nodes(visible_queues))[0])
+
+        return [ListExport("nodes", NodeResponse, split_rows(read_rows))]
+
+    key = (executor, resource, q, order.sort)
+    return Fragment("_cluster.html", key, read, read_own=read_own, list_exports=list_exports)
+
+
+def find_use(each: ClusterResponse | NodeResponse, resource: str) -> float | None:
+    """The part of a resource that is in use, from 0 to 1; None without the resource."""
+    total = each.allocatable.get(resource)
+    return each.used.get(resource, 0) / total if total else None
 
 
 def draw_bars(used: dict[str, float | int], allocatable: dict[str, float | int]) -> list[UsageBar]:

@@ -9,6 +9,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http import job_responses, responses
 from fairlead_lookout.http.api import cluster_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
 
@@ -29,6 +30,10 @@ async def _node(deps: Deps, executor: str, node: str) -> Fragment:
         path = f"/clusters/{quote(executor, safe='')}/nodes/{quote(node, safe='')}"
         return {
             "live": f"/live{path}",
+            "exports": build_address(
+                "/api/v1/jobs/export.csv",
+                {"cluster": executor, "node": node, "state": "LEASED,PENDING,RUNNING"},
+            ),
             "executor": executor,
             "node": found,
             "bars": draw_bars(found.used, found.allocatable),

@@ -7,17 +7,23 @@ from urllib.parse import quote
 import msgspec
 from fastapi import APIRouter
 
-from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
+from fairlead_common.domain.permissions import ALL_QUEUES, Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS
 from fairlead_lookout.http.api import report_routes
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
+from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
+from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.http.pages.scheduling.pool_history import PoolHistory, Shares, draw_history
-from fairlead_lookout.http.responses import RoundResponse
+from fairlead_lookout.http.pages.scheduling.queue_pages import QueueLine, describe_share
+from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
+from fairlead_lookout.http.responses import PoolReportResponse, ResponseBody, RoundResponse
 from fairlead_lookout.store.queries.fairness_history import read_shares
 
+PATH: Final = "/pools"
 ROUNDS_DRAWN: Final = 100
 ROUNDS_LISTED: Final = 20
 HISTORY_MS: Final = 6 * HOUR_MS
@@ -25,6 +31,43 @@ HISTORY_QUEUES_MAX: Final = 12
 """Queues in the picture of shares: those with the greatest share or demand now."""
 WIDTH: Final = 1_000
 HEIGHT: Final = 160
+
+
+POOL_COLUMNS: Final = {
+    "pool": Column(lambda each: each.pool),
+    "nodes": Column(lambda each: each.round and each.round.nodes, is_descending=True),
+    "waiting": Column(lambda each: each.round and each.round.waiting, is_descending=True),
+    "round": Column(lambda each: each.round and each.round.time, is_descending=True),
+    "duration": Column(
+        lambda each: each.round and sum(each.round.steps_ms.values()), is_descending=True
+    ),
+    "placed": Column(lambda each: each.round and each.round.scheduled, is_descending=True),
+    "preempted": Column(lambda each: each.round and each.round.preempted, is_descending=True),
+}
+SHARE_COLUMNS: Final = {
+    "queue": Column(lambda share: share.queue),
+    "share": Column(lambda share: share.actual_share, is_descending=True),
+    "fairShare": Column(lambda share: share.fair_share, is_descending=True),
+    "demand": Column(lambda share: share.demand_share, is_descending=True),
+    "running": Column(lambda share: share.running, is_descending=True),
+    "waiting": Column(lambda share: share.queued, is_descending=True),
+}
+
+
+class PoolLine(ResponseBody, frozen=True, kw_only=True):
+    """A pool with its last round, as a line of an export."""
+
+    pool: str
+    nodes: int | None = None
+    waiting: int | None = None
+    round: str | None = None
+    outcome: str | None = None
+    stopped_by: str | None = None
+    error: str | None = None
+    duration_ms: float | None = None
+    placed: int | None = None
+    preempted: int | None = None
+    topology: tuple[str, ...] = ()
 
 
 class RoundBar(msgspec.Struct, frozen=True):
@@ -49,37 +92,85 @@ class StepTime(msgspec.Struct, frozen=True):
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    sender.add_page(router, "/pools", "pools.html", "pools", _pools)
-    sender.add_page(router, "/pools/{pool}", "pool.html", "pools", _pool)
+    sender.add_page(router, PATH, "pools.html", "pools", _pools, is_exported=True)
+    sender.add_page(router, f"{PATH}/{{pool}}", "pool.html", "pools", _pool, is_exported=True)
 
 
-async def _pools(deps: Deps) -> Fragment:
+async def _pools(deps: Deps, sort: Text = None) -> Fragment:
     """All pools with their last round."""
+    order = parse_order(sort, POOL_COLUMNS, "pool", PATH)
+    query = {SORT: order.parameter}
+
+    def read_reports(visible_queues: QueueScope) -> list[PoolReportResponse]:
+        names = {node.pool for _, _, nodes in deps.clusters.read_all() for node in nodes}
+        return order.sort_rows(
+            [
+                report_routes.describe_pool_report(deps, name, visible_queues)
+                for name in sorted(names | deps.reports.list_pools())
+            ]
+        )
 
     async def read(visible_queues: QueueScope) -> Values:
-        names = {node.pool for _, _, nodes in deps.clusters.read_all() for node in nodes}
-        reports = [
-            report_routes.describe_pool_report(deps, name, visible_queues)
-            for name in sorted(names | deps.reports.list_pools())
-        ]
-        return {"live": "/live/pools", "reports": reports}
+        return {
+            "live": build_address(f"/live{PATH}", query),
+            "exports": build_address(f"/export{PATH}", query),
+            "order": order,
+            "reports": read_reports(visible_queues),
+        }
 
-    return Fragment("_pools.html", (), read)
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, PATH)
+
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        async def read_lines() -> Rows:
+            return [_describe_pool(each) for each in read_reports(visible_queues)]
+
+        return [ListExport("pools", PoolLine, split_rows(read_lines))]
+
+    return Fragment(
+        "_pools.html", (order.sort,), read, read_own=read_own, list_exports=list_exports
+    )
 
 
-async def _pool(deps: Deps, pool: str) -> Fragment:
+def _describe_pool(report: PoolReportResponse) -> PoolLine:
+    last = report.round
+    if last is None:
+        return PoolLine(pool=report.pool)
+    return PoolLine(
+        pool=report.pool,
+        nodes=last.nodes,
+        waiting=last.waiting,
+        round=last.time,
+        outcome=last.outcome,
+        stopped_by=last.stopped_by,
+        error=last.error,
+        duration_ms=round(sum(last.steps_ms.values()), 3),
+        placed=last.scheduled,
+        preempted=last.preempted,
+        topology=last.topology,
+    )
+
+
+async def _pool(deps: Deps, pool: str, sort: Text = None) -> Fragment:
     """The last rounds of a pool, the shares of its queues, why jobs wait."""
+    path = f"{PATH}/{quote(pool, safe='')}"
+    order = parse_order(sort, SHARE_COLUMNS, "-share", path)
+    query = {SORT: order.parameter}
 
     async def read(visible_queues: QueueScope) -> Values:
         report_routes.require_pool(deps, pool)
         rounds = (await report_routes.describe_rounds(deps, pool, ROUNDS_DRAWN)).rounds
         report = report_routes.describe_pool_report(deps, pool, visible_queues)
-        shares = sorted(report.shares, key=lambda share: -share.actual_share)
         return {
-            "live": f"/live/pools/{quote(pool, safe='')}",
+            "live": build_address(f"/live{path}", query),
+            "exports": {
+                name: build_address(f"/export{path}", {**query, "table": name})
+                for name in ("shares", "rounds")
+            },
+            "order": order,
             "pool": pool,
             "report": report,
-            "shares": shares,
+            "shares": order.sort_rows(report.shares),
             "history": await _read_history(deps, pool, visible_queues),
             "steps": summarize_steps(rounds),
             "bars": draw_rounds(rounds),
@@ -87,7 +178,27 @@ async def _pool(deps: Deps, pool: str) -> Fragment:
             "rounds": rounds[:ROUNDS_LISTED],
         }
 
-    return Fragment("_pool.html", (pool,), read)
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, path)
+
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        async def read_shares() -> Rows:
+            report_routes.require_pool(deps, pool)
+            report = report_routes.describe_pool_report(deps, pool, visible_queues)
+            return [describe_share(share) for share in order.sort_rows(report.shares)]
+
+        async def read_rounds() -> Rows:
+            report_routes.require_pool(deps, pool)
+            most = report_routes.ROUNDS_MAX
+            return (await report_routes.describe_rounds(deps, pool, most)).rounds
+
+        return [
+            ListExport("shares", QueueLine, split_rows(read_shares)),
+            ListExport("rounds", RoundResponse, split_rows(read_rounds)),
+        ]
+
+    key = (pool, order.sort)
+    return Fragment("_pool.html", key, read, read_own=read_own, list_exports=list_exports)
 
 
 async def _read_history(deps: Deps, pool: str, visible_queues: QueueScope) -> PoolHistory | None:

@@ -1,22 +1,27 @@
 """The page of preemptions: who lost what to whom and why, and the same as CSV or NDJSON."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
 
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_lookout.domain.resource_usage import HOUR_MS
 from fairlead_lookout.http import job_responses, responses
-from fairlead_lookout.http.api.export_routes import ROWS, Rows, stream_list
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
+from fairlead_lookout.http.pages.saved_view_pages import (
+    PERIODS,
+    format_start,
+    read_views,
+    resolve_within,
+)
 from fairlead_lookout.http.request_parameters import parse_time_ms
 from fairlead_lookout.store.queries.preemption_lists import (
     TIME_MAX_MS,
@@ -26,8 +31,6 @@ from fairlead_lookout.store.queries.preemption_lists import (
 
 PATH: Final = "/preemptions"
 PAGE_SIZE: Final = 50
-PERIODS: Final = (("Last hour", 1), ("Last 24 hours", 24), ("Last 7 days", 168))
-"""Titles and lengths in hours."""
 From = Annotated[str | None, Query(alias="from", max_length=40)]
 CAUSES: Final = {
     "fair-share": "its queue had more than its fair share",
@@ -66,28 +69,17 @@ class PreemptionResponse(responses.ResponseBody, frozen=True, kw_only=True):
 
 
 def add_routes(router: APIRouter, sender: PageSender) -> None:
-    """The page, its stream and its export."""
-    deps = sender.deps
-    sender.add_page(router, PATH, "preemptions.html", "preemptions", _preemptions)
+    """The page, its stream and its export, and the target of saved views."""
+    sender.add_page(router, PATH, "preemptions.html", "preemptions", _preemptions, is_exported=True)
 
-    @router.get(f"{PATH}/export.csv")
-    async def export(
-        request: Request,
-        queue: Text = None,
-        from_: From = None,
-        to: Text = None,
-        format: Literal["csv", "ndjson"] = "csv",
-    ) -> StreamingResponse:
-        visible_queues = await deps.visibility(request)
-        wanted = _parse_filter(visible_queues, queue, from_, to)
-
-        async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
-            page = await read_preemptions(deps.exports.view, wanted, ROWS, cursor)
-            return [describe_preemption(row, visible_queues) for row in page.rows], page.next
-
-        async with deps.exports.shares.place():
-            first = await read_page(None)
-        return stream_list(deps, "preemptions", PreemptionResponse, first, read_page, format)
+    @router.get(f"{PATH}/filter")
+    async def choose_filter(request: Request) -> Response:
+        """A redirect to the page, with a time for a number of hours."""
+        try:
+            query = resolve_within(request.query_params, "fromWithin", "from", clock.now_ms())
+        except Problem as error:
+            return sender.error_page(request, error)
+        return RedirectResponse(build_address(PATH, query), 303)
 
 
 async def _preemptions(
@@ -115,13 +107,32 @@ async def _preemptions(
             "query": query,
             "queues": await deps.view.read_queues(visible_queues),
             "periods": [
-                (title, build_address(PATH, {**query, "from": _round_time(now_ms, hours)}))
+                (title, build_address(PATH, {**query, "from": format_start(now_ms, hours)}))
                 for title, hours in PERIODS
             ],
-            "exports": build_address(f"{PATH}/export.csv", query),
+            "exports": build_address(f"/export{PATH}", query),
         }
 
-    return Fragment("_preemptions.html", (queue, from_, to, cursor), read, read_more=read_more)
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, PATH, _parse_time("from", from_) if from_ else None)
+
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        wanted = _parse_filter(visible_queues, queue, from_, to)
+
+        async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
+            page = await read_preemptions(deps.view, wanted, ROWS, cursor)
+            return [describe_preemption(row, visible_queues) for row in page.rows], page.next
+
+        return [ListExport("preemptions", PreemptionResponse, read_page)]
+
+    return Fragment(
+        "_preemptions.html",
+        (queue, from_, to, cursor),
+        read,
+        read_more=read_more,
+        read_own=read_own,
+        list_exports=list_exports,
+    )
 
 
 def _parse_filter(
@@ -143,13 +154,6 @@ def _parse_time(name: str, text: str) -> int:
     except ValueError as error:
         field_error = FieldError(f"/query/{name}", str(error))
         raise Problem("invalid", "A parameter is not valid.", [field_error]) from None
-
-
-def _round_time(now_ms: int, hours: int) -> str:
-    """The time this number of hours ago, to the minute, as a form sends it."""
-    time = responses.format_time(now_ms - hours * HOUR_MS)
-    assert time is not None
-    return time[: len("2026-01-31T12:00")]
 
 
 def describe_preemption(row: Any, visible_queues: QueueScope) -> PreemptionResponse:

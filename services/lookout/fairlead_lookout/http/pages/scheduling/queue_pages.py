@@ -7,18 +7,29 @@ import msgspec
 from fastapi import APIRouter
 
 from fairlead_common.domain import quantities
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.records.configuration import FIFO, Queue
 from fairlead_common.domain.records.scheduling_reports import QueueShare, WaitingReport
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import fairness_routes, report_routes
 from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.long_polls import require_queue
-from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
+from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
+from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.http.pages.scheduling import share_charts
-from fairlead_lookout.http.responses import JobSetResponse, describe_job_sets
+from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
+from fairlead_lookout.http.responses import (
+    FairnessResponse,
+    JobSetResponse,
+    ResponseBody,
+    ShareResponse,
+    describe_job_sets,
+)
 from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
+PATH: Final = "/queues"
 JOB_SETS_EXAMINED: Final = 100
 JOB_SETS_LISTED: Final = 10
 
@@ -34,31 +45,104 @@ class QueueRow(msgspec.Struct, frozen=True):
     reason: WaitingReport | None
 
 
+COLUMNS: Final = {
+    "queue": Column(lambda row: row.queue),
+    "pool": Column(lambda row: row.share and row.share.pool),
+    "share": Column(lambda row: row.share and row.share.actual_share, is_descending=True),
+    "fairShare": Column(lambda row: row.share and row.share.fair_share, is_descending=True),
+    "demand": Column(lambda row: row.share and row.share.demand_share, is_descending=True),
+    "running": Column(lambda row: row.share and row.share.running, is_descending=True),
+    "waiting": Column(lambda row: row.share and row.share.queued, is_descending=True),
+}
+
+
+class QueueLine(ResponseBody, frozen=True, kw_only=True):
+    """A queue in one pool, as a line of an export. `reason`: why most of its waiting jobs wait."""
+
+    queue: str
+    pool: str | None = None
+    weight: float | None = None
+    share: float | None = None
+    fair_share: float | None = None
+    demand: float | None = None
+    running: int | None = None
+    waiting: int | None = None
+    order: str | None = None
+    cordoned: bool = False
+    reason: str | None = None
+
+
 def add_routes(router: APIRouter, sender: PageSender) -> None:
     """The pages and their streams."""
-    sender.add_page(router, "/queues", "queues.html", "queues", _queues)
-    sender.add_page(router, "/queues/{queue}", "queue.html", "queues", _queue)
+    sender.add_page(router, PATH, "queues.html", "queues", _queues, is_exported=True)
+    sender.add_page(router, f"{PATH}/{{queue}}", "queue.html", "queues", _queue, is_exported=True)
 
 
-async def _queues(deps: Deps) -> Fragment:
-    """All queues with their shares, the greatest share first, and those without jobs."""
+async def _queues(deps: Deps, sort: Text = None) -> Fragment:
+    """All queues with their shares, and those without jobs."""
+    order = parse_order(sort, COLUMNS, "-share", PATH)
+    query = {SORT: order.parameter}
 
-    async def read(visible_queues: QueueScope) -> Values:
+    async def read_rows(visible_queues: QueueScope) -> list[QueueRow]:
         with_jobs = await deps.view.read_queues(visible_queues)
         created = {
             queue.name: queue
             for queue in deps.configuration.read_queues()
             if queue.name in visible_queues
         }
-        rows = [
-            row
-            for name in created.keys() | with_jobs
-            for row in _describe_queue(deps, name, created.get(name))
-        ]
-        rows.sort(key=lambda row: (-(row.share.actual_share if row.share else 0.0), row.queue))
-        return {"live": "/live/queues", "rows": rows}
+        return order.sort_rows(
+            [
+                row
+                for name in sorted(created.keys() | with_jobs)
+                for row in _describe_queue(deps, name, created.get(name))
+            ]
+        )
 
-    return Fragment("_queues.html", (), read)
+    async def read(visible_queues: QueueScope) -> Values:
+        return {
+            "live": build_address(f"/live{PATH}", query),
+            "exports": build_address(f"/export{PATH}", query),
+            "order": order,
+            "rows": await read_rows(visible_queues),
+        }
+
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return await read_views(deps, caller, PATH)
+
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        async def read_lines() -> Rows:
+            return [_describe_line(row) for row in await read_rows(visible_queues)]
+
+        return [ListExport("queues", QueueLine, split_rows(read_lines))]
+
+    return Fragment(
+        "_queues.html", (order.sort,), read, read_own=read_own, list_exports=list_exports
+    )
+
+
+def describe_share(share: QueueShare) -> QueueLine:
+    """A share as a line of an export."""
+    return QueueLine(
+        queue=share.queue,
+        pool=share.pool,
+        weight=share.weight,
+        share=share.actual_share,
+        fair_share=share.fair_share,
+        demand=share.demand_share,
+        running=share.running,
+        waiting=share.queued,
+    )
+
+
+def _describe_line(row: QueueRow) -> QueueLine:
+    line = QueueLine(queue=row.queue) if row.share is None else describe_share(row.share)
+    return msgspec.structs.replace(
+        line,
+        weight=row.weight,
+        order=row.order,
+        cordoned=row.cordoned,
+        reason=None if row.reason is None else row.reason.code,
+    )
 
 
 def _describe_queue(deps: Deps, queue: str, configured: Queue | None) -> list[QueueRow]:
@@ -84,14 +168,20 @@ def _describe_queue(deps: Deps, queue: str, configured: Queue | None) -> list[Qu
 async def _queue(deps: Deps, queue: str) -> Fragment:
     """The shares of a queue over the last day, why its jobs wait, what they used."""
 
-    async def read(visible_queues: QueueScope) -> Values:
+    path = f"{PATH}/{quote(queue, safe='')}"
+
+    async def read_shares(visible_queues: QueueScope) -> FairnessResponse:
         await require_queue(deps, visible_queues, queue)
         now_ms = clock.now_ms()
-        found = await fairness_routes.describe_fairness(
+        return await fairness_routes.describe_fairness(
             deps, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
         )
+
+    async def read(visible_queues: QueueScope) -> Values:
+        found = await read_shares(visible_queues)
         return {
-            "live": f"/live/queues/{quote(queue, safe='')}",
+            "live": f"/live{path}",
+            "exports": f"/export{path}",
             "queue": queue,
             "totals": await deps.view.count_jobs_by_state(visible_queues, queue),
             "report": report_routes.describe_queue_report(deps, queue),
@@ -101,7 +191,13 @@ async def _queue(deps: Deps, queue: str) -> Fragment:
             "lost": found.lost,
         }
 
-    return Fragment("_queue.html", (queue,), read)
+    def list_exports(visible_queues: QueueScope) -> list[ListExport]:
+        async def read_points() -> Rows:
+            return (await read_shares(visible_queues)).points
+
+        return [ListExport("shares", ShareResponse, split_rows(read_points))]
+
+    return Fragment("_queue.html", (queue,), read, list_exports=list_exports)
 
 
 async def _rank_job_sets(

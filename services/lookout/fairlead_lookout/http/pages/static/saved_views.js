@@ -1,4 +1,4 @@
-// Saves the list of jobs that is open under a name, renames and deletes saved views, through the API.
+// Saves the page that is open with its filters under a name, renames and deletes saved views, through the API.
 "use strict";
 
 const VIEWS = "/api/v1/saved-views";
@@ -23,20 +23,21 @@ function showViewResult(text, isError) {
   result.hidden = false;
 }
 
-// The address of the list that is open, from its first page on. `within`: a time before the view is
-// opened, instead of a fixed one.
-function viewAddress(within) {
+// The address of the page that is open, from the first rows of its list on. `choice`: the field for a
+// number of hours before the view is opened, instead of a fixed time.
+function viewAddress(choice) {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of [...query]) {
     if (value === "" || name === "cursor") {
       query.delete(name);
     }
   }
-  if (within) {
-    query.delete("submittedAfter");
-    query.set("submittedWithin", within);
+  let path = location.pathname;
+  if (choice?.value) {
+    query.delete(choice.dataset.after);
+    query.set(choice.dataset.within, choice.value);
+    path += "/filter";
   }
-  const path = within ? "/jobs/filter" : "/jobs";
   return query.size ? `${path}?${query}` : path;
 }
 
@@ -65,7 +66,7 @@ if (saveDialog) {
       const view = await callViews(VIEWS, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ name: form.elements.name.value, address: viewAddress(form.elements.within?.value), shared }),
+        body: JSON.stringify({ name: form.elements.name.value, address: viewAddress(form.elements.within), shared }),
       });
       addViewLink(view);
       showViewResult(`View ${view.name} was saved.`, false);
