@@ -21,6 +21,7 @@ from fairlead_lookout.http.api.job_routes import JobFilterQuery
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.jobs.permitted_actions import list_permitted, list_possible
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import (
     PERIODS,
@@ -178,7 +179,10 @@ async def _jobs(
         }
 
     async def read_own(caller: Caller, _: Values) -> Values:
-        return await read_views(deps, caller, PATH, selected.submitted_after_ms)
+        permitted = await list_permitted(deps.visibility, caller, selected.queue)
+        possible = list_possible(selected.states or JobState)
+        views = await read_views(deps, caller, PATH, selected.submitted_after_ms)
+        return views | {"actions": [action for action in permitted if action in possible]}
 
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
         return [_export_groups(deps, selected, visible_queues, group_by or "")]

@@ -6,13 +6,13 @@ from fastapi.responses import RedirectResponse
 
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import WorldError
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Deps
-from fairlead_lookout.http.pages.jobs import job_events, run_timelines
+from fairlead_lookout.http.pages.jobs import job_events, permitted_actions, run_timelines
 from fairlead_lookout.http.pages.logs import log_pages
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Values
 
@@ -44,6 +44,11 @@ async def _job(deps: Deps, job_id: str, choice: log_pages.Choice) -> Fragment:
             "live": f"/live/jobs/{job_id}",
             "job": described,
             "member": found.submitted.group,
+            "actions": permitted_actions.list_possible(
+                [described.state],
+                stopping=described.stopping,
+                waits_in_array=found.waits_in_array,
+            ),
             "events": job_events.list_events(described),
             "timeline": run_timelines.draw_timeline(described, clock.now_ms()),
             "requests": ", ".join(
@@ -58,4 +63,8 @@ async def _job(deps: Deps, job_id: str, choice: log_pages.Choice) -> Fragment:
         described = choice.describe(job_id, f"/jobs/{job_id}")
         return described | {"spec": msgspec.json.format(bytes(spec)).decode()}
 
-    return Fragment("_job.html", (job_id,), read, read_more=read_spec)
+    async def read_own(caller: Caller, values: Values) -> Values:
+        queue = values["job"].queue
+        return {"permitted": await permitted_actions.list_permitted(deps.visibility, caller, queue)}
+
+    return Fragment("_job.html", (job_id,), read, read_more=read_spec, read_own=read_own)

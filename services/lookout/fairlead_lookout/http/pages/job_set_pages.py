@@ -16,6 +16,7 @@ from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.long_polls import find_job_set
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.jobs.permitted_actions import list_permitted
 from fairlead_lookout.http.pages.page_sender import Flag, Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
 from fairlead_lookout.store.queries import array_lists, group_lists
@@ -115,11 +116,21 @@ async def _job_set(
             "next": build_address(address, query | {"cursor": page.next}) if page.next else None,
         }
 
+    async def read_own(caller: Caller, _: Values) -> Values:
+        return {"permitted": await list_permitted(deps.visibility, caller, queue)}
+
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
         return _list_exports(deps, visible_queues, (queue, job_set))
 
     key = (queue, job_set, chosen, cursor, groups, arrays)
-    return Fragment("_jobset.html", key, read, (queue, job_set), list_exports=list_exports)
+    return Fragment(
+        "_jobset.html",
+        key,
+        read,
+        (queue, job_set),
+        read_own=read_own,
+        list_exports=list_exports,
+    )
 
 
 def _list_addresses(queue: str, job_set: str, state: str | None) -> dict[str, str]:

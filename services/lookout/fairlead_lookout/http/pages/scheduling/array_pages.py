@@ -5,13 +5,14 @@ from urllib.parse import quote
 
 from fastapi import APIRouter
 
-from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.permissions import Caller, QueueScope
 from fairlead_lookout.http import array_responses
 from fairlead_lookout.http.api import array_routes
 from fairlead_lookout.http.api.array_routes import TaskState
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ROWS, ListExport, Rows
 from fairlead_lookout.http.pages.error_pages import build_address
+from fairlead_lookout.http.pages.jobs import permitted_actions
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.store.queries import task_lists
 
@@ -35,12 +36,17 @@ async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text =
             "live": build_address(f"/live{path}", query | {"cursor": cursor}),
             "exports": build_address(f"/export{path}", query),
             "array": described,
+            "actions": permitted_actions.list_possible_of_array(described.states),
             "tasks": array_responses.describe_tasks(page, deps.clusters).tasks,
             "state": state,
             "path": path,
             "first": build_address(path, query) if cursor else None,
             "next": build_address(path, query | {"cursor": page.next}) if page.next else None,
         }
+
+    async def read_own(caller: Caller, values: Values) -> Values:
+        queue = values["array"].queue
+        return {"permitted": await permitted_actions.list_permitted(deps.visibility, caller, queue)}
 
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
         async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
@@ -51,4 +57,4 @@ async def _array(deps: Deps, array: str, state: TaskState = None, cursor: Text =
         return [ListExport("tasks", array_responses.TaskResponse, read_page)]
 
     key = (array, state, cursor)
-    return Fragment("_array.html", key, read, list_exports=list_exports)
+    return Fragment("_array.html", key, read, read_own=read_own, list_exports=list_exports)

@@ -38,9 +38,19 @@ function setUpActions(form) {
   const jobs = (count) => `${count} ${array ? "task" : "job"}${String(count) === "1" ? "" : "s"}`;
   const path = (kind) => (array && kind === "cancel" ? `arrays/${array}/cancel` : `jobs/${kind}`);
 
+  // The buttons of the actions that the present state of the job or array permits.
+  function showPossible() {
+    const possible = document.querySelector("[data-actions]").dataset.actions.split(" ");
+    const buttons = [...form.querySelectorAll("button")];
+    for (const button of buttons) {
+      button.hidden = !possible.includes(button.value);
+    }
+    form.hidden = buttons.every((button) => button.hidden);
+  }
+
   function show() {
     if (one) {
-      form.hidden = false;
+      showPossible();
       return;
     }
     const boxes = picks();
