@@ -13,9 +13,11 @@ CREATE TABLE fairlead_log.batches (
     values bytea[] NOT NULL,     -- null: the record has no value, or is removed
     PRIMARY KEY (part, next)
 );
--- Values are read whole; compressing them costs more than it saves.
-ALTER TABLE fairlead_log.batches ALTER COLUMN keys SET STORAGE EXTERNAL;
-ALTER TABLE fairlead_log.batches ALTER COLUMN values SET STORAGE EXTERNAL;
+-- Values are read whole; compressing them costs more than it saves. ANALYZE would read the arrays of
+-- its sample and count their elements, in hundreds of MB, for statistics that no plan uses.
+ALTER TABLE fairlead_log.batches
+    ALTER COLUMN keys SET STORAGE EXTERNAL, ALTER COLUMN keys SET STATISTICS 0,
+    ALTER COLUMN values SET STORAGE EXTERNAL, ALTER COLUMN values SET STATISTICS 0;
 
 INSERT INTO fairlead_log.batches (part, first, next, time_ms, live, deletions, keys, values)
 SELECT part, position, position + 1, time_ms, (value IS NOT NULL)::int, (value IS NULL)::int,
