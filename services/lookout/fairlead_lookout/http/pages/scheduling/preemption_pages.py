@@ -36,7 +36,9 @@ CAUSES: Final = {
     "fair-share": "its queue had more than its fair share",
     "urgency": "a more urgent job needed the capacity",
     "gang": "another member of its gang was preempted",
+    "surplus": "a surplus member of its group, for others that need the capacity",
     "request": "a user requested it",
+    "group": "its group has ended, restarts or was scaled down",
 }
 """Sentences for people, by cause."""
 
