@@ -132,6 +132,8 @@ async def test_the_log_of_a_container_can_be_read_in_parts(world: RealWorld) -> 
     assert await world.read_log(run) == whole
     assert await world.read_log(run, container="main", tail=2) == b"second\nthird\n"
     assert await world.read_log(run, since_bytes=len(b"first\n")) == b"second\nthird\n"
+    for size in (1, len(b"third\n"), len(whole), 1_000):
+        assert await world.read_log(run, last_bytes=size) == whole[-size:]
     before_ms, after_ms = (parse_rfc3339(f"{year}-01-01T00:00:00Z") for year in (2025, 2027))
     assert await world.read_log(run, since_ms=before_ms) == whole
     assert await world.read_log(run, since_ms=after_ms) == b""

@@ -72,8 +72,15 @@ def test_lines_with_a_text_are_found_and_marked() -> None:
     assert log_views.find_lines(b"first\n", "error") == log_views.LogView([], matches=0)
 
 
+def test_a_search_says_when_the_log_begins_before_the_lines_that_were_searched() -> None:
+    assert not log_views.find_lines(b"x\n" * 1_000, "error").is_cut
+    assert log_views.find_lines(b"x\n" * log_views.SEARCHED_LINES_MAX, "error").is_cut
+    assert log_views.find_lines(b"x" * log_views.SEARCHED_BYTES_MAX, "error").is_cut
+
+
 def test_a_long_line_is_cut_around_its_match() -> None:
-    found = log_views.find_lines(b"a" * 10**6 + b"needle" + b"b" * 10**6, "NEEDLE")
+    before = b"a" * (16 * terminal_text.PIECE_CHARACTERS - 3)  # lines are cleaned in pieces
+    found = log_views.find_lines(before + b"needle" + b"b" * 10**6, "NEEDLE")
     text = "".join(span.text for span in found.spans)
     assert "needle" in text
     assert len(text) <= log_views.LINE_CHARACTERS_MAX + 1

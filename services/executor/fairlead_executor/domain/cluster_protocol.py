@@ -51,7 +51,7 @@ class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
     `tail`: the last lines, this many. `since_bytes`: from that byte on. `since_ms`: lines that
     were written at that time or later, where the cluster knows their times. `follow`: until the run
     has ended. `container`: its name; None: the first. `last_bytes`: nothing before the last bytes,
-    this many; a cluster that cannot skip to them returns more.
+    this many; not with `follow`.
     """
 
     container: str | None = None

@@ -12,6 +12,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth, tls
+from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 from fairlead_lookout.store.topic_caches import ClusterCache
 
@@ -22,6 +23,10 @@ FOLLOW_READ_S: Final = 3_600.0
 """How long a followed run can write nothing before the connection is ended."""
 
 CONNECTIONS_MAX: Final = 200
+SEARCHES: Final = 3
+"""Each holds up to 16 MiB of a log, as bytes and as text."""
+SEARCHES_WAITING_MAX: Final = 64
+"""Of one caller; more are refused."""
 
 
 class LogInterrupted(WorldError):
@@ -30,11 +35,13 @@ class LogInterrupted(WorldError):
 
 
 class ExecutorLogs:
-    """Fetches logs; holds one pool of connections to executors."""
+    """Fetches logs; holds one pool of connections to executors. `searches`: places of those that
+    search a log, one for each caller."""
 
     def __init__(self, clusters: ClusterCache, signing_key: str) -> None:
         self._clusters = clusters
         self._signing_key = signing_key
+        self.searches = FairSemaphore("searches of logs", SEARCHES, 1, SEARCHES_WAITING_MAX)
         self._client = httpx2.AsyncClient(
             timeout=httpx2.Timeout(READ_S, connect=CONNECT_S, pool=CONNECT_S),
             limits=httpx2.Limits(max_connections=CONNECTIONS_MAX),

@@ -5,6 +5,7 @@ never end one.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -39,7 +40,10 @@ async def read(
     skipped = request.since_bytes or 0
     try:
         async with client.stream(path, parameters, None) as stream:
-            async for chunk in _read_chunks(stream, has_ended):
+            chunks = _read_chunks(stream, has_ended)
+            if request.last_bytes is not None:
+                chunks = _keep_newest(chunks, request.last_bytes)
+            async for chunk in chunks:
                 part = chunk[skipped:]
                 skipped -= min(skipped, len(chunk))
                 if part:
@@ -50,6 +54,21 @@ async def read(
         raise NoLog(f"the cluster returns no log: {error}") from error
     except ApiUnavailable as error:
         raise NoLog(f"the cluster does not answer: {error}") from error
+
+
+async def _keep_newest(chunks: AsyncIterator[bytes], bytes_max: int) -> AsyncIterator[bytes]:
+    """The last bytes, at most this many, when all have arrived: the server cannot skip to them."""
+    newest: deque[bytes] = deque()
+    size = 0
+    async for chunk in chunks:
+        newest.append(chunk)
+        size += len(chunk)
+        while size - len(newest[0]) >= bytes_max:
+            size -= len(newest.popleft())
+    if size > bytes_max:
+        newest[0] = newest[0][size - bytes_max :]
+    for chunk in newest:
+        yield chunk
 
 
 async def _read_chunks(

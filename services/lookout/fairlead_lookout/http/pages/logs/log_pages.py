@@ -13,7 +13,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http.api import job_routes, log_routes
-from fairlead_lookout.http.deps import Deps, Slot
+from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address
 from fairlead_lookout.http.pages.logs import log_views
 from fairlead_lookout.http.pages.logs.log_views import LogView
@@ -103,6 +103,7 @@ async def _read_log(
         "problem": None,
         "lines_max": log_views.LINES_MAX,
         "searched_mib": log_views.SEARCHED_BYTES_MAX >> 20,
+        "searched_lines": log_views.SEARCHED_LINES_MAX,
     }
     try:
         values["view"] = await _view_log(deps, job_id, choice, visible_queues)
@@ -117,11 +118,13 @@ async def _view_log(
     deps: Deps, job_id: str, choice: LogChoice, visible_queues: QueueScope
 ) -> LogView:
     bytes_max = log_views.SEARCHED_BYTES_MAX if choice.find else log_views.END_BYTES_MAX
-    parameters = {"stream": choice.stream, "follow": "false", "last_bytes": str(bytes_max)}
-    if not choice.find:
-        parameters["tail"] = str(log_views.LINES_MAX)
-    # A search holds megabytes, so that each counts among the open streams.
-    with Slot(deps, "streams") if choice.find else contextlib.nullcontext():
+    parameters = {
+        "stream": choice.stream,
+        "follow": "false",
+        "last_bytes": str(bytes_max),
+        "tail": str(log_views.SEARCHED_LINES_MAX if choice.find else log_views.LINES_MAX),
+    }
+    async with deps.logs.searches.place() if choice.find else contextlib.nullcontext():
         async with asyncio.timeout(READ_S_MAX):
             body = await log_routes.open_log(deps, job_id, choice.run, parameters, visible_queues)
             data = await _read_end(body, bytes_max)

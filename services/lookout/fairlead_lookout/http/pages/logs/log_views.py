@@ -1,5 +1,6 @@
 """What a page shows of a log: its last lines with their colours, or the lines that have a text."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,6 +12,8 @@ from fairlead_lookout.http.pages.logs.terminal_text import Span
 LINES_MAX: Final = 500
 END_BYTES_MAX: Final = 512 * 1024
 SEARCHED_BYTES_MAX: Final = 16 * 2**20
+SEARCHED_LINES_MAX: Final = 250_000
+"""A cluster that cannot skip to the last bytes can skip to the last lines."""
 LINE_CHARACTERS_MAX: Final = 2_000
 """Of a line with a match; the part around the match is shown."""
 MARK: Final = "match"
@@ -43,13 +46,17 @@ def show_end(data: bytes) -> LogView:
 
 def find_lines(data: bytes, wanted: str) -> LogView:
     """The last lines that contain a text, in upper or lower case."""
-    text = terminal_text.remove_sequences(data.decode(errors="replace"))
-    needle = wanted.lower()
-    found = [line for line in text.split("\n") if needle in line.lower()]
-    spans: list[Span] = []
-    for line in found[-LINES_MAX:]:
-        spans += _mark(line, needle)
-    return LogView(spans, len(data) >= SEARCHED_BYTES_MAX, matches=len(found))
+    lines = data.removesuffix(b"\n").rsplit(b"\n", SEARCHED_LINES_MAX)
+    is_cut = len(data) >= SEARCHED_BYTES_MAX or len(lines) >= SEARCHED_LINES_MAX
+    needle, matches = wanted.lower(), 0
+    found: deque[str] = deque(maxlen=LINES_MAX)
+    for line in lines[-SEARCHED_LINES_MAX:]:
+        text = terminal_text.clean_line(line.decode(errors="replace"))
+        if needle in text.lower():
+            matches += 1
+            found.append(text)
+    spans = [span for text in found for span in _mark(text, needle)]
+    return LogView(spans, is_cut, matches=matches)
 
 
 def _mark(line: str, needle: str) -> list[Span]:

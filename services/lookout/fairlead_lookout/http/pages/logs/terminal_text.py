@@ -14,6 +14,7 @@ SPANS_MAX: Final = 20_000
 """Further changes of colour are ignored, so that a page has a bounded number of elements."""
 BINARY_FRACTION: Final = 0.1
 """A text with more control characters and invalid bytes than this is shown as binary data."""
+PIECE_CHARACTERS: Final = 64 * 1024
 _COLOURS: Final = 8
 _CUBE_BEGIN: Final = 16
 _GREYS_BEGIN: Final = 232
@@ -49,9 +50,15 @@ def is_binary(text: str) -> bool:
     return len(_STRANGE.findall(text)) > BINARY_FRACTION * len(text)
 
 
-def remove_sequences(text: str) -> str:
-    """The text without escape sequences, each line as it is after its carriage returns."""
-    return "\n".join(map(_overwrite, _SEQUENCE.sub("", text).split("\n")))
+def clean_line(line: str) -> str:
+    """The line without escape sequences, as it is after its carriage returns.
+
+    A very long line is cleaned in pieces: meanwhile, no other thread runs.
+    """
+    pieces = range(0, len(line), PIECE_CHARACTERS)
+    return _overwrite(
+        "".join([_SEQUENCE.sub("", line[at : at + PIECE_CHARACTERS]) for at in pieces])
+    )
 
 
 def split_spans(text: str) -> list[Span]:
