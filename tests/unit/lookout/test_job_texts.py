@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead_common.domain.lifecycle import RunState
 from fairlead_lookout.http.pages.jobs.job_events import EVENTS_MAX, list_events
 from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
 from fairlead_lookout.http.responses import JobDetailResponse, RunResponse
@@ -69,3 +70,12 @@ def test_every_documented_reason_has_an_advice() -> None:
     codes = {code for row in rows for code in re.findall(r"`([^`]+)`", row)}
     assert codes == ADVICE.keys()
     assert all(text.endswith(".") for text in ADVICE.values())
+
+
+def test_each_state_of_a_run_has_a_colour_in_the_timeline_and_its_legend() -> None:
+    folder = ROOT / "services/lookout/fairlead_lookout/http/pages/static"
+    css = (folder / "fairlead.css").read_text(encoding="utf-8")
+    for state in RunState:
+        name = state.lower()
+        assert re.search(rf"\.timeline \.{name}[ ,][^{{}}]*{{ fill: ", css), name
+        assert re.search(rf"\.dot\.{name}[ ,][^{{}}]*{{ background: ", css), name
