@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         StartedAction,
         SubmitResult,
         SubmittedJob,
+        UserRequest,
         ValidationResult,
         WaitingReason,
     )
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         Round,
         ShareSample,
         Usage,
+        UserUsage,
         WaitingReport,
     )
     from fairlead.models.token_models import SignInLink, Token
@@ -144,6 +146,8 @@ __all__ = [
     "Unavailable",
     "UnexpectedResponse",
     "Usage",
+    "UserRequest",
+    "UserUsage",
     "ValidationResult",
     "WaitTimeout",
     "WaitingReason",

@@ -64,7 +64,9 @@ async def _compare(connection: Any, plain: PlainView) -> None:
     rows = {row["id"]: row for row in await connection.fetch("SELECT * FROM fairlead_lookout.jobs")}
     assert rows.keys() == plain.cache.jobs.keys()
     for job_id, job in plain.cache.jobs.items():
-        assert {name: rows[job_id][name] for name in CHANGING} == _plain(job, CHANGING)
+        row = dict(rows[job_id])
+        row["user_requests"] = table_rows.decode_requests(row["user_requests"])
+        assert {name: row[name] for name in CHANGING} == _plain(job, CHANGING)
     runs = await connection.fetch("SELECT * FROM fairlead_lookout.runs")
     found = {(row["job_id"], row["number"]): dict(row) for row in runs}
     assert found.keys() == plain.runs.keys()
@@ -89,6 +91,11 @@ async def _compare(connection: Any, plain: PlainView) -> None:
         place = (row["queue"], row["pool"], row["hour_ms"], row["resource"])
         assert (row["used"], row["lost"]) == (plain.used[place], plain.lost[place])
     assert len(usage) == len(plain.used)
+    usage = await connection.fetch("SELECT * FROM fairlead_lookout.user_usage")
+    for row in usage:
+        place = (row["queue"], row["hour_ms"], row["resource"], row["submitted_by"])
+        assert (row["used"], row["lost"]) == (plain.used_by_user[place], plain.lost_by_user[place])
+    assert len(usage) == len(plain.used_by_user)
     row = await connection.fetchrow("SELECT * FROM fairlead_lookout.job_sets")
     retained = table_rows.decode_job_set(row)
     assert (retained.failures, retained.held, retained.used, retained.metered_ms) == (

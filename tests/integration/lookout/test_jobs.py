@@ -32,6 +32,35 @@ async def test_a_long_poll_of_a_job_returns_when_it_changes(
         assert changed.headers["etag"] != first.headers["etag"]
 
 
+async def test_a_job_says_who_submitted_it_and_what_users_requested(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as harness:
+        await harness.append_events(submitted("a"), submitted("b"), leased("a"), leased("b"))
+        every = events.JobFilter(queue="q", job_set="s")
+        first = events.JobReprioritized(job_id=job_id("a"), priority=5, reason="today")
+        second = events.JobsPreemptRequested(filter=every, reason="room")
+        await harness.append_events(first, by="ben")
+        after = await harness.append_events(second, by="<eva>")
+        found = await harness.read(f"/jobs/{job_id('a')}", after)
+        assert found["submittedBy"] == "anna"
+        requests = found["userRequests"]
+        assert [(one["action"], one["by"], one["reason"]) for one in requests] == [
+            ("reprioritize", "ben", "today"),
+            ("preempt", "<eva>", "room"),
+        ]
+        assert requests[0]["priority"] == 5
+        other = await harness.read(f"/jobs/{job_id('b')}")
+        assert [one["by"] for one in other["userRequests"]] == ["<eva>"]
+        page = (await harness.client.get(f"/jobs/{job_id('a')}")).text
+        for text in (
+            "Submitted by anna",
+            "Priority 5 requested by ben: today",
+            "Preemption requested by &lt;eva&gt;: room",
+        ):
+            assert text in page
+
+
 async def test_a_queued_job_has_its_queue_position(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as harness:
         history = [

@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+import asyncpg
 import msgspec
 
 from fairlead_common.domain import timestamps
@@ -10,6 +11,7 @@ from fairlead_common.domain.records import clusters, configuration, scheduling_r
 from fairlead_common.log import Record
 from fairlead_common.log.memory_log import MemoryCore
 from fairlead_common.service import clock
+from fairlead_lookout.domain.resource_usage import HOUR_MS
 from tests.integration.lookout.lookout_harness import LookoutHarness, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 from tests.unit.lookout.builders import running as started
@@ -64,6 +66,18 @@ async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valke
         assert (cluster["runs"], cluster["used"]) == (2, {"cpu": 2.0})
         assert cluster["cordonedNodes"] == 2
         assert cluster["allocatable"] == {"cpu": 12.0}
+        other = clusters.Node(executor="f", name="n0", pool="gpu", allocatable={"cpu": 8000})
+        await harness.append([clusters.node_record(other)])
+        await until_read(
+            lambda: harness.read("/clusters"), lambda found: len(found["clusters"]) == 2
+        )
+        pools = (await harness.client.get("/pools")).text
+        assert re.findall(r"data-pool=\"(\w+)\"[^§]*?num\">([\d.]+ of [\d.]+)<", pools) == [
+            ("default", "2 of 12"),
+            ("gpu", "0 of 8"),
+        ]
+        page = (await harness.client.get("/pools/default")).text
+        assert "2 of 12" in page.partition("<h2>In use</h2>")[2].partition("<h2>")[0]
         assert (await harness.get("/clusters/nowhere/nodes")).status_code == 404
 
 
@@ -167,7 +181,8 @@ async def test_the_page_of_a_queue_shows_its_limits_and_who_used_how_much(
         for job_set, names in (("small", ["a"]), ("large", ["b", "c"])):
             jobs = [submitted(name, job_set) for name in names]
             runs = [leased(name, job_set=job_set) for name in names]
-            await harness.append_events(*jobs, *runs, job_set=job_set)
+            by = "anna" if job_set == "small" else "ben"
+            await harness.append_events(*jobs, *runs, job_set=job_set, by=by)
         times.append(now_ms)
         idle = await harness.append_events(submitted("d", "idle"), job_set="idle")
         await harness.read("/jobs", idle)
@@ -177,11 +192,50 @@ async def test_the_page_of_a_queue_shows_its_limits_and_who_used_how_much(
             ("cpu", "50.0 % of each pool"),
             ("memory", "8Gi"),
         ]
+        users = text.partition("Who used how much")[2].partition("</table>")[0]
+        assert re.findall(r"title\">(\w+)</td><td class=\"num\">(\d\.\d+) h<", users) == [
+            ("ben", "2.00"),
+            ("anna", "1.00"),
+        ]
+        found = (await harness.read("/fairness", queue="q"))["users"]
+        assert [(each["user"], round(each["used"]["cpu"])) for each in found] == [
+            ("ben", 2),
+            ("anna", 1),
+        ]
         ranked = text.partition("Job sets that used most")[2]
         assert re.findall(r">(\w+)</a></td><td class=\"num\">(\d\.\d+) h<", ranked) == [
             ("large", "2.00"),
             ("small", "1.00"),
         ]
+
+
+async def test_usage_is_recorded_for_at_most_100_users_of_an_hour(
+    fresh_database: str, valkey_url: str
+) -> None:
+    hour_ms = clock.now_ms() // HOUR_MS * HOUR_MS
+    times = [hour_ms - HOUR_MS]
+    async with running(fresh_database, valkey_url, log_now_ms=lambda: times[-1]) as harness:
+        for number in range(103):
+            names = [f"j{number}"]
+            jobs = [submitted(name) for name in names], [leased(name) for name in names]
+            after = await harness.append_events(*jobs[0], *jobs[1], by=f"user-{number:03}")
+        await harness.read("/jobs", after)
+        times.append(hour_ms)
+        await harness.read("/jobs", await harness.append_events(submitted("k"), leased("k")))
+        connection = await asyncpg.connect(fresh_database)
+        try:
+            rows = await connection.fetch(
+                "SELECT submitted_by, used FROM fairlead_lookout.user_usage WHERE queue = 'q'"
+            )
+        finally:
+            await connection.close()
+        used = {row["submitted_by"]: row["used"] / HOUR_MS / 1000 for row in rows}
+        assert used == {f"user-{number:03}": 1.0 for number in range(100)} | {"": 3.0}
+        span = {"from": timestamps.rfc3339(times[0]), "to": timestamps.rfc3339(hour_ms)}
+        found = await harness.read("/fairness", queue="q", **span)
+        assert round(found["used"]["cpu"]) == 103
+        assert len(found["users"]) == 100
+        assert "Other users" in (await harness.client.get("/queues/q")).text
 
 
 async def test_reports_wait_for_a_changed_queue_or_cordon(

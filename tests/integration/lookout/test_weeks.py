@@ -11,6 +11,7 @@ from fairlead_common.domain.ids import job_set_partition
 from fairlead_common.log.memory_log import MemoryCore
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
+from fairlead_lookout.domain.resource_usage import HOUR_MS
 from fairlead_lookout.store import job_weeks, week_tables
 from fairlead_lookout.store.fold.fold_cache import FoldCache
 from fairlead_lookout.store.fold.week_expiry import WeekExpiry
@@ -193,6 +194,16 @@ async def test_the_jobs_of_a_view_without_weeks_stay(empty_database: str, valkey
         weeks = await read_weeks(empty_database)
         for table in ("jobs", "job_specs", "runs"):
             assert weeks[table] == {job_id("old"): {THIS_WEEK}, job_id("new"): {THIS_WEEK}}
+        connection = await asyncpg.connect(empty_database)
+        try:
+            held = await connection.fetchval(f"SELECT held FROM {SCHEMA}.job_sets")
+            used = await connection.fetch(
+                f"SELECT DISTINCT submitted_by, used FROM {SCHEMA}.user_usage"
+            )
+        finally:
+            await connection.close()
+        assert msgspec.json.decode(held) == {"default": {"anna": {"cpu": 1000}}}
+        assert {(row["submitted_by"], row["used"] > 0) for row in used} == {("", True)}
 
 
 async def migrate_to(pool: Pool, last: str) -> None:
@@ -213,9 +224,11 @@ async def insert_without_weeks(database: str) -> None:
     connection = await asyncpg.connect(database)
     try:
         await connection.execute(
-            f"INSERT INTO {SCHEMA}.job_sets (queue, job_set, partition, jobs, live, active)"
-            " VALUES ('q', 's', $1, 1, 1, true)",
+            f"INSERT INTO {SCHEMA}.job_sets"
+            " (queue, job_set, partition, jobs, live, active, held, metered_ms)"
+            " VALUES ('q', 's', $1, 1, 1, true, '{\"default\": {\"cpu\": 1000}}', $2)",
             job_set_partition("q", "s"),
+            clock.now_ms() // HOUR_MS * HOUR_MS - 1,
         )
         await connection.execute(
             f"INSERT INTO {SCHEMA}.jobs (id, set_number, queue, class, pool, number, submitted_ms,"
@@ -235,6 +248,7 @@ async def insert_without_weeks(database: str) -> None:
             job_id("old"),
         )
         for statement in (
+            f"INSERT INTO {SCHEMA}.shapes (key, requests) VALUES ('s', '{{\"cpu\": 1000}}')",
             f"INSERT INTO {SCHEMA}.counters VALUES (1, 'default', 'RUNNING', 1)",
             f"INSERT INTO {SCHEMA}.queue_counts VALUES ('q', 'default', 'RUNNING', 1)",
         ):

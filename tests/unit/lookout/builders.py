@@ -127,14 +127,18 @@ def cancel(name: str, reason: str = "enough") -> events.AnyEvent:
 
 
 def message(
-    position: int, *history: events.AnyEvent, job_set: str = JOB_SET, queue: str = QUEUE
+    position: int,
+    *history: events.AnyEvent,
+    job_set: str = JOB_SET,
+    queue: str = QUEUE,
+    by: str = "anna",
 ) -> Message:
     """A message at this position, taken by the log at 1,000,000 + position ms."""
     return Message(
         ids.job_set_partition(queue, job_set),
         position,
         1_000_000 + position,
-        events.EventSequence(queue=queue, job_set=job_set, by="anna", events=list(history)),
+        events.EventSequence(queue=queue, job_set=job_set, by=by, events=list(history)),
     )
 
 
@@ -155,7 +159,9 @@ class PlainView:
         self.counted: Counter[tuple[str, str, str]] = Counter()
         self.used: Counter[tuple[Any, ...]] = Counter()
         self.lost: Counter[tuple[Any, ...]] = Counter()
-        self.arrays: set[str] = set()
+        self.used_by_user: Counter[tuple[Any, ...]] = Counter()
+        self.lost_by_user: Counter[tuple[Any, ...]] = Counter()
+        self.arrays: dict[str, str] = {}
 
     def fold(self, *messages: Message) -> Changes:
         """Fold what was not folded yet, as one batch."""
@@ -164,15 +170,18 @@ class PlainView:
         changes = view_fold.fold_messages(known, new)
         for queue, class_, state, change in table_rows.encode_queue_counts(known, changes):
             self.counted[queue, class_, state] += change
-        for queue, pool, hour, resource, used, lost in table_rows.encode_usage(changes):
-            self.used[queue, pool, hour, resource] += used
-            self.lost[queue, pool, hour, resource] += lost
+        for *place, used, lost in table_rows.encode_usage(changes):
+            self.used[tuple(place)] += used
+            self.lost[tuple(place)] += lost
+        for *place, used, lost in table_rows.encode_user_usage(changes):
+            self.used_by_user[tuple(place)] += used
+            self.lost_by_user[tuple(place)] += lost
         for key, lines in changes.lines.items():
             self.published.setdefault(key, []).extend(
                 msgspec.json.decode(line.json) for line in lines
             )
         self.runs.update(changes.runs)
-        self.arrays.update(row.array_id for row in changes.arrays.new)
+        self.arrays.update({row.array_id: row.submitted_by for row in changes.arrays.new})
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         for _ in self.cache.apply(changes):
             pass
@@ -201,7 +210,7 @@ class PlainView:
             candidates=candidates,
             labels=self.labels,
             requests=self.cache.requests,
-            arrays=frozenset(self.arrays),
+            arrays=self.arrays,
         )
 
     def state(self, name: str) -> str:

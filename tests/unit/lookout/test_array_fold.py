@@ -44,14 +44,20 @@ def test_an_array_is_a_row_and_its_tasks_are_counted() -> None:
     assert (event["type"], event["array"], event["tasks"]) == ("arraySubmitted", ID, 100_000)
 
 
+def test_a_task_of_the_batch_with_its_array_has_its_submitter() -> None:
+    view = PlainView()
+    view.fold(message(0, array()), message(1, released(3), by="scheduler"))
+    assert view.cache.jobs[task(3)].submitted_by == "anna"
+
+
 def test_a_released_task_is_a_job_that_is_counted_once() -> None:
     view = PlainView()
     view.fold(message(0, array()))
-    changes = view.fold(message(1, released(3)))
+    changes = view.fold(message(1, released(3), by="scheduler"))
     assert changes.arrays.changes == {ID: ArrayChange(ID, released=1)}
     assert view.counts() == {"QUEUED": 10}
     job = view.cache.jobs[task(3)]
-    assert (job.number, job.is_task) == (103, True)
+    assert (job.number, job.is_task, job.submitted_by) == (103, True, "anna")
     changes = view.fold(
         message(2, events.JobRunLeased(job_id=task(3), run=1, executor="e", node="n"))
     )

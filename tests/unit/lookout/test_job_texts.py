@@ -8,7 +8,7 @@ import msgspec
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_lookout.http.pages.jobs.job_events import EVENTS_MAX, list_events
 from fairlead_lookout.http.pages.jobs.waiting_advice import ADVICE
-from fairlead_lookout.http.responses import JobDetailResponse, RunResponse
+from fairlead_lookout.http.responses import JobDetailResponse, RunResponse, UserRequestResponse
 from tests.conftest import ROOT
 
 JOB = JobDetailResponse(
@@ -46,6 +46,28 @@ def test_events_are_those_of_the_job_and_its_runs_with_the_newest_first() -> Non
     ]
     times = [event.time for event in list_events(job)]
     assert times == sorted(times, reverse=True)
+
+
+def test_events_name_the_users_who_submitted_the_job_and_requested_something() -> None:
+    def request(minute: int, action: Any, **fields: Any) -> UserRequestResponse:
+        time = f"2026-11-26T00:{minute:02}:30.000Z"
+        return UserRequestResponse(time=time, action=action, by="ben", **fields)
+
+    job = msgspec.structs.replace(
+        JOB, submitted_by="anna", runs=[run(1, "RUNNING"), run(3, "RUNNING")],
+        user_requests=[
+            request(0, "reprioritize", priority=4), request(1, "preempt", reason="room"),
+            request(3, "cancel"),
+        ],
+    )  # fmt: skip
+    assert [event.text for event in list_events(job)] == [
+        "Cancellation requested by ben",
+        "Leased on node n of cluster e",
+        "Preemption requested by ben: room",
+        "Leased on node n of cluster e",
+        "Priority 4 requested by ben",
+        "Submitted by anna",
+    ]
 
 
 def test_a_job_that_ends_with_its_run_has_one_event_for_it() -> None:

@@ -10,7 +10,9 @@ from fairlead_lookout.domain.resource_usage import HOUR_MS, UsageMeter
 from tests.unit.lookout.builders import PlainView, job_id, leased, message, submitted, succeeded
 
 KEY = ("q", "s")
-ASKED = {"x": {"cpu": 1000}}
+USER = "ada"
+ONE_CORE = {"cpu": 1000}
+ASKED = {"x": ONE_CORE}
 
 
 def run(number: int, leased_ms: int) -> Run:
@@ -20,10 +22,10 @@ def run(number: int, leased_ms: int) -> Run:
 
 def test_a_long_run_is_spread_over_its_hours() -> None:
     job_set, meter = JobSet(1, KEY, 0), UsageMeter(ASKED)
-    meter.start_run(job_set, run(1, HOUR_MS // 2))
-    meter.end_run(job_set, run(1, HOUR_MS // 2), 3 * HOUR_MS)
+    meter.start_run(job_set, USER, run(1, HOUR_MS // 2))
+    meter.end_run(job_set, USER, run(1, HOUR_MS // 2), 3 * HOUR_MS)
     meter.finish_runs()
-    hours = {hour: usage.used["cpu"] / 1000 for (_, _, hour), usage in meter.usage.items()}
+    hours = {hour: usage.used["cpu"] / 1000 for (_, _, hour, _), usage in meter.usage.items()}
     assert hours == {0: HOUR_MS / 2, HOUR_MS: HOUR_MS, 2 * HOUR_MS: HOUR_MS}
     assert job_set.used == {"cpu": 1000 * (5 * HOUR_MS // 2)}
     assert job_set.held == {}
@@ -39,7 +41,9 @@ def test_runs_that_overlap_add_up_whenever_they_are_counted() -> None:
         moments += [(end, 1, n) for n, (_, end) in enumerate(spans)]
         for at_ms, is_end, number in sorted(moments):
             each = run(number, spans[number][0])
-            meter.end_run(job_set, each, at_ms) if is_end else meter.start_run(job_set, each)
+            meter.end_run(job_set, USER, each, at_ms) if is_end else meter.start_run(
+                job_set, USER, each
+            )
             if chance.random() < 0.3:
                 meter.finish_runs()
                 meter.count_until(job_set, at_ms)
@@ -56,13 +60,30 @@ def test_the_usage_of_a_preempted_run_is_lost() -> None:
     view.fold(message(0, submitted("a"), leased("a"), submitted("b"), leased("b")))
     view.fold(message(400, asked), message(500, stopped, *succeeded("b")))
     assert sum(view.lost.values()) == 1000 * 500
+    assert {key[-1]: lost for key, lost in view.lost_by_user.items()} == {"anna": 1000 * 500}
     assert sum(view.used.values()) == 2 * 1000 * 500
     assert view.cache.job_sets[KEY].held == {}
 
 
+def test_what_runs_use_is_counted_for_the_user_who_submitted_the_job() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a")), message(1, submitted("b"), submitted("c"), by="ben"))
+    view.fold(message(2, leased("a"), leased("b"), by="scheduler"))
+    assert view.cache.job_sets[KEY].held == {"default": {"anna": ONE_CORE, "ben": ONE_CORE}}
+    view.fold(message(3, leased("c"), by="scheduler"), message(6, *succeeded("b"), by="e"))
+    assert view.cache.job_sets[KEY].held == {"default": {"anna": ONE_CORE, "ben": ONE_CORE}}
+    view.fold(message(8, *succeeded("a"), *succeeded("c"), by="e"))
+    hour = resource_usage.start_of_hour(1_000_000)
+    assert dict(view.used_by_user) == {
+        ("q", hour, "cpu", "anna"): 6 * 1000,
+        ("q", hour, "cpu", "ben"): (4 + 5) * 1000,
+    }
+    assert dict(view.used) == {("q", "default", hour, "cpu"): 15 * 1000}
+
+
 def test_live_runs_are_counted_until_now() -> None:
     job_set, meter = JobSet(1, KEY, 0, jobs=4, live=3, last_ms=1_000), UsageMeter(ASKED)
-    meter.start_run(job_set, run(1, 0))
+    meter.start_run(job_set, USER, run(1, 0))
     meter.finish_runs()
     assert resource_usage.total_usage(job_set, 5_000) == {"cpu": 5_000_000}
     assert job_set.used == {}

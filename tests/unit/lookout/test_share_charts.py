@@ -18,6 +18,7 @@ def found(points: list[ShareResponse]) -> FairnessResponse:
         step_seconds=3_600,
         points=points,
         usage=[],
+        users=[],
         used={},
         lost={},
     )

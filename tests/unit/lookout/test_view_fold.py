@@ -10,6 +10,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.model import JobSet, StoredRecords
+from fairlead_lookout.domain.transitions import REQUESTS_MAX
 from tests.unit.lookout.builders import (
     JOB_SET,
     QUEUE,
@@ -27,6 +28,8 @@ from tests.unit.lookout.builders import (
     submitted,
     succeeded,
 )
+
+URGENCY = events.PreemptionCause.URGENCY
 
 
 def test_a_job_passes_all_states() -> None:
@@ -51,6 +54,58 @@ def test_a_fold_is_freed_without_a_collection_of_garbage() -> None:
         assert freed() is None
     finally:
         gc.enable()
+
+
+def test_events_name_the_user_who_requested_that_a_job_ends() -> None:
+    view = PlainView()
+    preempt = events.JobPreemptRequested(job_id=job_id("b"), reason="room")
+    stopped = [events.JobRunStopped(job_id=job_id(name), run=1, reason="") for name in "ab"]
+    view.fold(message(0, *[submitted(name) for name in "abc"], leased("a"), leased("b")))
+    view.fold(message(1, cancel("a"), preempt, cancel("c"), by="ben"))
+    view.fold(
+        message(2, *stopped, events.JobCancelled(job_id=job_id("a"), reason=""), by="scheduler"),
+        message(3, events.JobPreempted(job_id=job_id("b"), reason=""), by="scheduler"),
+    )
+    by = {
+        (event["type"], event["jobId"]): event.get("by")
+        for event in view.published[QUEUE, JOB_SET]
+        if event["type"] in ("cancelling", "cancelled", "preempting", "preempted")
+    }
+    assert by == {
+        ("cancelling", job_id("a")): "ben",
+        ("cancelled", job_id("a")): "ben",
+        ("preempting", job_id("b")): "ben",
+        ("preempted", job_id("b")): "ben",
+        ("cancelled", job_id("c")): "ben",
+    }
+
+
+def test_a_preemption_names_only_the_user_who_requested_that_one() -> None:
+    view = PlainView()
+    preempt = events.JobPreemptRequested(job_id=job_id("a"), reason="room")
+    view.fold(message(0, submitted("a"), leased("a")), message(1, preempt, by="ben"))
+    stopped = events.JobRunStopped(job_id=job_id("a"), run=1, reason="")
+    view.fold(message(2, stopped, requeued("a"), leased("a", run=2), by="scheduler"))
+    urgent = events.JobRunPreempting(job_id=job_id("a"), run=2, cause=URGENCY, reason="")
+    stopped = events.JobRunStopped(job_id=job_id("a"), run=2, reason="")
+    view.fold(message(3, urgent, stopped, requeued("a"), by="scheduler"))
+    found = [one for one in view.published[QUEUE, JOB_SET] if one["type"] == "preempted"]
+    assert [one.get("by") for one in found] == ["ben", None]
+
+
+def test_the_newest_requests_of_users_are_recorded() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a")))
+    for number in range(1, REQUESTS_MAX + 3):
+        change = events.JobReprioritized(job_id=job_id("a"), priority=number, reason="later")
+        view.fold(message(number, change, by=f"user-{number}"))
+    found = view.cache.jobs[job_id("a")].user_requests
+    assert [each.priority for each in found] == list(range(3, REQUESTS_MAX + 3))
+    assert (found[-1].action, found[-1].by, found[-1].reason) == (
+        "reprioritize",
+        "user-12",
+        "later",
+    )
 
 
 def test_the_first_submission_of_an_id_counts() -> None:

@@ -368,13 +368,26 @@ class WaitingReason(ResponseModel, frozen=True, kw_only=True):
     client_ids: dict[str, str] | None = None
 
 
+class UserRequest(ResponseModel, frozen=True, kw_only=True):
+    """What a user requested for a job: `cancel`, `preempt` or `reprioritize` (with `priority`)."""
+
+    time: str
+    action: str
+    by: str
+    reason: str | None = None
+    priority: int | None = None
+
+
 class JobDetail(JobFields, frozen=True, kw_only=True):
     """All details of a job. `spec`, the pod spec, is included only on request.
 
     `position_in_queue`: its position in its queue, from 1 ("10000+" beyond 10,000).
+    `user_requests`: the newest 10, oldest first.
     """
 
     position_in_queue: str | None = None
+    submitted_by: str | None = None
+    user_requests: tuple[UserRequest, ...] = ()
     runs: tuple[Run, ...] = ()
     why: WaitingReason | None = None
     namespace: str | None = None

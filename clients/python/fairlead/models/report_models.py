@@ -121,9 +121,20 @@ class Usage(ResponseModel, frozen=True, kw_only=True):
     lost: dict[str, float] = field(default_factory=dict)
 
 
+class UserUsage(ResponseModel, frozen=True, kw_only=True):
+    """The resource-hours of the jobs that a user submitted. The user `""` is all that are not
+    recorded by name.
+    """
+
+    user: str
+    used: dict[str, float] = field(default_factory=dict)
+    lost: dict[str, float] = field(default_factory=dict)
+
+
 class Fairness(ResponseModel, frozen=True, kw_only=True):
     """The shares and the usage of a queue over time: one of `points` per step and pool, one of
-    `usage` per hour and pool, and the totals `used` and `lost`.
+    `usage` per hour and pool, one of `users` per user (those who used most processor time), and the
+    totals `used` and `lost`.
     """
 
     queue: str
@@ -132,5 +143,6 @@ class Fairness(ResponseModel, frozen=True, kw_only=True):
     step_seconds: int
     points: tuple[ShareSample, ...] = ()
     usage: tuple[Usage, ...] = ()
+    users: tuple[UserUsage, ...] = ()
     used: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)

@@ -4,7 +4,7 @@ The waiting tasks of an array have no rows of jobs. They are counted in the coun
 from the submission of the array on.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -44,20 +44,25 @@ def is_task(event: events.JobSubmitted) -> bool:
 class ArrayFold:
     """Collects what a batch changes of arrays, and writes their public events.
 
-    `known`: arrays that exist already, of those that the batch submits.
+    `known`: arrays that exist already, of those that the batch submits or releases tasks of, and
+    who submitted them.
     """
 
     def __init__(
         self,
         writer: EventWriter,
         job_sets: EditedJobSets,
-        known: Set[str],
+        known: Mapping[str, str],
     ) -> None:
         self.changes: Final = ArrayChanges([], {}, {}, {}, [])
         self._writer = writer
         self._job_sets = job_sets
         self._known = known
-        self._submitted: set[str] = set()
+        self._submitted: dict[str, str] = {}
+
+    def find_submitter(self, task: events.ArrayTask) -> str:
+        """The user who submitted the array of a task; nobody if the array is not known."""
+        return self._submitted.get(task.array) or self._known.get(task.array, "")
 
     def release(self, job_id: str) -> None:
         """Count a task that became a job."""
@@ -97,7 +102,7 @@ class ArrayFold:
             case events.ArraySubmitted():
                 if event.array in self._known or event.array in self._submitted:
                     return None  # a repeated request
-                self._submitted.add(event.array)
+                self._submitted[event.array] = by
                 row = _make_row(key, message.time_ms, by, event)
                 self.changes.new.append(row)
                 tasks = row.tasks

@@ -14,6 +14,7 @@ from fairlead_lookout.domain.transitions import find_replaced_job
 _JOB_EVENTS: Final = frozenset(
     each for each in get_args(events.AnyEvent) if issubclass(each, events.JobEvent)
 )
+_ARRAY_TYPES: Final = frozenset({events.ArraySubmitted, events.JobSubmitted})
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -102,15 +103,16 @@ def find_new_jobs(messages: Sequence[Message]) -> dict[str, JobSetKey]:
     }
 
 
-def find_new_arrays(messages: Sequence[Message]) -> list[str]:
-    """The arrays that these messages submit."""
-    return [
-        event.array
+def find_arrays(messages: Sequence[Message]) -> set[str]:
+    """The arrays that these messages submit or release tasks of."""
+    return {
+        event.array if isinstance(event, events.ArraySubmitted) else event.array.array
         for message in messages
-        if events.ArraySubmitted in set(map(type, message.sequence.events))
+        if not _ARRAY_TYPES.isdisjoint(map(type, message.sequence.events))
         for event in message.sequence.events
-        if isinstance(event, events.ArraySubmitted)
-    ]
+        if isinstance(event, events.ArraySubmitted | events.JobSubmitted)
+        if event.array is not None
+    }
 
 
 def find_run_keys(messages: Sequence[Message]) -> set[RunKey]:

@@ -7,7 +7,7 @@ All times are the log's append times in ms (UTC).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -24,8 +24,8 @@ RunKey: TypeAlias = tuple[str, int]
 CountKey: TypeAlias = tuple[str, str]
 """(priority class, state)"""
 
-UsageKey: TypeAlias = tuple[str, str, int]
-"""(queue, pool, hour as its first ms)"""
+UsageKey: TypeAlias = tuple[str, str, int, str]
+"""(queue, pool, hour as its first ms, user who submitted the jobs)"""
 
 Amounts: TypeAlias = dict[str, int]
 """resource -> amount in its fixed unit; amounts that were used are multiplied with ms"""
@@ -57,14 +57,28 @@ class Run(msgspec.Struct, gc=False):
         return msgspec.structs.replace(self, changed=False)
 
 
+Action: TypeAlias = Literal["cancel", "preempt", "reprioritize"]
+
+
+class JobRequest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """What a user requested for a job that exists. `priority`: of a reprioritization."""
+
+    time_ms: int
+    action: Action
+    by: str
+    reason: str | None = None
+    priority: int | None = None
+
+
 class Job(msgspec.Struct, gc=False):
     """One job; `latest`: its newest run. `stopping` is `cancel`, `preempt` or None. With `preempt`,
     `stop_cause` and `stop_reason` are why; they are copied to the run when it has ended, so that a
     bulk request for 100,000 jobs changes one row of each.
 
-    `superseded_by`: the job in the same job set that is its resubmission. `held`: not released yet.
-    `is_task`: its array counts it. `week`: in which its rows are kept; the store chooses it when it
-    inserts them. `new`, `dirty`: the row must be inserted or updated.
+    `submitted_by`: the user; of a task, who submitted its array. `user_requests`: the newest ones,
+    in their order. `superseded_by`: the job in the same job set that is its resubmission. `held`:
+    not released yet. `is_task`: its array counts it. `week`: in which its rows are kept; the store
+    chooses it when it inserts them. `new`, `dirty`: the row must be inserted or updated.
     """
 
     id: str
@@ -92,6 +106,8 @@ class Job(msgspec.Struct, gc=False):
     superseded_by: str | None = None
     is_task: bool = False
     week: int = 0
+    submitted_by: str = ""
+    user_requests: tuple[JobRequest, ...] = ()
     latest: Run | None = None
     new: bool = False
     dirty: bool = False
@@ -101,8 +117,8 @@ class JobSet(msgspec.Struct):
     """One job set and its counters. `last`: the id of its newest public event.
 
     `failures`: failed and rejected jobs by category. `held`: the resources that its runs hold now,
-    by pool; `used`: what they have used up to `metered_ms` (see `resource_usage.py`). `superseded`:
-    jobs that did not succeed and were submitted again.
+    by pool and user; `used`: what they have used up to `metered_ms` (see `resource_usage.py`).
+    `superseded`: jobs that did not succeed and were submitted again.
     """
 
     number: int
@@ -116,7 +132,7 @@ class JobSet(msgspec.Struct):
     last: tuple[int, int] = (-1, 0)
     counts: dict[CountKey, int] = {}
     failures: dict[str, int] = {}
-    held: dict[str, Amounts] = {}
+    held: dict[str, dict[str, Amounts]] = {}
     used: Amounts = {}
     metered_ms: int = 0
     superseded: int = 0
@@ -127,7 +143,10 @@ class JobSet(msgspec.Struct):
             self,
             counts=dict(self.counts),
             failures=dict(self.failures),
-            held={pool: dict(amounts) for pool, amounts in self.held.items()},
+            held={
+                pool: {user: dict(amounts) for user, amounts in users.items()}
+                for pool, users in self.held.items()
+            },
             used=dict(self.used),
         )
 
@@ -162,6 +181,14 @@ class EditedJobSets:
             self.edited[key] = job_set = self._stored[key].copy()
         return job_set
 
+    def find_changed_counts(self) -> dict[JobSetKey, set[CountKey]]:
+        """The counters of each edited job set that differ from the stored ones."""
+        found: dict[JobSetKey, set[CountKey]] = {}
+        for key, each in self.edited.items():
+            before = self._stored[key].counts
+            found[key] = {one for one, jobs in each.counts.items() if jobs != before.get(one, 0)}
+        return found
+
 
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of `fairlead.jobs` with its position and append time.
@@ -194,7 +221,7 @@ class StoredRecords(msgspec.Struct, frozen=True):
     all jobs. `candidates`: for a message (partition, position) with a bulk request, the ids of jobs
     that its filter can match; `labels`: theirs by id, if the filter has labels. `requests`: the
     resources that the shapes of these jobs request. `arrays`: those that exist already, of the
-    arrays that the messages submit.
+    arrays that the messages submit or release tasks of, and who submitted them.
     """
 
     jobs: Mapping[str, Job]
@@ -203,7 +230,7 @@ class StoredRecords(msgspec.Struct, frozen=True):
     candidates: Mapping[tuple[int, int], list[str]] = {}
     labels: Mapping[str, dict[str, str]] = {}
     requests: Mapping[str, Amounts] = {}
-    arrays: frozenset[str] = frozenset()
+    arrays: Mapping[str, str] = {}
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):

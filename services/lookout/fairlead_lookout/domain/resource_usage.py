@@ -2,7 +2,8 @@
 
 A job set knows what its runs hold and up to when that has been counted. Whenever this changes, and
 when a request reads it, the time since is added: to the total of the job set and to the hours of
-its queue. So a run of three days is spread over its hours and counted while it is still running.
+its queue and of the users who submitted the jobs. So a run of three days is spread over its hours
+and counted while it is still running.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,15 +16,16 @@ from fairlead_lookout.domain.model import Amounts, JobSet, Run, Usage, UsageKey
 
 HOUR_MS: Final = 3_600_000
 
-_Step: TypeAlias = tuple[JobSet, str, str, int, bool]
-"""(job set, pool, shape, time in ms, whether the runs end)"""
+_Step: TypeAlias = tuple[JobSet, str, str, str, int, bool]
+"""(job set, pool, user, shape, time in ms, whether the runs end)"""
 
 
 class UsageMeter:
     """The usage that one batch adds. `requests`: the resources that each known shape requests.
 
-    Runs that start one after the other at one time, with one shape, are added to what their job set
-    holds at once, and so are runs that end: call `finish_runs` before `held` is used elsewhere.
+    Runs that start one after the other at one time, with one shape and user, are added to what
+    their job set holds at once, and so are runs that end: call `finish_runs` before `held` is used
+    elsewhere.
     """
 
     def __init__(self, requests: Mapping[str, Amounts]) -> None:
@@ -45,18 +47,18 @@ class UsageMeter:
                 self.shapes[name] = shapes.decode(raw).requests
         return name
 
-    def start_run(self, job_set: JobSet, run: Run) -> None:
+    def start_run(self, job_set: JobSet, user: str, run: Run) -> None:
         """A run was leased: it holds its resources from now on."""
-        self._add_step((job_set, run.pool, run.shape, run.leased_ms, False))
+        self._add_step((job_set, run.pool, user, run.shape, run.leased_ms, False))
 
-    def end_run(self, job_set: JobSet, run: Run, now_ms: int) -> None:
+    def end_run(self, job_set: JobSet, user: str, run: Run, now_ms: int) -> None:
         """A run holds nothing any more. If it was preempted, everything that it used is lost.
 
         Resources that were never counted as held are not subtracted.
         """
-        self._add_step((job_set, run.pool, run.shape, now_ms, True))
+        self._add_step((job_set, run.pool, user, run.shape, now_ms, True))
         if run.cause is not None and run.state != "SUCCEEDED":
-            lost = self._usage_of((job_set.key[0], run.pool, start_of_hour(now_ms))).lost
+            lost = self._usage_of((job_set.key[0], run.pool, start_of_hour(now_ms), user)).lost
             for resource, amount in self._requests_of(run.shape).items():
                 held_ms = max(now_ms - run.leased_ms, 0)
                 lost[resource] = lost.get(resource, 0) + amount * held_ms
@@ -67,21 +69,23 @@ class UsageMeter:
         self._step, self._runs = None, 0
         if step is None:
             return
-        job_set, pool, shape, time_ms, is_end = step
+        job_set, pool, user, shape, time_ms, is_end = step
         self.count_until(job_set, time_ms)
         requests = self._requests_of(shape)
+        users = job_set.held.setdefault(pool, {})
+        held = users.setdefault(user, {})
         if not is_end:
-            held = job_set.held.setdefault(pool, {})
             for resource, amount in requests.items():
                 held[resource] = held.get(resource, 0) + runs * amount
             return
-        held = job_set.held.get(pool, {})
         for resource in requests.keys() & held.keys():
             held[resource] -= runs * requests[resource]
             if held[resource] <= 0:
                 del held[resource]
         if not held:
-            job_set.held.pop(pool, None)
+            del users[user]
+        if not users:
+            del job_set.held[pool]
 
     def _add_step(self, step: _Step) -> None:
         if step != self._step:
@@ -93,8 +97,8 @@ class UsageMeter:
         """Add what the runs of a job set have held since they were last counted."""
         if now_ms <= job_set.metered_ms:
             return
-        for pool, hour_ms, held, ms in split_uncounted(job_set, now_ms):
-            usage = self._usage_of((job_set.key[0], pool, hour_ms))
+        for pool, user, hour_ms, held, ms in split_uncounted(job_set, now_ms):
+            usage = self._usage_of((job_set.key[0], pool, hour_ms, user))
             for resource, amount in held.items():
                 job_set.used[resource] = job_set.used.get(resource, 0) + amount * ms
                 usage.used[resource] = usage.used.get(resource, 0) + amount * ms
@@ -113,11 +117,12 @@ class UsageMeter:
 
 def split_uncounted(
     job_set: JobSet, now_ms: int
-) -> Iterator[tuple[str, int, Mapping[str, int], int]]:
-    """(pool, hour, amounts held, ms of that hour) since the job set was last counted."""
-    for pool, held in job_set.held.items():
+) -> Iterator[tuple[str, str, int, Mapping[str, int], int]]:
+    """(pool, user, hour, amounts held, ms of that hour) since the job set was last counted."""
+    for pool, users in job_set.held.items():
         for hour_ms, ms in split_time(job_set.metered_ms, now_ms, HOUR_MS):
-            yield pool, hour_ms, held, ms
+            for user, held in users.items():
+                yield pool, user, hour_ms, held, ms
 
 
 def split_time(from_ms: int, to_ms: int, width_ms: int) -> Iterator[tuple[int, int]]:
@@ -138,7 +143,7 @@ def start_of_hour(time_ms: int) -> int:
 def total_usage(job_set: JobSet, now_ms: int) -> Amounts:
     """What the runs of a job set have used until now, live runs included."""
     total = dict(job_set.used)
-    for _, _, held, ms in split_uncounted(job_set, now_ms):
+    for _, _, _, held, ms in split_uncounted(job_set, now_ms):
         for resource, amount in held.items():
             total[resource] = total.get(resource, 0) + amount * ms
     return total

@@ -17,8 +17,10 @@ from fairlead_common.domain.lifecycle import (
     RunState,
 )
 from fairlead_common.domain.records import events
-from fairlead_lookout.domain.model import Job, Run
+from fairlead_lookout.domain.model import Action, Job, JobRequest, Message, Run
 
+REQUESTS_MAX: Final = 10
+"""The newest requests of users that are recorded for a job."""
 Transitions = Mapping[type[events.Event], Mapping[str, str]]
 """event type -> state -> next state"""
 
@@ -83,6 +85,23 @@ def record_preemption_cause(job: Job, run: Run) -> bool:
     run.cause = job.stop_cause
     run.reason = run.reason or job.stop_reason
     return True
+
+
+def record_request(
+    job: Job, message: Message, action: Action, reason: str | None, priority: int | None = None
+) -> None:
+    """Record what the user of this message requested for a job."""
+    request = JobRequest(message.time_ms, action, message.sequence.by, reason, priority)
+    job.user_requests = (*job.user_requests[1 - REQUESTS_MAX :], request)
+    job.dirty = True
+
+
+def find_requester(job: Job, action: Action) -> str | None:
+    """The user who requested what ended the job or its newest run, if one did."""
+    is_preempted = job.latest is not None and job.latest.cause == events.PreemptionCause.REQUEST
+    if action == "preempt" and not is_preempted:
+        return None
+    return next((each.by for each in reversed(job.user_requests) if each.action == action), None)
 
 
 def find_replaced_job(event: events.JobSubmitted) -> str | None:

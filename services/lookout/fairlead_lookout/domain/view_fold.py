@@ -25,7 +25,6 @@ from fairlead_lookout.domain.event_unions import (
 from fairlead_lookout.domain.groups.group_fold import GroupEvent, GroupFold
 from fairlead_lookout.domain.model import (
     Changes,
-    CountKey,
     EditedJobSets,
     Job,
     JobSet,
@@ -48,7 +47,9 @@ from fairlead_lookout.domain.transitions import (
     advance_run,
     can_supersede,
     find_replaced_job,
+    find_requester,
     record_preemption_cause,
+    record_request,
 )
 
 PAUSE_EVENTS: Final = 50
@@ -103,7 +104,7 @@ class JobFold:
             runs=self._runs,
             job_sets=self._job_sets.edited,
             submitted=self._submitted,
-            counted={key: self._find_counted(key) for key in self._job_sets.edited},
+            counted=self._job_sets.find_changed_counts(),
             lines=self._writer.lines,
             events=self._events,
             shapes=self._meter.shapes,
@@ -206,6 +207,7 @@ class JobFold:
             event.hold,
             event.start_after_ms,
             is_task=task is not None,
+            submitted_by=self._arrays.find_submitter(task) if task else message.sequence.by,
             new=True,
         )
         self._submitted[job_id] = SubmissionDetails(
@@ -255,29 +257,27 @@ class JobFold:
         match event:
             case events.JobCancelRequested() | events.JobsCancelRequested():
                 job_set = self._job_sets.edit(job.key)
+                reason = event.reason or None
                 if self._move(job, job_set, event):
-                    job.reason = event.reason or None
-                    self._writer.write(job_set, "cancelled", job, by=by, reason=job.reason)
+                    job.reason = reason
+                    record_request(job, self._message, "cancel", reason)
+                    self._writer.write(job_set, "cancelled", job, by=by, reason=reason)
                     self._finish(job_set, job)
                 elif job.stopping != "cancel":
                     job.stopping = "cancel"
-                    job.dirty = True
-                    reason = event.reason or None
+                    record_request(job, self._message, "cancel", reason)
                     self._writer.write(job_set, "cancelling", job, by=by, reason=reason)
             case events.JobPreemptRequested() | events.JobsPreemptRequested():
                 if job.state in WITH_RUN and job.stopping is None:
+                    record_request(job, self._message, "preempt", event.reason or None)
                     self._preempt(job, events.PreemptionCause.REQUEST, event.reason, by=by)
             case events.JobReprioritized() | events.JobsReprioritized():
                 if job.priority != event.priority:
-                    job.priority = event.priority
-                    job.dirty = True
+                    job.priority, reason = event.priority, event.reason or None
+                    record_request(job, self._message, "reprioritize", reason, event.priority)
+                    job_set, to = self._job_sets.edit(job.key), event.priority
                     self._writer.write(
-                        self._job_sets.edit(job.key),
-                        "reprioritized",
-                        job,
-                        by=by,
-                        priority=event.priority,
-                        reason=event.reason or None,
+                        job_set, "reprioritized", job, by=by, priority=to, reason=reason
                     )
             case _:
                 assert_never(event)
@@ -324,7 +324,7 @@ class JobFold:
         )
         job.dirty = True
         job_set = self._job_sets.edit(job.key)
-        self._meter.start_run(job_set, run)
+        self._meter.start_run(job_set, job.submitted_by, run)
         if self._move(job, job_set, event):
             job.stopping = job.started_ms = None
             self._writer.write_step(job_set, "leased", job.id, run)
@@ -383,10 +383,11 @@ class JobFold:
                 )
             case events.JobCancelled():
                 job.reason = event.reason or None
-                self._writer.write_run(job_set, "cancelled", job, reason=job.reason)
+                by = find_requester(job, "cancel")
+                self._writer.write_run(job_set, "cancelled", job, reason=job.reason, by=by)
             case events.JobPreempted():
                 job.reason = event.reason
-                self._writer.write_run(job_set, "preempted", job, reason=event.reason, final=True)
+                self._write_preempted(job_set, job, event.reason, final=True)
             case events.JobRejected():
                 job.category = event.code
                 job_set.count_failure(job.category)
@@ -407,10 +408,14 @@ class JobFold:
         if event.shape:
             job.shape = self._meter.name_shape(event.shape, job.priority_class)
         if preempted:
-            self._writer.write_run(job_set, "preempted", job, reason=event.reason, final=False)
+            self._write_preempted(job_set, job, event.reason, final=False)
         else:
             self._writer.write_failed_run(job_set, job, will_retry=True)
         self._writer.write_run(job_set, "requeued", job, reason=event.reason)
+
+    def _write_preempted(self, job_set: JobSet, job: Job, reason: str, *, final: bool) -> None:
+        by = find_requester(job, "preempt")
+        self._writer.write_run(job_set, "preempted", job, reason=reason, final=final, by=by)
 
     # Reports about runs.
 
@@ -430,7 +435,7 @@ class JobFold:
             record_preemption_cause(job, run)
         advance_run(run, to, event, time_ms)
         if run.ended_ms is not None and not had_ended:
-            self._meter.end_run(job_set, run, time_ms)
+            self._meter.end_run(job_set, job.submitted_by, run, time_ms)
         if newest and self._move(job, job_set, event):
             if to == "RUNNING":
                 job.started_ms = time_ms
@@ -481,12 +486,6 @@ class JobFold:
             job_set.live -= 1
             job.ended_ms = self._message.time_ms
         return True
-
-    def _find_counted(self, key: JobSetKey) -> set[CountKey]:
-        """The counters of a job set that this batch changed."""
-        before = self._stored.job_sets[key].counts
-        after = self._job_sets.edited[key].counts
-        return {count for count, jobs in after.items() if jobs != before.get(count, 0)}
 
     def _finish(self, job_set: JobSet, job: Job | None = None) -> None:
         """Publish `finished` when this (None: a waiting task) was the last live job of its set."""

@@ -12,8 +12,10 @@ from fairlead_lookout.http.responses import (
     ExportedJob,
     JobResponse,
     RunResponse,
+    UserRequestResponse,
     format_time,
 )
+from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.queries.view_reader import JobRows, find_failed_dependency
 from fairlead_lookout.store.topic_caches import ClusterCache
 
@@ -122,3 +124,17 @@ def describe_run(row: Any) -> RunResponse:
         reason=row["reason"],
         preemption_cause=row["cause"],
     )
+
+
+def describe_user_requests(text: str | None) -> list[UserRequestResponse]:
+    """What users requested for a job, from its column `user_requests`."""
+    return [
+        UserRequestResponse(
+            time=timestamps.rfc3339(each.time_ms),
+            action=each.action,
+            by=each.by,
+            reason=each.reason,
+            priority=each.priority,
+        )
+        for each in table_rows.decode_requests(text)
+    ]

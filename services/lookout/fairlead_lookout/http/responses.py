@@ -8,7 +8,7 @@ import msgspec
 from fairlead_common.domain import position_tokens, quantities, timestamps
 from fairlead_common.domain.records import clusters, configuration, events, scheduling_reports
 from fairlead_common.service import clock
-from fairlead_lookout.domain import resource_usage
+from fairlead_lookout.domain import model, resource_usage
 from fairlead_lookout.domain.fairness_fold import ShareTotals
 from fairlead_lookout.store.queries.view_reader import (
     CountedJobSet,
@@ -165,12 +165,26 @@ class WaitingReasonResponse(ResponseBody, frozen=True, kw_only=True):
     client_ids: dict[str, str] | None = None
 
 
+class UserRequestResponse(ResponseBody, frozen=True, kw_only=True):
+    """What a user requested for a job: `cancel`, `preempt` or `reprioritize`. `priority`: the one
+    that was requested."""
+
+    time: str
+    action: model.Action
+    by: str
+    reason: str | None = None
+    priority: int | None = None
+
+
 class JobDetailResponse(JobResponse, frozen=True, kw_only=True):
     """Everything about a job; newest run first. `spec` only if requested. `positionInQueue` from 1:
-    `37`, or `37+` where only that many were examined; none with `order: fair`."""
+    `37`, or `37+` where only that many were examined; none with `order: fair`. `submittedBy`: the
+    user; of a task, who submitted its array. `userRequests`: the newest 10, oldest first."""
 
     why: WaitingReasonResponse | None = None
     position_in_queue: str | None = None
+    submitted_by: str | None = None
+    user_requests: list[UserRequestResponse] = []
     runs: list[RunResponse]
     namespace: str
     labels: dict[str, str]
@@ -311,8 +325,19 @@ class UsageResponse(ResponseBody, frozen=True, kw_only=True):
     lost: dict[str, float]
 
 
+class UserUsageResponse(ResponseBody, frozen=True, kw_only=True):
+    """What the jobs that a user submitted used and lost, in cores, bytes and units times hours. The
+    user `""` is all that are not recorded by name: beyond 100 users an hour, or from before users
+    were recorded."""
+
+    user: str
+    used: dict[str, float]
+    lost: dict[str, float]
+
+
 class FairnessResponse(ResponseBody, frozen=True, kw_only=True):
-    """A queue over time: a point per step and pool, usage per hour and pool, and the totals."""
+    """A queue over time: a point per step and pool, usage per hour and pool, usage per user (those
+    who used most processor time, at most 100), and the totals."""
 
     queue: str
     from_: str = msgspec.field(name="from")
@@ -320,6 +345,7 @@ class FairnessResponse(ResponseBody, frozen=True, kw_only=True):
     step_seconds: int
     points: list[ShareResponse]
     usage: list[UsageResponse]
+    users: list[UserUsageResponse]
     used: dict[str, float]
     lost: dict[str, float]
 

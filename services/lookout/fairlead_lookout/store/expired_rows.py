@@ -34,6 +34,7 @@ async def delete_old_rows(pool: Pool, now_ms: int, usage_days: int) -> None:
     await pool.execute(FAIRNESS["delete_shares"], MINUTE_MS, minutes_ms)
     await pool.execute(FAIRNESS["delete_shares"], HOUR_MS, oldest_ms)
     await pool.execute(FAIRNESS["delete_usage"], oldest_ms)
+    await pool.execute(FAIRNESS["delete_user_usage"], oldest_ms)
     await pool.execute(FAIRNESS["delete_excess_rounds"], ROUNDS_RETAINED)
     await pool.execute(FAIRNESS["delete_old_rounds"], oldest_ms)
     await pool.execute(FOLD["delete_preemptions"], oldest_ms)

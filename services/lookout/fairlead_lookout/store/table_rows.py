@@ -1,6 +1,6 @@
 """Encodes records as rows of the view's tables, and decodes them, column by column."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -10,11 +10,13 @@ from fairlead_lookout.domain.event_chunks import Chunk
 from fairlead_lookout.domain.model import (
     Changes,
     Job,
+    JobRequest,
     JobSet,
     JobSetKey,
     Run,
     StoredRecords,
     SubmissionDetails,
+    UsageKey,
 )
 
 
@@ -25,11 +27,11 @@ def _split_names(text: str) -> list[str]:
 JOB_COLUMNS: Final = _split_names(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
-    " reason superseded_by is_task week"
+    " reason superseded_by is_task submitted_by user_requests week"
 )
 JOB_CHANGES: Final = _split_names(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
-    " ended_ms category exit_code reason superseded_by week"
+    " ended_ms category exit_code reason superseded_by user_requests week"
 )
 SPEC_COLUMNS: Final = _split_names("job_id digest client_id labels annotations submitted week")
 RUN_COLUMNS: Final = _split_names(
@@ -51,6 +53,7 @@ def decode_job(row: Any, names: Mapping[int, JobSetKey]) -> Job:
     job_id, set_number, *rest = row
     made = Job(job_id, names[set_number], *rest[:_JOB_FIELDS])
     made.after = tuple(made.after) if made.after else None
+    made.user_requests = decode_requests(made.user_requests)
     run = rest[_JOB_FIELDS:]
     if run[0] is not None:
         made.latest = Run(*run)
@@ -84,6 +87,8 @@ def encode_job(job: Job, set_number: int) -> tuple[Any, ...]:
         job.reason,
         job.superseded_by,
         job.is_task,
+        job.submitted_by,
+        _encode_requests(job.user_requests) if job.user_requests else None,
         job.week,
     )
 
@@ -106,8 +111,18 @@ def encode_job_change(job: Job) -> tuple[Any, ...]:
         job.exit_code,
         job.reason,
         job.superseded_by,
+        _encode_requests(job.user_requests) if job.user_requests else None,
         job.week,
     )
+
+
+def decode_requests(text: Any) -> tuple[JobRequest, ...]:
+    """What users requested for a job, from its column `user_requests`."""
+    return _decode_requests(text) if text else ()
+
+
+def _encode_requests(requests: tuple[JobRequest, ...]) -> str:
+    return msgspec.json.encode(requests).decode()
 
 
 def encode_spec(job: Job, submitted: SubmissionDetails) -> tuple[Any, ...]:
@@ -210,8 +225,9 @@ def encode_job_set_change(job_set: JobSet) -> tuple[Any, ...]:
     )
 
 
+_decode_requests: Final = msgspec.json.Decoder(tuple[JobRequest, ...]).decode
 _decode_counts: Final = msgspec.json.Decoder(dict[str, int]).decode
-_decode_held: Final = msgspec.json.Decoder(dict[str, dict[str, int]]).decode
+_decode_held: Final = msgspec.json.Decoder(dict[str, dict[str, dict[str, int]]]).decode
 
 
 def _encode_text(value: object) -> str:
@@ -232,8 +248,27 @@ def encode_queue_counts(stored: StoredRecords, changes: Changes) -> list[tuple[A
 
 def encode_usage(changes: Changes) -> list[tuple[Any, ...]]:
     """(queue, pool, hour, resource, used, lost)."""
+    return _sum_usage(changes, lambda key: (key[0], key[1], key[2]))
+
+
+def encode_user_usage(changes: Changes) -> list[tuple[Any, ...]]:
+    """(queue, hour, resource, user, used, lost)."""
     return [
-        (*key, resource, float(each.used.get(resource, 0)), float(each.lost.get(resource, 0)))
-        for key, each in changes.usage.items()
-        for resource in each.used.keys() | each.lost.keys()
+        (queue, hour_ms, resource, user, used, lost)
+        for queue, hour_ms, user, resource, used, lost in _sum_usage(
+            changes, lambda key: (key[0], key[2], key[3])
+        )
     ]
+
+
+def _sum_usage(
+    changes: Changes, shorten: Callable[[UsageKey], tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    """(*part of the key, resource, used, lost)."""
+    totals: dict[tuple[Any, ...], tuple[float, float]] = {}
+    for key, each in changes.usage.items():
+        for resource in each.used.keys() | each.lost.keys():
+            place = (*shorten(key), resource)
+            used, lost = totals.get(place, (0.0, 0.0))
+            totals[place] = (used + each.used.get(resource, 0), lost + each.lost.get(resource, 0))
+    return [(*place, used, lost) for place, (used, lost) in totals.items()]

@@ -156,6 +156,7 @@ def _print_job(detail: "JobDetail", now: "datetime") -> None:
             ("Priority", detail.priority),
             ("Pool", detail.pool),
             ("Submitted", detail.submitted),
+            ("Submitted by", detail.submitted_by),
             ("Started", detail.started),
             ("Ended", detail.ended),
             ("Exit code", detail.exit_code),

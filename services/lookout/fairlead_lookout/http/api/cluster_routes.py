@@ -29,6 +29,13 @@ class NodeUsage(msgspec.Struct):
     requests: Amounts = {}
 
 
+class PoolUse(msgspec.Struct, frozen=True):
+    """What the nodes of a pool have, and what the runs on them request."""
+
+    allocatable: dict[str, float | int]
+    used: dict[str, float | int]
+
+
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """Clusters and their nodes."""
     VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
@@ -113,6 +120,23 @@ async def describe_nodes(
             )
         )
     return responses.NodesResponse(executor=executor, nodes=made)
+
+
+async def sum_pools(deps: Deps, pool: str | None = None) -> dict[str, PoolUse]:
+    """The resources of each pool, or of one, and what the runs on its nodes request."""
+    allocatable: dict[str, list[Amounts]] = {}
+    used: dict[str, list[Amounts]] = {}
+    for executor, _, nodes in deps.clusters.read_all():
+        wanted = [node for node in nodes if pool is None or node.pool == pool]
+        usage = await _read_usage(deps, executor) if wanted else {}
+        for node in wanted:
+            allocatable.setdefault(node.pool, []).append(node.allocatable)
+            if node.name in usage:
+                used.setdefault(node.pool, []).append(usage[node.name].requests)
+    return {
+        name: PoolUse(_to_numbers(_add(amounts)), _to_numbers(_add(used.get(name, ()))))
+        for name, amounts in allocatable.items()
+    }
 
 
 def _describe_avoidance(avoided: facts.Avoidance | None) -> responses.AvoidanceResponse | None:

@@ -1,11 +1,14 @@
 """The route of shares over time: the share of a queue, its demand, and what it used and lost."""
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
+import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.quantities import CPU
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS, start_of_hour
@@ -14,13 +17,19 @@ from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import after_position, require_queue
 from fairlead_lookout.http.request_parameters import Time, parse_time_ms
-from fairlead_lookout.store.queries.fairness_history import HourlyUsage, read_shares, read_usage
+from fairlead_lookout.store.queries.fairness_history import (
+    UsedAndLost,
+    read_shares,
+    read_usage,
+    read_user_usage,
+)
 from fairlead_lookout.store.queries.list_filters import invalid_parameter
 
 SPAN_MS: Final = 24 * HOUR_MS
 SPAN_MS_MAX: Final = 400 * 24 * HOUR_MS
 MINUTES_SPAN_MS: Final = 6 * HOUR_MS
 """A span up to this length has a point per minute, a longer one a point per hour."""
+USERS_MAX: Final = 100
 OptionalTime = Annotated[Time | None, Query(max_length=40, description="RFC 3339.")]
 
 
@@ -48,13 +57,15 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         from_ms = to_ms - SPAN_MS if from_ is None else parse_time_ms(from_)
         if not 0 < to_ms - from_ms <= SPAN_MS_MAX:
             raise invalid_parameter("from", "It must be before `to`, by at most 400 days.")
-        return json_response(await describe_fairness(deps, queue, from_ms, to_ms, now_ms))
+        found = await describe_fairness(deps, queue, from_ms, to_ms, now_ms)
+        users = await rank_users(deps, queue, from_ms, to_ms, now_ms)
+        return json_response(msgspec.structs.replace(found, users=users))
 
 
 async def describe_fairness(
     deps: Deps, queue: str, from_ms: int, to_ms: int, now_ms: int
 ) -> responses.FairnessResponse:
-    """The shares and the usage of a queue between two times."""
+    """The shares and the usage of a queue between two times, without its users."""
     width_ms = MINUTE_MS if to_ms - from_ms <= MINUTES_SPAN_MS else HOUR_MS
     first_ms = from_ms - from_ms % width_ms
     buckets = await read_shares(deps.view, queue, width_ms, first_ms, to_ms, now_ms)
@@ -74,14 +85,31 @@ async def describe_fairness(
             )
             for (hour_ms, pool), each in sorted(hours.items())
         ],
-        used=responses.to_resource_hours(_add_hours(hours, "used")),
-        lost=responses.to_resource_hours(_add_hours(hours, "lost")),
+        users=[],
+        used=responses.to_resource_hours(_add(hours.values(), "used")),
+        lost=responses.to_resource_hours(_add(hours.values(), "lost")),
     )
 
 
-def _add_hours(hours: HourlyUsage, kind: str) -> dict[str, float]:
+async def rank_users(
+    deps: Deps, queue: str, from_ms: int, to_ms: int, now_ms: int
+) -> list[responses.UserUsageResponse]:
+    """The users whose jobs used most processor time of a queue, at most 100."""
+    users = await read_user_usage(deps.view, queue, start_of_hour(from_ms), to_ms, now_ms)
+    ranked = sorted(users.items(), key=lambda item: (-item[1]["used"].get(CPU, 0), item[0]))
+    return [
+        responses.UserUsageResponse(
+            user=user,
+            used=responses.to_resource_hours(each["used"]),
+            lost=responses.to_resource_hours(each["lost"]),
+        )
+        for user, each in ranked[:USERS_MAX]
+    ]
+
+
+def _add(amounts: Iterable[UsedAndLost], kind: str) -> dict[str, float]:
     totals: dict[str, float] = {}
-    for each in hours.values():
+    for each in amounts:
         for name, amount in each[kind].items():
             totals[name] = totals.get(name, 0) + amount
     return totals

@@ -258,6 +258,8 @@ async def describe_record(
             now_ms,
         ),
         position_in_queue=None if found.waits_in_array else await _read_queue_position(deps, found),
+        submitted_by=found.row["submitted_by"] or None,
+        user_requests=job_responses.describe_user_requests(found.row["user_requests"]),
         runs=[job_responses.describe_run(row) for row in found.runs],
         namespace=submitted.namespace,
         labels=submitted.labels,

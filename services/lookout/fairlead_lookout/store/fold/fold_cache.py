@@ -7,6 +7,7 @@ the locks are lost.
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from itertools import islice
 from typing import Final
 
 from fairlead_lookout.domain.model import Amounts, Changes, Job, JobSet, JobSetKey
@@ -15,13 +16,14 @@ from fairlead_lookout.domain.transitions import ENDED
 JOBS_MAX: Final = 100_000
 JOB_SETS_MAX: Final = 20_000
 SHAPES_MAX: Final = 50_000
+ARRAYS_MAX: Final = 50_000
 PAUSE_JOBS: Final = 1_000
 """Jobs between two pauses: less than a ms."""
 
 
 class FoldCache:
-    """Jobs with their newest runs, job sets with their counters, the requests of shapes, and the
-    day for which the table records that a shape is used.
+    """Jobs with their newest runs, job sets with their counters, the requests of shapes, the
+    day for which the table records that a shape is used, and who submitted arrays.
 
     Jobs that have ended are left out, unless `with_ended`: hardly any event names them again.
     `expired_weeks`: partition -> the week up to which its jobs have expired. No job is added to
@@ -39,6 +41,7 @@ class FoldCache:
         self.job_sets: OrderedDict[JobSetKey, JobSet] = OrderedDict()
         self.requests: dict[str, Amounts] = {}
         self.shape_days: dict[str, date] = {}
+        self.array_submitters: dict[str, str] = {}
         self.expired_weeks: dict[int, int] = {}
         self._jobs_max = jobs_max
         self._job_sets_max = job_sets_max
@@ -63,6 +66,7 @@ class FoldCache:
             if index % PAUSE_JOBS == 0:
                 yield
         self.put_requests(changes.shapes)
+        self.put_arrays({each.array_id: each.submitted_by for each in changes.arrays.new})
         self.job_sets.update(changes.job_sets)
         for key in changes.job_sets:
             self.job_sets.move_to_end(key)
@@ -79,6 +83,13 @@ class FoldCache:
             self.requests.clear()
             self.shape_days.clear()
         self.requests.update(shapes)
+
+    def put_arrays(self, submitters: Mapping[str, str]) -> None:
+        """Add who submitted these arrays."""
+        known = self.array_submitters
+        known.update(submitters)
+        for array in list(islice(known, max(0, len(known) - ARRAYS_MAX))):
+            del known[array]
 
     def remove(self, keys: Sequence[JobSetKey], ids: Sequence[str]) -> None:
         """Remove job sets and some of their jobs, whose rows were changed outside the fold."""
@@ -98,5 +109,6 @@ class FoldCache:
         self.jobs.clear()
         self.job_sets.clear()
         self.expired_weeks.clear()
+        self.array_submitters.clear()
         self.requests.clear()
         self.shape_days.clear()

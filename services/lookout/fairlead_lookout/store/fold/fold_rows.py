@@ -24,6 +24,7 @@ class FoldRows(msgspec.Struct, frozen=True):
     shapes: list[tuple[Any, ...]]
     queue_counts: list[tuple[Any, ...]]
     usage: list[tuple[Any, ...]]
+    user_usage: list[tuple[Any, ...]]
     preemptions: list[tuple[Any, ...]]
     groups: list[tuple[Any, ...]]
     group_members: list[tuple[Any, ...]]

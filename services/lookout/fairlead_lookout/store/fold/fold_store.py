@@ -20,8 +20,8 @@ from fairlead_lookout.domain.bulk_requests import find_bulk_filters
 from fairlead_lookout.domain.event_chunks import Chunk
 from fairlead_lookout.domain.message_batches import (
     Batch,
+    find_arrays,
     find_job_ids,
-    find_new_arrays,
     find_new_jobs,
     find_run_keys,
 )
@@ -99,8 +99,6 @@ class FoldStore:
         messages, cached = batch.messages, self._cache
         if batch.candidates is not None or (messages and find_bulk_filters((messages[-1],))):
             return None
-        if find_new_arrays(messages):
-            return None
         keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
         if not await self._load_known_sets(keys):
             return None
@@ -132,6 +130,7 @@ class FoldStore:
             jobs=jobs,
             job_sets={key: cached.job_sets[key] for key in keys},
             requests=await self._load_requests(self._reader, jobs),
+            arrays=await self._load_arrays(self._reader, messages),
         )
 
     async def _load_known_sets(self, keys: set[JobSetKey]) -> bool:
@@ -156,9 +155,7 @@ class FoldStore:
         wanted = await self._find_job_ids(messages)
         for ids in candidates.values():
             wanted.update(dict.fromkeys(ids))
-        partitions = {
-            (each.sequence.queue, each.sequence.job_set): each.partition for each in messages
-        }
+        partitions = {(one.sequence.queue, one.sequence.job_set): one.partition for one in messages}
         await self._read_job_sets(self._connection, partitions.keys() - self._cache.job_sets.keys())
         cached = self._cache.jobs
         jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
@@ -172,14 +169,18 @@ class FoldStore:
             candidates=candidates,
             labels=await self._read_labels(messages, candidates, jobs),
             requests=await self._load_requests(self._connection, jobs),
-            arrays=await self._find_known_arrays(find_new_arrays(messages)),
+            arrays=await self._load_arrays(self._connection, messages),
         )
 
-    async def _find_known_arrays(self, wanted: list[str]) -> frozenset[str]:
-        if not wanted:
-            return frozenset()
-        rows = await self._connection.fetch(FOLD["known_arrays"], wanted)
-        return frozenset(row["id"] for row in rows)
+    async def _load_arrays(
+        self, connection: Connection, messages: Sequence[Message]
+    ) -> dict[str, str]:
+        """Who submitted the arrays that the messages name, if they exist."""
+        wanted, known = find_arrays(messages), self._cache.array_submitters
+        if missing := wanted - known.keys():
+            rows = await connection.fetch(FOLD["array_submitters"], list(missing))
+            self._cache.put_arrays(dict(rows))
+        return {array: known[array] for array in wanted if array in known}
 
     async def _find_job_ids(self, messages: Sequence[Message]) -> dict[str, None]:
         """The ids of all jobs that these messages name, message by message."""
@@ -360,6 +361,7 @@ class FoldStore:
             shapes=self._encode_shapes(stored, changes),
             queue_counts=table_rows.encode_queue_counts(stored, changes),
             usage=table_rows.encode_usage(changes),
+            user_usage=table_rows.encode_user_usage(changes),
             preemptions=[msgspec.structs.astuple(one) for one in changes.preemptions],
             groups=[msgspec.structs.astuple(one) for one in changes.groups.new],
             group_members=[msgspec.structs.astuple(one) for one in changes.groups.members],
@@ -406,6 +408,7 @@ class FoldStore:
         await self._execute_all("write_shapes", rows.shapes)
         await self._execute_all("add_queue_counts", rows.queue_counts)
         await self._execute_all("add_usage", rows.usage)
+        await self._execute_all("add_user_usage", rows.user_usage)
 
     def _encode_shapes(self, stored: StoredRecords, changes: Changes) -> list[tuple[Any, ...]]:
         """(shape, its requests, today) for the shapes of these jobs and runs, unless the table

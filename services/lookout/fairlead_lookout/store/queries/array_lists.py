@@ -135,6 +135,7 @@ _NO_VALUE: Final = dict.fromkeys(
         "exit_code",
         "category",
         "superseded_by",
+        "user_requests",
         "after",
     )
 )
@@ -153,6 +154,7 @@ def make_task_row(array: ArrayRecord, job_id: str, *, cancelled: bool) -> dict[s
         "class": template.priority_class,
         "pool": template.pool,
         "submitted_ms": row["submitted_ms"],
+        "submitted_by": row["submitted_by"],
         "changed_ms": row["submitted_ms"],
         "ended_ms": row["ended_ms"] if cancelled else None,
         "run": 0,

@@ -1,7 +1,7 @@
 """Reads the shares and the resource usage of a queue over time."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from fairlead_common.domain.records import scheduling_reports
 from fairlead_lookout.domain import fairness_fold, resource_usage
@@ -13,8 +13,15 @@ from fairlead_lookout.store.view_schema import FAIRNESS
 ROWS_MAX: Final = 50_000
 JOB_SETS_MAX: Final = 10_000
 
-HourlyUsage = dict[tuple[int, str], dict[str, dict[str, float]]]
-"""(hour, pool) -> `used` and `lost` -> resource -> amount x ms"""
+UsedAndLost: TypeAlias = dict[str, dict[str, float]]
+"""`used` and `lost` -> resource -> amount x ms"""
+_Key = TypeVar("_Key")
+
+
+HourlyUsage: TypeAlias = dict[tuple[int, str], UsedAndLost]
+"""By (hour, pool)."""
+UserUsage: TypeAlias = dict[str, UsedAndLost]
+"""By user."""
 
 
 async def read_shares(
@@ -44,18 +51,48 @@ async def read_usage(
 ) -> HourlyUsage:
     """What the runs of a queue used and lost between two times. Live runs are included."""
     hours: HourlyUsage = {}
-
-    def add(hour_ms: int, pool: str, kind: str, amounts: Mapping[str, float]) -> None:
-        totals = hours.setdefault((hour_ms, pool), {"used": {}, "lost": {}})[kind]
-        for name, amount in amounts.items():
-            totals[name] = totals.get(name, 0) + amount
-
     for row in await view.fetch_text(FAIRNESS["usage"], queue, from_ms, to_ms, ROWS_MAX):
-        add(row["hour_ms"], row["pool"], "used", {row["resource"]: row["used"]})
-        add(row["hour_ms"], row["pool"], "lost", {row["resource"]: row["lost"]})
-    for row in await view.fetch_text(FAIRNESS["job_sets_with_usage"], queue, JOB_SETS_MAX):
-        job_set = table_rows.decode_job_set(row)
-        for pool, hour_ms, held, ms in resource_usage.split_uncounted(job_set, min(now_ms, to_ms)):
-            if from_ms <= hour_ms < to_ms:
-                add(hour_ms, pool, "used", {name: amount * ms for name, amount in held.items()})
+        _add_row(hours, (row["hour_ms"], row["pool"]), row)
+    for pool, _, hour_ms, used in await _read_uncounted(view, queue, from_ms, to_ms, now_ms):
+        _add(hours, (hour_ms, pool), "used", used)
     return hours
+
+
+async def read_user_usage(
+    view: ViewReader, queue: str, from_ms: int, to_ms: int, now_ms: int
+) -> UserUsage:
+    """The same by the user who submitted the jobs."""
+    users: UserUsage = {}
+    for row in await view.fetch_text(FAIRNESS["user_usage"], queue, from_ms, to_ms):
+        _add_row(users, row["submitted_by"], row)
+    for _, user, _, used in await _read_uncounted(view, queue, from_ms, to_ms, now_ms):
+        _add(users, user, "used", used)
+    return users
+
+
+async def _read_uncounted(
+    view: ViewReader, queue: str, from_ms: int, to_ms: int, now_ms: int
+) -> list[tuple[str, str, int, dict[str, int]]]:
+    """(pool, user, hour, amounts x ms) that live runs have used and the fold has not counted."""
+    rows = await view.fetch_text(FAIRNESS["job_sets_with_usage"], queue, JOB_SETS_MAX)
+    return [
+        (pool, user, hour_ms, {name: amount * ms for name, amount in held.items()})
+        for row in rows
+        for pool, user, hour_ms, held, ms in resource_usage.split_uncounted(
+            table_rows.decode_job_set(row), min(now_ms, to_ms)
+        )
+        if from_ms <= hour_ms < to_ms
+    ]
+
+
+def _add_row(totals: dict[_Key, UsedAndLost], key: _Key, row: Any) -> None:
+    _add(totals, key, "used", {row["resource"]: row["used"]})
+    _add(totals, key, "lost", {row["resource"]: row["lost"]})
+
+
+def _add(
+    totals: dict[_Key, UsedAndLost], key: _Key, kind: str, amounts: Mapping[str, float]
+) -> None:
+    total = totals.setdefault(key, {"used": {}, "lost": {}})[kind]
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount

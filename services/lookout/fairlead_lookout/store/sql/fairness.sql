@@ -58,6 +58,12 @@ FROM fairlead_lookout.usage
 WHERE queue = $1 AND hour_ms >= $2 AND hour_ms < $3
 ORDER BY hour_ms, pool, resource LIMIT $4;
 
+-- name: user_usage
+SELECT submitted_by, resource, sum(used) AS used, sum(lost) AS lost
+FROM fairlead_lookout.user_usage
+WHERE queue = $1 AND hour_ms >= $2 AND hour_ms < $3
+GROUP BY submitted_by, resource;
+
 -- name: job_sets_with_usage
 -- The job sets of a queue whose runs hold resources now, and up to when these were counted.
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
@@ -70,6 +76,9 @@ DELETE FROM fairlead_lookout.standing WHERE width_ms = $1 AND start_ms < $2;
 
 -- name: delete_usage
 DELETE FROM fairlead_lookout.usage WHERE hour_ms < $1;
+
+-- name: delete_user_usage
+DELETE FROM fairlead_lookout.user_usage WHERE hour_ms < $1;
 
 -- name: delete_old_rounds
 -- Of pools that no longer exist: existing pools have newer rounds.

@@ -77,7 +77,8 @@ CROSS JOIN LATERAL (
     SELECT j.id, j.set_number, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
            j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
            j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
-           j.superseded_by, j.is_task, j.week, r.number, r.state, r.executor, r.node, r.pool,
+           j.superseded_by, j.is_task, j.week, j.submitted_by, j.user_requests,
+           r.number, r.state, r.executor, r.node, r.pool,
            r.leased_ms, r.pending_ms, r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason,
            r.cause, r.shape
     FROM fairlead_lookout.jobs j
@@ -193,6 +194,27 @@ ORDER BY queue, hour_ms, pool, resource
 ON CONFLICT (queue, hour_ms, pool, resource) DO UPDATE
 SET used = usage.used + excluded.used, lost = usage.lost + excluded.lost;
 
+-- name: add_user_usage
+-- Of the first 100 users of a queue in an hour; what others use of a resource is added up under ''.
+INSERT INTO fairlead_lookout.user_usage (queue, hour_ms, resource, submitted_by, used, lost)
+SELECT queue, hour_ms, resource, listed_user, sum(used), sum(lost)
+FROM (
+    SELECT n.*, CASE WHEN known.is_known OR known.users + dense_rank() OVER (
+                    PARTITION BY n.queue, n.hour_ms, n.resource ORDER BY n.submitted_by
+                ) <= 100 THEN n.submitted_by ELSE '' END AS listed_user
+    FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::float8[], $6::float8[])
+        AS n (queue, hour_ms, resource, submitted_by, used, lost)
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS users, coalesce(bool_or(u.submitted_by = n.submitted_by), false) AS is_known
+        FROM fairlead_lookout.user_usage u
+        WHERE u.queue = n.queue AND u.hour_ms = n.hour_ms AND u.resource = n.resource
+    ) known
+) listed
+GROUP BY queue, hour_ms, resource, listed_user
+ORDER BY queue, hour_ms, resource, listed_user
+ON CONFLICT (queue, hour_ms, resource, submitted_by) DO UPDATE
+SET used = user_usage.used + excluded.used, lost = user_usage.lost + excluded.lost;
+
 -- name: add_preemptions
 INSERT INTO fairlead_lookout.preemptions
     (time_ms, job_id, run, queue, cause, reason, for_job, requested_by)
@@ -209,7 +231,8 @@ CREATE TEMP TABLE IF NOT EXISTS job_changes (
     id text COLLATE "C", shape text COLLATE "C", state text COLLATE "C",
     stopping text COLLATE "C", stop_cause text COLLATE "C", stop_reason text, held boolean,
     priority int, run int, changed_ms bigint, started_ms bigint, ended_ms bigint,
-    category text COLLATE "C", exit_code int, reason text, superseded_by text COLLATE "C", week int
+    category text COLLATE "C", exit_code int, reason text, superseded_by text COLLATE "C",
+    user_requests text, week int
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS run_changes (
     job_id text COLLATE "C", number int, state text COLLATE "C", pending_ms bigint,
@@ -223,7 +246,7 @@ UPDATE fairlead_lookout.jobs_{week} j
 SET shape = c.shape, state = c.state, stopping = c.stopping, stop_cause = c.stop_cause,
     stop_reason = c.stop_reason, held = c.held, priority = c.priority, run = c.run, changed_ms = c.changed_ms, started_ms = c.started_ms,
     ended_ms = c.ended_ms, category = c.category, exit_code = c.exit_code, reason = c.reason,
-    superseded_by = c.superseded_by
+    superseded_by = c.superseded_by, user_requests = c.user_requests
 FROM job_changes c WHERE c.week = {week} AND j.id = c.id;
 
 -- name: merge_runs
@@ -396,8 +419,8 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
     AS n (id, state, terms, change, reason, by, restarts, changed_ms, is_recreated)
 WHERE g.id = n.id AND g.state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED');
 
--- name: known_arrays
-SELECT id FROM fairlead_lookout.arrays WHERE id = ANY ($1::text[]);
+-- name: array_submitters
+SELECT id, submitted_by FROM fairlead_lookout.arrays WHERE id = ANY ($1::text[]);
 
 -- name: add_arrays
 INSERT INTO fairlead_lookout.arrays

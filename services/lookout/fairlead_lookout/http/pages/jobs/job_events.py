@@ -1,10 +1,10 @@
-"""What happened to a job and when, from its times and its runs."""
+"""What happened to a job and when, from its times, its runs and what users requested."""
 
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_lookout.http.responses import JobDetailResponse, RunResponse
+from fairlead_lookout.http.responses import JobDetailResponse, RunResponse, UserRequestResponse
 
 EVENTS_MAX: Final = 100
 """The newest events are listed."""
@@ -21,12 +21,29 @@ class JobEvent(msgspec.Struct, frozen=True):
 
 def list_events(job: JobDetailResponse) -> list[JobEvent]:
     """The events of a job, newest first."""
-    events = [JobEvent(job.submitted, "queued", "Submitted")]
+    submitted = f"Submitted by {job.submitted_by}" if job.submitted_by else "Submitted"
+    events = [JobEvent(job.submitted, "queued", submitted)]
+    events += [_describe_request(request) for request in job.user_requests]
     for run in sorted(job.runs, key=lambda run: run.run):
         events += _list_run_events(run)
-    if job.ended is not None and job.ended != events[-1].time:
+    if job.ended is not None and job.ended not in [run.ended for run in job.runs]:
         events.append(JobEvent(job.ended, job.state.lower(), _join(job.state, job.reason)))
+    events.sort(key=lambda event: event.time)
     return events[: -EVENTS_MAX - 1 : -1]
+
+
+def _describe_request(request: UserRequestResponse) -> JobEvent:
+    match request.action:
+        case "cancel":
+            state, what = "cancelled", "Cancellation"
+        case "preempt":
+            state, what = "preempted", "Preemption"
+        case "reprioritize":
+            state, what = "queued", f"Priority {request.priority}"
+        case _:
+            assert_never(request.action)
+    text = f"{what} requested by {request.by}"
+    return JobEvent(request.time, state, f"{text}: {request.reason}" if request.reason else text)
 
 
 def _list_run_events(run: RunResponse) -> list[JobEvent]:

@@ -11,12 +11,13 @@ from fairlead_common.domain.permissions import ALL_QUEUES, Caller, QueueScope
 from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS
-from fairlead_lookout.http.api import report_routes
+from fairlead_lookout.http.api import cluster_routes, report_routes
 from fairlead_lookout.http.deps import Deps
 from fairlead_lookout.http.list_exports import ListExport, Rows, split_rows
 from fairlead_lookout.http.pages.error_pages import build_address
 from fairlead_lookout.http.pages.page_sender import Fragment, PageSender, Text, Values
 from fairlead_lookout.http.pages.saved_view_pages import read_views
+from fairlead_lookout.http.pages.scheduling.cluster_pages import draw_bars
 from fairlead_lookout.http.pages.scheduling.pool_history import PoolHistory, Shares, draw_history
 from fairlead_lookout.http.pages.scheduling.queue_pages import QueueLine, describe_share
 from fairlead_lookout.http.pages.table_orders import SORT, Column, parse_order
@@ -111,11 +112,13 @@ async def _pools(deps: Deps, sort: Text = None) -> Fragment:
         )
 
     async def read(visible_queues: QueueScope) -> Values:
+        use = await cluster_routes.sum_pools(deps)
         return {
             "live": build_address(f"/live{PATH}", query),
             "exports": build_address(f"/export{PATH}", query),
             "order": order,
             "reports": read_reports(visible_queues),
+            "bars": {pool: draw_bars(each.used, each.allocatable) for pool, each in use.items()},
         }
 
     async def read_own(caller: Caller, _: Values) -> Values:
@@ -161,6 +164,7 @@ async def _pool(deps: Deps, pool: str, sort: Text = None) -> Fragment:
         report_routes.require_pool(deps, pool)
         rounds = (await report_routes.describe_rounds(deps, pool, ROUNDS_DRAWN)).rounds
         report = report_routes.describe_pool_report(deps, pool, visible_queues)
+        use = (await cluster_routes.sum_pools(deps, pool)).get(pool)
         return {
             "live": build_address(f"/live{path}", query),
             "exports": {
@@ -170,6 +174,7 @@ async def _pool(deps: Deps, pool: str, sort: Text = None) -> Fragment:
             "order": order,
             "pool": pool,
             "report": report,
+            "use": draw_bars(use.used, use.allocatable) if use else [],
             "shares": order.sort_rows(report.shares),
             "history": await _read_history(deps, pool, visible_queues),
             "steps": summarize_steps(rounds),

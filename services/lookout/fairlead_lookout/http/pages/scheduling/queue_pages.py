@@ -32,6 +32,7 @@ from fairlead_lookout.store.queries.list_filters import JobSetFilter
 PATH: Final = "/queues"
 JOB_SETS_EXAMINED: Final = 100
 JOB_SETS_LISTED: Final = 10
+USERS_LISTED: Final = 20
 
 
 class QueueRow(msgspec.Struct, frozen=True):
@@ -179,6 +180,10 @@ async def _queue(deps: Deps, queue: str) -> Fragment:
 
     async def read(visible_queues: QueueScope) -> Values:
         found = await read_shares(visible_queues)
+        now_ms = clock.now_ms()
+        users = await fairness_routes.rank_users(
+            deps, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
+        )
         return {
             "live": f"/live{path}",
             "exports": f"/export{path}",
@@ -189,6 +194,7 @@ async def _queue(deps: Deps, queue: str) -> Fragment:
             "charts": share_charts.draw_charts(found, is_trimmed=True),
             "used": found.used,
             "lost": found.lost,
+            "users": users[:USERS_LISTED],
         }
 
     def list_exports(visible_queues: QueueScope) -> list[ListExport]:
