@@ -56,6 +56,7 @@ QUEUES: Final = 20
 SETS: Final = 200
 NODES: Final = 1_000
 TEAMS: Final = 50
+USERS: Final = 50
 DAYS: Final = 20
 BULK: Final = 100_000
 BULK_S_MAX: Final = 120.0
@@ -64,6 +65,8 @@ PAUSE_S_MAX: Final = 0.05
 EVENTS_OF_A_LIFE: Final = 6
 WRITER: Final = "--write"
 LOOKOUT: Final = "fairlead_lookout"
+MARKS: Final = {"lookout": LOOKOUT, "writer": WRITER, "browser": "chromium", "driver": "playwright"}
+"""What the command line of a process has, by who it is."""
 CHOICE: Final = (
     ("SUCCEEDED", 900_000),
     ("QUEUED", 60_000),
@@ -354,16 +357,14 @@ async def running(
 
 def cpu_s() -> dict[str, float]:
     """Seconds of processor time so far, by who used them."""
-    used = dict.fromkeys(("lookout", "postgres", "writer", "client", "others"), 0.0)
+    used = dict.fromkeys(("postgres", "client", *MARKS), 0.0)
     own = psutil.Process()
     for process in [own, *own.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            times, words = process.cpu_times(), process.cmdline()
+            times, line = process.cpu_times(), " ".join(process.cmdline())
             name = "client"
             if process != own:
-                name = (
-                    "lookout" if LOOKOUT in words else "writer" if WRITER in words else "postgres"
-                )
+                name = next((who for who, mark in MARKS.items() if mark in line), "postgres")
             used[name] += times.user + times.system
             if name == "postgres":
                 used[name] += times.children_user + times.children_system
@@ -450,6 +451,7 @@ def _jobs(
             ended_ms=ended,
             category=category,
             week=job_weeks.week_of(at_ms),
+            submitted_by=f"user-{number % USERS}",
         )
         team = f"t{chance.randrange(TEAMS)}"
         spec_json = msgspec.json.encode(

@@ -11,6 +11,7 @@ from fairlead_lookout.store.queries.preemption_lists import BY_TIME, OF_QUEUES
 from fairlead_lookout.store.queries.view_reader import JOBS_BY_ID
 from fairlead_lookout.store.view_schema import FOLD, migrate_schema
 from fairlead_lookout.store.week_tables import create_weeks
+from tests.integration.lookout.lookout_harness import running
 
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 SUBMIT: Final = load("fairlead_submit.store", "statements.sql")
@@ -148,3 +149,28 @@ async def test_pages_of_preemptions_read_as_many_rows_as_they_have(fresh_databas
             assert max(read) <= 102, (name, text)
     finally:
         await pool.close()
+
+
+async def test_a_page_of_jobs_counts_among_as_many_jobs_as_it_examines(
+    fresh_database: str, valkey_url: str
+) -> None:
+    pool = await filled(fresh_database)
+    try:
+        await pool.execute(
+            "INSERT INTO fairlead_lookout.queue_counts VALUES ('q', 'default', 'SUCCEEDED', $1)",
+            JOBS,
+        )
+        await pool.execute(
+            "UPDATE fairlead_lookout.runs SET node = 'rare'"
+            " WHERE job_id < lpad('5000', 28, '0') OR job_id >= lpad($1, 28, '0')",
+            str(JOBS - 100),
+        )
+    finally:
+        await pool.close()
+    async with running(fresh_database, valkey_url) as harness:
+        page = (await harness.client.get("/jobs?node=rare")).text
+        assert "<strong data-jobs>100+</strong>" in page
+        page = (await harness.client.get("/jobs?queue=q")).text
+        assert "<strong data-jobs>10000+</strong>" in page
+        found = await harness.read("/jobs", node="rare", include="count")
+        assert found["count"] == "5100"

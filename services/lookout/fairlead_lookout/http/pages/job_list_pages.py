@@ -30,6 +30,7 @@ from fairlead_lookout.http.pages.saved_view_pages import (
     resolve_within,
 )
 from fairlead_lookout.http.request_parameters import GROUP_DIMENSIONS, parse_dimensions
+from fairlead_lookout.store.queries.job_lists import SCAN_ROWS, JobPage
 from fairlead_lookout.store.queries.list_filters import (
     ANNOTATION,
     LABEL,
@@ -145,7 +146,7 @@ async def _jobs(
         following = build_address(PATH, query | {"cursor": page.next}) if page.next else None
         return values | {
             "jobs": job_responses.describe_jobs(page.jobs, deps.clusters),
-            "count": await deps.lists.count_jobs(wanted),
+            "count": await _count_jobs(deps, wanted, page, cursor),
             "next": following,
         }
 
@@ -195,6 +196,16 @@ async def _jobs(
         read_own=read_own,
         list_exports=list_exports,
     )
+
+
+async def _count_jobs(deps: Deps, wanted: JobFilter, page: JobPage, cursor: str | None) -> str:
+    """The number of jobs of a filter: of counters, with tasks that wait in their arrays; else among
+    about as many jobs as a page examines, because the page shows nothing before it is known. A
+    first page that is not full has examined them."""
+    listed = len(page.jobs.rows)
+    if not wanted.is_counted and cursor is None and (page.next is None or listed < PAGE_SIZE):
+        return f"{listed}{'+' if page.next else ''}"
+    return await deps.lists.count_jobs(wanted, SCAN_ROWS)
 
 
 def _export_groups(

@@ -180,8 +180,9 @@ class JobLists:
         following = None if found.end is None else list_cursors.encode(query, *found.end)
         return JobPage(found.jobs, following)
 
-    async def count_jobs(self, wanted: JobFilter) -> str:
-        """The number of jobs up to `COUNT_MAX`, with `+` where there are more."""
+    async def count_jobs(self, wanted: JobFilter, rows: int = GROUP_ROWS) -> str:
+        """The number of jobs up to `COUNT_MAX`, with `+` where there are more. A filter that no
+        counter has is compared with about `rows` jobs, the newest ones."""
         if wanted.is_counted:
             total = sum((await _read_branches(self._view, wanted)).wanted)
             return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
@@ -189,7 +190,7 @@ class JobLists:
             branches = await _read_branches(view, wanted)
             if not branches.keys:
                 return "0"
-            limits = (len(branches.keys) + 1, branches.rows_per_branch(GROUP_ROWS))
+            limits = (len(branches.keys) + 1, branches.rows_per_branch(rows))
             (row,) = await view.fetch_text(
                 list_statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
                 *_visit_arguments(branches, wanted, (None, None), limits),
