@@ -47,7 +47,7 @@ with DAG("mapped_alone", default_args={**RETRY, "retries": 5}):
         read_jobs.override(task_id="read_limited")("limited"),
         task_id="limited",
         defaults=SMALL,
-        execution_timeout=timedelta(seconds=5),
+        execution_timeout=timedelta(seconds=12),  # the second try must end within it
     )
 
 with DAG("limited", render_template_as_native_obj=True):
