@@ -109,6 +109,7 @@ def test_a_full_disk_permits_reads_and_jobs_resume_with_space(
             for name in ("filler", "filler.too"):
                 (small_disk / name).unlink()
             standalone.wait_for(lambda: asked.submits().status_code == 200)
+            client.submit("default", "full", [job(tmp_path, JOBS)])  # a duplicate: wait for it too
             done = client.wait("default", "full")
             failed = http.get("/api/v1/jobs?state=FAILED,PREEMPTED,CANCELLED").json()["jobs"]
             assert done.states == {"SUCCEEDED": JOBS + 1}, failed
