@@ -43,7 +43,6 @@ SETTLE_S: Final = 5.0
 PAUSE_S_MAX: Final = 0.2
 ROUNDS: Final = 200
 USAGE_HOURS: Final = 720
-USERS: Final = 50
 PREEMPTIONS: Final = 100_000
 TIMES: Final = """() => {
     const loaded = performance.getEntriesByType("navigation")[0].domContentLoadedEventStart;
@@ -257,7 +256,7 @@ async def fill_history(database: str) -> None:
         " SELECT 'queue-' || q, $1::bigint + h * 3600000::bigint, 'user-' || u, r, 1e9, 0"
         " FROM generate_series(0, $2 - 1) q, generate_series(0, $3 - 1) h,"
         " generate_series(0, $4 - 1) u, unnest(ARRAY['cpu', 'memory']) r",
-        first_ms, lookout.QUEUES, USAGE_HOURS, USERS,
+        first_ms, lookout.QUEUES, USAGE_HOURS, lookout.USERS,
         timeout=600,
     )  # fmt: skip
     await pool.execute(

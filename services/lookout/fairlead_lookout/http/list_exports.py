@@ -36,11 +36,6 @@ class ListExport(msgspec.Struct, frozen=True):
     read_page: NextPage
 
 
-def choose_format(format_: str | None, accept: str) -> str:
-    """The format of a request: `csv` or `ndjson`."""
-    return format_ or ("ndjson" if NDJSON in accept else "csv")
-
-
 def split_rows(read: Callable[[], Awaitable[Rows]]) -> NextPage:
     """The pages of a list that is read at once; it is read again only for another export."""
     rows: Rows = ()
@@ -56,8 +51,12 @@ def split_rows(read: Callable[[], Awaitable[Rows]]) -> NextPage:
     return read_page
 
 
-async def stream_list(deps: Deps, export: ListExport, format_: str) -> StreamingResponse:
-    """The rows of all pages, streamed in this format. Raises what reading the first page raises."""
+async def stream_list(
+    deps: Deps, export: ListExport, format_: str | None, accept: str
+) -> StreamingResponse:
+    """The rows of all pages, streamed in this format, or else as the header `Accept` says. Raises
+    what reading the first page raises."""
+    format_ = format_ or ("ndjson" if NDJSON in accept else "csv")
     async with deps.exports.shares.place():
         first = await export.read_page(None)
     slot = Slot(deps, "streams")

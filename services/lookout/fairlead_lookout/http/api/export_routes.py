@@ -21,7 +21,6 @@ from fairlead_lookout.http.list_exports import (
     Format,
     ListExport,
     Rows,
-    choose_format,
     stream_list,
 )
 from fairlead_lookout.http.long_polls import wait_for_position
@@ -70,7 +69,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
 
         kind = responses.ExportedJob if include is None else JobWithSubmission
         export = ListExport("jobs", kind, read_page)
-        return await stream_list(deps, export, choose_format(format, accept))
+        return await stream_list(deps, export, format, accept)
 
     @router.get(
         "/jobsets/export.csv",
@@ -102,7 +101,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             return responses.describe_job_sets(page).job_sets, page.next
 
         export = ListExport("jobsets", responses.JobSetResponse, read_page)
-        return await stream_list(deps, export, choose_format(format, accept))
+        return await stream_list(deps, export, format, accept)
 
 
 async def _add_labels_and_requests(

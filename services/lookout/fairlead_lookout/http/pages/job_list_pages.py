@@ -41,7 +41,7 @@ from fairlead_lookout.store.queries.list_filters import (
 PATH: Final = "/jobs"
 PAGE_SIZE: Final = 50
 COUNTED_ROWS: Final = 2_500
-"""Newest jobs that are compared to count those of a filter that no counter has: the page shows
+"""Newest jobs that are compared to count what a filter matches that no counter has: the page shows
 nothing before it is known."""
 GROUPS_MAX: Final = 200
 LISTED_MAX: Final = 1_000

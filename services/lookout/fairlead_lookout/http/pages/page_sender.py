@@ -27,7 +27,6 @@ from fairlead_lookout.http.list_exports import (
     Accept,
     Format,
     ListExport,
-    choose_format,
     stream_list,
 )
 from fairlead_lookout.http.pages import rendering
@@ -118,7 +117,7 @@ class PageSender:
             visible_queues = await self.deps.visibility(request)
             assert fragment.list_exports is not None
             chosen = choose_export(fragment.list_exports(visible_queues), table)
-            return await stream_list(self.deps, chosen, choose_format(format, accept))
+            return await stream_list(self.deps, chosen, format, accept)
 
     async def send_page(
         self, request: Request, template: str, section: str, fragment: Fragment

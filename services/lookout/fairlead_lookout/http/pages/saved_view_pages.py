@@ -71,8 +71,8 @@ async def read_views(deps: Deps, caller: Caller, path: str, after_ms: int | None
 def resolve_within(
     query: Mapping[str, str], within: str, after: str, now_ms: int
 ) -> dict[str, str]:
-    """The parameters of a page for those of a view: `within`, a number of hours, is the time
-    `after` as it is now. Raises a 422 `Problem` if it is no such number."""
+    """The parameters of a page, from the parameters of a view: `within`, a number of hours, becomes
+    the time `after` as it is now. Raises a 422 `Problem` if it is not a number of hours."""
     resolved = dict(query)
     if given := resolved.pop(within, None):
         hours = HOURS.fullmatch(given)

@@ -25,7 +25,6 @@ from fairlead_lookout.http.list_exports import (
     Format,
     ListExport,
     Rows,
-    choose_format,
     split_rows,
     stream_list,
 )
@@ -110,7 +109,7 @@ def _add_exports(router: APIRouter, sender: PageSender, access: WebhookAccess) -
             return described
 
         export = ListExport("webhooks", WebhookResponse, split_rows(read))
-        return await stream_list(deps, export, choose_format(format, accept))
+        return await stream_list(deps, export, format, accept)
 
     @router.get("/export/webhooks/{webhook}")
     async def export_deliveries(
@@ -130,7 +129,7 @@ def _add_exports(router: APIRouter, sender: PageSender, access: WebhookAccess) -
             return [describe_delivery(each) for each in page], following
 
         export = ListExport("deliveries", DeliveryResponse, read_page)
-        return await stream_list(deps, export, choose_format(format, accept))
+        return await stream_list(deps, export, format, accept)
 
 
 def _render(sender: PageSender, template: str, caller: Caller, values: Values) -> Response:

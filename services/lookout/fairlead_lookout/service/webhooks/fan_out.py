@@ -112,7 +112,7 @@ class FanOut:
 
     async def work_once(self, store: FanOutStore) -> bool | None:
         """One step: True if there can be more to do, None if no webhook is enabled."""
-        # In this order: whoever creates a webhook and then a job receives the events of the job.
+        # In this order, a webhook receives the events of jobs submitted after its creation.
         progress = await store.read_progress()
         webhooks = [each for each in await store.read_webhooks() if each.enabled]
         log = await store.read_log()

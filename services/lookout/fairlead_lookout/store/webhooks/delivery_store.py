@@ -164,7 +164,7 @@ class DeliveryStore:
         self, webhook: int, from_ms: int, to_ms: int, now_ms: int, by: str
     ) -> Replay | None:
         """Make deliveries of all events of this time again, up to now; None if an earlier replay is
-        not done. What the webhook missed within this time is no longer missed."""
+        not done. What the webhook missed within this time does not count as missed then."""
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 # Without enabled webhooks the positions have not moved.
