@@ -57,6 +57,13 @@ async def test_times_are_in_the_zone_that_the_user_chose(
             at = datetime.fromisoformat(await mark.locator("time").get_attribute("datetime") or "")
             await expect(mark).to_contain_text(f"{at.astimezone(ZoneInfo(ZONE)):%H:%M:%S} GMT+8:45")
             await expect(page.locator("[data-zone]").first).to_have_text(f"Times in {ZONE}.")
+            await page.goto(address(harness, "/pools/default"))
+            summary = page.locator(".rounds rect title").first
+            at = datetime.fromisoformat(
+                await summary.locator("time").get_attribute("datetime") or ""
+            )
+            await expect(summary).to_contain_text(f"{at.astimezone(ZoneInfo(ZONE)):%H:%M:%S} GMT+8")
+            await expect(summary).to_contain_text("7 waiting")
             await page.goto(address(harness, "/fairness"))
             await expect(page.locator("[data-zone]").first).to_have_text(f"Times in {ZONE}.")
             await page.goto(job)

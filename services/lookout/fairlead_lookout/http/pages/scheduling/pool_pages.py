@@ -72,14 +72,15 @@ class PoolLine(ResponseBody, frozen=True, kw_only=True):
 
 
 class RoundBar(msgspec.Struct, frozen=True):
-    """A round in the picture: its duration is the height of its bar."""
+    """A round in the picture: its duration is the height of its bar. `summary`: what it did."""
 
     x: float
     width: float
     y: float
     height: float
     outcome: str
-    title: str
+    time: str
+    summary: str
 
 
 class StepTime(msgspec.Struct, frozen=True):
@@ -256,7 +257,8 @@ def draw_rounds(rounds: Sequence[RoundResponse]) -> list[RoundBar]:
                 y=round(HEIGHT - height, 2),
                 height=round(height, 2),
                 outcome=each.outcome,
-                title=f"{each.time[11:19]} UTC: {duration_ms:.0f} ms, {each.scheduled} placed,"
+                time=each.time,
+                summary=f"{duration_ms:.0f} ms, {each.scheduled} placed,"
                 f" {each.preempted} preempted, {each.waiting} waiting",
             )
         )
