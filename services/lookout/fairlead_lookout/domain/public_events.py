@@ -202,7 +202,7 @@ class EventWriter:
         run = job.latest
         if run is None:
             self.write(job_set, kind, job, **fields)
-        elif not fields:
+        elif all(value is None for value in fields.values()):
             self.write_step(job_set, kind, job.id, run)
         else:
             place = {"run": run.number, "cluster": run.executor, "node": run.node}

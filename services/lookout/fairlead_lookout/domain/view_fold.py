@@ -5,7 +5,6 @@ an id has an effect. The event of a run affects its job only while it is the new
 that changes nothing is not published.
 """
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, assert_never
 
@@ -450,9 +449,8 @@ class JobFold:
         job, stored = self._jobs.get(job_id), self._stored.jobs.get(job_id)
         if job is not None or stored is None:
             return job
-        self._jobs[job_id] = job = copy.copy(stored)
-        if stored.latest is not None:
-            job.latest = stored.latest.copy()
+        latest = None if stored.latest is None else stored.latest.copy()
+        self._jobs[job_id] = job = msgspec.structs.replace(stored, latest=latest)
         return job
 
     def _older_run(self, job_id: str, number: int) -> Run | None:
