@@ -20,7 +20,7 @@ from fairlead_scheduler.state.checkpoint.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.specs import SPECS_PER_SAVE_MAX
 from fairlead_scheduler.store import checkpoint
 
-PAUSE_FACTOR: Final = 3.0
+PAUSE_FACTOR: Final = 10.0
 PAUSE_S_MAX: Final = 10.0
 """The pause after a save as a multiple of its duration, and the longest pause: under load jobs
 change repeatedly, and a later save writes them once."""
