@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from airflow.sdk import Context
@@ -25,6 +25,10 @@ class FairleadDecoratedOperator(DecoratedOperator, FairleadSubmitOperator):
         *DecoratedOperator.template_fields,
         *FairleadSubmitOperator.template_fields,
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **DecoratedOperator.template_fields_renderers,
+        **FairleadSubmitOperator.template_fields_renderers,
+    }
     custom_operator_name: str = "@task.fairlead"
     returns_result = True
 

@@ -4,7 +4,7 @@ Pure: Airflow is not imported here.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -56,6 +56,19 @@ def name_jobs(key: TaskKey, jobs: Sequence[Job]) -> list[Job]:
         )
         for name, job in zip(own, jobs, strict=True)
     ]
+
+
+def name_mapped_part(key: TaskKey) -> str | None:
+    """A part of the client ids of an instance of a mapped task, by which a search in their job set
+    is narrowed; None for other tasks."""
+    if key.map_index < 0:
+        return None
+    return f"{_shorten(key.task_id, TASK_CHARACTERS_MAX)}.{key.map_index}"
+
+
+def is_attempt(client_id: str | None, names: Collection[str]) -> bool:
+    """Whether a job with this client id is an attempt of a job with one of these names."""
+    return client_id in names or (client_id or "").rpartition("~")[0] in names
 
 
 def renew_jobs(jobs: Sequence[Job], states: Mapping[str, str]) -> list[Job]:

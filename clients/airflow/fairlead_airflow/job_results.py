@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from fairlead import AsyncClient, Filter, JobView, errors
@@ -17,6 +17,8 @@ LogKey = tuple[str, int]
 """(id of the job, number of the run)."""
 LOG_BYTES_MAX: Final = 1_000_000
 LINE_CHARACTERS_MAX: Final = 10_000
+CANCELLED: Final = "CANCELLED"
+STOPPING_CANCEL: Final = "cancel"
 RESULT_LINES: Final = 100
 """A result is among the last lines: programs print little when they end."""
 
@@ -51,6 +53,15 @@ async def _read_jobs(
     for job in await outlast_outages(read_all):
         if job.id in wanted:
             yield job
+
+
+def read_states(jobs: Iterable[JobFields]) -> dict[str, str]:
+    """The states of jobs by client id. A job that is being cancelled counts as cancelled: the next
+    try of its task does not wait for it."""
+    return {
+        job.client_id or "": CANCELLED if job.stopping == STOPPING_CANCEL else job.state
+        for job in jobs
+    }
 
 
 def summarize_job(job: JobFields) -> dict[str, Any]:

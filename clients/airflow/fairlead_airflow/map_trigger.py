@@ -1,21 +1,28 @@
 """The trigger of tasks that are mapped over jobs: one submission for all of them."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import msgspec
 from airflow.sdk import BaseXCom
 from airflow.sdk.execution_time.xcom import XCom
+from airflow.triggers.base import TriggerEvent
 
-from fairlead import AsyncClient, Filter, Job, SubmitResult
-from fairlead_airflow import job_names, shared_events
+from fairlead import AsyncClient, Job, SubmitResult
+from fairlead.models.job_models import JobFields
+from fairlead_airflow import job_names, later_tries, shared_events
 from fairlead_airflow.hook import ServerAddress
 from fairlead_airflow.job_names import TaskKey
+from fairlead_airflow.later_tries import LaterTry
 from fairlead_airflow.links import KEY, build_job_set_url
-from fairlead_airflow.trigger import FairleadJobSetTrigger
+from fairlead_airflow.shared_events import JobSetEvents
+from fairlead_airflow.trigger import ENDED_BY_USER, FairleadJobSetTrigger
 
 REPORTED: Final = "fairlead_reported"
-"""The XCom key of the client id of the job with which a try has ended successfully."""
+"""The XCom key of the client id of the job with which Airflow recorded a success."""
+STARTS: Final = "starts"
+"""The field of the event of a try that a worker has to start."""
 LINGER_S: Final = 60.0
 """Jobs of the first instances can end before the triggerer has started the last instance."""
 
@@ -25,8 +32,10 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
 
     The first instance in its first try submits the jobs of all instances at once; the others wait
     for that. All follow one event stream. A later try waits for the job of the try before, unless
-    that has ended without success, or its success was reported, because then the task was cleared:
-    it submits the job again, alone. XComs of tasks that start in the triggerer outlive their tries.
+    that has ended without success, or Airflow recorded its success, because then the task was
+    cleared: it submits the job again. Airflow records the client id of a successful job together
+    with the success of the task, and keeps it when the task is cleared. A task that ends in a
+    worker starts its later tries there: only workers know whether a task was cleared.
     """
 
     def __init__(
@@ -63,6 +72,16 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             },
         )
 
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Fires once, when the job has ended or the server refuses to report it; at once if the try
+        has to start in a worker."""
+        task: Any = self.task_instance
+        if task.try_number > 1 and not self.ends_task:
+            yield TriggerEvent({STARTS: True})
+            return
+        async for event in super().run():
+            yield event
+
     async def wait(self, address: ServerAddress) -> dict[str, Any]:
         """Submit and wait; what the task continues with. Raises `FairleadError`."""
         task: Any = self.task_instance
@@ -74,19 +93,38 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             address, self.queue, self.job_set, linger_s=LINGER_S
         ) as events:
             jobs = await events.run_once("jobs", lambda: self._read_jobs(key))
-            job = jobs[key.map_index]
             if task.try_number == 1:
                 made = await events.run_once(
                     "submission", lambda: self._submit(events.client, jobs)
                 )
-                self.job_ids = [made.jobs[key.map_index].id]
+                job = made.jobs[key.map_index]
+                self.job_ids = [job.id]
+                ended = await self.wait_for_jobs(events)
             else:
-                job = await self._find_next_try(events.client, key, job)
-                self.job_ids = [(await self._submit(events.client, [job])).jobs[0].id]
-            outcome = await super().wait(address)
-        if not outcome["failure"]:
-            await self.push_value(REPORTED, job.client_id)
+                ended = await self._wait_for_later_try(events, key, jobs[key.map_index])
+            outcome = await self.describe_jobs(events, ended)
+        self.success_xcoms = {REPORTED: ended[0].client_id}
         return outcome
+
+    async def _wait_for_later_try(
+        self, events: JobSetEvents, key: TaskKey, job: Job
+    ) -> list[JobFields]:
+        """Wait for the job of the try before, or for a new one."""
+        submit = functools.partial(
+            later_tries.submit_tries, events, self.queue, self.job_set, self.defaults
+        )
+        later = LaterTry(job, await self._read_reported(key))
+        while True:
+            made = await events.run_together("tries", later, submit)
+            self.job_ids = [made.id]
+            self.log.info(
+                "Found job %s of an earlier try" if made.duplicate else "Submitted job %s",
+                made.client_id,
+            )
+            ended = await self.wait_for_jobs(events)
+            # The trigger of a try that was cleared can cancel the job after this try has found it.
+            if not (made.duplicate and ended[0].reason == ENDED_BY_USER):
+                return ended
 
     async def _read_jobs(self, key: TaskKey) -> list[Job]:
         """The jobs of all instances, in the order of their map indexes."""
@@ -106,19 +144,14 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             lambda: client.submit(self.queue, self.job_set, jobs, defaults=self.defaults)
         )
 
-    async def _find_next_try(self, client: AsyncClient, key: TaskKey, job: Job) -> Job:
-        """The job of the try before, or else the one to submit next."""
-        where = Filter(queue=self.queue, job_set=self.job_set)
-
-        async def read_states() -> dict[str, str]:
-            return {found.client_id or "": found.state async for found in client.iter_jobs(where)}
-
-        states = await shared_events.outlast_outages(read_states)
-        reported = await XCom.aget_one(
+    async def _read_reported(self, key: TaskKey) -> str | None:
+        """The client id that Airflow recorded with the last success."""
+        found = await XCom.aget_one(
             key=REPORTED,
             dag_id=key.dag_id,
             task_id=key.task_id,
             run_id=key.run_id,
             map_index=key.map_index,
         )
-        return job_names.renew_reported_job(job, states, reported)
+        # Airflow 3.3.2 stores the XComs of an event as JSON text. Client ids contain no quotes.
+        return None if found is None else str(found).strip('"')

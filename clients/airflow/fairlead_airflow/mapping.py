@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import BaseXCom
+from airflow.sdk import BaseXCom, Context
 from airflow.sdk.definitions.xcom_arg import PlainXComArg
 from airflow.triggers.base import StartTriggerArgs
 
 from fairlead_airflow.hook import DEFAULT_CONNECTION
+from fairlead_airflow.job_names import TaskKey
+from fairlead_airflow.map_trigger import STARTS
 from fairlead_airflow.operator import LOG_LINES, FairleadSubmitOperator
 
 
@@ -27,6 +29,20 @@ class FairleadMappedJobOperator(FairleadSubmitOperator):
         super().__init__(**kwargs)
         self.start_from_trigger = start_from_trigger
         self.start_trigger_args = start_trigger_args
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Return the ended job, or start a later try. Raises `AirflowException` if the job did not
+        succeed."""
+        if event.get(STARTS):
+            return self.execute(context)
+        return super().execute_complete(context, event)
+
+    def list_names(self, context: Context, key: TaskKey) -> set[str]:
+        """Also the name that the trigger gives to the job: triggers do not know `first_try`."""
+        return {
+            *super().list_names(context, key),
+            *super().list_names(context, key._replace(first_try=1)),
+        }
 
 
 def map_jobs(
@@ -69,6 +85,8 @@ def map_jobs(
     return FairleadMappedJobOperator.partial(
         task_id=task_id,
         fairlead_queue=fairlead_queue,
+        job_set=job_set,
+        defaults=defaults,
         fairlead_conn_id=fairlead_conn_id,
         log_lines=log_lines,
         start_from_trigger=True,

@@ -2,20 +2,29 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowTaskTimeout,
+    TaskDeferralTimeout,
+)
 
 from fairlead import Client, Filter, Job, SubmitResult, errors
-from fairlead_airflow import job_names
+from fairlead.models.job_models import ENDED, STATES
+from fairlead_airflow import job_names, job_results
 from fairlead_airflow.hook import DEFAULT_CONNECTION, FairleadHook, ServerAddress
 from fairlead_airflow.job_names import TaskKey
 from fairlead_airflow.links import KEY, JobSetLink, build_job_set_url
 from fairlead_airflow.trigger import FairleadJobSetTrigger
 
 LOG_LINES: Final = 1_000
+OPEN_STATES: Final = tuple(state for state in STATES if state not in ENDED)
+TIMED_OUT: Final = "execution_timeout of the last try of the task in Airflow has passed"
+"""The reason for which a worker cancels jobs."""
 
 
 class FairleadSubmitOperator(BaseOperator):
@@ -28,10 +37,11 @@ class FairleadSubmitOperator(BaseOperator):
     success.
 
     `deferrable` (default): the triggerer waits, and no worker is occupied. `log_lines`: how many
-    last lines of each job's log appear in the log of the task.
+    lines of each job's log appear in the log of the task.
     """
 
     template_fields: Sequence[str] = ("jobs", "fairlead_queue", "job_set", "defaults")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"jobs": "json", "defaults": "json"}
     operator_extra_links = (JobSetLink(),)
     ui_color = "#dcebf5"
     returns_result = False
@@ -59,6 +69,7 @@ class FairleadSubmitOperator(BaseOperator):
         self.deferrable = deferrable
         self.log_lines = log_lines
         self._submitted: tuple[ServerAddress, list[str]] | None = None
+        self._leaves_jobs = False
 
     def execute(self, context: Context) -> Any:
         """Submit the jobs, and defer until they have ended.
@@ -67,9 +78,17 @@ class FairleadSubmitOperator(BaseOperator):
         valid.
         """
         try:
-            job_set, address, made = self._submit(context)
+            return self._submit_and_wait(context)
+        except AirflowTaskTimeout:
+            # Airflow calls `on_kill` now.
+            self._leaves_jobs = has_retry(context)
+            raise
         except (errors.Invalid, errors.TooLarge, msgspec.ValidationError) as error:
             raise AirflowFailException(f"The jobs are not valid: {error}") from error
+
+    def _submit_and_wait(self, context: Context) -> Any:
+        """Raises `TaskDeferred`, or waits in this worker."""
+        job_set, address, made = self._submit(context)
         ids = [job.id for job in made.jobs]
         self._submitted = address, ids
         attached = sum(job.duplicate for job in made.jobs)
@@ -91,8 +110,8 @@ class FairleadSubmitOperator(BaseOperator):
             jobs = job_names.name_jobs(key, self.build_jobs(context))
             if context["ti"].try_number > key.first_try:
                 where = Filter(queue=self.fairlead_queue, job_set=job_set)
-                states = {job.client_id or "": job.state for job in client.iter_jobs(where)}
-                jobs = job_names.renew_jobs(jobs, states)
+                found = client.iter_jobs(where, q=job_names.name_mapped_part(key))
+                jobs = job_names.renew_jobs(jobs, job_results.read_states(found))
             made = client.submit(self.fairlead_queue, job_set, jobs, defaults=self.defaults)
         return job_set, address, made
 
@@ -131,12 +150,53 @@ class FairleadSubmitOperator(BaseOperator):
             raise AirflowException(event["failure"])
         return event["value"]
 
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> Any:
+        """Continue after the triggerer. After the `execution_timeout` of the last try the jobs are
+        cancelled; those of an earlier try continue until the next one."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout:
+            if not has_retry(context):
+                self._cancel_open_jobs(context)
+            raise
+
+    def _cancel_open_jobs(self, context: Context) -> None:
+        """Cancel what has not ended of the jobs of this task instance."""
+        key = read_task_key(context, self.retries)
+        job_set = self.job_set or job_names.name_job_set(key)
+        names = self.list_names(context, key)
+        address = FairleadHook(self.fairlead_conn_id).read_address()
+        where = Filter(queue=self.fairlead_queue, job_set=job_set, states=OPEN_STATES)
+        try:
+            with Client(address.url, token=address.token) as client:
+                found = client.iter_jobs(where, q=job_names.name_mapped_part(key))
+                ids = [job.id for job in found if job_names.is_attempt(job.client_id, names)]
+                if ids:
+                    client.cancel(ids, reason=TIMED_OUT)
+        except errors.FairleadError:
+            # The task fails by its timeout in any case.
+            self.log.exception("The jobs continue, because Fairlead did not cancel them.")
+        else:
+            self.log.info("Cancelled %d jobs: %s", len(ids), TIMED_OUT)
+
+    def list_names(self, context: Context, key: TaskKey) -> set[str]:
+        """The client ids of the jobs, without the numbers of their attempts."""
+        return {job.client_id or "" for job in job_names.name_jobs(key, self.build_jobs(context))}
+
     def on_kill(self) -> None:
-        """Cancel the jobs while a worker executes the task."""
-        if self._submitted is not None:
+        """Cancel the jobs while a worker executes the task; not if the next try waits for them."""
+        if self._submitted is not None and not self._leaves_jobs:
             address, ids = self._submitted
             with Client(address.url, token=address.token) as client:
                 client.cancel(ids, reason="the task in Airflow was killed")
+
+
+def has_retry(context: Context) -> bool:
+    """Whether Airflow retries the task when this try has failed."""
+    ti: Any = context["ti"]
+    return bool(ti.try_number <= ti.max_tries)
 
 
 def needs_worker(task: BaseOperator, *, has_hook: bool) -> bool:

@@ -5,10 +5,11 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from fairlead import AsyncClient, Event, errors
+from fairlead_airflow.batches import Batch
 from fairlead_airflow.hook import ServerAddress, open_client
 
 log: Final = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ RETRY_S: Final = 5.0
 OUTAGES: Final = (errors.ServerUnreachable, errors.Unavailable, errors.Busy)
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class StreamKey(NamedTuple):
@@ -49,6 +51,7 @@ class JobSetEvents:
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
         self._reader: asyncio.Task[None] | None = None
         self._results: dict[str, asyncio.Task[object]] = {}
+        self._batches: dict[str, Batch[Any, Any]] = {}  # a batch for each kind of item
 
     async def run_once(self, name: str, work: Callable[[], Coroutine[object, object, T]]) -> T:
         """The result of this work, which only the first caller starts; failed work is repeated."""
@@ -56,6 +59,19 @@ class JobSetEvents:
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = self._results[name] = asyncio.create_task(work())
         return cast(T, await asyncio.shield(task))
+
+    async def run_together(
+        self,
+        name: str,
+        item: Item,
+        work: Callable[[list[Item]], Coroutine[object, object, list[T]]],
+    ) -> T:
+        """The result of this item, for which one call of `work` is made with others of this name.
+
+        Raises what `work` raises.
+        """
+        batch: Batch[Item, T] = self._batches.setdefault(name, Batch(work))
+        return await batch.run(item)
 
     async def wait_for_end(self, job_id: str, seen: int = 0) -> int:
         """Wait until a job has possibly ended more often than `seen`; the new number.
@@ -91,6 +107,8 @@ class JobSetEvents:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for batch in self._batches.values():
+            await batch.close()
         await self.client.close()
 
     async def _read(self) -> None:

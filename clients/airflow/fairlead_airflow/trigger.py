@@ -3,16 +3,20 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from airflow.sdk import BaseXCom
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 
 from fairlead import Filter, JobSet, errors
+from fairlead.models.job_models import JobFields
 from fairlead_airflow import function_jobs, job_results, live_logs, shared_events
 from fairlead_airflow.hook import FairleadHook, ServerAddress, open_client
 from fairlead_airflow.shared_events import JobSetEvents
+
+ENDED_BY_USER: Final = "the task in Airflow was ended by a user"
+"""The reason for which a trigger cancels its jobs."""
 
 
 class FairleadJobSetTrigger(BaseTrigger):
@@ -48,6 +52,7 @@ class FairleadJobSetTrigger(BaseTrigger):
         self.ends_task = ends_task
         self.reads_result = reads_result
         self.multiple_outputs = multiple_outputs
+        self.success_xcoms: dict[str, Any] = {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and its arguments, from which a triggerer makes the trigger again."""
@@ -84,7 +89,7 @@ class FairleadJobSetTrigger(BaseTrigger):
                 for key, part in value.items():
                     await self.push_value(key, part)
             await self.push_value(BaseXCom.XCOM_RETURN_KEY, value)
-            yield TaskSuccessEvent()
+            yield TaskSuccessEvent(xcoms=self.success_xcoms or None)
 
     async def on_kill(self) -> None:
         """Cancel the jobs: a user marked the task as failed or successful, or cleared it."""
@@ -93,7 +98,7 @@ class FairleadJobSetTrigger(BaseTrigger):
         self.log.info("Cancelling %d jobs of %s", len(self.job_ids), self.job_set)
         address = await FairleadHook(self.fairlead_conn_id).read_address_async()
         async with open_client(address) as client:
-            await client.cancel(self.job_ids, reason="the task in Airflow was ended by a user")
+            await client.cancel(self.job_ids, reason=ENDED_BY_USER)
 
     async def push_value(self, key: str, value: Any) -> None:
         """Store an XCom of the task. Values of `TaskSuccessEvent` would arrive as JSON text."""
@@ -115,23 +120,28 @@ class FairleadJobSetTrigger(BaseTrigger):
         async with shared_events.share_events(
             address, self.queue, self.job_set, self.position
         ) as events:
-            where = Filter(queue=self.queue, job_set=self.job_set)
-            async with live_logs.follow_logs(
-                events, self.job_ids, self.log_lines, self.log
-            ) as live:
-                jobs = await job_results.wait_for_jobs(events, where, self.job_ids)
-                await live.finish()
-            await job_results.write_logs(
-                events.client, jobs, self.log_lines, self.log, live.complete
-            )
-            value: Any = [job_results.summarize_job(job) for job in jobs]
-            failure = job_results.describe_failures(jobs)
-            if self.reads_result and not failure:
-                try:
-                    value = await job_results.read_function_result(events.client, jobs[0])
-                except function_jobs.NoResult as error:
-                    failure = str(error)
-        return {"value": value, "failure": failure}
+            jobs = await self.wait_for_jobs(events)
+            return await self.describe_jobs(events, jobs)
+
+    async def wait_for_jobs(self, events: JobSetEvents) -> list[JobFields]:
+        """Wait until the jobs have ended, and write their logs. Raises `FairleadError`."""
+        where = Filter(queue=self.queue, job_set=self.job_set)
+        async with live_logs.follow_logs(events, self.job_ids, self.log_lines, self.log) as live:
+            jobs = await job_results.wait_for_jobs(events, where, self.job_ids)
+            await live.finish()
+        await job_results.write_logs(events.client, jobs, self.log_lines, self.log, live.complete)
+        return jobs
+
+    async def describe_jobs(self, events: JobSetEvents, jobs: list[JobFields]) -> dict[str, Any]:
+        """What the task continues with after its jobs have ended."""
+        failure = job_results.describe_failures(jobs)
+        if not self.reads_result or failure:
+            return {"value": [job_results.summarize_job(job) for job in jobs], "failure": failure}
+        try:
+            value = await job_results.read_function_result(events.client, jobs[0])
+        except function_jobs.NoResult as error:
+            return {"value": None, "failure": str(error)}
+        return {"value": value, "failure": ""}
 
     async def _wait_for_job_set(self, address: ServerAddress) -> dict[str, Any]:
         """Wait until the job set exists and has ended."""

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import urllib.request
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, Self
 from urllib.parse import quote, urlsplit
@@ -92,6 +92,16 @@ class AirflowInstallation:
     def kill_triggerer(self) -> None:
         """`kill -9` of the triggerer and of the process in which its triggers run."""
         _kill_group(self._processes["triggerer"])
+
+    @contextlib.contextmanager
+    def frozen_triggerer(self) -> Iterator[None]:
+        """Freezes the process that tells triggers what Airflow wants, not the triggers."""
+        pid = self._processes["triggerer"].pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def read_logs(self, dag_id: str, run_id: str) -> str:
         """The logs of all tasks of a run, as they are on disk."""
@@ -252,13 +262,13 @@ class DagRun:
         path = f"{self.path}/taskInstances/{task_id}{instance}"
         self._airflow.request("PATCH", path, {"new_state": state})
 
-    def clear(self, task_id: str, map_index: int) -> None:
-        """What a person does with "Clear" of one instance of a mapped task."""
+    def clear(self, task_id: str, map_index: int | None = None) -> None:
+        """What a person does with "Clear"; `map_index`: of an instance of a mapped task."""
         body = {
             "dry_run": False,
             "only_failed": False,
             "dag_run_id": self.run_id,
-            "task_ids": [[task_id, map_index]],
+            "task_ids": [task_id if map_index is None else [task_id, map_index]],
         }
         self._airflow.request("POST", f"dags/{self.dag_id}/clearTaskInstances", body)
 

@@ -50,6 +50,35 @@ with DAG("mapped_alone", default_args={**RETRY, "retries": 5}):
         execution_timeout=timedelta(seconds=12),  # the second try must end within it
     )
 
+with DAG("mapped_late", default_args={**RETRY, "retries": 2}):
+    map_jobs(
+        read_jobs.override(task_id="read_late")("late"),
+        task_id="late",
+        defaults=SMALL,
+        execution_timeout=timedelta(seconds=15),
+    )
+
+with DAG("mapped_hooked", default_args=RETRY):
+
+    def fail_first_try(context: Any, result: Any = None) -> None:
+        """Fails after the jobs of the first try, which have succeeded."""
+        assert context["ti"].try_number > 1, "the first try fails"
+
+    map_jobs(
+        read_jobs.override(task_id="read_hooked")("hooked"),
+        task_id="hooked",
+        defaults=SMALL,
+        post_execute=fail_first_try,
+    )
+
+with DAG("mapped_once"):
+    map_jobs(read_jobs.override(task_id="read_once")("once"), task_id="once", defaults=SMALL)
+
+with DAG("limited_in_worker", render_template_as_native_obj=True, default_args=RETRY):
+    FairleadSubmitOperator(
+        task_id="job", jobs=JOB, deferrable=False, execution_timeout=timedelta(seconds=6)
+    )
+
 with DAG("limited", render_template_as_native_obj=True):
     FairleadSubmitOperator(task_id="job", jobs=JOB, execution_timeout=timedelta(seconds=2))
 
