@@ -373,8 +373,10 @@ def _apply_webhook(client: "Client", wanted: "WebhookChange", *, dry_run: bool) 
     made = None if dry_run else send(wanted)
     typer.echo(f"webhook {wanted.name} {done[not dry_run]}")
     _print_lines(changed)
-    if made is not None and made.secret is not None:
-        output_formats.print_line(f"  secret: {made.secret}")
+    if made is not None:
+        if made.secret is not None:
+            output_formats.print_line(f"  secret: {made.secret}")
+        webhook_options.print_missed(made)
 
 
 def _print_lines(changed: list[str]) -> None:

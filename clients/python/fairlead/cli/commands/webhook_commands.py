@@ -141,12 +141,8 @@ def update(
         given = options if enabled is None else {**options, "enabled": enabled}
         changed = client.replace_webhook(webhook_options.merge_options(known, given))
     typer.echo(f"webhook {name} changed")
-    if enabled and changed.missed is not None:
-        missed = changed.missed
-        command_base.print_message(
-            f"Events from {missed.since} to {missed.until} were not delivered. To deliver them:"
-            f" fairlead webhook replay {name} --since {missed.since} --until {missed.until} --all"
-        )
+    if enabled:
+        webhook_options.print_missed(changed)
 
 
 def delete(context: typer.Context, name: Name) -> None:

@@ -190,3 +190,15 @@ def _read_header(text: str) -> tuple[str, str]:
     if not name or not source.startswith("@"):
         command_base.fail(f"write --header {name or 'NAME'}=@FILE")
     return name, read_secret(source[1:])
+
+
+def print_missed(webhook: "Webhook") -> None:
+    """Print how to deliver what an enabled webhook missed while it was disabled."""
+    missed = webhook.missed
+    if missed is None or missed.until is None:
+        return
+    command_base.print_message(
+        f"Events from {missed.since} to {missed.until} were not delivered. To deliver them:"
+        f" fairlead webhook replay {webhook.name} --since {missed.since} --until {missed.until}"
+        " --all"
+    )
