@@ -1,6 +1,8 @@
 """The pages of webhooks in a browser: what they show, a test and a replay, and axe-core."""
 
-from typing import Final
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -9,7 +11,7 @@ from tests.e2e.pages.browser import address, browser_page
 from tests.e2e.pages.test_accessibility import check
 from tests.e2e.pages.test_keyboard import check_themes
 from tests.e2e.pages.test_scheduling_pages import check_width
-from tests.integration.webhooks.receiver import receiving
+from tests.integration.webhooks.receiver import Receiver, receiving
 from tests.integration.webhooks.webhook_harness import WebhookHarness, delivering
 from tests.unit.lookout.builders import leased, submitted
 
@@ -17,24 +19,42 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATHS: Final = ("/webhooks", "/webhooks/hook", "/webhooks/hook?state=FAILED", "/webhooks/nothing")
 
 
-async def open_page(page: Page, harness: WebhookHarness, path: str) -> None:
-    await page.goto(address(harness, path))
+class Setting(NamedTuple):
+    """A receiver of deliveries, the lookout that sends them, and a page of a browser."""
+
+    receiver: Receiver
+    harness: WebhookHarness
+    page: Page
+
+    async def open(self, path: str) -> None:
+        """Open a page of lookout."""
+        await self.page.goto(address(self.harness, path))
+
+
+@asynccontextmanager
+async def watching(
+    database: str, valkey_url: str, browser: Browser, **settings: Any
+) -> AsyncIterator[Setting]:
+    """A lookout with these `settings`, a receiver and a page, which shows nothing yet."""
+    async with (
+        receiving() as receiver,
+        delivering(database, valkey_url, **settings) as harness,
+        browser_page(browser) as page,
+    ):
+        yield Setting(receiver, harness, page)
 
 
 async def test_a_test_and_a_replay_are_sent_from_the_page(
     fresh_database: str, valkey_url: str, browser: Browser
 ) -> None:
-    async with (
-        receiving() as receiver,
-        delivering(fresh_database, valkey_url) as harness,
-        browser_page(browser) as page,
-    ):
-        await open_page(page, harness, "/webhooks")
+    async with watching(fresh_database, valkey_url, browser) as setting:
+        receiver, harness, page = setting
+        await setting.open("/webhooks")
         await expect(page.get_by_text("You manage no webhook yet.")).to_be_visible()
         await harness.create(receiver.url)
         await harness.append_events(submitted("a"))
         await harness.wait_for_state("DELIVERED", 1)
-        await open_page(page, harness, "/webhooks")
+        await setting.open("/webhooks")
         await page.get_by_role("link", name="hook", exact=True).click()
         await expect(page.get_by_role("row", name="submitted")).to_contain_text("Delivered")
         await page.get_by_role("button", name="Send a test").click()
@@ -47,13 +67,10 @@ async def test_a_test_and_a_replay_are_sent_from_the_page(
 async def test_a_webhook_is_disabled_enabled_rotated_and_deleted_on_its_page(
     fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
-    async with (
-        receiving() as receiver,
-        delivering(fresh_database, valkey_url) as harness,
-        browser_page(browser) as page,
-    ):
+    async with watching(fresh_database, valkey_url, browser) as setting:
+        receiver, harness, page = setting
         made = await harness.create(receiver.url, headers={"X-Team": "physics"}, ordered=True)
-        await open_page(page, harness, "/webhooks/hook")
+        await setting.open("/webhooks/hook")
         await page.get_by_role("button", name="Disable").click()
         await expect(page.locator("#live")).to_contain_text("are not delivered")
         await check_width(page)
@@ -84,7 +101,7 @@ async def test_a_webhook_is_disabled_enabled_rotated_and_deleted_on_its_page(
         assert receiver.received[-1].verify(text)["type"] == "test"
         assert len((await harness.read("/webhooks/hook"))["secrets"]) == 2
         assert text not in page.url
-        await open_page(page, harness, "/webhooks")
+        await setting.open("/webhooks")
         await page.go_back()
         await expect(page.get_by_role("button", name="Rotate secret")).to_be_visible()
         assert text not in await page.content()
@@ -100,7 +117,7 @@ async def test_a_webhook_is_disabled_enabled_rotated_and_deleted_on_its_page(
 
         # An error of the part that is read every 2 s does not replace what is shown.
         await harness.create(receiver.url, "other")
-        await open_page(page, harness, "/webhooks/other")
+        await setting.open("/webhooks/other")
         await expect(page.locator("#live-mark")).to_have_text("Live")
         assert (await harness.client.delete("/api/v1/webhooks/other")).is_success
         await expect(page.locator("#live-mark")).to_have_text("Reconnecting")
@@ -110,13 +127,10 @@ async def test_a_webhook_is_disabled_enabled_rotated_and_deleted_on_its_page(
 async def test_a_webhook_is_created_and_its_deliveries_are_live(
     fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
-    async with (
-        receiving() as receiver,
-        delivering(fresh_database, valkey_url) as harness,
-        browser_page(browser) as page,
-    ):
+    async with watching(fresh_database, valkey_url, browser) as setting:
+        receiver, harness, page = setting
         await harness.read("/jobs", await harness.append_events(submitted("before")))
-        await open_page(page, harness, "/webhooks")
+        await setting.open("/webhooks")
         await page.get_by_label("Name", exact=True).fill("results")
         await page.get_by_label("URL").fill("http://10.0.0.1/private")
         await page.get_by_label("Queue", exact=True).fill("q")
@@ -155,18 +169,15 @@ async def test_each_kind_is_created_with_its_own_fields(
     fresh_database: str, valkey_url: str, browser: Browser, axe_script: str
 ) -> None:
     smtp = {"smtp_host": "127.0.0.1", "smtp_from": "fairlead@example.org", "smtp_port": 9}
-    async with (
-        receiving() as receiver,
-        delivering(fresh_database, valkey_url, **smtp) as harness,
-        browser_page(browser) as page,
-    ):
+    async with watching(fresh_database, valkey_url, browser, **smtp) as setting:
+        receiver, harness, page = setting
         fields: dict[str, dict[str, str]] = {
             "slack": {"URL": receiver.url, "Text": "{jobSet}: {counts}"},
             "email": {"Recipients": "a@b.org, c@d.org", "Subject": "{summary}"},
             "airflow": {"URL": receiver.url, "DAG": "report", "User": "u", "Password": "p"},
         }
         for kind, values in fields.items():
-            await open_page(page, harness, "/webhooks")
+            await setting.open("/webhooks")
             await page.get_by_label("Kind").select_option(kind)
             await page.get_by_label("Name", exact=True).fill(kind)
             await page.get_by_label("Queue", exact=True).fill("q")
@@ -180,7 +191,7 @@ async def test_each_kind_is_created_with_its_own_fields(
             await page.get_by_role("link", name="Open the webhook").click()
             await expect(page.get_by_role("heading", name=kind, exact=True)).to_be_visible()
             await check_width(page)
-        await open_page(page, harness, "/webhooks")
+        await setting.open("/webhooks")
         await check_width(page)
         await check_themes(page, axe_script)
         slack = await harness.read("/webhooks/slack")
