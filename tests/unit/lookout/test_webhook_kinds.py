@@ -115,6 +115,7 @@ def test_options_of_each_kind_are_stored() -> None:
         ({**AIRFLOW, "airflow": {"dag": "..", "token": "t"}}, "/airflow/dag"),
         ({**AIRFLOW, "airflow": {"dag": "a/b", "token": "t"}}, "/airflow/dag"),
         ({**AIRFLOW, "airflow": {"dag": "a"}}, "/airflow/token"),
+        ({**AIRFLOW, "url": "https://airflow.example.org/api/v2/"}, "/url"),
         ({**AIRFLOW, "airflow": {"dag": "a", "username": "u"}}, "/airflow/password"),
         ({**AIRFLOW, "airflow": {"dag": "a", "password": "p"}}, "/airflow/username"),
         (

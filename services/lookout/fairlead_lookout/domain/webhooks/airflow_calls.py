@@ -26,7 +26,8 @@ SIGN_IN_PATH: Final = "/auth/token"
 API: Final = "/api/v2"
 EXISTS: Final = 409
 _NOT_AIRFLOW_3: Final = (
-    "No API of Airflow 3 (/api/v2) answers at this URL. Check the URL, and the version of Airflow."
+    "No API of Airflow 3 (/api/v2) answers at this URL. Check the URL, which has to reach Airflow"
+    " without a page to sign in, and the version of Airflow."
 )
 _INVALID_TOKEN: Final = "Invalid JWT token"
 _encode: Final = msgspec.json.Encoder().encode
@@ -39,6 +40,13 @@ class AirflowRefusal(Exception):
     def __init__(self, text: str, *, is_final: bool = False) -> None:
         super().__init__(text)
         self.is_final = is_final
+        self.status: int | None = None
+        self.retry_after_s = 0
+
+    def note_answer(self, status: int, retry_after_s: int) -> None:
+        """Note which answer is the reason. A refusal is not a success, whatever its status."""
+        self.status = None if 200 <= status < 300 else status
+        self.retry_after_s = retry_after_s
 
 
 class Call(NamedTuple):
@@ -108,7 +116,9 @@ def make_asset_event(asset_id: int, message_id: str, event: ReceivedEvent) -> Ca
 def check_dag(content: bytes, dag: str) -> None:
     """Raises `AirflowRefusal` if this answer says that the DAG is paused."""
     if _decode_object(content).get("is_paused") is True:
-        raise AirflowRefusal(f"DAG {dag} is paused in Airflow: its runs wait until it is unpaused.")
+        raise AirflowRefusal(
+            f"DAG {dag} is paused in Airflow: events create runs, which wait until it is unpaused."
+        )
 
 
 def read_token(content: bytes) -> str:
@@ -125,7 +135,10 @@ def find_asset(content: bytes, uri: str) -> int:
         number = asset.get("id")
         if asset.get("uri") == uri and isinstance(number, int):
             return number
-    raise AirflowRefusal(f"Airflow has no asset {uri}, or the user is not permitted to view it.")
+    raise AirflowRefusal(
+        f"Airflow has no asset {uri}, or the user is not permitted to view it. It exists when a DAG"
+        " of this Airflow names it; compare the URI."
+    )
 
 
 def has_event(content: bytes, message_id: str) -> bool:
@@ -142,7 +155,10 @@ def check_sign_in(status: int, content: bytes) -> None:
     if 200 <= status < 300:
         return
     if status in (401, 403):
-        raise AirflowRefusal("Airflow refuses the user name or the password.")
+        raise AirflowRefusal(
+            "Airflow refuses the user name or the password. Give others with `fairlead webhook"
+            " update NAME --username USER --password-file FILE`."
+        )
     if status in (404, 405):
         raise AirflowRefusal(f"Airflow has no {SIGN_IN_PATH}. {_NOT_AIRFLOW_3}")
     if status in (400, 415, 422):
@@ -170,15 +186,24 @@ def check_answer(status: int, content: bytes, target: AirflowTarget, *, about_da
             raise AirflowRefusal(_NOT_AIRFLOW_3)
         return
     if refuses_token(status, content):
-        raise AirflowRefusal("Airflow refuses the token.")
+        raise AirflowRefusal(
+            "Airflow refuses the token. It has expired, or is not one of this Airflow. Give a new"
+            " one with `fairlead webhook update NAME --token-file FILE`, or a user and a password,"
+            " whose tokens are renewed."
+        )
     what = f"the DAG {target.dag}" if about_dag else f"the asset {target.asset}"
     detail = _decode_object(content).get("detail")
     text = detail if isinstance(detail, str) else ""
     match status:
         case 403:
-            raise AirflowRefusal(f"Airflow does not permit this user to use {what}.")
+            needed = "to create its runs" if about_dag else "to view it and create its events"
+            raise AirflowRefusal(
+                f"Airflow does not permit this user to use {what}. Permit the user {needed}."
+            )
         case 404 if about_dag and target.dag is not None and target.dag in text:
-            raise AirflowRefusal(f"Airflow has no {what.removeprefix('the ')}.")
+            raise AirflowRefusal(
+                f"Airflow has no DAG {target.dag}. Check its id, and whether Airflow lists it."
+            )
         case 404 if not about_dag and "Asset" in text:
             raise AirflowRefusal(f"Airflow has no {what.removeprefix('the ')}.")
         case 404 | 405:
@@ -186,8 +211,11 @@ def check_answer(status: int, content: bytes, target: AirflowTarget, *, about_da
         case 400 if "import errors" in text:
             raise AirflowRefusal(f"{what[0].upper() + what[1:]} has import errors in Airflow.")
         case 400 | 422:
-            refusal = f"Airflow does not accept the event for {what}.{_describe(content)}"
-            raise AirflowRefusal(refusal, is_final=True)
+            raise AirflowRefusal(
+                f"Airflow does not accept the event for {what}.{_describe(content)}"
+                " When it does, replay the delivery.",
+                is_final=True,
+            )
         case _:
             raise AirflowRefusal(_explain_other(status, content))
 

@@ -54,6 +54,7 @@ _ADDRESS: Final = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
     r"@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
 )
+_API_PATH: Final = re.compile(r"/api/v\d+/?$")
 _DAG: Final = re.compile(r"[\w.-]{1,250}")
 
 
@@ -161,6 +162,8 @@ def _find_airflow_errors(fields: KindFields, current: Webhook | None) -> Iterato
         yield FieldError("/airflow/asset", "contains characters that are not printable")
     if fields.url is not None and _read_query(fields.url):
         yield FieldError("/url", "has a query; give the address of Airflow alone")
+    if fields.url is not None and _API_PATH.search(fields.url):
+        yield FieldError("/url", "has the path of an API; give the address of Airflow alone")
     if given.token is not None and (given.username is not None or given.password is not None):
         yield FieldError("/airflow/token", "is given beside a user name or password; give only one")
     elif given.password is not None and given.username is None:

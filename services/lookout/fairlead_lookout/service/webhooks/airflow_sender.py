@@ -1,6 +1,8 @@
 """Sends one delivery to Airflow: starts a run of a DAG, creates an event of an asset, or both."""
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fairlead_common.domain.secret_values import DecryptionFailed, Keyring
@@ -37,6 +39,16 @@ class _Outcome(NamedTuple):
     error: str | None = None
     retry_after_s: int = 0
     is_final: bool = False
+
+
+@contextlib.contextmanager
+def _noting(response: HttpResponse) -> Iterator[None]:
+    """Notes the status of the response in a refusal that is raised because of it."""
+    try:
+        yield
+    except AirflowRefusal as refusal:
+        refusal.note_answer(response.status, response.retry_after_s)
+        raise
 
 
 class AirflowSender:
@@ -99,15 +111,16 @@ class AirflowSender:
         target = webhook.options.airflow or AirflowTarget()
         call = airflow_calls.make_sign_in(target.username or "", self._open(webhook, PASSWORD))
         response = await self.request(webhook, call, "")
-        airflow_calls.check_sign_in(response.status, response.content)
-        return airflow_calls.read_token(response.content)
+        with _noting(response):
+            airflow_calls.check_sign_in(response.status, response.content)
+            return airflow_calls.read_token(response.content)
 
     def _open(self, webhook: Webhook, name: str) -> str:
         return self._keyring.open(webhook.seal_name, webhook.credentials[name])
 
 
 class _Delivery:
-    """The calls of one delivery. `response`: the last one."""
+    """The calls of one delivery."""
 
     def __init__(self, sender: AirflowSender, webhook: Webhook, message_id: str, body: str) -> None:
         self._sender = sender
@@ -115,7 +128,6 @@ class _Delivery:
         self._target = webhook.options.airflow or AirflowTarget()
         self._message_id = message_id
         self._event = airflow_calls.decode_event(body)
-        self._response: HttpResponse | None = None
 
     async def run(self) -> _Outcome:
         """What came of it."""
@@ -129,10 +141,7 @@ class _Delivery:
         except RequestFailed as failure:
             return _Outcome(None, f"Airflow does not answer. {failure}")
         except AirflowRefusal as refusal:
-            # A refusal is not a success, whatever the status of the response.
-            found = self._response
-            status = None if found is None or 200 <= found.status < 300 else found.status
-            retry_after_s = 0 if found is None else found.retry_after_s
+            status, retry_after_s = refusal.status, refusal.retry_after_s
             return _Outcome(status, str(refusal), retry_after_s, refusal.is_final)
         return _Outcome(200)
 
@@ -170,8 +179,8 @@ class _Delivery:
         if is_refused and TOKEN not in webhook.credentials:
             token = await sender.get_token(webhook, refused=token)
             response = await sender.request(webhook, call, token)
-        self._response = response
-        airflow_calls.check_answer(
-            response.status, response.content, self._target, about_dag=about_dag
-        )
+        with _noting(response):
+            airflow_calls.check_answer(
+                response.status, response.content, self._target, about_dag=about_dag
+            )
         return response

@@ -257,6 +257,8 @@ def _describe(error: BaseException) -> str:
     match error:
         case ssl.SSLCertVerificationError():
             return error.verify_message
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER"):
+            return "TLS: the server does not speak TLS on this port"
         case ssl.SSLError():
             return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
         case OSError(errno=int(number)) if number in errno.errorcode and number not in _OWN:
