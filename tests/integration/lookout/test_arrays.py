@@ -71,7 +71,7 @@ async def test_a_task_without_a_row_is_answered_from_its_array(
 ) -> None:
     async with running(fresh_database, valkey_url) as harness:
         cancelled = events.ArrayTasksCancelled(
-            array=array_id("a"), indexes="5-7,9", tasks=4, reason="wrong input"
+            array=array_id("a"), indexes="5-7,9", tasks=4, reason="wrong input", by="ann"
         )
         requested = events.ArrayCancelRequested(array=array_id("a"), reason="wrong input")
         after = await harness.append_events(array("a", 10), released("a", 0), requested, cancelled)
@@ -82,6 +82,11 @@ async def test_a_task_without_a_row_is_answered_from_its_array(
         assert job["why"]["code"] == "array"
         job = await harness.read(f"/jobs/{ids.task_id(array_id('a'), 6)}", after)
         assert (job["state"], job["reason"]) == ("CANCELLED", "wrong input")
+        (request,) = job["userRequests"]
+        assert (request["action"], request["by"]) == ("cancel", "ann")
+        assert request["reason"] == "wrong input"
+        for path in (f"/jobs/{job['id']}", f"/arrays/{array_id('a')}"):
+            assert "requested by ann: wrong input" in (await harness.client.get(path)).text
         for index in (10, 9_999):
             answer = await harness.get(f"/jobs/{ids.task_id(array_id('a'), index)}")
             assert answer.status_code == 404

@@ -187,11 +187,14 @@ def test_cancelled_tasks_are_not_released_and_released_ones_are_cancelled() -> N
     world.fold(array("0-99", running_max=10))
     world.release()
     lease(world, 0)
-    world.fold(ev.ArrayCancelRequested(array=ID, indexes="0-1,50-59", reason="wrong input"))
+    wanted = ev.ArrayCancelRequested(array=ID, indexes="0-1,50-59", reason="wrong input")
+    world.fold(wanted, by="ben")
     decided = world.release()
     assert tags(decided) == {"jobCancelRequested": 2, "arrayTasksCancelled": 1}
     (done,) = [fact for fact in decided if isinstance(fact, ev.ArrayTasksCancelled)]
     assert (done.indexes, done.tasks, done.reason) == ("50-59", 10, "wrong input")
+    assert {fact.by for fact in decided if isinstance(fact, ev.JobCancelRequested)} == {"ben"}
+    assert done.by == "ben"
     assert world.view.state_of(world.task(1)) is JobState.CANCELLED
     assert world.view.jobs.flags[world.view.jobs.rows[world.task(0)]] & job_table.STOP_CANCEL
     assert released(world) == [10], "a cancelled task makes place for the next one"

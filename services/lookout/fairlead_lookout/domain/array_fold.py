@@ -114,10 +114,14 @@ class ArrayFold:
             case events.ArrayCancelRequested():
                 reason = event.reason or None
                 change = self._edit(event.array)
-                change.requested, change.reason, change.by = True, reason, by
+                change.requested_ms, change.reason, change.by = message.time_ms, reason, by
             case events.ArrayTasksCancelled():
-                reason, tasks = event.reason or None, event.tasks
+                reason, tasks, by = event.reason or None, event.tasks, event.by or by
                 self._cancel(job_set, event)
+                if event.by and tasks:
+                    # Also of a request with a filter, which names no arrays.
+                    change = self._edit(event.array)
+                    change.requested_ms, change.reason, change.by = message.time_ms, reason, by
             case events.ArrayEnded():
                 self._edit(event.array).ended_ms = message.time_ms
             case _:

@@ -26,15 +26,15 @@ class ArrayChange(msgspec.Struct):
     """What a batch changes of an array.
 
     `released` and `cancelled`: how many more tasks became jobs, or were cancelled before;
-    `cancelled_ranges`: as how many ranges these were named. `requested`: somebody wants tasks
-    cancelled. `priority`: the new one, if a request named the array.
+    `cancelled_ranges`: as how many ranges these were named. `requested_ms`: when somebody wanted
+    tasks cancelled. `priority`: the new one, if a request named the array.
     """
 
     array_id: str
     released: int = 0
     cancelled: int = 0
     cancelled_ranges: int = 0
-    requested: bool = False
+    requested_ms: int | None = None
     reason: str | None = None
     by: str | None = None
     ended_ms: int | None = None

@@ -88,10 +88,10 @@ def record_preemption_cause(job: Job, run: Run) -> bool:
 
 
 def record_request(
-    job: Job, message: Message, action: Action, reason: str | None, priority: int | None = None
+    job: Job, time_ms: int, action: Action, by: str, reason: str | None, priority: int | None = None
 ) -> None:
-    """Record what the user of this message requested for a job."""
-    request = JobRequest(message.time_ms, action, message.sequence.by, reason, priority)
+    """Record what a user requested for a job."""
+    request = JobRequest(time_ms, action, by, reason, priority)
     job.user_requests = (*job.user_requests[1 - REQUESTS_MAX :], request)
     job.dirty = True
 

@@ -252,28 +252,30 @@ class JobFold:
         """Apply a request to a job, by its id or by a filter that it matches."""
         if job is None or job.state in ENDED:
             return
-        by = self._message.sequence.by
+        time_ms, by = self._message.time_ms, self._message.sequence.by
         match event:
             case events.JobCancelRequested() | events.JobsCancelRequested():
+                if isinstance(event, events.JobCancelRequested):
+                    by = event.by or by
                 job_set = self._job_sets.edit(job.key)
                 reason = event.reason or None
                 if self._move(job, job_set, event):
                     job.reason = reason
-                    record_request(job, self._message, "cancel", reason)
+                    record_request(job, time_ms, "cancel", by, reason)
                     self._writer.write(job_set, "cancelled", job, by=by, reason=reason)
                     self._finish(job_set, job)
                 elif job.stopping != "cancel":
                     job.stopping = "cancel"
-                    record_request(job, self._message, "cancel", reason)
+                    record_request(job, time_ms, "cancel", by, reason)
                     self._writer.write(job_set, "cancelling", job, by=by, reason=reason)
             case events.JobPreemptRequested() | events.JobsPreemptRequested():
                 if job.state in WITH_RUN and job.stopping is None:
-                    record_request(job, self._message, "preempt", event.reason or None)
+                    record_request(job, time_ms, "preempt", by, event.reason or None)
                     self._preempt(job, events.PreemptionCause.REQUEST, event.reason, by=by)
             case events.JobReprioritized() | events.JobsReprioritized():
                 if job.priority != event.priority:
                     job.priority, reason = event.priority, event.reason or None
-                    record_request(job, self._message, "reprioritize", reason, event.priority)
+                    record_request(job, time_ms, "reprioritize", by, reason, event.priority)
                     job_set, to = self._job_sets.edit(job.key), event.priority
                     self._writer.write(
                         job_set, "reprioritized", job, by=by, priority=to, reason=reason

@@ -88,7 +88,7 @@ def encode_job(job: Job, set_number: int) -> tuple[Any, ...]:
         job.superseded_by,
         job.is_task,
         job.submitted_by,
-        _encode_requests(job.user_requests) if job.user_requests else None,
+        encode_requests(job.user_requests) if job.user_requests else None,
         job.week,
     )
 
@@ -111,7 +111,7 @@ def encode_job_change(job: Job) -> tuple[Any, ...]:
         job.exit_code,
         job.reason,
         job.superseded_by,
-        _encode_requests(job.user_requests) if job.user_requests else None,
+        encode_requests(job.user_requests) if job.user_requests else None,
         job.week,
     )
 
@@ -121,7 +121,8 @@ def decode_requests(text: Any) -> tuple[JobRequest, ...]:
     return _decode_requests(text) if text else ()
 
 
-def _encode_requests(requests: tuple[JobRequest, ...]) -> str:
+def encode_requests(requests: tuple[JobRequest, ...]) -> str:
+    """The column `user_requests` of these requests."""
     return msgspec.json.encode(requests).decode()
 
 

@@ -235,7 +235,10 @@ def _cancel(
     wanted = [job_id for job_id, index in open_tasks if index in request.indexes]
     for at in range(0, len(wanted), TASKS_PER_BATCH):
         facts = [
-            (state.job_set, ev.JobCancelRequested(job_id=job_id, reason=request.reason))
+            (
+                state.job_set,
+                ev.JobCancelRequested(job_id=job_id, reason=request.reason, by=request.by),
+            )
             for job_id in wanted[at : at + TASKS_PER_BATCH]
         ]
         yield AppendBatch(tuple(facts))
@@ -248,6 +251,7 @@ def _cancel(
             tasks=len(part),
             priority_class=state.template.priority_class,
             reason=request.reason,
+            by=request.by,
         )
         yield AppendBatch(((state.job_set, done),), facts_size=len(done.indexes))
 

@@ -31,6 +31,7 @@ class CancelRequest(msgspec.Struct, frozen=True):
     indexes: IndexSet
     waiting: IndexSet
     reason: str
+    by: str = ""
 
 
 class ArrayState(msgspec.Struct):

@@ -190,9 +190,13 @@ class JobReleased(JobEvent, frozen=True, kw_only=True, tag="jobReleased"):
 
 
 class JobCancelRequested(JobEvent, frozen=True, kw_only=True, tag="jobCancelRequested"):
-    """Cancellation was requested: a queued job ends here, a running one is stopped first."""
+    """Cancellation was requested: a queued job ends here, a running one is stopped first.
+
+    `by`: the user for whom the scheduler requests it, of a task of an array.
+    """
 
     reason: str = ""
+    by: str = ""
 
 
 class JobPreemptRequested(JobEvent, frozen=True, kw_only=True, tag="jobPreemptRequested"):
@@ -333,12 +337,14 @@ class GroupCancelled(GroupEvent, frozen=True, kw_only=True, tag="groupCancelled"
 
 class ArrayTasksCancelled(ArrayEvent, frozen=True, kw_only=True, tag="arrayTasksCancelled"):
     """The oldest request to cancel tasks is done: `tasks` tasks with these indexes (`IndexSet`),
-    which had not been released, are cancelled; the others have events of their own."""
+    which had not been released, are cancelled; the others have events of their own. `by`: the user
+    who requested it."""
 
     indexes: str
     tasks: Int32
     priority_class: Name = "default"
     reason: str = ""
+    by: str = ""
 
 
 class ArrayEnded(ArrayEvent, frozen=True, kw_only=True, tag="arrayEnded"):

@@ -10,6 +10,8 @@ from fairlead_common.domain import ids
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.records import index_sets
 from fairlead_common.domain.records.events import ArraySubmitted, ArrayTask
+from fairlead_lookout.domain.model import JobRequest
+from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.queries.view_reader import Dependencies, JobRecord, ViewReader
 
@@ -135,7 +137,6 @@ _NO_VALUE: Final = dict.fromkeys(
         "exit_code",
         "category",
         "superseded_by",
-        "user_requests",
         "after",
     )
 )
@@ -155,8 +156,18 @@ def make_task_row(array: ArrayRecord, job_id: str, *, cancelled: bool) -> dict[s
         "pool": template.pool,
         "submitted_ms": row["submitted_ms"],
         "submitted_by": row["submitted_by"],
+        "user_requests": _encode_cancellation(row) if cancelled else None,
         "changed_ms": row["submitted_ms"],
         "ended_ms": row["ended_ms"] if cancelled else None,
         "run": 0,
         "reason": row["cancel_reason"] if cancelled else None,
     }
+
+
+def _encode_cancellation(row: Any) -> str | None:
+    """The newest request to cancel tasks of an array, as a job's column `user_requests`; None if
+    its time is not known, as before version 105 of the view."""
+    if row["cancelled_ms"] is None:
+        return None
+    request = JobRequest(row["cancelled_ms"], "cancel", row["cancelled_by"], row["cancel_reason"])
+    return table_rows.encode_requests((request,))

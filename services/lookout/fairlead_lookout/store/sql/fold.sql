@@ -440,13 +440,14 @@ UPDATE fairlead_lookout.arrays a
 SET waiting = a.waiting - n.released - n.cancelled,
     cancelled = a.cancelled + n.cancelled,
     cancelled_ranges = a.cancelled_ranges + n.ranges,
-    cancel_reason = CASE WHEN n.requested THEN n.reason ELSE a.cancel_reason END,
-    cancelled_by = CASE WHEN n.requested THEN n.by ELSE a.cancelled_by END,
+    cancel_reason = CASE WHEN n.requested_ms IS NULL THEN a.cancel_reason ELSE n.reason END,
+    cancelled_by = CASE WHEN n.requested_ms IS NULL THEN a.cancelled_by ELSE n.by END,
+    cancelled_ms = coalesce(n.requested_ms, a.cancelled_ms),
     ended_ms = coalesce(a.ended_ms, n.ended_ms),
     priority = CASE WHEN a.ended_ms IS NULL THEN coalesce(n.priority, a.priority) ELSE a.priority END
-FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::boolean[], $6::text[], $7::text[],
+FROM unnest($1::text[], $2::int[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[],
             $8::bigint[], $9::int[])
-    AS n (id, released, cancelled, ranges, requested, reason, by, ended_ms, priority)
+    AS n (id, released, cancelled, ranges, requested_ms, reason, by, ended_ms, priority)
 WHERE a.id = n.id;
 
 -- name: change_array_priorities

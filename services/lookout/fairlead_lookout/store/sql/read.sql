@@ -651,7 +651,7 @@ LEFT JOIN fairlead_lookout.runs before
 -- Arrays, newest first, of queues in $1 (null: all) but those in $2; $3 queue, $4 job set, $5 client
 -- id, $6 only those with tasks that have not ended; after the array $7, $8 (time of submission, id).
 SELECT a.id, a.queue, a.job_set, a.client_id, a.tasks, a.waiting, a.submitted_ms, a.submitted_by,
-       a.ended_ms, a.cancelled_by, a.cancel_reason, a.priority,
+       a.ended_ms, a.cancelled_by, a.cancelled_ms, a.cancel_reason, a.priority,
        coalesce(a.listed, a.submitted) AS submitted, c.counts
 FROM fairlead_lookout.arrays a
 CROSS JOIN LATERAL (

@@ -171,7 +171,7 @@ def _request(
     state.waiting = left
     state.cancel_requests = [
         *state.cancel_requests,
-        CancelRequest(indexes=indexes, waiting=waiting, reason=reason),
+        CancelRequest(indexes=indexes, waiting=waiting, reason=reason, by=message.sequence.by),
     ]
     view.mark_array_changed(state.array, message.position)
 
