@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from airflow.sdk import Context
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
+from airflow.sdk.exceptions import AirflowFailException
 
 from fairlead import Job
 from fairlead_airflow import function_jobs
@@ -54,6 +55,11 @@ class FairleadDecoratedOperator(DecoratedOperator, FairleadSubmitOperator):
     def build_jobs(self, context: Context) -> list[Job]:
         """One job that calls the function."""
         (job,) = super().build_jobs(context)
+        if job.array is not None:
+            raise AirflowFailException(
+                "@task.fairlead runs a job, not an array. Use FairleadSubmitOperator for an array,"
+                " or expand() to call the function several times."
+            )
         arguments = inspect.signature(self.python_callable).bind(*self.op_args, **self.op_kwargs)
         command = function_jobs.build_command(
             self.python,

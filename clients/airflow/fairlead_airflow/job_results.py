@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Any, Final
 
-from fairlead import AsyncClient, Filter, JobView, errors
+from fairlead import ArrayView, AsyncClient, Filter, Job, JobView, SubmittedJob, errors
 from fairlead.models.job_models import SUCCEEDED, JobFields
 from fairlead_airflow import function_jobs
 from fairlead_airflow.shared_events import JobSetEvents, outlast_outages
@@ -23,16 +23,26 @@ RESULT_LINES: Final = 100
 """A result is among the last lines: programs print little when they end."""
 
 
-async def wait_for_jobs(events: JobSetEvents, where: Filter, ids: Sequence[str]) -> list[JobFields]:
-    """Wait until these jobs have ended; returns them in order."""
+async def wait_for_jobs(
+    events: JobSetEvents, where: Filter, ids: Sequence[str], arrays: Collection[str] = ()
+) -> list[JobFields]:
+    """Wait until these jobs have ended; returns them in order. `arrays`: which ids are arrays."""
     seen = dict.fromkeys(ids, 0)
     ended: dict[str, JobFields] = {}
     while open_ids := [job_id for job_id in ids if job_id not in ended]:
         for job_id in open_ids:
             seen[job_id] = await events.wait_for_end(job_id, seen[job_id])
-        async for job in _read_jobs(events, where, open_ids):
+        async for job in _read_jobs(
+            events, where, [each for each in open_ids if each not in arrays]
+        ):
             if job.has_ended:
                 ended[job.id] = job
+        for array_id in set(open_ids).intersection(arrays):
+            array = await outlast_outages(
+                functools.partial(events.client.array, array_id, after=events.position)
+            )
+            if array.ended is not None:
+                ended[array_id] = describe_array(array)
     return [ended[job_id] for job_id in ids]
 
 
@@ -72,6 +82,39 @@ def summarize_job(job: JobFields) -> dict[str, Any]:
         "state": job.state,
         "exitCode": job.exit_code,
     }
+
+
+def find_arrays(jobs: Iterable[SubmittedJob]) -> list[str]:
+    """The ids of the arrays among submitted jobs."""
+    return [job.id for job in jobs if job.tasks is not None]
+
+
+def has_array(jobs: Sequence[Job]) -> bool:
+    """Whether one of these jobs is an array."""
+    return any(job.array is not None for job in jobs)
+
+
+def describe_array(array: ArrayView) -> JobFields:
+    """The array as one job, which succeeds if all its tasks do; RUNNING until they have ended."""
+    bad = array.tasks - array.states.get(SUCCEEDED, 0)
+    reason = None
+    if array.ended is None:
+        state = "RUNNING"
+    elif bad == 0:
+        state = SUCCEEDED
+    else:
+        state, reason = "FAILED", f"{bad} of {array.tasks} tasks did not succeed"
+        if array.reason:
+            reason = f"{reason}: {array.reason}"
+    return JobFields(
+        id=array.id,
+        queue=array.queue,
+        job_set=array.job_set,
+        state=state,
+        client_id=array.client_id,
+        ended=array.ended,
+        reason=reason,
+    )
 
 
 def describe_failures(jobs: Sequence[JobFields]) -> str:

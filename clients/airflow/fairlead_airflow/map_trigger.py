@@ -1,23 +1,25 @@
 """The trigger of tasks that are mapped over jobs: one submission for all of them."""
 
 import functools
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from airflow.sdk import BaseXCom
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import TriggerEvent
 
-from fairlead import AsyncClient, Job, SubmitResult
+from fairlead import AsyncClient, Filter, Job, SubmitResult, SubmittedJob
 from fairlead.models.job_models import JobFields
-from fairlead_airflow import job_names, later_tries, shared_events
+from fairlead_airflow import job_names, job_results, shared_events
 from fairlead_airflow.hook import ServerAddress
 from fairlead_airflow.job_names import TaskKey
-from fairlead_airflow.later_tries import LaterTry
 from fairlead_airflow.links import KEY, build_job_set_url
 from fairlead_airflow.shared_events import JobSetEvents
 from fairlead_airflow.trigger import ENDED_BY_USER, FairleadJobSetTrigger
+
+log: Final = logging.getLogger(__name__)
 
 REPORTED: Final = "fairlead_reported"
 """The XCom key of the client id of the job with which Airflow recorded a success."""
@@ -25,6 +27,14 @@ STARTS: Final = "starts"
 """The field of the event of a try that a worker has to start."""
 LINGER_S: Final = 60.0
 """Jobs of the first instances can end before the triggerer has started the last instance."""
+
+
+class LaterTry(NamedTuple):
+    """A try after the first one. `job`: with the client id of the first try. `reported`: the client
+    id of the job with which an earlier try succeeded, after which the task was cleared."""
+
+    job: Job
+    reported: str | None
 
 
 class FairleadMapTrigger(FairleadJobSetTrigger):
@@ -98,7 +108,7 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
                     "submission", lambda: self._submit(events.client, jobs)
                 )
                 job = made.jobs[key.map_index]
-                self.job_ids = [job.id]
+                self.job_ids, self.array_ids = [job.id], job_results.find_arrays([job])
                 ended = await self.wait_for_jobs(events)
             else:
                 ended = await self._wait_for_later_try(events, key, jobs[key.map_index])
@@ -110,13 +120,11 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
         self, events: JobSetEvents, key: TaskKey, job: Job
     ) -> list[JobFields]:
         """Wait for the job of the try before, or for a new one."""
-        submit = functools.partial(
-            later_tries.submit_tries, events, self.queue, self.job_set, self.defaults
-        )
+        submit = functools.partial(submit_tries, events, self.queue, self.job_set, self.defaults)
         later = LaterTry(job, await self._read_reported(key))
         while True:
             made = await events.run_together("tries", later, submit)
-            self.job_ids = [made.id]
+            self.job_ids, self.array_ids = [made.id], job_results.find_arrays([made])
             self.log.info(
                 "Found job %s of an earlier try" if made.duplicate else "Submitted job %s",
                 made.client_id,
@@ -155,3 +163,36 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
         )
         # Airflow 3.3.2 stores the XComs of an event as JSON text. Client ids contain no quotes.
         return None if found is None else str(found).strip('"')
+
+
+async def submit_tries(
+    events: JobSetEvents,
+    queue: str,
+    job_set: str,
+    defaults: Mapping[str, Any] | None,
+    tries: list[LaterTry],
+) -> list[SubmittedJob]:
+    """The job of each try: that of the try before, or else a new one.
+
+    When all instances of a task are cleared, their triggers start together: the states of their
+    jobs are read once, and what has to run again is submitted at once. Raises `FairleadError` if the server refuses a request.
+    """
+    log.info("Reading the jobs of %s/%s for %d tries", queue, job_set, len(tries))
+    client = events.client
+    where = Filter(queue=queue, job_set=job_set)
+
+    async def read_states() -> dict[str, str]:
+        after = events.position
+        found: list[JobFields] = [job async for job in client.iter_jobs(where, after=after)]
+        if job_results.has_array([each.job for each in tries]):
+            arrays = client.arrays(queue=queue, job_set=job_set, after=after)
+            found += [job_results.describe_array(array) async for array in arrays]
+        return job_results.read_states(found)
+
+    states = await shared_events.outlast_outages(read_states)
+    jobs = [job_names.renew_reported_job(each.job, states, each.reported) for each in tries]
+
+    async def submit() -> Sequence[SubmittedJob]:
+        return (await client.submit(queue, job_set, jobs, defaults=defaults)).jobs
+
+    return list(await shared_events.outlast_outages(submit))

@@ -7,6 +7,7 @@ from airflow.sdk import BaseXCom, Context
 from airflow.sdk.definitions.xcom_arg import PlainXComArg
 from airflow.triggers.base import StartTriggerArgs
 
+from fairlead import Job
 from fairlead_airflow.hook import DEFAULT_CONNECTION
 from fairlead_airflow.job_names import TaskKey
 from fairlead_airflow.map_trigger import STARTS
@@ -37,11 +38,11 @@ class FairleadMappedJobOperator(FairleadSubmitOperator):
             return self.execute(context)
         return super().execute_complete(context, event)
 
-    def list_names(self, context: Context, key: TaskKey) -> set[str]:
+    def list_names(self, key: TaskKey, jobs: list[Job]) -> set[str]:
         """Also the name that the trigger gives to the job: triggers do not know `first_try`."""
         return {
-            *super().list_names(context, key),
-            *super().list_names(context, key._replace(first_try=1)),
+            *super().list_names(key, jobs),
+            *super().list_names(key._replace(first_try=1), jobs),
         }
 
 

@@ -1,7 +1,7 @@
 """The operator that runs jobs on Fairlead."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import (
 )
 
 from fairlead import Client, Filter, Job, SubmitResult, errors
-from fairlead.models.job_models import ENDED, STATES
+from fairlead.models.job_models import JobFields
 from fairlead_airflow import job_names, job_results
 from fairlead_airflow.hook import DEFAULT_CONNECTION, FairleadHook, ServerAddress
 from fairlead_airflow.job_names import TaskKey
@@ -22,7 +22,6 @@ from fairlead_airflow.links import KEY, JobSetLink, build_job_set_url
 from fairlead_airflow.trigger import FairleadJobSetTrigger
 
 LOG_LINES: Final = 1_000
-OPEN_STATES: Final = tuple(state for state in STATES if state not in ENDED)
 TIMED_OUT: Final = "execution_timeout of the last try of the task in Airflow has passed"
 """The reason for which a worker cancels jobs."""
 
@@ -109,8 +108,7 @@ class FairleadSubmitOperator(BaseOperator):
         with Client(address.url, token=address.token) as client:
             jobs = job_names.name_jobs(key, self.build_jobs(context))
             if context["ti"].try_number > key.first_try:
-                where = Filter(queue=self.fairlead_queue, job_set=job_set)
-                found = client.iter_jobs(where, q=job_names.name_mapped_part(key))
+                found = self._iter_jobs(client, key, job_set, jobs)
                 jobs = job_names.renew_jobs(jobs, job_results.read_states(found))
             made = client.submit(self.fairlead_queue, job_set, jobs, defaults=self.defaults)
         return job_set, address, made
@@ -129,6 +127,7 @@ class FairleadSubmitOperator(BaseOperator):
             ends_task=not needs_worker(self, has_hook=self._has_hook),
             reads_result=self.returns_result,
             multiple_outputs=self.multiple_outputs,
+            array_ids=job_results.find_arrays(made.jobs),
         )
         if self.deferrable:
             # Airflow limits only the worker by `execution_timeout`, not the triggerer.
@@ -136,6 +135,17 @@ class FairleadSubmitOperator(BaseOperator):
                 trigger=trigger, method_name="execute_complete", timeout=self.execution_timeout
             )
         return self.execute_complete(context, asyncio.run(trigger.wait(address)))
+
+    def _iter_jobs(
+        self, client: Client, key: TaskKey, job_set: str, jobs: list[Job]
+    ) -> Iterator[JobFields]:
+        """The jobs of this task instance, and possibly others of the job set; arrays if `jobs` has
+        some."""
+        where = Filter(queue=self.fairlead_queue, job_set=job_set)
+        yield from client.iter_jobs(where, q=job_names.name_mapped_part(key))
+        if job_results.has_array(jobs):
+            for array in client.arrays(queue=self.fairlead_queue, job_set=job_set):
+                yield job_results.describe_array(array)
 
     def build_jobs(self, context: Context) -> list[Job]:
         """The jobs of the task. Subclasses make other jobs."""
@@ -166,13 +176,17 @@ class FairleadSubmitOperator(BaseOperator):
         """Cancel what has not ended of the jobs of this task instance."""
         key = read_task_key(context, self.retries)
         job_set = self.job_set or job_names.name_job_set(key)
-        names = self.list_names(context, key)
+        jobs = self.build_jobs(context)
+        names = self.list_names(key, jobs)
         address = FairleadHook(self.fairlead_conn_id).read_address()
-        where = Filter(queue=self.fairlead_queue, job_set=job_set, states=OPEN_STATES)
         try:
             with Client(address.url, token=address.token) as client:
-                found = client.iter_jobs(where, q=job_names.name_mapped_part(key))
-                ids = [job.id for job in found if job_names.is_attempt(job.client_id, names)]
+                found = self._iter_jobs(client, key, job_set, jobs)
+                ids = [
+                    job.id
+                    for job in found
+                    if not job.has_ended and job_names.is_attempt(job.client_id, names)
+                ]
                 if ids:
                     client.cancel(ids, reason=TIMED_OUT)
         except errors.FairleadError:
@@ -181,9 +195,9 @@ class FairleadSubmitOperator(BaseOperator):
         else:
             self.log.info("Cancelled %d jobs: %s", len(ids), TIMED_OUT)
 
-    def list_names(self, context: Context, key: TaskKey) -> set[str]:
+    def list_names(self, key: TaskKey, jobs: list[Job]) -> set[str]:
         """The client ids of the jobs, without the numbers of their attempts."""
-        return {job.client_id or "" for job in job_names.name_jobs(key, self.build_jobs(context))}
+        return {job.client_id or "" for job in job_names.name_jobs(key, jobs)}
 
     def on_kill(self) -> None:
         """Cancel the jobs while a worker executes the task; not if the next try waits for them."""

@@ -135,6 +135,8 @@ class JobSetEvents:
             self._wake(list(self._waiters))
         elif event.type == "finished":
             self._count("")
+        elif event.type == "arrayEnded" and event.array is not None:
+            self._count(event.array)
         elif event.type in LAST_EVENTS and event.job_id is not None:
             self._count(event.job_id)
         elif event.type == "running" and event.job_id is not None:

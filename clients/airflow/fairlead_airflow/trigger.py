@@ -5,6 +5,7 @@ import functools
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
+import msgspec
 from airflow.sdk import BaseXCom
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
@@ -21,6 +22,7 @@ ENDED_BY_USER: Final = "the task in Airflow was ended by a user"
 
 class FairleadJobSetTrigger(BaseTrigger):
     """Waits until jobs have ended: those with the given ids, or without ids all of the job set.
+    `array_ids`: the ids that are arrays.
 
     All triggers of a process that wait for jobs of one job set share one event stream. The jobs'
     logs appear in the log of the task while they run, and what was left out at their end. With
@@ -41,6 +43,7 @@ class FairleadJobSetTrigger(BaseTrigger):
         ends_task: bool = False,
         reads_result: bool = False,
         multiple_outputs: bool = False,
+        array_ids: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.fairlead_conn_id = fairlead_conn_id
@@ -52,6 +55,7 @@ class FairleadJobSetTrigger(BaseTrigger):
         self.ends_task = ends_task
         self.reads_result = reads_result
         self.multiple_outputs = multiple_outputs
+        self.array_ids = list(array_ids)
         self.success_xcoms: dict[str, Any] = {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -68,6 +72,7 @@ class FairleadJobSetTrigger(BaseTrigger):
                 "ends_task": self.ends_task,
                 "reads_result": self.reads_result,
                 "multiple_outputs": self.multiple_outputs,
+                "array_ids": self.array_ids,
             },
         )
 
@@ -78,6 +83,8 @@ class FairleadJobSetTrigger(BaseTrigger):
             outcome = await self.wait(address)
         except errors.FairleadError as error:
             outcome = {"value": None, "failure": f"Fairlead refused a request: {error}"}
+        except msgspec.ValidationError as error:
+            outcome = {"value": None, "failure": f"The jobs are not valid: {error}"}
         if not self.ends_task:
             yield TriggerEvent(outcome)
         elif outcome["failure"]:
@@ -126,8 +133,9 @@ class FairleadJobSetTrigger(BaseTrigger):
     async def wait_for_jobs(self, events: JobSetEvents) -> list[JobFields]:
         """Wait until the jobs have ended, and write their logs. Raises `FairleadError`."""
         where = Filter(queue=self.queue, job_set=self.job_set)
-        async with live_logs.follow_logs(events, self.job_ids, self.log_lines, self.log) as live:
-            jobs = await job_results.wait_for_jobs(events, where, self.job_ids)
+        followed = [each for each in self.job_ids if each not in self.array_ids]
+        async with live_logs.follow_logs(events, followed, self.log_lines, self.log) as live:
+            jobs = await job_results.wait_for_jobs(events, where, self.job_ids, self.array_ids)
             await live.finish()
         await job_results.write_logs(events.client, jobs, self.log_lines, self.log, live.complete)
         return jobs
@@ -145,11 +153,18 @@ class FairleadJobSetTrigger(BaseTrigger):
 
     async def _wait_for_job_set(self, address: ServerAddress) -> dict[str, Any]:
         """Wait until the job set exists and has ended."""
+        is_missing = False
         while True:
             try:
                 async with shared_events.share_events(address, self.queue, self.job_set) as events:
                     return describe_job_set(await self._wait_until_finished(events))
             except errors.NotFound:
+                if not is_missing:
+                    self.log.info(
+                        "Waiting for the job set %s/%s, which does not exist yet",
+                        *(self.queue, self.job_set),
+                    )
+                is_missing = True
                 await asyncio.sleep(shared_events.RETRY_S)
 
     async def _wait_until_finished(self, events: JobSetEvents) -> JobSet:

@@ -57,6 +57,21 @@ def test_task_waits_for_its_job_and_shows_its_log(
     assert link.startswith(f"{standalone.address}/jobsets/default/airflow/one_job/")
 
 
+def test_array_is_one_job_of_a_task_and_is_submitted_again_on_a_retry(
+    airflow: AirflowInstallation, client: Client
+) -> None:
+    good = DagRun(airflow, "array", {"command": ["true"]})
+    bad = DagRun(airflow, "array", {"command": ["false"]})
+    good.wait_for_task("job", "success")
+    (array,) = good.xcom("job")
+    assert (array["state"], array["clientId"]) == ("SUCCEEDED", "job")
+    bad.wait_for_task("job", "failed")
+    job_set = f"airflow/array/{bad.run_id}/job"
+    arrays = [found.client_id for found in client.arrays(queue="default", job_set=job_set)]
+    assert arrays == ["job~2", "job"]
+    assert "3 of 3 tasks did not succeed" in bad.log("job", 2)
+
+
 def test_log_of_a_running_job_appears_in_the_log_of_its_task(
     airflow: AirflowInstallation, client: Client, tmp_path: Path
 ) -> None:

@@ -16,6 +16,9 @@ RETRY = {"retries": 1, "retry_delay": timedelta(seconds=0)}
 with DAG("one_job", render_template_as_native_obj=True, default_args=RETRY):
     FairleadSubmitOperator(task_id="job", jobs=JOB)
 
+with DAG("array", render_template_as_native_obj=True, default_args=RETRY):
+    FairleadSubmitOperator(task_id="job", jobs={**JOB, "array": {"count": 3}})
+
 with DAG("in_worker", render_template_as_native_obj=True, default_args=RETRY):
     FairleadSubmitOperator(task_id="job", jobs=JOB, deferrable=False)
 
