@@ -1,7 +1,7 @@
 """Calls that are collected for a short time and made together."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Generic, TypeVar
 
 COLLECT_S: Final = 1.0
@@ -25,37 +25,38 @@ class Batch(Generic[Item, Result]):
     ) -> None:
         self._work = work
         self._collect_s = collect_s
-        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._given = 0
+        self._collected: dict[int, Item] = {}
+        self._next: asyncio.Task[dict[int, Result]] | None = None
+        """The call for what is being collected; its results are by number, as the items."""
+        self._calls: set[asyncio.Task[dict[int, Result]]] = set()
 
     async def run(self, item: Item) -> Result:
         """The result of this item. Raises what `work` raises."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-        return await future
+        if self._next is None:
+            self._collected = {}
+            self._next = asyncio.create_task(self._call(self._collected))
+            self._calls.add(self._next)
+            self._next.add_done_callback(self._calls.discard)
+        call, collected = self._next, self._collected
+        self._given += 1
+        number = self._given
+        collected[number] = item
+        try:
+            return (await asyncio.shield(call))[number]
+        finally:
+            collected.pop(number, None)
 
     async def close(self) -> None:
-        """Cancel the call that is being made."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Cancel the calls that are being made."""
+        calls = list(self._calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
 
-    async def _run(self) -> None:
-        while self._waiting:
-            await asyncio.sleep(self._collect_s)
-            taken = [entry for entry in self._waiting if not entry[1].done()]
-            self._waiting.clear()
-            if not taken:
-                continue
-            try:
-                results = await self._work([item for item, _ in taken])
-            except Exception as error:  # each caller raises it
-                for _, future in taken:
-                    if not future.done():
-                        future.set_exception(error)
-            else:
-                for (_, future), result in zip(taken, results, strict=True):
-                    if not future.done():
-                        future.set_result(result)
+    async def _call(self, collected: Mapping[int, Item]) -> dict[int, Result]:
+        await asyncio.sleep(self._collect_s)
+        self._next = None
+        items = dict(collected)
+        results = await self._work(list(items.values())) if items else []
+        return dict(zip(items, results, strict=True))

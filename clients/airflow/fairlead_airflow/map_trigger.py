@@ -175,7 +175,8 @@ async def submit_tries(
     """The job of each try: that of the try before, or else a new one.
 
     When all instances of a task are cleared, their triggers start together: the states of their
-    jobs are read once, and what has to run again is submitted at once. Raises `FairleadError` if the server refuses a request.
+    jobs are read once, and what has to run again is submitted at once. Raises `FairleadError` if
+    the server refuses a request.
     """
     log.info("Reading the jobs of %s/%s for %d tries", queue, job_set, len(tries))
     client = events.client

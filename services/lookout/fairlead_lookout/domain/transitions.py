@@ -17,7 +17,7 @@ from fairlead_common.domain.lifecycle import (
     RunState,
 )
 from fairlead_common.domain.records import events
-from fairlead_lookout.domain.model import Action, Job, JobRequest, Message, Run
+from fairlead_lookout.domain.model import Action, Job, JobRequest, Run
 
 REQUESTS_MAX: Final = 10
 """The newest requests of users that are recorded for a job."""
