@@ -17,7 +17,7 @@ from fairlead_airflow.hook import ServerAddress
 from fairlead_airflow.job_names import TaskKey
 from fairlead_airflow.links import KEY, build_job_set_url
 from fairlead_airflow.shared_events import JobSetEvents
-from fairlead_airflow.trigger import ENDED_BY_USER, FairleadJobSetTrigger
+from fairlead_airflow.trigger import ENDED_IN_AIRFLOW, FairleadJobSetTrigger
 
 log: Final = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
     def __init__(
         self,
         fairlead_conn_id: str,
-        queue: str,
+        fairlead_queue: str,
         source: str,
         job_set: str | None = None,
         source_key: str = BaseXCom.XCOM_RETURN_KEY,
@@ -60,8 +60,13 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
         ends_task: bool = True,
     ) -> None:
         super().__init__(
-            fairlead_conn_id, queue, job_set or "", log_lines=log_lines, ends_task=ends_task
+            fairlead_conn_id,
+            fairlead_queue,
+            job_set or "",
+            log_lines=log_lines,
+            ends_task=ends_task,
         )
+        self.fairlead_queue = fairlead_queue
         self.source = source
         self.source_key = source_key
         self.defaults = defaults
@@ -72,7 +77,7 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             "fairlead_airflow.map_trigger.FairleadMapTrigger",
             {
                 "fairlead_conn_id": self.fairlead_conn_id,
-                "queue": self.queue,
+                "fairlead_queue": self.fairlead_queue,
                 "source": self.source,
                 "job_set": self.job_set,
                 "source_key": self.source_key,
@@ -86,6 +91,7 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
         """Fires once, when the job has ended or the server refuses to report it; at once if the try
         has to start in a worker."""
         task: Any = self.task_instance
+        self.queue = self.fairlead_queue  # Airflow has rendered it, by the name of the operator
         if task.try_number > 1 and not self.ends_task:
             yield TriggerEvent({STARTS: True})
             return
@@ -131,7 +137,7 @@ class FairleadMapTrigger(FairleadJobSetTrigger):
             )
             ended = await self.wait_for_jobs(events)
             # The trigger of a try that was cleared can cancel the job after this try has found it.
-            if not (made.duplicate and ended[0].reason == ENDED_BY_USER):
+            if not (made.duplicate and ended[0].reason == ENDED_IN_AIRFLOW):
                 return ended
 
     async def _read_jobs(self, key: TaskKey) -> list[Job]:

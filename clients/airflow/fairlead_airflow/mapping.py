@@ -69,7 +69,7 @@ def map_jobs(
         )
     arguments = {
         "fairlead_conn_id": fairlead_conn_id,
-        "queue": fairlead_queue,
+        "fairlead_queue": fairlead_queue,
         "source": jobs.operator.task_id,
         "source_key": jobs.key or BaseXCom.XCOM_RETURN_KEY,
         "job_set": job_set,

@@ -16,7 +16,7 @@ from fairlead_airflow import function_jobs, job_results, live_logs, shared_event
 from fairlead_airflow.hook import FairleadHook, ServerAddress, open_client
 from fairlead_airflow.shared_events import JobSetEvents
 
-ENDED_BY_USER: Final = "the task in Airflow was ended by a user"
+ENDED_IN_AIRFLOW: Final = "the task was ended in Airflow"
 """The reason for which a trigger cancels its jobs."""
 
 
@@ -99,13 +99,14 @@ class FairleadJobSetTrigger(BaseTrigger):
             yield TaskSuccessEvent(xcoms=self.success_xcoms or None)
 
     async def on_kill(self) -> None:
-        """Cancel the jobs: a user marked the task as failed or successful, or cleared it."""
+        """Cancel the jobs: a user ended or cleared the task, or the run of the DAG has reached its
+        limit."""
         if not self.job_ids:
             return
         self.log.info("Cancelling %d jobs of %s", len(self.job_ids), self.job_set)
         address = await FairleadHook(self.fairlead_conn_id).read_address_async()
         async with open_client(address) as client:
-            await client.cancel(self.job_ids, reason=ENDED_BY_USER)
+            await client.cancel(self.job_ids, reason=ENDED_IN_AIRFLOW)
 
     async def push_value(self, key: str, value: Any) -> None:
         """Store an XCom of the task. Values of `TaskSuccessEvent` would arrive as JSON text."""

@@ -75,7 +75,13 @@ with DAG("mapped_hooked", default_args=RETRY):
     )
 
 with DAG("mapped_once"):
-    map_jobs(read_jobs.override(task_id="read_once")("once"), task_id="once", defaults=SMALL)
+    map_jobs(
+        read_jobs.override(task_id="read_once")("once"),
+        task_id="once",
+        fairlead_queue="{{ dag_run.conf['queue'] }}",
+        job_set="airflow/{{ dag.dag_id }}/{{ run_id }}/{{ task.task_id }}",
+        defaults=SMALL,
+    )
 
 with DAG("limited_in_worker", render_template_as_native_obj=True, default_args=RETRY):
     FairleadSubmitOperator(
