@@ -259,7 +259,9 @@ def test_mapped_task_that_ends_in_a_worker_tells_a_retry_from_a_cleared_task(
 def test_mapped_task_that_is_cleared_while_its_job_runs_starts_it_again(
     airflow: AirflowInstallation, client: Client, tmp_path: Path
 ) -> None:
-    conf = {"queue": "default", "once": [wait_for_file(tmp_path / "go")]}
+    shell, option, script = wait_for_file(tmp_path / "go")
+    # The first job does not end when it is cancelled, so the next try finds it running.
+    conf = {"queue": "default", "once": [[shell, option, f"trap '' TERM; {script}"]]}
     run = DagRun(airflow, "mapped_once", conf)
     wait_for(lambda: [job.state for job in jobs_of(client, run, "once")] == ["RUNNING"])
     wait_for(lambda: run.mapped_tasks("once")[0]["triggerer_job"] is not None)
