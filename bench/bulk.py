@@ -7,7 +7,6 @@ job set waits on hold: it gets another priority, is cancelled and submitted agai
 runs: it is preempted, and does not come back. The last line of output is one JSON object.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/bulk.py`
 
+from bench import arguments
 from fairlead import Client, Filter
 from fairlead.models.job_models import ActionResult
 from fairlead_standalone.service.testing import StandaloneInstallation
@@ -41,10 +41,7 @@ HELD: Final = {**JOB, "hold": True}
 
 def main() -> None:
     """Read the arguments, start everything, act."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
-    given = parser.parse_args()
+    given = arguments.make_parser(__doc__, jobs=100_000, writes=False).parse_args()
     kind = {"count": NODES, "resources": {"cpu": given.jobs // NODES + 1, "memory": "256Gi"}}
     environment = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": [kind]})}
     with (
@@ -56,9 +53,7 @@ def main() -> None:
         standalone.start()
         with Client(standalone.address, token=standalone.token) as client:
             found = {"jobs": given.jobs, **act(client, given.jobs)}
-    if not given.json:
-        print(json.dumps(found, indent=2))
-    print(json.dumps(found))
+    arguments.print_found(given, found)
 
 
 def act(client: Client, jobs: int) -> dict[str, Any]:

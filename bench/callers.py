@@ -26,7 +26,7 @@ import httpx2
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/callers.py`
 
-from bench import lookout
+from bench import arguments, lookout
 from fairlead_standalone.servers.addresses import free_port
 
 GOAL_MS: Final = 300
@@ -207,12 +207,12 @@ async def run(given: argparse.Namespace, folder: Path, database: str, redis: str
 
 @contextlib.asynccontextmanager
 async def loading(
-    arguments: Sequence[str], environment: Mapping[str, str]
+    words: Sequence[str], environment: Mapping[str, str]
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that puts load on the server, once it has had its first answer."""
     read, write = os.pipe()
     with os.fdopen(read, "rb") as answers, os.fdopen(write, "wb") as output:
-        async with lookout.running(arguments, environment, output) as child:
+        async with lookout.running(words, environment, output) as child:
             line = await asyncio.to_thread(answers.readline)
             if line.strip() != READY.encode():
                 await child.wait()
@@ -262,11 +262,9 @@ async def serving(folder: Path, database: str, redis: str) -> AsyncIterator[tupl
 
 def main() -> None:
     """Read the arguments, start everything, measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=200_000)
+    parser = arguments.make_parser(__doc__, jobs=200_000, writes=False)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each kind of load")
     parser.add_argument("--kinds", default=",".join(KINDS), help="of load, with commas")
-    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     parser.add_argument("--check", action="store_true", help="fail when the goal is missed")
     parser.add_argument(LOADER, metavar="KIND", help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
@@ -279,9 +277,7 @@ def main() -> None:
         found = asyncio.run(run(given, folder, database, redis))
     reached = found["kinds"].get(GOAL_KIND)
     found |= {"goalMs": GOAL_MS, "met": reached is not None and reached["p99Ms"] < GOAL_MS}
-    if not given.json:
-        print(json.dumps(found, indent=2))
-    print(json.dumps(found))
+    arguments.print_found(given, found)
     if given.check and not found["met"]:
         sys.exit(f"{GOAL_KIND}: the p99 of the list is not below {GOAL_MS} ms")
 

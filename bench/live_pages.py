@@ -14,7 +14,6 @@ JSON object.
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import random
 import sys
@@ -28,7 +27,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/live_pages.py`
 
-from bench import fold, lookout
+from bench import arguments, fold, lookout
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
 from fairlead_common.log.protocol import Producer
@@ -45,19 +44,14 @@ UNLIMITED: Final = httpx2.Limits(max_connections=None)
 
 def main() -> None:
     """Read the arguments, start everything, measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=200_000)
+    parser = arguments.make_parser(__doc__, jobs=200_000)
     parser.add_argument("--pages", type=int, default=200)
-    parser.add_argument("--rate", type=float, default=2_000.0, help="events a second")
     parser.add_argument("--updates", type=int, default=60, help="of the page that is measured")
-    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: lookout.CORES])
     with lookout.servers("fairlead-pages-") as (folder, database, redis):
         found = asyncio.run(run(given, database, redis, folder))
-    if not given.json:
-        print(json.dumps(found, indent=2))
-    print(json.dumps(found))
+    arguments.print_found(given, found)
 
 
 async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:

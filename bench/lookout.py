@@ -14,10 +14,10 @@ does is written to stderr; the last line of output is one JSON object.
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import random
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -31,7 +31,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/lookout.py`
 
-from bench import fold
+from bench import arguments, fold
 from fairlead_common.db import open_pool
 from fairlead_common.domain import ids, position_tokens, shapes
 from fairlead_common.domain.records import events
@@ -42,7 +42,7 @@ from fairlead_lookout.domain.model import Job, Run
 from fairlead_lookout.store import job_weeks, table_rows
 from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
 from fairlead_lookout.store.week_tables import create_weeks
-from fairlead_standalone.processes.child_process import RunningProcess
+from fairlead_standalone.processes.child_process import RunningProcess, die_with_parent
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
@@ -105,12 +105,9 @@ def servers(prefix: str) -> Iterator[tuple[Path, str, str]]:
 
 def main() -> None:
     """Read the arguments, start everything, measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1_000_000)
-    parser.add_argument("--rate", type=float, default=2_000.0, help="events a second")
+    parser = arguments.make_parser(__doc__, jobs=1_000_000)
     parser.add_argument("--seconds", type=float, default=12.0, help="for each kind of page")
     parser.add_argument("--all", action="store_true", help="the kinds without a goal as well")
-    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     parser.add_argument(WRITER, metavar="LOG", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write:
@@ -119,9 +116,7 @@ def main() -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # and all that is started here
     with servers("fairlead-lookout-") as (folder, database, redis):
         found = asyncio.run(run(given, database, redis, folder))
-    if not given.json:
-        print(json.dumps(found, indent=2))
-    print(json.dumps(found))
+    arguments.print_found(given, found)
 
 
 def log_progress(text: str) -> None:
@@ -340,11 +335,16 @@ async def serving(
 
 @contextlib.asynccontextmanager
 async def running(
-    arguments: Sequence[str], environment: Mapping[str, str], output: BinaryIO | None
+    words: Sequence[str], environment: Mapping[str, str], output: BinaryIO | None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A Python process, ended with the block."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, env=environment, stdout=output, stderr=output
+        sys.executable,
+        *words,
+        env=environment,
+        stdout=output,
+        stderr=output,
+        preexec_fn=die_with_parent(signal.SIGTERM),
     )
     try:
         yield child

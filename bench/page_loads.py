@@ -13,7 +13,6 @@ included, shares two cores. The last line of output is one JSON object.
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -26,7 +25,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/page_loads.py`
 
-from bench import lookout
+from bench import arguments, lookout
 from fairlead_common.db import open_pool
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.records import clusters, configuration, scheduling_reports
@@ -53,18 +52,13 @@ TIMES: Final = """() => {
 
 def main() -> None:
     """Read the arguments, start everything, measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1_000_000)
-    parser.add_argument("--rate", type=float, default=2_000.0, help="events a second")
+    parser = arguments.make_parser(__doc__, jobs=1_000_000)
     parser.add_argument("--loads", type=int, default=30, help="of each page")
-    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: lookout.CORES])
     with lookout.servers("fairlead-loads-") as (folder, database, redis):
         found = asyncio.run(run(given, database, redis, folder))
-    if not given.json:
-        print(json.dumps(found, indent=2))
-    print(json.dumps(found))
+    arguments.print_found(given, found)
 
 
 async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:

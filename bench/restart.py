@@ -39,6 +39,7 @@ from fairlead_common.domain.ids import client_job_ids, job_set_partition
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log import EventLog, Producer, caught_up, topics
 from fairlead_common.log.opening import open_log
+from fairlead_standalone.processes.child_process import die_with_parent
 from fairlead_standalone.processes.supervisor import SETTLED_S
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.service.testing import KERNELS, StandaloneInstallation, memory_bytes
@@ -235,6 +236,7 @@ class Bench:
             [sys.executable, "-P", "-m", "fairlead_scheduler"],
             env={**os.environ, **KERNELS, **ours, "FAIRLEAD_HTTP_PORT": str(port)},
             stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent(signal.SIGTERM),
         )
         try:
             await asyncio.sleep(QUIET_S)

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from fairlead_standalone.processes.child_process import die_with_parent
 from fairlead_standalone.servers import fairlead_services
 from fairlead_standalone.servers.addresses import free_port
 
@@ -48,7 +49,13 @@ def serving(
     port = free_port()
     words = ["make", "-s", "up", f"ARGS=--data {data} --port {port} {arguments}"]
     begun = time.monotonic()
-    with subprocess.Popen(words, cwd=folder, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=die_with_parent(signal.SIGTERM),
+    ) as process:
         try:
             while not fairlead_services.is_ready(port):
                 if process.poll() is not None or time.monotonic() - begun > WAIT_S_MAX:

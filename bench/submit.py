@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import secrets
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,7 +30,7 @@ import psutil
 import uvloop
 
 from fairlead_common import db
-from fairlead_standalone.processes.child_process import RunningProcess
+from fairlead_standalone.processes.child_process import RunningProcess, die_with_parent
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_submit.store import configuration_store, schema, token_store
@@ -220,7 +221,11 @@ def served(folder: Path) -> Iterator[Server]:
             "FAIRLEAD_LOG_LEVEL": "WARNING",
             "FAIRLEAD_REQUESTS": '{"perSecond": 1e7, "burst": 10000000}',  # one caller is all load
         }
-        process = subprocess.Popen([sys.executable, "-m", "fairlead_submit"], env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fairlead_submit"],
+            env=environment,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
         try:
             asyncio.run(until_ready(process, port))
             yield Server(port, token, process.pid)

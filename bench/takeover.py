@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
-from fairlead_standalone.processes.child_process import RunningProcess
+from fairlead_standalone.processes.child_process import RunningProcess, die_with_parent
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_standalone.servers.embedded_valkey import Valkey
@@ -38,7 +38,12 @@ def start(database: str, valkey: str) -> subprocess.Popen[bytes]:
         "FAIRLEAD_HTTP_PORT": str(free_port()),
     }
     words = [sys.executable, "-P", "-m", "fairlead_scheduler"]
-    return subprocess.Popen(words, env={**os.environ, **KERNELS, **ours}, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        words,
+        env={**os.environ, **KERNELS, **ours},
+        stderr=subprocess.DEVNULL,
+        preexec_fn=die_with_parent(signal.SIGTERM),
+    )
 
 
 async def measure(database: str, valkey: str, turns: int, failure: str) -> list[float]:

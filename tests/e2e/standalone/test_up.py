@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -289,3 +290,28 @@ def test_a_second_ctrl_c_exits_at_once(tmp_path: Path) -> None:
         assert standalone.interrupt() == 0
         assert "ending at once" in standalone.printed
         wait_for(lambda: not processes_of(standalone.data))  # nobody waited for those killed
+
+
+STARTER = """
+import sys, time
+from pathlib import Path
+from fairlead_standalone.service.testing import StandaloneInstallation
+with StandaloneInstallation(Path(sys.argv[1])) as standalone:
+    standalone.start()
+    print("started", flush=True)
+    time.sleep(1_000_000)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of parents exist on Linux only")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_it_ends_with_the_bench_or_test_that_started_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    words = [sys.executable, "-c", STARTER, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"started\n"
+        assert processes_of(tmp_path / "data")
+        starter.send_signal(number)
+    wait_for(lambda: not processes_of(tmp_path / "data"))

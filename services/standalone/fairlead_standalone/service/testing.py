@@ -18,7 +18,7 @@ from typing import Final, Self
 import psutil
 
 from fairlead_common.service import clock
-from fairlead_standalone.processes.child_process import ServerFailed
+from fairlead_standalone.processes.child_process import ServerFailed, die_with_parent
 from fairlead_standalone.servers import fairlead_services
 from fairlead_standalone.servers.addresses import free_port
 
@@ -34,7 +34,10 @@ KERNELS: Final = {"NUMBA_CACHE_DIR": str(Path.home() / ".cache" / "fairlead" / "
 
 
 class StandaloneInstallation:
-    """`fairlead up --data FOLDER/data --port PORT ...`, ended when the `with` block is left."""
+    """`fairlead up --data FOLDER/data --port PORT ...`, ended when the `with` block is left.
+
+    On Linux it also ends when the thread that started it ends, if this process is killed too.
+    """
 
     def __init__(
         self,
@@ -119,6 +122,7 @@ class StandaloneInstallation:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGTERM),
             )
         self.wait_ready()
 
