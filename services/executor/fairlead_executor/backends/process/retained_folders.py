@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead_executor.backends.process import logs
 from fairlead_executor.backends.process.tree_removal import remove_tree
 
 
@@ -33,8 +34,18 @@ class RetainedFolders:
             self.add(Path(path))
 
     def add(self, path: Path) -> None:
-        """Retain this folder; delete the oldest ones that exceed a limit."""
+        """Retain this folder; delete the oldest ones that exceed a limit.
+
+        A folder that exceeds the limit alone loses the beginning of its outputs, or is deleted if
+        that is not enough; the others stay.
+        """
         folder = _Folder(path, _size(path))
+        if folder.bytes > self._bytes_max:
+            logs.trim_outputs([path], self._bytes_max // 4)
+            folder = _Folder(path, _size(path))
+        if folder.bytes > self._bytes_max:
+            remove_tree(path)
+            return
         self._folders.append(folder)
         self._bytes += folder.bytes
         while self._folders and (
