@@ -586,7 +586,9 @@ FROM (
     FROM fairlead_lookout.groups g
     JOIN fairlead_lookout.group_members m
         ON m.group_id = g.id AND m.generation = coalesce((g.terms ->> 'generation')::int, 1)
-    JOIN fairlead_lookout.jobs j ON j.id = m.job_id
+    JOIN fairlead_lookout.jobs j ON j.id = m.job_id AND j.id = ANY (
+        ARRAY(SELECT job_id FROM fairlead_lookout.group_members WHERE group_id = $1)
+    )
     WHERE g.id = $1
     ORDER BY m.role, m.number, j.number DESC
     LIMIT $2
